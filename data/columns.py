@@ -1,0 +1,105 @@
+"""The time-series frames that cross package borders: their columns, types and units.
+
+Unknown numbers are NaN in frames (pandas' missing value) and NULL in the store; never 0.
+Times are `datetime64[us, UTC]`. `check_frame` is called at borders, never in loops.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import pandas as pd
+
+TIME = "datetime64[us, UTC]"
+TEXT = "str"
+NUMBER = "float64"
+COUNT = "int64"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameColumns:
+    """The declared columns of a frame: name to (dtype, unit or meaning)."""
+
+    name: str
+    columns: Mapping[str, tuple[str, str]]
+    required: frozenset[str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in declared order."""
+        return tuple(self.columns)
+
+
+SAMPLES = FrameColumns(
+    name="samples",
+    columns=MappingProxyType(
+        {
+            "sampled_at": (TIME, "time of the reading, UTC"),
+            "gpu_uuid": (TEXT, "board UUID; of the parent board for a MIG instance"),
+            "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
+            "mig_profile": (TEXT, "such as 2g.20gb, '' for a whole board"),
+            "node": (TEXT, "host name"),
+            "gpu_model": (TEXT, "catalogue name such as H100-SXM5-80GB, or the reported name"),
+            "job_id": (TEXT, "the job that holds the GPU, '' when none or unknown"),
+            "utilization_ratio": (NUMBER, "0..1 of the GPU or of the MIG instance"),
+            "utilization_signal": (TEXT, "sm_active, gr_engine_active, gpu_util or ''"),
+            "memory_used_mib": (NUMBER, "MiB"),
+            "memory_total_mib": (NUMBER, "MiB"),
+            "power_watts": (NUMBER, "W of the whole board, repeated on its MIG instances"),
+            "energy_joules": (NUMBER, "J, counter since driver load, may reset"),
+        }
+    ),
+    required=frozenset({"sampled_at", "gpu_uuid", "node", "gpu_model"}),
+)
+
+HISTORY = FrameColumns(
+    name="history",
+    columns=MappingProxyType(
+        {
+            "job_id": (TEXT, "the job"),
+            "slot_start": (TIME, "start of the slot, UTC"),
+            "effective_gpus": (NUMBER, "GPUs: sum over the job's GPUs of utilization"),
+            "utilization_ratio": (NUMBER, "0..1, mean over the job's GPUs and samples"),
+            "utilization_max_ratio": (NUMBER, "0..1, largest sample of the slot"),
+            "allocated_gpus": (NUMBER, "GPUs: distinct (GPU, MIG instance) that the job held"),
+            "memory_used_mib": (NUMBER, "MiB per GPU, largest sample of the slot"),
+            "power_watts": (NUMBER, "W, sum over the job's GPUs of the mean board power"),
+            "sample_count": (COUNT, "samples behind the slot"),
+        }
+    ),
+    required=frozenset({"job_id", "slot_start", "sample_count"}),
+)
+
+
+def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
+    """Give the frame with exactly the declared columns, in order, typed.
+
+    Missing optional columns are added as unknown (NaN or ''). Errors: ValueError naming the
+    frame, the column and what was found, for a missing required or an undeclared column, a
+    time without UTC, or a NULL in a required column.
+    """
+    unknown = [str(name) for name in frame.columns if name not in declared.columns]
+    if unknown:
+        raise ValueError(f"{declared.name} frame has undeclared columns {unknown}")
+    typed: dict[str, pd.Series] = {}
+    for name, (dtype, _unit) in declared.columns.items():
+        if name not in frame.columns:
+            if name in declared.required:
+                raise ValueError(f"{declared.name} frame lacks the required column {name!r}")
+            filler = "" if dtype == TEXT else float("nan")
+            typed[name] = pd.Series(filler, index=frame.index, dtype=dtype)
+            continue
+        column = frame[name]
+        if dtype == TIME and getattr(column.dtype, "tz", None) is None:
+            raise ValueError(f"{declared.name}.{name} must be UTC-aware, got {column.dtype}")
+        if name in declared.required and bool(column.isna().any()):
+            raise ValueError(f"{declared.name}.{name} must not hold missing values")
+        typed[name] = (column.fillna("") if dtype == TEXT else column).astype(dtype)
+    return pd.DataFrame(typed, index=frame.index)
+
+
+def empty_frame(declared: FrameColumns) -> pd.DataFrame:
+    """Give a frame without rows that has the declared columns and types."""
+    return pd.DataFrame(
+        {name: pd.Series([], dtype=dtype) for name, (dtype, _unit) in declared.columns.items()}
+    )

@@ -1,0 +1,115 @@
+"""The error tree. Message: what was tried, on which object, what came back. Hint: what to do next.
+
+TrimtabError
+├── SettingsError
+├── UnknownGpuModelError
+├── StoreError ─ StoreBusyError, SchemaTooNewError
+├── CollectorError ─ SourceUnreachableError, SourceRefusedError, UnexpectedAnswerError,
+│                    SourceNotConfiguredError
+├── ForecastError ─ NotEnoughHistoryError
+├── PlanningError ─ ImpossibleProblemError
+└── ApplyError ─ ApprovalMissingError, StalePlanError, ChangeRefusedError, NotVerifiedError
+"""
+
+import re
+
+_SECRET = re.compile(
+    r"(?i)(bearer\s+|basic\s+|(?:password|passwd|token|secret|api[_-]?key)\s*[=:]\s*|://[^/\s:@]*:)"
+    r"[^\s&@,;\"']+"
+)
+_CLIP = 300
+
+
+def scrub(text: str, *, limit: int = _CLIP) -> str:
+    """Give foreign text fit for one line of a message: secrets masked, one line, clipped."""
+    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    masked = _SECRET.sub(lambda match: f"{match.group(1)}***", flat)
+    return masked if len(masked) <= limit else masked[: limit - 1] + "…"
+
+
+class TrimtabError(Exception):
+    """Anything a person can act on; carries a message and a hint."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}. {self.hint}" if self.hint else self.message
+
+
+class SettingsError(TrimtabError):
+    """A settings file, environment variable or option that cannot be used."""
+
+
+class UnknownGpuModelError(TrimtabError):
+    """A GPU model that the catalogue does not know."""
+
+
+class StoreError(TrimtabError):
+    """The store cannot be opened, read or written."""
+
+
+class StoreBusyError(StoreError):
+    """Another process holds the DuckDB file."""
+
+
+class SchemaTooNewError(StoreError):
+    """The store was written by a newer Trimtab."""
+
+
+class CollectorError(TrimtabError):
+    """A source of facts did not give what was asked."""
+
+
+class SourceUnreachableError(CollectorError):
+    """Nothing answered: refused, timed out, unknown name."""
+
+
+class SourceRefusedError(CollectorError):
+    """The source answered no: 401, 403, 422, quota."""
+
+
+class UnexpectedAnswerError(CollectorError):
+    """The source answered something that is not the expected format."""
+
+
+class SourceNotConfiguredError(CollectorError):
+    """The source lacks a setting that it needs."""
+
+
+class ForecastError(TrimtabError):
+    """A forecast cannot be made."""
+
+
+class NotEnoughHistoryError(ForecastError):
+    """Too few or too broken samples to forecast from."""
+
+
+class PlanningError(TrimtabError):
+    """A plan cannot be made."""
+
+
+class ImpossibleProblemError(PlanningError):
+    """The planning problem contradicts itself."""
+
+
+class ApplyError(TrimtabError):
+    """A change was not made, or not made as approved."""
+
+
+class ApprovalMissingError(ApplyError):
+    """No approval exists of exactly this recommendation digest."""
+
+
+class StalePlanError(ApplyError):
+    """The cluster is no longer as the plan saw it, or the recommendation has expired."""
+
+
+class ChangeRefusedError(ApplyError):
+    """The target refused the change."""
+
+
+class NotVerifiedError(ApplyError):
+    """The change could not be confirmed by reading back."""

@@ -1,0 +1,1 @@
+"""Plain, frozen records: what the packages say to one another."""

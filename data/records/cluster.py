@@ -1,0 +1,62 @@
+"""What the fleet is: GPUs on nodes, and how complete each source was."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from data.clock import require_utc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One board or one MIG instance (`mig_instance` != '') as last seen."""
+
+    gpu_uuid: str
+    mig_instance: str
+    mig_profile: str
+    node: str
+    gpu_model: str
+    memory_total_mib: float | None
+    job_id: str
+    last_seen_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """The fleet as the store knows it at `as_of`."""
+
+    as_of: datetime
+    gpus: tuple[Gpu, ...]
+
+    def __post_init__(self) -> None:
+        require_utc("as_of", self.as_of)
+
+    def boards_by_model(self) -> dict[str, int]:
+        """Number of distinct boards per GPU model."""
+        seen: dict[str, set[str]] = {}
+        for gpu in self.gpus:
+            seen.setdefault(gpu.gpu_model, set()).add(gpu.gpu_uuid)
+        return {model: len(uuids) for model, uuids in sorted(seen.items())}
+
+
+class SourceState(StrEnum):
+    """How one source fared in one cycle."""
+
+    RAN = "ran"
+    SKIPPED = "skipped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """What one source gave in one cycle, and what it lacked."""
+
+    source: str
+    state: SourceState
+    reason: str
+    samples: int
+    dropped: tuple[tuple[str, int], ...]
+    completeness_ratio: float | None
+    warnings: tuple[str, ...]
+    window_start: datetime | None
+    window_end: datetime | None

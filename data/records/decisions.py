@@ -1,0 +1,146 @@
+"""Recommendations, the approvals of them, and what came of applying them."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.records.jobs import Platform
+from data.records.plans import Configuration
+
+
+class Action(StrEnum):
+    """What a recommendation proposes."""
+
+    FEWER_GPUS = "fewer-gpus"
+    SMALLER_GPU = "smaller-gpu"
+    MIG_SLICE = "mig-slice"
+    POWER_CAP = "power-cap"
+    RECLAIM = "reclaim"
+
+
+class Risk(StrEnum):
+    """How much a wrong recommendation could hurt (facts: action catalogue)."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """An estimate as low, central, high, with its unit."""
+
+    low: float
+    central: float
+    high: float
+    unit: str
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.central <= self.high:
+            raise ValueError(f"range {self.low}..{self.central}..{self.high} is out of order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Savings:
+    """What a recommendation saves over `horizon_hours`; None where a factor is unknown.
+
+    `gpu_hours` counts in GPU-hours of the present model; a negative low is a possible loss.
+    """
+
+    horizon_hours: float
+    gpu_hours: Range | None
+    energy_kwh: Range | None
+    emissions_kgco2e: Range | None
+    cost: Range | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What a recommendation rests on, so that it can be followed back to the samples."""
+
+    signal: str
+    samples: int
+    window_start: datetime
+    window_end: datetime
+    completeness_ratio: float
+    utilization_p95_ratio: float | None
+    memory_max_mib: float | None
+    power_mean_watts: float | None
+    forecast_model: str
+    backtest_error: float | None
+    backtest_baseline: float | None
+    factors: tuple[tuple[str, str], ...]
+    assumed: tuple[tuple[str, str], ...]
+    fallbacks: tuple[str, ...]
+    plan_gap_ratio: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recommendation:
+    """One proposed change. `digest` names everything but the digest and the id themselves."""
+
+    plan_id: str
+    created_at: datetime
+    expires_at: datetime
+    action: Action
+    job_id: str
+    job_name: str
+    namespace: str
+    platform: Platform
+    now: Configuration
+    proposed: Configuration
+    why: str
+    evidence: Evidence
+    savings: Savings
+    risk: Risk
+    confidence: str
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the whole recommendation."""
+        return digest_of(self)
+
+    @property
+    def recommendation_id(self) -> str:
+        """The first characters of the digest, for people to type."""
+        return self.digest[:SHORT_ID_LENGTH]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Give the recommendation as the command line prints it."""
+        return {"id": self.recommendation_id, "digest": self.digest, "target": self.job_id} | asdict(
+            self
+        )
+
+
+class Decision(StrEnum):
+    """What happened to a recommendation; appended, never edited."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WRITTEN = "written"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person said yes to exactly this digest."""
+
+    digest: str
+    approved_by: str
+    approved_at: datetime
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One row of the append-only record; `entry_hash` covers the row and `previous_hash`."""
+
+    sequence: int
+    at: datetime
+    actor: str
+    event: str
+    digest: str
+    detail: str
+    previous_hash: str
+    entry_hash: str

@@ -1,0 +1,30 @@
+"""Digests: stable names for values, so that an approval means exactly one recommendation."""
+
+import hashlib
+import json
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any
+
+SHORT_ID_LENGTH = 12
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"cannot digest a {type(value).__name__}")
+
+
+def canonical_json(value: Any) -> str:
+    """Give one JSON text for one value: sorted keys, no spaces, times in ISO 8601."""
+    return json.dumps(
+        value, default=_plain, sort_keys=True, separators=(",", ":"), allow_nan=False,
+        ensure_ascii=False,
+    )
+
+
+def digest_of(value: Any) -> str:
+    """Give the SHA-256 of the canonical JSON of a record or plain value, as 64 hex digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

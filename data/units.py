@@ -1,0 +1,26 @@
+"""Exact unit conversions and the unit names that Trimtab prints.
+
+Every quantity carries its unit in its name; conversion happens here and only here.
+"""
+
+MIB_PER_GIB = 1024
+BYTES_PER_MIB = 1_048_576
+JOULES_PER_KWH = 3_600_000
+SECONDS_PER_HOUR = 3600
+SECONDS_PER_DAY = 86_400
+GRAMS_PER_KILOGRAM = 1000
+
+
+def joules_to_kwh(energy_joules: float) -> float:
+    """Energy in kWh for an energy in J (1 kWh = 3.6 MJ, exact)."""
+    return energy_joules / JOULES_PER_KWH
+
+
+def watts_for_hours_to_kwh(power_watts: float, hours: float) -> float:
+    """Energy in kWh of a constant power in W held for a time in h."""
+    return power_watts * hours / 1000
+
+
+def bytes_to_mib(size_bytes: float) -> float:
+    """Size in MiB (2**20 B) for a size in bytes."""
+    return size_bytes / BYTES_PER_MIB
