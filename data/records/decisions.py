@@ -109,9 +109,11 @@ class Recommendation:
 
     def as_dict(self) -> dict[str, Any]:
         """Give the recommendation as the command line prints it."""
-        return {"id": self.recommendation_id, "digest": self.digest, "target": self.job_id} | asdict(
-            self
-        )
+        return {
+            "id": self.recommendation_id,
+            "digest": self.digest,
+            "target": self.job_id,
+        } | asdict(self)
 
 
 class Decision(StrEnum):

@@ -20,7 +20,11 @@ def _plain(value: object) -> object:
 def canonical_json(value: Any) -> str:
     """Give one JSON text for one value: sorted keys, no spaces, times in ISO 8601."""
     return json.dumps(
-        value, default=_plain, sort_keys=True, separators=(",", ":"), allow_nan=False,
+        value,
+        default=_plain,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
         ensure_ascii=False,
     )
 
