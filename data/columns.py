@@ -7,6 +7,7 @@ Times are `datetime64[us, UTC]`. `check_frame` is called at borders, never in lo
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any, cast
 
 import pandas as pd
 
@@ -94,7 +95,7 @@ def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
             raise ValueError(f"{declared.name}.{name} must be UTC-aware, got {column.dtype}")
         if name in declared.required and bool(column.isna().any()):
             raise ValueError(f"{declared.name}.{name} must not hold missing values")
-        typed[name] = (column.fillna("") if dtype == TEXT else column).astype(dtype)
+        typed[name] = (column.fillna("") if dtype == TEXT else column).astype(cast("Any", dtype))
     return pd.DataFrame(typed, index=frame.index)
 
 
