@@ -1,0 +1,50 @@
+"""The change-file applier: an approved recommendation becomes a file that a person runs.
+
+It never talks to a cluster. The preview on the page and the file come from `change_for`.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from dashboard.apply.base import ChangeText
+from dashboard.apply.kubernetes_patch import kubernetes_change
+from dashboard.apply.power_cap_commands import power_cap_change
+from dashboard.apply.slurm_commands import slurm_change
+from data.errors import ApplyError, ChangeRefusedError
+from data.records.cluster import Gpu
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Platform
+
+
+def change_for(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
+    """Give the text of the change; ChangeRefusedError when the platform is unknown."""
+    if recommendation.action is Action.POWER_CAP:
+        return power_cap_change(recommendation, gpus)
+    if recommendation.platform is Platform.KUBERNETES:
+        return kubernetes_change(recommendation, gpus)
+    if recommendation.platform is Platform.SLURM:
+        return slurm_change(recommendation, gpus)
+    raise ChangeRefusedError(
+        f"the platform of {recommendation.job_id!r} is unknown, so no change can be written",
+        "Collect from a source that tells Kubernetes from Slurm, or state it in the import map.",
+    )
+
+
+def write_change(change: ChangeText, folder: Path) -> Path:
+    """Write the change whole or not at all, and give its path. Errors: ApplyError."""
+    target = folder / change.file_name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".change-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(change.text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except OSError as error:
+        raise ApplyError(
+            f"cannot write the change file {target}: {error.strerror}",
+            "Free space or point apply.directory at a folder that can be written.",
+        ) from error
+    return target

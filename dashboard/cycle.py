@@ -1,0 +1,154 @@
+"""One cycle, forward only: collect, keep, read, forecast, plan, recommend, keep.
+
+No step reaches back. Time enters once, as `now`; the wall clock is read only for durations.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from collectors.base import Collector, Window
+from collectors.collect import collect_all
+from data.catalogue.carbon_table import GridCarbon
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.clock import require_utc
+from data.errors import StoreError
+from data.records.cluster import SourceReport
+from data.records.decisions import Recommendation
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.records.jobs import Job
+from data.records.plans import Plan
+from data.settings import Settings
+from data.store import Store
+from forecasting.forecast_runner import forecast_demand
+from planner.packing import build_plan
+from planner.problem import make_problem
+from planner.recommendation import explain_keep, recommend
+
+Progress = Callable[[str, int, int], None]
+
+
+def _silent(_stage: str, _done: int, _total: int) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class World:
+    """All that a cycle touches; `dashboard.wiring` builds it from the settings."""
+
+    settings: Settings
+    store: Store
+    collectors: tuple[Collector, ...]
+    catalogue: GpuCatalogue
+    carbon: GridCarbon
+    progress: Progress = _silent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CycleOutcome:
+    """What one cycle did. `kept` maps a job without recommendation to the reason."""
+
+    cycle_id: str
+    now: datetime
+    as_of: datetime
+    reports: tuple[SourceReport, ...]
+    rows_kept: int
+    jobs: tuple[Job, ...]
+    forecasts: tuple[DemandForecast | ForecastSkipped, ...]
+    plan: Plan | None
+    recommendations: tuple[Recommendation, ...]
+    kept: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def collection_window(world: World, now: datetime) -> Window:
+    """Give the window from the newest kept sample, or the look-back, up to now."""
+    start = now - timedelta(hours=world.settings.prometheus.lookback_hours)
+    latest = world.store.reader.latest_sample_at()
+    return Window(start=max(start, latest) if latest and latest < now else start, end=now)
+
+
+def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, ...], int]:
+    """Collect from every source and keep the facts; give the reports and the new rows."""
+    collected = collect_all(
+        world.collectors, collection_window(world, now), progress=world.progress
+    )
+    rows = sum(world.store.keep(one) for one in collected)
+    return tuple(one.report for one in collected), rows
+
+
+def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
+    """Run one cycle at `now` (UTC). Errors: StoreError when there is nothing to plan on.
+
+    A failing source is a report, not an error; a job without enough history is a skipped forecast.
+    """
+    require_utc("now", now)
+    started = time.monotonic()
+    planning, energy = world.settings.planning, world.settings.energy
+    reports, rows = collect_and_keep(world, now)
+    view = world.store.reader.planning_view(
+        now, slot_seconds=planning.slot_minutes * 60, history_days=planning.history_days
+    )
+    if not view.jobs and not view.cluster.gpus:
+        raise StoreError(
+            f"nothing to plan: the store holds no samples in the {planning.history_days} days "
+            f"before {now:%Y-%m-%d %H:%M} UTC" + _first_failure(reports),
+            "Import a trace (`trimtab import`) or name a source (`--prometheus URL`).",
+        )
+    forecasts = forecast_demand(
+        view.history,
+        jobs=view.jobs,
+        as_of=view.as_of,
+        settings=planning,
+        progress=lambda done, total: world.progress("forecast", done, total),
+    )
+    problem = make_problem(
+        view.cluster,
+        view.jobs,
+        view.history,
+        forecasts,
+        catalogue=world.catalogue,
+        carbon=world.carbon,
+        planning=planning,
+        energy=energy,
+        as_of=view.as_of,
+        signals=view.signals,
+    )
+    plan = build_plan(
+        problem,
+        budget_seconds=planning.budget_seconds,
+        created_at=now,
+        progress=lambda done, total: world.progress("plan", done, total),
+    )
+    recommendations = recommend(plan, problem)
+    cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
+    seconds = time.monotonic() - started
+    world.store.keep_cycle(
+        cycle_id=cycle_id,
+        started_at=now,
+        finished_at=now + timedelta(seconds=seconds),
+        reports=reports,
+        forecasts=forecasts,
+        plan=plan,
+        recommendations=recommendations,
+    )
+    return CycleOutcome(
+        cycle_id=cycle_id,
+        now=now,
+        as_of=view.as_of,
+        reports=reports,
+        rows_kept=rows,
+        jobs=view.jobs,
+        forecasts=forecasts,
+        plan=plan,
+        recommendations=recommendations,
+        kept=explain_keep(plan, problem),
+        seconds=seconds,
+    )
+
+
+def _first_failure(reports: Sequence[SourceReport]) -> str:
+    failed = [report for report in reports if report.reason]
+    return f"; {failed[0].source}: {failed[0].reason}" if failed else ""
