@@ -1,0 +1,38 @@
+"""The command line: stdout carries data only, logs and progress go to stderr.
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 findings or partial. A traceback only with --debug.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from dashboard.cli.parser import build_parser
+from data.errors import SettingsError, TrimtabError
+
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code."""
+    options = build_parser().parse_args(arguments)
+    level = logging.DEBUG if options.debug else logging.WARNING
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        return int(options.run(options))
+    except TrimtabError as error:
+        if options.debug:
+            raise
+        print(f"trimtab: {error}", file=sys.stderr)
+        return EXIT_USAGE if isinstance(error, SettingsError) else EXIT_ERROR
+    except KeyboardInterrupt:
+        print("trimtab: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away, such as `head`: not an error of ours.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

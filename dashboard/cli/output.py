@@ -1,0 +1,77 @@
+"""How rows leave on stdout: a table for people, JSON and CSV for programs."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass
+from datetime import datetime
+from typing import Any
+
+UNKNOWN = "—"
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0")
+
+
+def plain(value: object) -> Any:
+    """Give a value that JSON knows, for records and times."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"cannot print a {type(value).__name__}")
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document; NaN is refused, unknown must be null."""
+    json.dump(value, sys.stdout, default=plain, indent=2, allow_nan=False, ensure_ascii=False)
+    sys.stdout.write("\n")
+
+
+def _cell(value: object) -> str:
+    if value is None or value == "":
+        return UNKNOWN
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%SZ}"
+    # Names are hostile: control characters would move the cursor of a terminal.
+    return "".join(character if character.isprintable() else "�" for character in str(value))
+
+
+def _csv_cell(value: object) -> object:
+    """Give a cell that no spreadsheet takes for a formula (ASVS 1.2.10)."""
+    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
+        return f"'{value}"
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, object]], form: str, *, columns: Sequence[str], empty: str
+) -> None:
+    """Print rows in `columns` order as `form`; `empty` says on stderr what to do when none."""
+    if form == "json":
+        print_json([dict(row) for row in rows])
+        return
+    if form == "csv":
+        writer = csv.writer(sys.stdout)
+        writer.writerow(columns)
+        writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
+        return
+    if not rows:
+        print(empty, file=sys.stderr)
+        return
+    cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+    numeric = [
+        all(isinstance(row.get(column), int | float | None) for row in rows) for column in columns
+    ]
+    widths = [
+        max(len(column), *(len(line[index]) for line in cells))
+        for index, column in enumerate(columns)
+    ]
+    for line in [list(columns), *cells]:
+        print(
+            "  ".join(
+                text.rjust(width) if right else text.ljust(width)
+                for text, width, right in zip(line, widths, numeric, strict=True)
+            ).rstrip()
+        )

@@ -1,0 +1,64 @@
+"""What every command starts with: the settings in force, the store, progress on stderr."""
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tqdm import tqdm
+
+from dashboard.cycle import Progress
+from data.load_settings import LoadedSettings, load_settings
+from data.store import Store, open_store
+
+_OVERRIDES = {
+    "store": "store.url",
+    "prometheus": "prometheus.url",
+    "lookback": "prometheus.lookback_hours",
+}
+
+
+def settings_of(
+    options: argparse.Namespace, *, extra: dict[str, str] | None = None
+) -> LoadedSettings:
+    """Give the settings in force: file, environment, then the command line."""
+    overrides = {
+        setting: str(value)
+        for option, setting in _OVERRIDES.items()
+        if (value := getattr(options, option, None)) is not None
+    }
+    path = Path(options.settings) if options.settings else None
+    return load_settings(path, environ=os.environ, overrides=overrides | (extra or {}))
+
+
+@contextmanager
+def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
+    """Open the store that must exist already, and close it."""
+    with open_store(loaded.settings.store.url, create=False) as store:
+        yield store
+
+
+@contextmanager
+def progress_on_stderr(options: argparse.Namespace) -> Iterator[Progress]:
+    """Give a progress function with one bar per stage; silent with --quiet or without terminal."""
+    bars: dict[str, tqdm] = {}
+
+    def show(stage: str, done: int, total: int) -> None:
+        bar = bars.get(stage)
+        if bar is None:
+            bar = bars[stage] = tqdm(
+                total=total,
+                desc=stage,
+                file=sys.stderr,
+                disable=True if options.quiet else None,
+            )
+        bar.total = total
+        bar.update(done - bar.n)
+
+    try:
+        yield show
+    finally:
+        for bar in bars.values():
+            bar.close()
