@@ -1,0 +1,198 @@
+"""`trimtab cycle` and `trimtab collect`: the stages that write facts and plans."""
+
+import argparse
+import sys
+from datetime import datetime
+from typing import Any
+
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
+from dashboard.wiring import build_world
+from data.clock import utc_now
+from data.errors import SourceNotConfiguredError
+from data.records.cluster import SourceReport, SourceState
+from data.records.forecasts import UNIT_OF, DemandForecast, ForecastSkipped
+
+PARTIAL = 3
+REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
+
+
+def planning_time(world: World, asked: datetime | None) -> datetime:
+    """Give the time to plan at: as asked, else the wall clock, else the newest sample.
+
+    Without any live source the store holds a recording, whose newest sample is its present.
+    """
+    if asked is not None:
+        return asked
+    latest = world.store.reader.latest_sample_at()
+    return latest if not world.collectors and latest is not None else utc_now()
+
+
+def report_row(report: SourceReport) -> dict[str, Any]:
+    """Give one source report as the command line prints it."""
+    return {
+        "source": report.source,
+        "state": str(report.state),
+        "reason": report.reason,
+        "samples": report.samples,
+        "dropped": dict(report.dropped),
+        "completeness_ratio": report.completeness_ratio,
+        "warnings": list(report.warnings),
+        "window_start": report.window_start,
+        "window_end": report.window_end,
+    }
+
+
+def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
+    """Give one forecast, or why there is none, as the command line prints it."""
+    common = {
+        "job_id": forecast.job_id,
+        "samples": forecast.samples,
+        "history_slots": forecast.history_slots,
+        "known_slots": forecast.known_slots,
+    }
+    if isinstance(forecast, ForecastSkipped):
+        return common | {"skipped": forecast.reason}
+    return common | {
+        "skipped": None,
+        "first_slot": forecast.slot_starts[0],
+        "last_slot": forecast.slot_starts[-1],
+        "slots": len(forecast.slot_starts),
+        "missing": {str(quantity): reason for quantity, reason in forecast.missing},
+        "quantities": {
+            str(path.quantity): {
+                "unit": UNIT_OF[path.quantity],
+                "model": path.model,
+                "q10_mean": sum(path.q10) / len(path.q10),
+                "q50_mean": sum(path.q50) / len(path.q50),
+                "q90_mean": sum(path.q90) / len(path.q90),
+                "q90_max": max(path.q90),
+                "backtest": None
+                if path.backtest is None
+                else {
+                    "pinball_loss": dict(path.backtest.losses),
+                    "held_out_slots": path.backtest.held_out_slots,
+                    "coverage_ratio": path.backtest.coverage_ratio,
+                },
+                "notes": list(path.notes),
+            }
+            for path in forecast.paths
+        },
+    }
+
+
+def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
+    """Give the one object that `cycle --format json` prints."""
+    plan = outcome.plan
+    return {
+        "outcome": {
+            "cycle_id": outcome.cycle_id,
+            "now": outcome.now,
+            "as_of": outcome.as_of,
+            "seconds": outcome.seconds,
+            "rows_kept": outcome.rows_kept,
+            "sources": [report_row(report) for report in outcome.reports],
+        },
+        "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
+        "plan": None
+        if plan is None
+        else {
+            "plan_id": plan.plan_id,
+            "cost": plan.cost,
+            "cost_of_now": plan.cost_of_now,
+            "lower_bound": plan.lower_bound,
+            "gap": plan.gap_ratio,
+            "currency": plan.currency,
+            "slots": len(plan.slot_starts),
+            "slot_seconds": plan.slot_seconds,
+            "jobs": len(plan.jobs),
+            "seconds": plan.seconds,
+        },
+        "recommendations": [one.as_dict() for one in outcome.recommendations],
+        "kept": outcome.kept,
+    }
+
+
+def print_outcome(outcome: CycleOutcome) -> None:
+    """Print a cycle for people: what was found in one sentence, then the recommendations."""
+    skipped = sum(isinstance(one, ForecastSkipped) for one in outcome.forecasts)
+    plan = outcome.plan
+    print(
+        f"As of {outcome.as_of:%Y-%m-%d %H:%M} UTC: {len(outcome.jobs)} jobs, "
+        f"{len(outcome.forecasts) - skipped} forecast, {skipped} skipped; "
+        f"{len(outcome.recommendations)} recommendations in {outcome.seconds:.1f} s."
+    )
+    if plan is not None:
+        print(
+            f"Plan {plan.plan_id[:12]}: {plan.cost:.2f} {plan.currency} over "
+            f"{len(plan.slot_starts)} slots (keeping today: {plan.cost_of_now:.2f}), lower bound "
+            f"{plan.lower_bound:.2f}, certified gap {100 * plan.gap_ratio:.2f} %."
+        )
+    print_rows(
+        [
+            {
+                "id": one.recommendation_id,
+                "action": str(one.action),
+                "job": one.job_id,
+                "now": one.now.describe(),
+                "proposed": one.proposed.describe(),
+                "saves": range_text(one.savings.cost),
+                "energy": range_text(one.savings.energy_kwh),
+                "risk": str(one.risk),
+            }
+            for one in outcome.recommendations
+        ],
+        "table",
+        columns=("id", "action", "job", "now", "proposed", "saves", "energy", "risk"),
+        empty="No change is worth recommending.",
+    )
+
+
+def range_text(value: Any) -> str:
+    """Give a range as `central (low–high) unit`, empty when unknown."""
+    if value is None:
+        return ""
+    return f"{value.central:.3g} ({value.low:.3g}–{value.high:.3g}) {value.unit}"
+
+
+def _warn_of_failures(reports: tuple[SourceReport, ...]) -> bool:
+    failed = [report for report in reports if report.state is SourceState.FAILED]
+    for report in failed:
+        print(f"trimtab: source {report.source} failed: {report.reason}", file=sys.stderr)
+    return bool(failed)
+
+
+def cycle(options: argparse.Namespace) -> int:
+    """Run one cycle and print its outcome; 3 when a source failed."""
+    loaded = settings_of(options)
+    with progress_on_stderr(options) as progress:
+        world = build_world(loaded.settings, progress=progress)
+        with world.store:
+            outcome = run_cycle(world, now=planning_time(world, options.now))
+    if options.format == "json":
+        print_json(outcome_document(outcome))
+    else:
+        print_outcome(outcome)
+    return PARTIAL if _warn_of_failures(outcome.reports) else 0
+
+
+def collect(options: argparse.Namespace) -> int:
+    """Collect from every configured source; 3 when one failed."""
+    loaded = settings_of(options)
+    with progress_on_stderr(options) as progress:
+        world = build_world(loaded.settings, progress=progress)
+        with world.store:
+            if not world.collectors:
+                raise SourceNotConfiguredError(
+                    "no source is configured",
+                    "Give --prometheus URL or set prometheus.url in trimtab.toml.",
+                )
+            reports, _rows = collect_and_keep(world, options.now or utc_now())
+    print_rows(
+        [report_row(report) for report in reports],
+        options.format,
+        columns=REPORT_COLUMNS,
+        empty="No source ran.",
+    )
+    return PARTIAL if _warn_of_failures(reports) else 0

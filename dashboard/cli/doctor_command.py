@@ -1,0 +1,81 @@
+"""`trimtab doctor`: what is missing for every source and target, and the fix."""
+
+import argparse
+import os
+from pathlib import Path
+
+from collectors.base import Window
+from dashboard.cli.output import print_rows
+from dashboard.cli.world import settings_of
+from dashboard.wiring import build_collectors
+from data.catalogue.carbon_table import load_carbon_table
+from data.clock import utc_now
+from data.errors import TrimtabError
+from data.settings import Settings
+from data.store import open_store
+
+FINDINGS = 3
+
+
+def _check_store(settings: Settings) -> tuple[str, str]:
+    with open_store(settings.store.url, create=False) as store:
+        return "ok", f"{store.reader.counts().get('samples', 0)} samples"
+
+
+def _check_region(settings: Settings) -> tuple[str, str]:
+    grid = load_carbon_table().get(settings.energy.region)
+    return "ok", f"{grid.gco2e_per_kwh:g} gCO2e/kWh, {grid.year}, {grid.source}"
+
+
+def _check_changes(settings: Settings) -> tuple[str, str]:
+    folder = Path(settings.apply.directory)
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    if os.access(nearest, os.W_OK):
+        return "ok", f"change files go to {folder}"
+    return "missing", f"{nearest} cannot be written. Set apply.directory to another folder."
+
+
+def doctor(options: argparse.Namespace) -> int:
+    """Check the store, every source and the change folder; 3 when something is missing."""
+    settings = settings_of(options).settings
+    checks = {
+        "store": _check_store,
+        "grid carbon": _check_region,
+        "change files": _check_changes,
+    }
+    rows: list[dict[str, object]] = []
+    for name, check in checks.items():
+        try:
+            state, detail = check(settings)
+        except TrimtabError as error:
+            state, detail = "missing", str(error)
+        rows.append({"part": name, "state": state, "detail": detail})
+    rows.extend(_source_rows(settings))
+    print_rows(rows, options.format, columns=("part", "state", "detail"), empty="")
+    return FINDINGS if any(row["state"] != "ok" for row in rows) else 0
+
+
+def _source_rows(settings: Settings) -> list[dict[str, object]]:
+    collectors = build_collectors(settings)
+    if not collectors:
+        hint = "No source is configured. Set prometheus.url or import a trace."
+        return [{"part": "sources", "state": "missing", "detail": hint}]
+    now = utc_now()
+    rows: list[dict[str, object]] = []
+    for collector in collectors:
+        window = Window(start=now.fromtimestamp(now.timestamp() - 600, tz=now.tzinfo), end=now)
+        try:
+            collected = collector.collect(window)
+        except TrimtabError as error:
+            rows.append({"part": collector.name, "state": "missing", "detail": str(error)})
+            continue
+        found = len(collected.samples)
+        rows.append(
+            {
+                "part": collector.name,
+                "state": "ok" if found else "missing",
+                "detail": f"{found} samples in the last 10 min"
+                + ("" if found else ". Does it scrape dcgm-exporter?"),
+            }
+        )
+    return rows

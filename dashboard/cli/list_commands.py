@@ -1,0 +1,153 @@
+"""The commands that show what the store knows, and the settings in force."""
+
+import argparse
+from typing import Any
+
+from dashboard.cli.cycle_commands import REPORT_COLUMNS, forecast_row, report_row
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, settings_of
+from data.load_settings import setting_rows
+from data.records.plans import Plan
+
+FINDINGS = 3
+_NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
+_NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
+
+
+def jobs(options: argparse.Namespace) -> int:
+    """List the jobs known now."""
+    with open_for_reading(settings_of(options)) as store:
+        rows = [
+            {
+                "job_id": job.job_id,
+                "name": job.name,
+                "namespace": job.namespace,
+                "owner": job.owner,
+                "platform": str(job.platform),
+                "kind": str(job.kind),
+                "gpu_model": job.gpu_model,
+                "gpu_count": job.gpu_count,
+                "mig_profile": job.mig_profile,
+                "last_seen_at": job.last_seen_at,
+                "source": job.source,
+                "assumed": "; ".join(f"{name}={value}" for name, value in job.assumed),
+            }
+            for job in store.reader.jobs()
+        ]
+    columns = tuple(rows[0]) if rows else ("job_id",)
+    print_rows(rows, options.format, columns=columns, empty=_NO_SAMPLES)
+    return 0
+
+
+def gpus(options: argparse.Namespace) -> int:
+    """List the boards and MIG instances known now."""
+    columns = (
+        "gpu_uuid",
+        "mig_instance",
+        "mig_profile",
+        "node",
+        "gpu_model",
+        "memory_total_mib",
+        "job_id",
+        "last_seen_at",
+    )
+    with open_for_reading(settings_of(options)) as store:
+        rows = [{column: getattr(gpu, column) for column in columns} for gpu in store.reader.gpus()]
+    print_rows(rows, options.format, columns=columns, empty=_NO_SAMPLES)
+    return 0
+
+
+def sources(options: argparse.Namespace) -> int:
+    """List the sources and how the latest collection fared with each."""
+    with open_for_reading(settings_of(options)) as store:
+        rows = [report_row(report) for report in store.reader.source_reports()]
+    print_rows(rows, options.format, columns=REPORT_COLUMNS, empty=_NO_SAMPLES)
+    return 0
+
+
+def forecast(options: argparse.Namespace) -> int:
+    """List the forecasts of the latest cycle."""
+    with open_for_reading(settings_of(options)) as store:
+        rows = [forecast_row(one) for one in store.reader.forecasts()]
+    if options.format == "json":
+        print_json(rows)
+        return 0
+    flat = [line for row in rows for line in _forecast_lines(row)]
+    columns = ("job_id", "quantity", "unit", "model", "q10_mean", "q50_mean", "q90_mean", "skipped")
+    print_rows(flat, options.format, columns=columns, empty=_NO_CYCLE)
+    return 0
+
+
+def _forecast_lines(row: dict[str, Any]) -> list[dict[str, Any]]:
+    if row["skipped"] is not None:
+        return [{"job_id": row["job_id"], "skipped": row["skipped"]}]
+    return [
+        {"job_id": row["job_id"], "quantity": quantity} | summary
+        for quantity, summary in row["quantities"].items()
+    ]
+
+
+def plan(options: argparse.Namespace) -> int:
+    """Show the plan of the latest cycle: a row per job and stretch of equal configuration."""
+    with open_for_reading(settings_of(options)) as store:
+        latest = store.reader.latest_plan()
+    if options.format == "json":
+        print_json(None if latest is None else latest)
+        return 0
+    rows = [] if latest is None else _stretches(latest)
+    columns = ("job_id", "from", "slots", "configuration")
+    print_rows(rows, options.format, columns=columns, empty=_NO_CYCLE)
+    return 0
+
+
+def _stretches(plan: Plan) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for job in plan.jobs:
+        previous = None
+        for start, step in zip(plan.slot_starts, job.steps, strict=True):
+            if step != previous:
+                rows.append(
+                    {
+                        "job_id": job.job_id,
+                        "from": start,
+                        "slots": 0,
+                        "configuration": step.describe(),
+                    }
+                )
+                previous = step
+            rows[-1]["slots"] += 1
+    return rows
+
+
+def settings(options: argparse.Namespace) -> int:
+    """List every setting in force and where it came from."""
+    print_rows(
+        setting_rows(settings_of(options)),
+        options.format,
+        columns=("name", "value", "origin", "meaning"),
+        empty="",
+    )
+    return 0
+
+
+def audit_list(options: argparse.Namespace) -> int:
+    """List the append-only record."""
+    columns = ("sequence", "at", "actor", "event", "digest", "detail", "entry_hash")
+    with open_for_reading(settings_of(options)) as store:
+        rows = [
+            {column: getattr(entry, column) for column in columns} for entry in store.reader.audit()
+        ]
+    print_rows(rows, options.format, columns=columns, empty="Nothing has been decided yet.")
+    return 0
+
+
+def audit_verify(options: argparse.Namespace) -> int:
+    """Check the hash chain; 3 when an entry was edited, removed or reordered."""
+    with open_for_reading(settings_of(options)) as store:
+        entries = len(store.reader.audit())
+        problems = store.reader.verify_audit()
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print(f"{entries} entries, chain intact.")
+    return FINDINGS if problems else 0

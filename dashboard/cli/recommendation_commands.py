@@ -1,0 +1,141 @@
+"""`trimtab recommendations`: list, show, approve, reject, apply (write the change file)."""
+
+import argparse
+from pathlib import Path
+
+from dashboard import decisions
+from dashboard.cli.cycle_commands import range_text
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, settings_of
+from data.clock import utc_now
+from data.errors import ChangeRefusedError
+from data.store import StoredRecommendation
+
+_COLUMNS = ("id", "state", "action", "job", "now", "proposed", "saves", "energy", "risk", "expires")
+
+
+def list_(options: argparse.Namespace) -> int:
+    """List the recommendations and what became of each."""
+    wanted = getattr(options, "state", None)
+    with open_for_reading(settings_of(options)) as store:
+        stored = [
+            one
+            for one in store.reader.recommendations(now=utc_now())
+            if wanted in (None, one.state)
+        ]
+    if options.format == "json":
+        print_json([_document(one) for one in stored])
+        return 0
+    print_rows(
+        [
+            {
+                "id": one.recommendation.recommendation_id,
+                "state": one.state,
+                "action": str(one.recommendation.action),
+                "job": one.recommendation.job_id,
+                "now": one.recommendation.now.describe(),
+                "proposed": one.recommendation.proposed.describe(),
+                "saves": range_text(one.recommendation.savings.cost),
+                "energy": range_text(one.recommendation.savings.energy_kwh),
+                "risk": str(one.recommendation.risk),
+                "expires": one.recommendation.expires_at,
+            }
+            for one in stored
+        ],
+        options.format,
+        columns=_COLUMNS,
+        empty="No recommendation: run `trimtab cycle`.",
+    )
+    return 0
+
+
+def _document(stored: StoredRecommendation) -> dict[str, object]:
+    return stored.recommendation.as_dict() | {
+        "state": stored.state,
+        "decided_by": stored.decided_by,
+        "decided_at": stored.decided_at,
+        "comment": stored.comment,
+    }
+
+
+def show(options: argparse.Namespace) -> int:
+    """Show one recommendation whole, with the exact text of its change."""
+    with open_for_reading(settings_of(options)) as store:
+        stored = store.reader.recommendation(options.id, now=utc_now())
+        try:
+            change = decisions.preview(store, stored.recommendation).text
+        except ChangeRefusedError as error:
+            change = f"no change file: {error}"
+    if options.format == "json":
+        print_json(_document(stored) | {"change": change})
+        return 0
+    one = stored.recommendation
+    evidence = one.evidence
+    print(f"{one.recommendation_id}  {one.action}  {stored.state}  risk {one.risk}")
+    print_rows(
+        [
+            {"field": "job", "value": one.job_id},
+            {"field": "now", "value": one.now.describe()},
+            {"field": "proposed", "value": one.proposed.describe()},
+            {"field": "why", "value": one.why},
+            {"field": "saves cost", "value": range_text(one.savings.cost)},
+            {"field": "saves GPU-hours", "value": range_text(one.savings.gpu_hours)},
+            {"field": "saves energy", "value": range_text(one.savings.energy_kwh)},
+            {"field": "saves emissions", "value": range_text(one.savings.emissions_kgco2e)},
+            {"field": "over", "value": f"{one.savings.horizon_hours:g} h"},
+            {"field": "confidence", "value": one.confidence},
+            {"field": "signal", "value": evidence.signal},
+            {
+                "field": "samples",
+                "value": f"{evidence.samples} from {evidence.window_start:%Y-%m-%d %H:%M} to "
+                f"{evidence.window_end:%Y-%m-%d %H:%M} UTC, "
+                f"{100 * evidence.completeness_ratio:.1f} % complete",
+            },
+            {"field": "forecast model", "value": evidence.forecast_model},
+            {"field": "assumed", "value": "; ".join("=".join(pair) for pair in evidence.assumed)},
+            {"field": "fallbacks", "value": "; ".join(evidence.fallbacks)},
+            {"field": "factors", "value": "; ".join(": ".join(pair) for pair in evidence.factors)},
+            {"field": "expires", "value": one.expires_at},
+            {"field": "digest", "value": one.digest},
+        ],
+        "table",
+        columns=("field", "value"),
+        empty="",
+    )
+    print("\n" + change, end="")
+    return 0
+
+
+def approve(options: argparse.Namespace) -> int:
+    """Approve exactly this recommendation."""
+    with open_for_reading(settings_of(options)) as store:
+        approval = decisions.approve(
+            store, options.id, by=options.by, now=utc_now(), comment=options.comment
+        )
+    print(f"approved {approval.digest} by {approval.approved_by}")
+    return 0
+
+
+def reject(options: argparse.Namespace) -> int:
+    """Reject this recommendation."""
+    with open_for_reading(settings_of(options)) as store:
+        entry = decisions.reject(
+            store, options.id, by=options.by, now=utc_now(), comment=options.comment
+        )
+    print(f"rejected {entry.digest} by {entry.actor}")
+    return 0
+
+
+def apply(options: argparse.Namespace) -> int:
+    """Write the change file of an approved recommendation and print its path."""
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        path = decisions.write_approved(
+            store,
+            options.id,
+            by=options.by,
+            now=utc_now(),
+            folder=Path(loaded.settings.apply.directory),
+        )
+    print(path)
+    return 0

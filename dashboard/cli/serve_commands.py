@@ -1,0 +1,130 @@
+"""`trimtab serve`, `trimtab demo` and `trimtab fleet`: the commands that keep running."""
+
+import argparse
+import sys
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from collectors.base import Window
+from collectors.exposition_server import serve_exposition
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard import decisions
+from dashboard.cli.cycle_commands import print_outcome
+from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.cycle import World, run_cycle
+from dashboard.scheduler import CycleState, CycleThread
+from dashboard.wiring import build_world
+from data.clock import floor_to_slot, utc_now
+from data.load_settings import LoadedSettings
+from data.records.decisions import Decision
+from data.store import open_store
+
+DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
+DEMO_STEP_SECONDS = 300
+
+
+def _serve_world(loaded: LoadedSettings, world: World, thread: CycleThread | None) -> int:
+    from dashboard.web.server import serve as serve_web
+    from dashboard.web.world import WebWorld
+
+    store = world.store
+    folder = Path(loaded.settings.apply.directory)
+
+    def decide(digest: str, decision: Decision, by: str, comment: str) -> None:
+        action = decisions.approve if decision is Decision.APPROVED else decisions.reject
+        action(store, digest, by=by, now=utc_now(), comment=comment)
+
+    def write_change(digest: str, by: str) -> Path:
+        return decisions.write_approved(store, digest, by=by, now=utc_now(), folder=folder)
+
+    def cycle_state() -> CycleState:
+        return CycleState() if thread is None else thread.state
+
+    def run_lifespan() -> AbstractContextManager[None]:
+        from contextlib import nullcontext
+
+        return nullcontext() if thread is None else thread.running()
+
+    web = WebWorld(
+        store=store,
+        settings=loaded,
+        decide=decide,
+        write_change=write_change,
+        preview=lambda digest: (
+            decisions.preview(
+                store, store.reader.recommendation(digest, now=utc_now()).recommendation
+            ).text
+        ),
+        cycle_state=cycle_state,
+        run_lifespan=run_lifespan,
+    )
+    host, port = loaded.settings.serve.host, loaded.settings.serve.port
+    print(f"Trimtab on http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr)
+    serve_web(web, host=host, port=port)
+    return 0
+
+
+def _serve_overrides(options: argparse.Namespace) -> dict[str, str]:
+    names = {"host": "serve.host", "port": "serve.port"}
+    return {
+        setting: str(value)
+        for option, setting in names.items()
+        if (value := getattr(options, option, None)) is not None
+    }
+
+
+def serve(options: argparse.Namespace) -> int:
+    """Serve the dashboard and run a cycle every `serve.cycle_minutes` while sources exist."""
+    loaded = settings_of(options, extra=_serve_overrides(options))
+    with open_store(loaded.settings.store.url) as store:
+        world = build_world(loaded.settings, store=store)
+        thread = None
+        if world.collectors:
+            pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
+            thread = CycleThread(lambda: run_cycle(world, now=utc_now()), pause)
+        return _serve_world(loaded, world, thread)
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Fill a store of its own from the simulated fleet, run a cycle, serve the dashboard."""
+    extra = {"fleet.enabled": "true", "prometheus.step_seconds": str(DEMO_STEP_SECONDS)}
+    if options.store is None:
+        extra["store.url"] = DEMO_STORE
+    loaded = settings_of(options, extra=extra | _serve_overrides(options))
+    fleet_settings = loaded.settings.fleet
+    fleet = SimulatedFleet(seed=fleet_settings.seed, nodes=fleet_settings.nodes)
+    with open_store(loaded.settings.store.url) as store:
+        with progress_on_stderr(options) as progress:
+            now = floor_to_slot(utc_now(), DEMO_STEP_SECONDS)
+            world = build_world(loaded.settings, store=store, progress=progress)
+            _fill(world, fleet, now, options.days)
+            print_outcome(run_cycle(world, now=now))
+        if options.once:
+            return 0
+        pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
+        quiet_world = build_world(loaded.settings, store=store)
+        thread = CycleThread(lambda: run_cycle(quiet_world, now=utc_now()), pause)
+        return _serve_world(loaded, quiet_world, thread)
+
+
+def _fill(world: World, fleet: SimulatedFleet, now: datetime, days: int) -> None:
+    """Keep the missing days of history, a day at a time, so that a second demo starts quickly."""
+    collector = SimulatedFleetCollector(fleet, step_seconds=DEMO_STEP_SECONDS)
+    latest = world.store.reader.latest_sample_at()
+    start = now - timedelta(days=days)
+    done_until = max(start, latest) if latest else start
+    for day in range(days):
+        end = start + timedelta(days=day + 1)
+        if end > done_until:
+            window = Window(start=max(done_until, end - timedelta(days=1)), end=end)
+            world.store.keep(collector.collect(window))
+        world.progress("fill", day + 1, days)
+
+
+def fleet(options: argparse.Namespace) -> int:
+    """Serve the simulated fleet on /metrics until interrupted."""
+    simulated = SimulatedFleet(seed=options.seed, nodes=options.nodes)
+    print(f"fleet on http://{options.host}:{options.port}/metrics", file=sys.stderr)
+    serve_exposition(simulated, options.host, options.port)
+    return 0
