@@ -1,0 +1,124 @@
+"""The weekly report as one self-contained HTML file, as Markdown, and as JSON.
+
+Names come from labels and are hostile: HTML is escaped by Jinja, Markdown by `markdown_text`.
+"""
+
+import json
+import re
+from dataclasses import asdict
+from datetime import datetime
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.reports.weekly_report import WeeklyReport
+from data.records.decisions import Range
+
+UNKNOWN = "—"
+_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~:@-])")
+
+
+def range_text(value: Range | None) -> str:
+    """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
+    if value is None:
+        return UNKNOWN
+    return f"{_figure(value.central)} ({_figure(value.low)}–{_figure(value.high)}) {value.unit}"
+
+
+def number_text(value: float | None) -> str:
+    """Give a number with three significant digits, an em dash when unknown."""
+    return UNKNOWN if value is None else _figure(value)
+
+
+def _figure(value: float) -> str:
+    digits = f"{value:.3g}"
+    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
+
+
+def time_text(at: datetime | None) -> str:
+    """Give a time to the minute with its zone."""
+    return UNKNOWN if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+
+
+def markdown_text(text: object) -> str:
+    """Give untrusted text on one line with every character that Markdown reads escaped."""
+    flat = "".join(character if character.isprintable() else "�" for character in str(text))
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", flat[:200])
+
+
+def _environment(*, html: bool) -> Environment:
+    environment = Environment(
+        loader=PackageLoader("dashboard.reports", "templates"),
+        autoescape=html,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters.update(
+        range=range_text, number=number_text, time=time_text, md=markdown_text
+    )
+    return environment
+
+
+def render_markdown(report: WeeklyReport) -> str:
+    """Give the report as Markdown."""
+    return _environment(html=False).get_template("weekly.md.j2").render(report=report)
+
+
+def render_html(report: WeeklyReport) -> str:
+    """Give the report as one HTML file that fetches nothing: style and plotly.js are inside."""
+    picture = ""
+    if not report.fleet.empty:
+        picture = fleet_timeline(report.fleet).to_html(
+            full_html=False, include_plotlyjs="inline", config={"displaylogo": False}
+        )
+    template = _environment(html=True).get_template("weekly.html.j2")
+    return template.render(report=report, picture=picture)
+
+
+def render_json(report: WeeklyReport) -> str:
+    """Give the report as one JSON object; unknown is null."""
+    fields = {
+        name: getattr(report, name)
+        for name in (
+            "start",
+            "end",
+            "as_of",
+            "boards",
+            "allocated_gpus",
+            "used_gpus",
+            "coverage_ratio",
+            "finding",
+            "forecasts",
+            "forecasts_skipped",
+        )
+    }
+    document = fields | {
+        "total": asdict(report.total),
+        "by_namespace": [asdict(row) for row in report.by_namespace],
+        "by_job": [asdict(row) for row in report.by_job],
+        "by_day": [asdict(row) for row in report.by_day],
+        "recommendations": [
+            one.recommendation.as_dict() | {"state": one.state} for one in report.recommendations
+        ],
+        "plan": None
+        if report.plan is None
+        else {
+            "plan_id": report.plan.plan_id,
+            "cost": report.plan.cost,
+            "lower_bound": report.plan.lower_bound,
+            "gap": report.plan.gap_ratio,
+            "currency": report.plan.currency,
+        },
+        "factors": dict(report.factors),
+    }
+    return (
+        json.dumps(document, default=_plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+    )
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"cannot write a {type(value).__name__} into the report")
