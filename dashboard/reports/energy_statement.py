@@ -67,18 +67,18 @@ def state_energy(
 
 def factors_of(energy: EnergySettings, carbon: GridCarbon) -> tuple[tuple[str, str], ...]:
     """Name every factor with its value, year, source and licence."""
+    grid = (
+        f"{carbon.gco2e_per_kwh:g} ({carbon.low:g}–{carbon.high:g}) gCO2e/kWh, {carbon.name}, "
+        f"{carbon.year}, {carbon.source}, {carbon.licence}; annual average, location-based"
+    )
+    price = (
+        f"{energy.electricity_price_per_kwh:g} {energy.currency}/kWh "
+        "(setting energy.electricity_price_per_kwh)"
+    )
     return (
         ("GPU power sensor", f"±{100 * SENSOR_ERROR_RATIO:g} % (NVML documentation)"),
         ("PUE", f"{energy.pue:g} ± {energy.pue_uncertainty:g} (setting energy.pue)"),
-        (
-            "grid carbon",
-            f"{carbon.gco2e_per_kwh:g} ({carbon.low:g}–{carbon.high:g}) gCO2e/kWh, {carbon.name}, "
-            f"{carbon.year}, {carbon.source}, {carbon.licence}; annual average, location-based",
-        ),
-        (
-            "electricity price",
-            f"{energy.electricity_price_per_kwh:g} {energy.currency}/kWh "
-            "(setting energy.electricity_price_per_kwh)",
-        ),
+        ("grid carbon", grid),
+        ("electricity price", price),
         ("not included", "host energy, embodied emissions, market-based emissions"),
     )

@@ -49,7 +49,7 @@ def markdown_text(text: object) -> str:
 def _environment(*, html: bool) -> Environment:
     environment = Environment(
         loader=PackageLoader("dashboard.reports", "templates"),
-        autoescape=html,
+        autoescape=html,  # noqa: S701 - Markdown is escaped by the filter `md` instead
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,0 +1,43 @@
+"""Rows on stdout: hostile cells stay cells."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from dashboard.cli.output import print_rows
+
+ROWS = [
+    {"job": "=HYPERLINK(1)", "gpus": 4, "power": None},
+    {"job": "a\x1b[31m,b", "gpus": -1, "power": 3.14159},
+]
+
+
+def test_csv_cells_are_no_formulas(capsys: pytest.CaptureFixture[str]) -> None:
+    """Text that a spreadsheet would run is prefixed; numbers stay numbers."""
+    print_rows(ROWS, "csv", columns=("job", "gpus", "power"), empty="")
+    rows = list(csv.reader(io.StringIO(capsys.readouterr().out)))
+    assert rows[1] == ["'=HYPERLINK(1)", "4", ""]
+    assert rows[2][1] == "-1"
+
+
+def test_json_keeps_the_text_and_null(capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON needs no escaping of ours; unknown is null."""
+    print_rows(ROWS, "json", columns=("job",), empty="")
+    assert json.loads(capsys.readouterr().out) == ROWS
+
+
+def test_table_shows_unknown_and_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    """A job name cannot move the cursor of a terminal."""
+    print_rows(ROWS, "table", columns=("job", "gpus", "power"), empty="")
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "—" in out
+
+
+def test_empty_table_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
+    """stdout stays empty, the hint goes to stderr."""
+    print_rows([], "table", columns=("job",), empty="Run trimtab cycle.")
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", "Run trimtab cycle.\n")
