@@ -23,7 +23,7 @@ def power_cap_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> C
         "#!/bin/sh",
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
-        "# Run as root on the node that each line names. Caps stay until the next change or reboot:",
+        "# Run as root on the node that each line names. Caps stay until changed or rebooted:",
         "# the way back is `nvidia-smi -i UUID -pl DEFAULT` with the default limit that",
         "# `nvidia-smi -q -d POWER` shows.",
         "set -eu",

@@ -37,7 +37,7 @@ def test_table_shows_unknown_and_no_control_characters(capsys: pytest.CaptureFix
 
 
 def test_empty_table_says_what_to_do_next(capsys: pytest.CaptureFixture[str]) -> None:
-    """stdout stays empty, the hint goes to stderr."""
+    """Stdout stays empty, the hint goes to stderr."""
     print_rows([], "table", columns=("job",), empty="Run trimtab cycle.")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "Run trimtab cycle.\n")
