@@ -1,0 +1,68 @@
+"""Grid carbon by region: annual averages with year, source and licence."""
+
+import csv
+import difflib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from data.errors import SettingsError
+
+HOURLY_SPREAD_RATIO = 0.3
+"""Assumed half-width of the hours of a year around its average; see the catalogue's README."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridCarbon:
+    """Carbon intensity of one grid in gCO2e per kWh, as low, central and high."""
+
+    region: str
+    name: str
+    gco2e_per_kwh: float
+    low: float
+    high: float
+    year: int
+    source: str
+    licence: str
+
+
+class CarbonTable:
+    """All known regions."""
+
+    def __init__(self, grids: tuple[GridCarbon, ...]) -> None:
+        self.grids = grids
+        self._by_region = {grid.region: grid for grid in grids}
+
+    def get(self, region: str) -> GridCarbon:
+        """Give the grid of a region. Errors: SettingsError with the nearest known region."""
+        grid = self._by_region.get(region.upper())
+        if grid is None:
+            near = difflib.get_close_matches(region.upper(), self._by_region, n=1, cutoff=0.4)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise SettingsError(
+                f"energy.region {region!r} is not in the carbon table",
+                f"{hint}Known: {', '.join(self._by_region)}.",
+            )
+        return grid
+
+
+@cache
+def load_carbon_table() -> CarbonTable:
+    """Give the table that ships with Trimtab."""
+    text = files("data.catalogue").joinpath("grid_carbon.csv").read_text(encoding="utf-8")
+    grids = []
+    for row in csv.DictReader(text.splitlines()):
+        central = float(row["gco2e_per_kwh"])
+        grids.append(
+            GridCarbon(
+                region=row["region"],
+                name=row["name"],
+                gco2e_per_kwh=central,
+                low=central * (1 - HOURLY_SPREAD_RATIO),
+                high=central * (1 + HOURLY_SPREAD_RATIO),
+                year=int(row["year"]),
+                source=row["source"],
+                licence=row["licence"],
+            )
+        )
+    return CarbonTable(tuple(grids))

@@ -1,0 +1,139 @@
+"""The GPU models that Trimtab knows: memory, power, MIG profiles, speed and price."""
+
+import csv
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from data.errors import UnknownGpuModelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MigProfile:
+    """One MIG profile of one GPU model; `compute_fraction` is its share of the board's SMs."""
+
+    name: str
+    memory_mib: int
+    slices: int
+    compute_fraction: float
+    max_instances: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuModel:
+    """One GPU model. Power in W per board, speed relative to an L40S, price in EUR per GPU-hour."""
+
+    name: str
+    vendor_names: tuple[str, ...]
+    memory_mib: int
+    tdp_watts: float
+    idle_watts_low: float
+    idle_watts: float
+    idle_watts_high: float
+    relative_speed: float
+    price_per_hour: float
+    mig_profiles: tuple[MigProfile, ...]
+
+    def mig_profile(self, name: str) -> MigProfile | None:
+        """Give the profile of that name, or None.
+
+        Exporters and Kubernetes may differ by a GB in the name (7g.79gb and 7g.80gb): the slice
+        count and the nearest memory decide.
+        """
+        exact = next((one for one in self.mig_profiles if one.name == name), None)
+        if exact is not None or "g." not in name:
+            return exact
+        slices, _, memory = name.partition("g.")
+        size = memory.removesuffix("gb")
+        if not (slices.isdigit() and size.isdigit()):
+            return None
+        near = [one for one in self.mig_profiles if one.slices == int(slices)]
+        return min(near, key=lambda one: abs(one.memory_mib - int(size) * 1000), default=None)
+
+
+class GpuCatalogue:
+    """All known models, by catalogue name and by the name that a driver reports."""
+
+    def __init__(self, models: tuple[GpuModel, ...]) -> None:
+        self.models = models
+        self._by_name = {model.name: model for model in models}
+        self._by_reported = {
+            reported.casefold(): model.name for model in models for reported in model.vendor_names
+        }
+
+    def __iter__(self) -> Iterator[GpuModel]:
+        return iter(self.models)
+
+    def find(self, name: str) -> GpuModel | None:
+        """Give the model of that catalogue name, or None."""
+        return self._by_name.get(name)
+
+    def get(self, name: str) -> GpuModel:
+        """Give the model of that catalogue name. Errors: UnknownGpuModelError with the nearest."""
+        model = self.find(name)
+        if model is None:
+            near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.4)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise UnknownGpuModelError(
+                f"GPU model {name!r} is not in the catalogue",
+                f"{hint}Known: {', '.join(self._by_name)}; a new model is one row of "
+                "data/catalogue/gpu_models.csv.",
+            )
+        return model
+
+    def recognise(self, reported: str) -> str:
+        """Give the catalogue name of a reported name such as `NVIDIA H100 80GB HBM3`.
+
+        A MIG device reports `NVIDIA H100 80GB HBM3 MIG 1g.10gb`. An unknown name is given back.
+        """
+        board = reported.partition(" MIG ")[0].strip()
+        if board in self._by_name:
+            return board
+        return self._by_reported.get(board.casefold(), board)
+
+
+def _rows(name: str) -> list[dict[str, str]]:
+    text = files("data.catalogue").joinpath(name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def load_gpu_catalogue() -> GpuCatalogue:
+    """Give the catalogue that ships with Trimtab."""
+    profiles: dict[str, list[dict[str, str]]] = {}
+    for row in _rows("mig_profiles.csv"):
+        profiles.setdefault(row["gpu_model"], []).append(row)
+
+    def profiles_of(model: str) -> tuple[MigProfile, ...]:
+        rows = profiles.get(model, [])
+        whole = max((int(row["slices"]) for row in rows), default=1)
+        return tuple(
+            MigProfile(
+                name=row["profile"],
+                memory_mib=int(row["memory_mib"]),
+                slices=int(row["slices"]),
+                compute_fraction=int(row["slices"]) / whole,
+                max_instances=int(row["max_instances"]),
+            )
+            for row in rows
+        )
+
+    return GpuCatalogue(
+        tuple(
+            GpuModel(
+                name=row["name"],
+                vendor_names=tuple(row["vendor_names"].split("|")),
+                memory_mib=int(row["memory_mib"]),
+                tdp_watts=float(row["tdp_watts"]),
+                idle_watts_low=float(row["idle_watts_low"]),
+                idle_watts=float(row["idle_watts"]),
+                idle_watts_high=float(row["idle_watts_high"]),
+                relative_speed=float(row["relative_speed"]),
+                price_per_hour=float(row["price_per_hour"]),
+                mig_profiles=profiles_of(row["name"]),
+            )
+            for row in _rows("gpu_models.csv")
+        )
+    )

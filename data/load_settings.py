@@ -1,0 +1,161 @@
+"""Settings from trimtab.toml, then the environment, then the command line; later wins.
+
+An unknown name is an error that names the nearest known one: a misspelt safety setting must not
+be ignored.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from data.errors import SettingsError
+from data.settings import Settings
+
+DEFAULT_FILE = Path("trimtab.toml")
+ENVIRONMENT_PREFIX = "TRIMTAB_"
+REDACTED = "***"
+_WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSettings:
+    """The settings in force, and for every `section.field` where its value came from."""
+
+    settings: Settings
+    origins: Mapping[str, str]
+
+
+def _known() -> dict[str, type]:
+    """Every setting as `section.field` with its type."""
+    defaults = Settings()
+    return {
+        f"{section.name}.{field.name}": type(getattr(getattr(defaults, section.name), field.name))
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+    }
+
+
+def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
+        raise SettingsError(
+            f"unknown setting {name!r} in {where}",
+            f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
+        )
+
+
+def _from_text(name: str, text: str, kind: type, where: str) -> Any:
+    try:
+        return _WORDS[text.strip().lower()] if kind is bool else kind(text)
+    except (ValueError, KeyError):
+        wanted = "true or false" if kind is bool else f"a {kind.__name__}"
+        raise SettingsError(f"{name} from {where} is {text!r}", f"It must be {wanted}.") from None
+
+
+def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
+    fitting = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not fitting:
+        raise SettingsError(
+            f"{name} in {where} is {value!r}", f"It must be of type {kind.__name__}."
+        )
+    return value
+
+
+def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tuple[Any, str]]:
+    if path is None and not DEFAULT_FILE.is_file():
+        return {}
+    chosen = path or DEFAULT_FILE
+    where = f"file {chosen}"
+    try:
+        document = tomllib.loads(chosen.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(
+            f"cannot read the settings file {chosen}: {error.strerror}",
+            "Give --settings the path of a TOML file.",
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{chosen} is no valid TOML: {error}", "Mend that line.") from error
+    values: dict[str, tuple[Any, str]] = {}
+    for section, body in document.items():
+        if not isinstance(body, dict):
+            _require_known(section, known, where)
+            continue
+        for field, value in body.items():
+            name = f"{section}.{field}"
+            _require_known(name, known, where)
+            values[name] = (_from_toml(name, value, known[name], where), where)
+    return values
+
+
+def _environment_values(
+    environ: Mapping[str, str], known: Mapping[str, type]
+) -> dict[str, tuple[Any, str]]:
+    by_variable = {ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper(): name for name in known}
+    values: dict[str, tuple[Any, str]] = {}
+    for variable, text in environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if variable not in by_variable:
+            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.3)
+            raise SettingsError(
+                f"unknown environment variable {variable}",
+                f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
+            )
+        name = by_variable[variable]
+        where = f"environment {variable}"
+        values[name] = (_from_text(name, text, known[name], where), where)
+    return values
+
+
+def load_settings(
+    path: Path | None = None,
+    *,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str] | None = None,
+) -> LoadedSettings:
+    """Give the settings in force. Errors: SettingsError for an unknown name or a wrong value.
+
+    `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
+    """
+    known = _known()
+    values = _file_values(path, known) | _environment_values(environ, known)
+    for name, text in (overrides or {}).items():
+        _require_known(name, known, "the command line")
+        values[name] = (_from_text(name, text, known[name], "the command line"), "command line")
+    settings = Settings()
+    for section in fields(Settings):
+        changed = {
+            name.partition(".")[2]: value
+            for name, (value, _origin) in values.items()
+            if name.partition(".")[0] == section.name
+        }
+        part = replace(getattr(settings, section.name), **changed)
+        settings = replace(settings, **{section.name: part})
+    origins = {name: values[name][1] if name in values else "default" for name in known}
+    return LoadedSettings(settings=settings, origins=origins)
+
+
+def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
+    """Give every setting with value (secrets redacted), origin and meaning."""
+    rows = []
+    for section in fields(Settings):
+        part = getattr(loaded.settings, section.name)
+        for field in fields(part):
+            name = f"{section.name}.{field.name}"
+            value = getattr(part, field.name)
+            if field.metadata["secret"] and value:
+                value = REDACTED
+            rows.append(
+                {
+                    "name": name,
+                    "value": value,
+                    "origin": loaded.origins[name],
+                    "meaning": field.metadata["meaning"],
+                }
+            )
+    return rows
