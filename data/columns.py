@@ -59,7 +59,10 @@ HISTORY = FrameColumns(
         {
             "job_id": (TEXT, "the job"),
             "slot_start": (TIME, "start of the slot, UTC"),
-            "effective_gpus": (NUMBER, "GPUs: sum over the job's GPUs of utilization"),
+            "effective_gpus": (
+                NUMBER,
+                "GPUs (a MIG instance counts as one): mean utilization times allocated_gpus",
+            ),
             "utilization_ratio": (NUMBER, "0..1, mean over the job's GPUs and samples"),
             "utilization_max_ratio": (NUMBER, "0..1, largest sample of the slot"),
             "allocated_gpus": (NUMBER, "GPUs: distinct (GPU, MIG instance) that the job held"),

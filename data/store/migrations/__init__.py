@@ -1,0 +1,1 @@
+"""Numbered SQL scripts, each run once and in order by `data.store.migrate`."""

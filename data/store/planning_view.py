@@ -1,0 +1,24 @@
+"""What a cycle thinks about: the fleet, the jobs and their history, read at one time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import pandas as pd
+
+from data.records.cluster import Cluster
+from data.records.jobs import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningView:
+    """`history` has the columns HISTORY; `signals` maps a job to its utilization signal.
+
+    `as_of` is the time of the newest sample up to the time asked for.
+    """
+
+    as_of: datetime
+    cluster: Cluster
+    jobs: tuple[Job, ...]
+    history: pd.DataFrame
+    signals: Mapping[str, str]

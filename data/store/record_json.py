@@ -1,0 +1,50 @@
+"""Records to JSON text and back, so that a record read back equals the record kept."""
+
+import json
+import types
+import typing
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any, TypeVar
+
+from data.records.identifiers import canonical_json
+
+Record = TypeVar("Record")
+
+
+def to_json(record: object) -> str:
+    """Give the canonical JSON of a record."""
+    return canonical_json(record)
+
+
+def from_json(kind: type[Record], text: str) -> Record:
+    """Give the record of that kind back. Errors: ValueError when the text does not fit."""
+    return typing.cast("Record", _build(kind, json.loads(text)))
+
+
+def _build(kind: Any, value: Any) -> Any:
+    origin = typing.get_origin(kind)
+    if origin in (typing.Union, types.UnionType):
+        options = [one for one in typing.get_args(kind) if one is not type(None)]
+        return None if value is None else _build(options[0], value)
+    if origin is tuple:
+        return _build_tuple(typing.get_args(kind), value)
+    if is_dataclass(kind):
+        hints = typing.get_type_hints(kind)
+        return kind(**{one.name: _build(hints[one.name], value[one.name]) for one in fields(kind)})
+    return _build_scalar(kind, value)
+
+
+def _build_tuple(inner: tuple[Any, ...], value: list[Any]) -> tuple[Any, ...]:
+    if len(inner) == 2 and inner[1] is Ellipsis:
+        return tuple(_build(inner[0], one) for one in value)
+    return tuple(_build(kind, one) for kind, one in zip(inner, value, strict=True))
+
+
+def _build_scalar(kind: Any, value: Any) -> Any:
+    if kind is datetime:
+        return datetime.fromisoformat(value)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(value)
+    return float(value) if kind is float else value

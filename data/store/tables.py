@@ -1,0 +1,82 @@
+"""The tables as SQLAlchemy Core sees them; the migrations make them."""
+
+import sqlalchemy as sa
+
+metadata = sa.MetaData()
+
+
+def _text(name: str, *, key: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.String, primary_key=key, nullable=False)
+
+
+def _count(name: str, *, key: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, primary_key=key, nullable=False, autoincrement=False)
+
+
+def _time(name: str) -> sa.Column[object]:
+    return sa.Column(name, sa.DateTime(timezone=True), nullable=False)
+
+
+batches = sa.Table(
+    "batches",
+    metadata,
+    _text("batch_id", key=True),
+    _count("sequence"),
+    _text("source"),
+    _count("row_count"),
+    _text("report"),
+)
+jobs = sa.Table("jobs", metadata, _text("job_id", key=True), _time("last_seen_at"), _text("record"))
+cycles = sa.Table(
+    "cycles",
+    metadata,
+    _text("cycle_id", key=True),
+    _count("sequence"),
+    _time("started_at"),
+    _time("finished_at"),
+    _text("plan_id"),
+    _count("forecast_count"),
+    _count("skipped_count"),
+    _count("recommendation_count"),
+)
+plans = sa.Table("plans", metadata, _text("plan_id", key=True), _text("cycle_id"), _text("record"))
+forecasts = sa.Table(
+    "forecasts",
+    metadata,
+    _text("cycle_id"),
+    _text("job_id"),
+    _count("position"),
+    sa.Column("skipped", sa.Boolean, nullable=False),
+    _text("record"),
+)
+recommendations = sa.Table(
+    "recommendations",
+    metadata,
+    _text("digest", key=True),
+    _text("cycle_id"),
+    _text("plan_id"),
+    _text("record"),
+)
+decisions = sa.Table(
+    "decisions",
+    metadata,
+    _count("sequence", key=True),
+    _text("digest"),
+    _text("decision"),
+    _text("decided_by"),
+    _time("decided_at"),
+    _text("remark"),
+)
+audit = sa.Table(
+    "audit",
+    metadata,
+    _count("sequence", key=True),
+    _time("entry_at"),
+    _text("actor"),
+    _text("event"),
+    _text("digest"),
+    _text("detail"),
+    _text("previous_hash"),
+    _text("entry_hash"),
+)
+"""`samples` is reached by SQL text only: its rows go in and out as frames, never one by one."""
