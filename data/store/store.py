@@ -1,0 +1,275 @@
+"""Writing the store: one writer at a time, every write one transaction, repeats harmless."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from data.collected import Collected
+from data.columns import NUMBER, SAMPLES, check_frame
+from data.errors import StoreError
+from data.records.cluster import SourceReport
+from data.records.decisions import AuditEntry, Decision, Recommendation
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.jobs import Job
+from data.records.plans import Plan
+from data.store import tables
+from data.store.audit_chain import next_entry
+from data.store.bulk import insert_new_rows
+from data.store.engine import open_engine, store_path
+from data.store.migrate import migrate
+from data.store.reader import StoreReader, as_utc
+from data.store.record_json import from_json, to_json
+
+_SAMPLE_KEY = ("sampled_at", "gpu_uuid", "mig_instance", "job_id")
+
+
+def open_store(url: str, *, create: bool = True) -> "Store":
+    """Give the store at duckdb:///PATH, at the newest schema.
+
+    Errors: StoreBusyError naming the process that holds it, SchemaTooNewError, StoreError.
+    """
+    engine = open_engine(store_path(url), create=create)
+    try:
+        migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return Store(engine)
+
+
+class Store:
+    """Keeps facts, plans and decisions. Close it, or use it in a `with` block."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+        self._writing = threading.Lock()
+        self.reader = StoreReader(engine)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the file."""
+        with self._writing:
+            self._engine.dispose()
+
+    def keep(self, collected: Collected) -> int:
+        """Keep samples, jobs and report of one source; give the number of new samples.
+
+        A batch kept before changes nothing; a sample kept before (same time, device and job)
+        stays as it was. Non-finite numbers become unknown.
+        """
+        frame = check_frame(collected.samples, SAMPLES)
+        numbers = [name for name, (dtype, _unit) in SAMPLES.columns.items() if dtype == NUMBER]
+        frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
+        with self._writing, self._engine.begin() as connection:
+            known = sa.select(sa.func.count()).where(
+                tables.batches.c.batch_id == collected.batch_id
+            )
+            if connection.execute(known).scalar_one():
+                return 0
+            rows = insert_new_rows(
+                connection, "samples", frame.assign(batch_id=collected.batch_id), key=_SAMPLE_KEY
+            )
+            _keep_jobs(connection, collected.jobs)
+            connection.execute(
+                tables.batches.insert().values(
+                    batch_id=collected.batch_id,
+                    sequence=_next_sequence(connection, tables.batches),
+                    source=collected.report.source,
+                    row_count=rows,
+                    report=to_json(collected.report),
+                )
+            )
+        return rows
+
+    def keep_cycle(
+        self,
+        *,
+        cycle_id: str,
+        started_at: datetime,
+        finished_at: datetime,
+        reports: Sequence[SourceReport],
+        forecasts: Sequence[DemandForecast | ForecastSkipped],
+        plan: Plan,
+        recommendations: Sequence[Recommendation],
+    ) -> None:
+        """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing."""
+        skipped = [isinstance(one, ForecastSkipped) for one in forecasts]
+        with self._writing, self._engine.begin() as connection:
+            known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
+            if connection.execute(known).scalar_one():
+                return
+            connection.execute(
+                tables.cycles.insert().values(
+                    cycle_id=cycle_id,
+                    sequence=_next_sequence(connection, tables.cycles),
+                    started_at=started_at,
+                    finished_at=finished_at,
+                    plan_id=plan.plan_id,
+                    forecast_count=len(forecasts) - sum(skipped),
+                    skipped_count=sum(skipped),
+                    recommendation_count=len(recommendations),
+                )
+            )
+            _insert(
+                connection,
+                "plans",
+                [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": to_json(plan)}],
+                key=("plan_id",),
+            )
+            _insert(
+                connection,
+                "forecasts",
+                [
+                    {
+                        "cycle_id": cycle_id,
+                        "job_id": one.job_id,
+                        "position": position,
+                        "skipped": skipped[position],
+                        "record": to_json(one),
+                    }
+                    for position, one in enumerate(forecasts)
+                ],
+                key=("cycle_id", "position"),
+            )
+            _insert(
+                connection,
+                "recommendations",
+                [
+                    {
+                        "digest": one.digest,
+                        "cycle_id": cycle_id,
+                        "plan_id": one.plan_id,
+                        "record": to_json(one),
+                    }
+                    for one in recommendations
+                ],
+                key=("digest",),
+            )
+
+    def append_decision(
+        self, *, digest: str, decision: Decision, by: str, at: datetime, comment: str
+    ) -> AuditEntry:
+        """Append a decision and its audit entry. Errors: StoreError for an unknown digest."""
+        with self._writing, self._engine.begin() as connection:
+            known = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
+            if not connection.execute(known).scalar_one():
+                raise StoreError(
+                    f"no recommendation has the digest {digest[:80]!r}",
+                    "`trimtab recommendations list` shows the ids.",
+                )
+            connection.execute(
+                tables.decisions.insert().values(
+                    sequence=_next_sequence(connection, tables.decisions),
+                    digest=digest,
+                    decision=str(decision),
+                    decided_by=by,
+                    decided_at=at,
+                    remark=comment,
+                )
+            )
+            return _append(
+                connection, at=at, actor=by, event=str(decision), digest=digest, detail=comment
+            )
+
+    def append_audit(
+        self, *, at: datetime, actor: str, event: str, digest: str, detail: str
+    ) -> AuditEntry:
+        """Append an entry that is no decision, such as a refused change."""
+        with self._writing, self._engine.begin() as connection:
+            return _append(
+                connection, at=at, actor=actor, event=event, digest=digest, detail=detail
+            )
+
+
+def _next_sequence(connection: sa.Connection, table: sa.Table) -> int:
+    highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
+    return int(highest or 0) + 1
+
+
+def _insert(
+    connection: sa.Connection,
+    table: str,
+    rows: list[dict[str, object]],
+    *,
+    key: tuple[str, ...],
+) -> None:
+    if rows:
+        insert_new_rows(connection, table, pd.DataFrame(rows), key=key)
+
+
+def _keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
+    """Keep the newest facts of every job, with the earliest and latest time it was seen."""
+    if not jobs:
+        return
+    ids = [job.job_id for job in jobs]
+    found = connection.execute(
+        sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(ids))
+    ).all()
+    merged = {job.job_id: job for job in (from_json(Job, row.record) for row in found)}
+    for job in jobs:
+        before = merged.get(job.job_id, job)
+        newest = job if job.last_seen_at >= before.last_seen_at else before
+        merged[job.job_id] = replace(
+            newest,
+            first_seen_at=min(job.first_seen_at, before.first_seen_at),
+            last_seen_at=max(job.last_seen_at, before.last_seen_at),
+        )
+    connection.execute(tables.jobs.delete().where(tables.jobs.c.job_id.in_(ids)))
+    rows: list[dict[str, object]] = [
+        {"job_id": job.job_id, "last_seen_at": job.last_seen_at, "record": to_json(job)}
+        for job in merged.values()
+    ]
+    _insert(connection, "jobs", rows, key=("job_id",))
+
+
+def _append(
+    connection: sa.Connection, *, at: datetime, actor: str, event: str, digest: str, detail: str
+) -> AuditEntry:
+    last = connection.execute(
+        sa.select(tables.audit).order_by(tables.audit.c.sequence.desc()).limit(1)
+    ).first()
+    previous = (
+        None
+        if last is None
+        else AuditEntry(
+            sequence=last.sequence,
+            at=as_utc(last.entry_at),
+            actor=last.actor,
+            event=last.event,
+            digest=last.digest,
+            detail=last.detail,
+            previous_hash=last.previous_hash,
+            entry_hash=last.entry_hash,
+        )
+    )
+    entry = next_entry(previous, at=at, actor=actor, event=event, digest=digest, detail=detail)
+    connection.execute(
+        tables.audit.insert().values(
+            sequence=entry.sequence,
+            entry_at=entry.at,
+            actor=entry.actor,
+            event=entry.event,
+            digest=entry.digest,
+            detail=entry.detail,
+            previous_hash=entry.previous_hash,
+            entry_hash=entry.entry_hash,
+        )
+    )
+    return entry

@@ -1,0 +1,362 @@
+"""The store: repeats are harmless, totals are conserved, decisions are chained."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+from factories import (
+    NOW,
+    make_collected,
+    make_job,
+    make_plan,
+    make_recommendation,
+    make_samples,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data.columns import SAMPLES
+from data.errors import SchemaTooNewError, StoreBusyError, StoreError
+from data.records.decisions import Decision
+from data.store import Store, open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store in a file."""
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        yield opened
+
+
+def keep_cycle(store: Store, **changes: object) -> None:
+    """Keep a cycle with one recommendation."""
+    store.keep_cycle(
+        cycle_id="c1",
+        started_at=NOW,
+        finished_at=NOW,
+        reports=(),
+        forecasts=(),
+        plan=make_plan(),
+        recommendations=(make_recommendation(**changes),),
+    )
+
+
+def table_of(store: Store) -> pd.DataFrame:
+    """All samples in key order."""
+    with store._engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        rows = driver.execute(
+            f"SELECT {', '.join(SAMPLES.names)} FROM samples ORDER BY ALL"  # noqa: S608
+        )
+        return rows.fetch_arrow_table().to_pandas()
+
+
+def test_a_batch_kept_twice_changes_nothing(store: Store) -> None:
+    """The batch id makes a replay harmless."""
+    collected = make_collected()
+    assert (store.keep(collected), store.keep(collected)) == (60, 0)
+    assert store.reader.counts()["samples"] == 60
+
+
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_order_of_late_and_repeated_samples_gives_the_same_table(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Batches may overlap, repeat and arrive in any order."""
+    samples = make_samples(gpus=2, minutes=10)
+    order = data.draw(st.permutations(range(len(samples))))
+    repeats = data.draw(st.lists(st.integers(0, len(samples) - 1), max_size=8))
+    cut = data.draw(st.integers(0, len(samples)))
+    rows = [*order, *repeats]
+    expected = samples.sort_values(["sampled_at", "gpu_uuid"]).reset_index(drop=True)
+    folder = tmp_path_factory.mktemp("order")
+    with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+        for part in (rows[:cut], rows[cut:]):
+            opened.keep(make_collected(samples.iloc[part].reset_index(drop=True)))
+        kept = table_of(opened)
+    assert kept["gpu_uuid"].tolist() == expected["gpu_uuid"].tolist()
+    assert kept["sampled_at"].dt.tz_convert("UTC").tolist() == expected["sampled_at"].tolist()
+
+
+def test_nan_and_infinity_never_reach_an_aggregate(store: Store) -> None:
+    """One bad reading must not poison an average: DuckDB's avg of NaN is NaN."""
+    power = np.full(60, 400.0)
+    power[3], power[7] = np.nan, np.inf
+    store.keep(make_collected(make_samples(power_watts=power)))
+    history = store.reader.job_history(
+        "search/ranker-0", start=NOW - timedelta(hours=2), end=NOW, slot_seconds=3600
+    )
+    assert history["power_watts"].tolist() == pytest.approx([400.0, 400.0])
+
+
+def test_history_counts_gpus_and_sums_power(store: Store) -> None:
+    """Two boards at half load are one effective GPU and twice the power."""
+    store.keep(make_collected(make_samples(gpus=2), (make_job(gpu_count=2),)))
+    row = store.reader.job_history(
+        "", start=NOW - timedelta(minutes=30), end=NOW - timedelta(minutes=1), slot_seconds=3600
+    ).iloc[0]
+    assert row["effective_gpus"] == pytest.approx(1.0)
+    assert row["allocated_gpus"] == 2
+    assert row["power_watts"] == pytest.approx(800.0)
+
+
+def mig_samples() -> pd.DataFrame:
+    """One board cut in two: one instance held by a job, one free; board power repeated."""
+    both = make_samples(gpus=2, minutes=61)
+    return both.assign(
+        gpu_uuid="GPU-0000",
+        mig_instance=np.repeat(["1", "2"], 61),
+        mig_profile="3g.40gb",
+        job_id=np.repeat(["search/ranker-0", ""], 61),
+    )
+
+
+def test_energy_of_jobs_and_idle_is_the_board_integral(store: Store) -> None:
+    """A board's energy is counted once, whatever its instances repeat."""
+    store.keep(make_collected(mig_samples()))
+    window = {"start": NOW - timedelta(hours=2), "end": NOW}
+    for by in ("job", "namespace", "gpu_model", "day", "fleet"):
+        energy = store.reader.energy(**window, by=by)
+        assert energy["energy_kwh"].sum() == pytest.approx(0.4, rel=1e-9), by
+    by_job = store.reader.energy(**window, by="job").set_index("key")
+    assert by_job.loc["search/ranker-0", "gpu_hours"] == pytest.approx(0.5)
+    assert by_job.loc["search/ranker-0", "idle_gpu_hours"] == pytest.approx(0.25)
+    assert by_job.loc["", "gpu_hours"] == 0
+
+
+def test_unknown_power_is_unknown_energy(store: Store) -> None:
+    """Without power there is no energy figure, and it is not zero."""
+    store.keep(make_collected(make_samples(power_watts=np.nan)))
+    energy = store.reader.energy(start=NOW - timedelta(hours=2), end=NOW, by="fleet")
+    assert energy["energy_kwh"].isna().all()
+
+
+def test_gaps_above_five_minutes_are_unknown(store: Store) -> None:
+    """Nothing is known between two samples an hour apart."""
+    samples = make_samples(minutes=2)
+    samples.loc[0, "sampled_at"] = samples.loc[1, "sampled_at"] - pd.Timedelta(hours=1)
+    store.keep(make_collected(samples))
+    assert store.reader.energy(start=NOW - timedelta(hours=2), end=NOW, by="fleet").empty
+
+
+def test_fleet_parts_add_up_to_the_boards(store: Store) -> None:
+    """Used + idle allocated + unknown + free = boards in every slot."""
+    store.keep(make_collected(pd.concat([mig_samples(), make_samples(gpus=3).iloc[60:]])))
+    fleet = store.reader.fleet_history(start=NOW - timedelta(hours=2), end=NOW, slot_seconds=900)
+    parts = fleet[["used_gpus", "idle_allocated_gpus", "unknown_gpus", "free_gpus"]].sum(axis=1)
+    assert parts.tolist() == pytest.approx(fleet["boards"].tolist())
+
+
+def test_planning_view_does_not_look_ahead(store: Store) -> None:
+    """Samples after `now` are not part of the view."""
+    store.keep(make_collected())
+    view = store.reader.planning_view(
+        NOW - timedelta(minutes=30), slot_seconds=900, history_days=14
+    )
+    assert view.as_of == NOW - timedelta(minutes=30)
+    assert view.history["sample_count"].sum() == 30
+    assert view.signals == {"search/ranker-0": "sm_active"}
+    assert view.cluster.boards_by_model() == {"H100-SXM5-80GB": 1}
+
+
+def test_newest_facts_of_a_job_win(store: Store) -> None:
+    """An old batch that arrives late does not undo what is known."""
+    new = make_job(gpu_count=2)
+    old = make_job(gpu_count=4, last_seen_at=NOW - timedelta(hours=5))
+    store.keep(make_collected(jobs=(new,)))
+    store.keep(make_collected(jobs=(old,), batch_id="late"))
+    assert store.reader.job("search/ranker-0") == new
+
+
+def test_recommendation_read_back_has_the_same_digest(store: Store) -> None:
+    """An approval names a digest, so reading must not change a bit."""
+    keep_cycle(store)
+    stored = store.reader.recommendation(make_recommendation().digest[:8], now=NOW)
+    assert stored.recommendation == make_recommendation()
+    assert stored.recommendation.digest == make_recommendation().digest
+    assert store.reader.latest_plan() == make_plan()
+
+
+def test_states_follow_decisions_and_time(store: Store) -> None:
+    """proposed, then approved, then written; undecided ones expire."""
+    keep_cycle(store)
+    digest = make_recommendation().digest
+
+    def state(hours: float = 0) -> str:
+        return store.reader.recommendation(digest, now=NOW + timedelta(hours=hours)).state
+
+    assert (state(), state(25)) == ("proposed", "expired")
+    store.append_decision(digest=digest, decision=Decision.APPROVED, by="A", at=NOW, comment="")
+    assert state() == "approved"
+    store.append_decision(digest=digest, decision=Decision.WRITTEN, by="A", at=NOW, comment="")
+    assert (state(), state(25)) == ("written", "written")
+
+
+@pytest.mark.parametrize("wanted", ["abc", "zzzzzz", "%%%%%%", "' OR 1=1 --"])
+def test_an_id_that_names_nothing_is_an_error(store: Store, wanted: str) -> None:
+    """Wildcards and SQL are text, not patterns."""
+    keep_cycle(store)
+    with pytest.raises(StoreError):
+        store.reader.recommendation(wanted, now=NOW)
+
+
+def test_a_decision_on_an_unknown_digest_is_refused(store: Store) -> None:
+    """Nothing can be approved that was never recommended."""
+    with pytest.raises(StoreError):
+        store.append_decision(
+            digest="f" * 64, decision=Decision.APPROVED, by="A", at=NOW, comment=""
+        )
+    assert store.reader.audit() == ()
+
+
+@pytest.mark.parametrize(
+    "tampering",
+    [
+        "UPDATE audit SET actor = 'B' WHERE sequence = 2",
+        "DELETE FROM audit WHERE sequence = 2",
+        "DELETE FROM audit WHERE sequence = 3",
+        "UPDATE audit SET detail = detail || '!' WHERE sequence = 1",
+        "UPDATE audit SET sequence = CASE sequence WHEN 1 THEN 2 WHEN 2 THEN 1 ELSE 3 END",
+    ],
+)
+def test_tampering_with_the_audit_is_detected(tmp_path: Path, tampering: str) -> None:
+    """Edited, removed and reordered rows break the chain."""
+    path = tmp_path / "audit.duckdb"
+    with open_store(f"duckdb:///{path}") as opened:
+        keep_cycle(opened)
+        for decision in (Decision.APPROVED, Decision.WRITTEN, Decision.REJECTED):
+            opened.append_decision(
+                digest=make_recommendation().digest, decision=decision, by="A", at=NOW, comment="x"
+            )
+        assert opened.reader.verify_audit() == ()
+    with duckdb.connect(str(path)) as raw:
+        if "CASE" in tampering:
+            raw.execute("CREATE TABLE copied AS SELECT * FROM audit")
+            raw.execute(tampering.replace("audit", "copied"))
+            raw.execute("DROP TABLE audit")
+            raw.execute("ALTER TABLE copied RENAME TO audit")
+        else:
+            raw.execute(tampering)
+    with open_store(f"duckdb:///{path}") as opened:
+        assert opened.reader.verify_audit()
+
+
+def test_threads_read_while_one_writes(store: Store) -> None:
+    """Readers on their own connections never see a wrong count."""
+    wrong: list[int] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            count = store.reader.counts()["samples"]
+            if count % 60:
+                wrong.append(count)
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for hour in range(8):
+            store.keep(make_collected(make_samples(end=NOW + timedelta(hours=hour))))
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert wrong == []
+    assert store.reader.counts()["samples"] == 480
+
+
+def test_second_process_is_refused_with_the_holder_named(store: Store, tmp_path: Path) -> None:
+    """The other process learns which PID holds the file and what to do."""
+    script = (
+        "from data.store import open_store\nfrom data.errors import StoreBusyError\n"
+        f"try: open_store('duckdb:///{tmp_path}/t.duckdb')\n"
+        "except StoreBusyError as error: print(error)"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert f"held by process {os.getpid()}" in answer
+    assert StoreBusyError.__doc__
+
+
+def test_newer_schema_is_refused(tmp_path: Path) -> None:
+    """A store of a newer Trimtab is left alone."""
+    url = f"duckdb:///{tmp_path}/n.duckdb"
+    open_store(url).close()
+    with duckdb.connect(f"{tmp_path}/n.duckdb") as raw:
+        raw.execute("INSERT INTO schema_version VALUES (999)")
+    with pytest.raises(SchemaTooNewError, match="999"):
+        open_store(url)
+
+
+def test_flipped_log_is_no_empty_store(tmp_path: Path) -> None:
+    """A damaged write-ahead log is an error that names the file, never a fresh store."""
+    path = tmp_path / "w.duckdb"
+    open_store(f"duckdb:///{path}").close()
+    script = (
+        "import os, sys; sys.path.insert(0, 'tests')\n"
+        "from factories import make_collected\nfrom data.store import open_store\n"
+        f"store = open_store('duckdb:///{path}')\nstore.keep(make_collected())\nos._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=False, cwd=Path(__file__).parents[2])
+    log = path.with_suffix(".duckdb.wal")
+    damaged = bytearray(log.read_bytes())
+    for position in range(len(damaged) // 4, len(damaged) // 2):
+        damaged[position] ^= 0xFF
+    log.write_bytes(damaged)
+    with pytest.raises(StoreError, match=r"w\.duckdb"):
+        open_store(f"duckdb:///{path}")
+
+
+@pytest.mark.slow
+def test_kill_during_keep_leaves_whole_batches(tmp_path: Path) -> None:
+    """After SIGKILL every acknowledged batch is there and no batch is partial."""
+    path = tmp_path / "k.duckdb"
+    script = (
+        "import sys; sys.path.insert(0, 'tests')\nfrom datetime import timedelta\n"
+        "from factories import NOW, make_collected, make_samples\n"
+        "from data.store import open_store\n"
+        f"store = open_store('duckdb:///{path}')\n"
+        "hour = store.reader.counts()['batches']\n"
+        "while True:\n"
+        "    hour += 1\n"
+        "    end = NOW + timedelta(hours=hour)\n"
+        "    store.keep(make_collected(make_samples(end=end), batch_id=str(hour)))\n"
+        "    print(hour, flush=True)\n"
+    )
+    acknowledged = 0
+    for _round in range(4):
+        with subprocess.Popen(
+            [sys.executable, "-c", script],
+            cwd=Path(__file__).parents[2],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as writer:
+            assert writer.stdout is not None
+            for _line in range(15):
+                acknowledged = int(writer.stdout.readline())
+            writer.send_signal(signal.SIGKILL)
+        with open_store(f"duckdb:///{path}") as opened:
+            counts = opened.reader.counts()
+        assert counts["batches"] >= acknowledged
+        assert counts["samples"] == 60 * counts["batches"]
+
+
+def test_external_files_are_out_of_reach(store: Store) -> None:
+    """SQL that gets in could still not read the machine's files."""
+    with store._engine.connect() as connection, pytest.raises(Exception, match="file system"):
+        connection.exec_driver_sql("SELECT * FROM read_csv('/etc/passwd')")

@@ -1,0 +1,160 @@
+"""Records and frames for tests: real values, one place to change them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from data.collected import Collected
+from data.columns import SAMPLES, check_frame
+from data.records.cluster import SourceReport, SourceState
+from data.records.decisions import Action, Evidence, Range, Recommendation, Risk, Savings
+from data.records.identifiers import digest_of
+from data.records.jobs import Job, Platform, WorkloadKind
+from data.records.plans import Configuration, JobPlan, Plan
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+H100 = "H100-SXM5-80GB"
+
+
+def make_job(job_id: str = "search/ranker-0", **changes: Any) -> Job:
+    """A Kubernetes inference job with one H100."""
+    values: dict[str, Any] = {
+        "job_id": job_id,
+        "name": job_id.partition("/")[2] or job_id,
+        "namespace": job_id.partition("/")[0],
+        "owner": "search",
+        "platform": Platform.KUBERNETES,
+        "kind": WorkloadKind.INFERENCE,
+        "gpu_model": H100,
+        "gpu_count": 1,
+        "mig_profile": "",
+        "gpu_memory_mib": 81559.0,
+        "first_seen_at": NOW - timedelta(days=1),
+        "last_seen_at": NOW,
+        "source": "test",
+    }
+    return Job(**(values | changes))
+
+
+def make_samples(
+    *,
+    gpus: int = 1,
+    minutes: int = 60,
+    job_id: str = "search/ranker-0",
+    end: datetime = NOW,
+    **columns: Any,
+) -> pd.DataFrame:
+    """One sample a minute per board up to `end`; `columns` replaces whole columns."""
+    times = pd.date_range(end=end, periods=minutes, freq="1min").as_unit("us")
+    values: dict[str, Any] = {
+        "sampled_at": np.tile(times, gpus),
+        "gpu_uuid": np.repeat([f"GPU-{index:04d}" for index in range(gpus)], minutes),
+        "node": "node-1",
+        "gpu_model": H100,
+        "job_id": job_id,
+        "utilization_ratio": 0.5,
+        "utilization_signal": "sm_active",
+        "memory_used_mib": 20_000.0,
+        "memory_total_mib": 81_559.0,
+        "power_watts": 400.0,
+    }
+    frame = pd.DataFrame(values | columns)
+    frame["sampled_at"] = pd.to_datetime(frame["sampled_at"], utc=True).astype(
+        "datetime64[us, UTC]"
+    )
+    return check_frame(frame, SAMPLES)
+
+
+def make_collected(
+    samples: pd.DataFrame | None = None, jobs: tuple[Job, ...] | None = None, **changes: Any
+) -> Collected:
+    """What one source gave: by default an hour of one board."""
+    frame = make_samples() if samples is None else samples
+    report = SourceReport(
+        source="test",
+        state=SourceState.RAN,
+        reason="",
+        samples=len(frame),
+        dropped=(),
+        completeness_ratio=1.0,
+        warnings=(),
+        window_start=NOW - timedelta(hours=1),
+        window_end=NOW,
+    )
+    values: dict[str, Any] = {
+        "batch_id": digest_of([int(code) for code in pd.util.hash_pandas_object(frame)]),
+        "samples": frame,
+        "jobs": (make_job(),) if jobs is None else jobs,
+        "report": report,
+    }
+    return Collected(**(values | changes))
+
+
+def make_range(central: float, unit: str) -> Range:
+    """A range of a tenth around its centre."""
+    return Range(low=central * 0.9, central=central, high=central * 1.1, unit=unit)
+
+
+def make_recommendation(**changes: Any) -> Recommendation:
+    """A recommendation to halve a Kubernetes job's GPUs."""
+    values: dict[str, Any] = {
+        "plan_id": "p" * 64,
+        "created_at": NOW,
+        "expires_at": NOW + timedelta(hours=24),
+        "action": Action.FEWER_GPUS,
+        "job_id": "search/ranker-0",
+        "job_name": "ranker",
+        "namespace": "search",
+        "platform": Platform.KUBERNETES,
+        "now": Configuration(gpu_model=H100, gpu_count=4),
+        "proposed": Configuration(gpu_model=H100, gpu_count=2),
+        "why": "1.1 of 4 GPUs did work",
+        "evidence": Evidence(
+            signal="sm_active",
+            samples=10,
+            window_start=NOW - timedelta(days=1),
+            window_end=NOW,
+            completeness_ratio=1.0,
+            utilization_p95_ratio=0.3,
+            memory_max_mib=1000.0,
+            power_mean_watts=None,
+            forecast_model="seasonal-naive",
+            backtest_error=0.1,
+            backtest_baseline=0.2,
+            factors=(("PUE", "1.54"),),
+            assumed=(),
+            fallbacks=(),
+            plan_gap_ratio=0.01,
+        ),
+        "savings": Savings(
+            horizon_hours=24,
+            gpu_hours=make_range(48, "GPU-h"),
+            energy_kwh=None,
+            emissions_kgco2e=None,
+            cost=make_range(120, "EUR"),
+        ),
+        "risk": Risk.MEDIUM,
+        "confidence": "strong",
+    }
+    return Recommendation(**(values | changes))
+
+
+def make_plan(**changes: Any) -> Plan:
+    """A plan of two slots for one job."""
+    now = Configuration(gpu_model=H100, gpu_count=4)
+    half = Configuration(gpu_model=H100, gpu_count=2)
+    values: dict[str, Any] = {
+        "plan_id": "p" * 64,
+        "created_at": NOW,
+        "slot_starts": (NOW, NOW + timedelta(minutes=15)),
+        "slot_seconds": 900,
+        "jobs": (JobPlan(job_id="search/ranker-0", now=now, steps=(half, half)),),
+        "cost": 10.0,
+        "cost_of_now": 20.0,
+        "lower_bound": 9.9,
+        "currency": "EUR",
+        "seconds": 0.1,
+    }
+    return Plan(**(values | changes))
