@@ -47,7 +47,7 @@ def read_frame(
     cursor = connection.execute(sa.text(query), dict(parameters or {})).cursor
     if cursor is None:
         raise RuntimeError("the query gave no rows")
-    frame: pd.DataFrame = cursor.fetch_arrow_table().to_pandas()
+    frame: pd.DataFrame = cursor.to_arrow_table().to_pandas()
     for name in frame.columns:
         if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
             frame[name] = frame[name].dt.tz_convert("UTC").astype(_UTC)

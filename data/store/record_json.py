@@ -47,4 +47,4 @@ def _build_scalar(kind: Any, value: Any) -> Any:
         return datetime.fromisoformat(value)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return kind(value)
-    return float(value) if kind is float else value
+    return value

@@ -58,7 +58,7 @@ def table_of(store: Store) -> pd.DataFrame:
         rows = driver.execute(
             f"SELECT {', '.join(SAMPLES.names)} FROM samples ORDER BY ALL"  # noqa: S608
         )
-        return rows.fetch_arrow_table().to_pandas()
+        return rows.to_arrow_table().to_pandas()
 
 
 def test_a_batch_kept_twice_changes_nothing(store: Store) -> None:
