@@ -24,7 +24,7 @@ def build_collectors(settings: Settings) -> tuple[Collector, ...]:
     if settings.fleet.enabled:
         fleet = SimulatedFleet(seed=settings.fleet.seed, nodes=settings.fleet.nodes)
         collectors.append(
-            SimulatedFleetCollector(fleet, step_seconds=settings.prometheus.step_seconds)
+            SimulatedFleetCollector(fleet=fleet, step_seconds=settings.prometheus.step_seconds)
         )
     return tuple(collectors)
 

@@ -110,7 +110,7 @@ def demo(options: argparse.Namespace) -> int:
 
 def _fill(world: World, fleet: SimulatedFleet, now: datetime, days: int) -> None:
     """Keep the missing days of history, a day at a time, so that a second demo starts quickly."""
-    collector = SimulatedFleetCollector(fleet, step_seconds=DEMO_STEP_SECONDS)
+    collector = SimulatedFleetCollector(fleet=fleet, step_seconds=DEMO_STEP_SECONDS)
     latest = world.store.reader.latest_sample_at()
     start = now - timedelta(days=days)
     done_until = max(start, latest) if latest else start
