@@ -123,10 +123,10 @@ def settle_tenants(seed: int, devices: tuple[Device, ...]) -> tuple[Tenant, ...]
                 tenants.append(_serving(len(tenants), (device,), rng, oversized=False))
         while whole:
             draw = rng.random()
-            if draw < 0.42:
-                size = min(len(whole), int(rng.choice([1, 2, 4, 8], p=[0.25, 0.3, 0.3, 0.15])))
+            if draw < 0.38:
+                size = min(len(whole), int(rng.choice([1, 2, 4, 8], p=[0.25, 0.33, 0.3, 0.12])))
                 tenants.append(_training(len(tenants), tuple(whole[:size]), rng))
-            elif draw < 0.72:
+            elif draw < 0.68:
                 size = min(len(whole), int(rng.choice([1, 2], p=[0.8, 0.2])))
                 oversized = bool(rng.random() < 0.65)
                 tenants.append(
@@ -150,7 +150,7 @@ def _training(number: int, devices: tuple[Device, ...], rng: np.random.Generator
         platform=Platform.SLURM if rng.random() < 0.7 else Platform.KUBERNETES,
         kind=WorkloadKind.TRAINING,
         devices=devices,
-        level=float(rng.uniform(0.62, 0.9)),
+        level=float(rng.uniform(0.62, 0.93)),
         memory_ratio=float(rng.uniform(0.35, 0.92)),
         period_seconds=period,
         run_seconds=int(period * rng.uniform(0.85, 0.97)),
