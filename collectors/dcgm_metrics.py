@@ -1,0 +1,80 @@
+"""GPU telemetry from a Prometheus that scrapes dcgm-exporter."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from collectors.base import Window
+from collectors.dcgm_fields import FIELDS
+from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
+from collectors.exposition_text import parse_answer
+from collectors.prometheus_client import PrometheusClient
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.clock import floor_to_slot
+from data.collected import Collected
+from data.errors import UnexpectedAnswerError
+from data.records.cluster import SourceReport, SourceState
+from data.records.identifiers import digest_of
+from data.settings import PrometheusSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PrometheusDcgmCollector:
+    """DCGM metrics of one Prometheus, under every name that it holds."""
+
+    client: PrometheusClient
+    settings: PrometheusSettings
+    catalogue: GpuCatalogue
+
+    @property
+    def name(self) -> str:
+        """The source's name in reports: its address without credentials."""
+        scheme, _, rest = self.settings.url.partition("://")
+        return f"prometheus {scheme}://{rest.rpartition('@')[2]}"
+
+    def collect(self, window: Window) -> Collected:
+        """Give the samples on the step grid in (start, end]. Errors: CollectorError."""
+        held = [name for name in FIELDS if name in self.client.metric_names()]
+        if not held:
+            raise UnexpectedAnswerError(
+                f"{self.name} holds no DCGM metric",
+                f"Does it scrape dcgm-exporter? Expected names such as {next(iter(FIELDS))}.",
+            )
+        step = self.settings.step_seconds
+        start = floor_to_slot(window.start, step) + timedelta(seconds=step)
+        end = floor_to_slot(window.end, step)
+        dropped = Dropped()
+        series = [one for metric in held for one in self._series(metric, start, end, dropped)]
+        samples = samples_of(series, self.catalogue, dropped)
+        warnings = self.client.take_warnings()
+        devices = len(samples[["gpu_uuid", "mig_instance"]].drop_duplicates())
+        steps = (end - start) // timedelta(seconds=step) + 1
+        expected = max(0, steps) * devices
+        dropped.counts = +dropped.counts
+        return Collected(
+            batch_id=digest_of([self.name, window.start, window.end, len(samples)]),
+            samples=samples,
+            jobs=jobs_of(samples, self.name),
+            report=SourceReport(
+                source=self.name,
+                state=SourceState.RAN,
+                reason="" if len(samples) else "no sample in the window",
+                samples=len(samples),
+                dropped=dropped.as_pairs(),
+                completeness_ratio=min(1.0, len(samples) / expected) if expected else None,
+                warnings=warnings,
+                window_start=window.start,
+                window_end=window.end,
+            ),
+        )
+
+    def _series(
+        self, metric: str, start: datetime, end: datetime, dropped: Dropped
+    ) -> list[Series]:
+        selector = f"{{{self.settings.selector}}}" if self.settings.selector else ""
+        results = list(
+            self.client.range(
+                metric + selector, start=start, end=end, step_seconds=self.settings.step_seconds
+            )
+        )
+        answer = {"data": {"resultType": "matrix", "result": results}}
+        return list(parse_answer(answer, dropped))
