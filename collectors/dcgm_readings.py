@@ -53,7 +53,7 @@ def job_of(labels: Mapping[str, str]) -> str:
         pod, namespace = labels["exported_pod"], labels.get("exported_namespace", "")
     else:
         pod, namespace = labels.get("pod", ""), labels.get("namespace", "")
-    if not pod or pod.startswith("dcgm-exporter") or pod.startswith("nvidia-dcgm-exporter"):
+    if not pod or pod.startswith(("dcgm-exporter", "nvidia-dcgm-exporter")):
         return ""
     return f"{namespace}/{pod}"
 
@@ -93,7 +93,7 @@ def _long(one: Series, catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFram
     if not device["gpu_uuid"]:
         dropped.counts["no-uuid"] += len(one.values)
         return None
-    checked = [reading(one.metric, float(value)) for value in one.values]
+    checked = [reading(one.metric, value) for value in one.values.tolist()]
     for _value, reason in checked:
         if reason:
             dropped.counts[reason] += 1
