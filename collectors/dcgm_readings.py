@@ -93,7 +93,7 @@ def _long(one: Series, catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFram
     if not device["gpu_uuid"]:
         dropped.counts["no-uuid"] += len(one.values)
         return None
-    checked = [reading(one.metric, value) for value in one.values.tolist()]
+    checked = [reading(one.metric, float(raw)) for raw in np.nditer(one.values)]
     for _value, reason in checked:
         if reason:
             dropped.counts[reason] += 1

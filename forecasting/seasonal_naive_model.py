@@ -1,0 +1,53 @@
+"""The baseline that every other model must beat: the same slot of the day before.
+
+Below two days of history: the last known value. The band is the spread of the rule's own past
+errors (split-conformal on the series itself).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.errors import NotEnoughHistoryError
+from forecasting.demand_model import Quantiles, bounded
+from forecasting.demand_series import DemandSeries, Values
+
+_FEWEST_ERRORS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SeasonalNaiveModel:
+    """Seasonal naive with a period of one day."""
+
+    name: str = "seasonal-naive"
+
+    def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
+        """Give the quantiles; see DemandModel."""
+        filled = _carried_forward(series.values)
+        if not len(filled):
+            raise NotEnoughHistoryError("the series has no known slot")
+        day = series.slots_per_day
+        if len(filled) >= 2 * day:
+            point = np.array([filled[len(filled) - day + step % day] for step in range(horizon)])
+            errors = _known_errors(series.values, (day,))
+        else:
+            point = np.full(horizon, filled[-1])
+            errors = _known_errors(series.values, range(1, min(horizon, len(filled) // 2) + 1))
+        low, high = (0.0, 0.0) if len(errors) < _FEWEST_ERRORS else np.quantile(errors, [0.1, 0.9])
+        return bounded(series, point, float(low), float(high))
+
+
+def _carried_forward(values: Values) -> Values:
+    """Give the values with each gap holding the last known one; leading gaps are cut."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return np.zeros(0)
+    index = np.maximum.accumulate(np.where(np.isfinite(values), np.arange(len(values)), 0))
+    return np.asarray(values[index][known[0] :])
+
+
+def _known_errors(values: Values, lags: "tuple[int, ...] | range") -> Values:
+    """Give value minus the value `lag` slots before, for all lags where both are known."""
+    parts = [values[lag:] - values[:-lag] for lag in lags]
+    errors = np.concatenate(parts) if parts else np.zeros(0)
+    return np.asarray(errors[np.isfinite(errors)])
