@@ -36,7 +36,7 @@ class DemandModel(Protocol):
 
 
 def bounded(series: DemandSeries, point: Values, low: float, high: float) -> Quantiles:
-    """Give point + low, point, point + high within the bounds; low <= 0 <= high in the series' unit."""
+    """Give point + low, point, point + high within the bounds; offsets in the series' unit."""
     clip = (series.lower, series.upper)
     return Quantiles(
         q10=np.clip(point + min(low, 0.0), *clip),

@@ -1,0 +1,116 @@
+"""What one job has shown and is forecast to need, in the terms that configurations are judged by."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.records.jobs import Job
+from data.settings import PlanningSettings
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDemand:
+    """Demand in devices of the present configuration, per slot of the horizon.
+
+    `demand_*` are None without a forecast; memory is MiB per device; power is W of the whole job
+    per slot, None when never reported.
+    """
+
+    job: Job
+    forecast: DemandForecast | ForecastSkipped
+    demand_q10: Values | None
+    demand_q50: Values | None
+    demand_q90: Values | None
+    memory_mib: float | None
+    power_q10: Values | None
+    power_q50: Values | None
+    power_q90: Values | None
+    coverage_ratio: float
+    idle_hours: float
+    utilization_p95_ratio: float | None
+    memory_max_mib: float | None
+    power_mean_watts: float | None
+    samples: int
+    window_start: pd.Timestamp | None
+
+
+def job_demand(
+    job: Job,
+    rows: pd.DataFrame,
+    forecast: DemandForecast | ForecastSkipped,
+    planning: PlanningSettings,
+) -> JobDemand:
+    """Give the demand of a job from its history rows (columns HISTORY) and its forecast."""
+    demand = _path(forecast, Quantity.EFFECTIVE_GPUS)
+    memory = _path(forecast, Quantity.MEMORY)
+    power = _path(forecast, Quantity.POWER)
+    largest = _largest(rows, "memory_used_mib")
+    forecast_memory = None if memory is None else float(memory[2].max())
+    known = [one for one in (largest, forecast_memory) if one is not None]
+    span = forecast.history_slots
+    return JobDemand(
+        job=job,
+        forecast=forecast,
+        demand_q10=None if demand is None else demand[0],
+        demand_q50=None if demand is None else demand[1],
+        demand_q90=None if demand is None else demand[2],
+        memory_mib=max(known) if known else None,
+        power_q10=None if power is None else power[0],
+        power_q50=None if power is None else power[1],
+        power_q90=None if power is None else power[2],
+        coverage_ratio=forecast.known_slots / span if span else 0.0,
+        idle_hours=_idle_hours(rows, planning),
+        utilization_p95_ratio=_quantile(rows, "utilization_ratio", 0.95),
+        memory_max_mib=largest,
+        power_mean_watts=_mean(rows, "power_watts"),
+        samples=int(rows["sample_count"].sum()),
+        window_start=None if rows.empty else rows["slot_start"].min(),
+    )
+
+
+def _path(
+    forecast: DemandForecast | ForecastSkipped, quantity: Quantity
+) -> tuple[Values, Values, Values] | None:
+    path = None if isinstance(forecast, ForecastSkipped) else forecast.path(quantity)
+    if path is None:
+        return None
+    return np.array(path.q10), np.array(path.q50), np.array(path.q90)
+
+
+def _known(rows: pd.DataFrame, column: str) -> "pd.Series[float]":
+    return rows[column].dropna()
+
+
+def _largest(rows: pd.DataFrame, column: str) -> float | None:
+    known = _known(rows, column)
+    return None if known.empty else float(known.max())
+
+
+def _mean(rows: pd.DataFrame, column: str) -> float | None:
+    known = _known(rows, column)
+    return None if known.empty else float(known.mean())
+
+
+def _quantile(rows: pd.DataFrame, column: str, level: float) -> float | None:
+    known = _known(rows, column)
+    return None if known.empty else float(known.quantile(level))
+
+
+def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:
+    """Give for how long up to its newest slot the job was seen idle; a gap ends the count."""
+    if rows.empty:
+        return 0.0
+    ordered = rows.sort_values("slot_start", ascending=False)
+    slot = pd.Timedelta(minutes=planning.slot_minutes)
+    newest = ordered["slot_start"].iloc[0]
+    expected = newest - slot * np.arange(len(ordered))
+    idle = ordered["utilization_max_ratio"].le(planning.idle_utilization_ratio).to_numpy() & (
+        ordered["slot_start"].to_numpy() == expected.to_numpy()
+    )
+    run = len(idle) if idle.all() else int(np.argmin(idle))
+    return run * planning.slot_minutes / 60
