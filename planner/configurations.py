@@ -100,20 +100,21 @@ def _whole_boards(
 ) -> list[Option]:
     """Give fewer boards of the same model, and as many or fewer of cheaper models."""
     now = demand.job.gpu_count
-    options = []
+    options: list[Option] = []
     for model in models:
         same = model.name == here.name
         if not same and model.price_per_hour >= here.price_per_hour:
             continue
-        for count in (*_counts_up_to(now), *(() if same else (now,))):
-            if memory * now <= count * model.memory_mib:
-                options.append(
-                    Option(
-                        configuration=Configuration(gpu_model=model.name, gpu_count=count),
-                        boards=float(count),
-                        service=count * model.relative_speed / here.relative_speed,
-                    )
-                )
+        counts = (*_counts_up_to(now), *(() if same else (now,)))
+        options += [
+            Option(
+                configuration=Configuration(gpu_model=model.name, gpu_count=count),
+                boards=float(count),
+                service=count * model.relative_speed / here.relative_speed,
+            )
+            for count in counts
+            if memory * now <= count * model.memory_mib
+        ]
     return options
 
 

@@ -1,4 +1,4 @@
-"""What one job has shown and is forecast to need, in the terms that configurations are judged by."""
+"""What one job has shown and is forecast to need, as configurations are judged by it."""
 
 from dataclasses import dataclass
 
@@ -106,11 +106,10 @@ def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:
     if rows.empty:
         return 0.0
     ordered = rows.sort_values("slot_start", ascending=False)
-    slot = pd.Timedelta(minutes=planning.slot_minutes)
-    newest = ordered["slot_start"].iloc[0]
-    expected = newest - slot * np.arange(len(ordered))
+    age = ordered["slot_start"].iloc[0] - ordered["slot_start"]
+    expected = np.arange(len(ordered)) * planning.slot_minutes * 60
     idle = ordered["utilization_max_ratio"].le(planning.idle_utilization_ratio).to_numpy() & (
-        ordered["slot_start"].to_numpy() == expected.to_numpy()
+        age.dt.total_seconds().to_numpy() == expected
     )
     run = len(idle) if idle.all() else int(np.argmin(idle))
     return run * planning.slot_minutes / 60

@@ -208,6 +208,10 @@ def _evidence(one: _Candidate, plan: Plan, problem: PlanningProblem) -> Evidence
 
 def _factors(one: _Candidate, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
     carbon, energy = problem.carbon, problem.energy
+    grid = (
+        f"{carbon.gco2e_per_kwh:g} ({carbon.low:g}–{carbon.high:g}) gCO2e/kWh, "
+        f"{carbon.name}, {carbon.year}, {carbon.source}, {carbon.licence}"
+    )
     factors = [
         (
             "GPU price",
@@ -224,11 +228,7 @@ def _factors(one: _Candidate, problem: PlanningProblem) -> tuple[tuple[str, str]
     if one.savings.energy_kwh is not None:
         factors += [
             ("PUE", f"{energy.pue:g} ± {energy.pue_uncertainty:g}"),
-            (
-                "grid carbon",
-                f"{carbon.gco2e_per_kwh:g} ({carbon.low:g}–{carbon.high:g}) gCO2e/kWh, "
-                f"{carbon.name}, {carbon.year}, {carbon.source}, {carbon.licence}",
-            ),
+            ("grid carbon", grid),
         ]
     return tuple(factors)
 
