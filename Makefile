@@ -1,62 +1,81 @@
-# Everything starts here; a machine needs Python 3.11, make and a shell.
+# Everything starts here; a machine needs Python 3.11 (or 3.12), make and a POSIX shell.
 SHELL := /bin/sh
-PYTHON := .venv/bin/python
+BIN := .venv/bin
+PYTHON := $(BIN)/python
 STAMP := .venv/.setup-stamp
-SERVERS := prometheus chromium
+UV_VERSION := 0.13.8
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
+.DEFAULT_GOAL := help
 .PHONY: help setup servers demo test check bench golden lock screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
 
-setup: $(STAMP) ## make .venv with everything that requirements.lock names
+setup: $(STAMP) ## make .venv with everything that requirements.lock names; instant when unchanged
 
 $(STAMP): pyproject.toml requirements.lock
-	@command -v python3.11 >/dev/null || { echo "Trimtab needs python3.11 on PATH" >&2; exit 1; }
-	@echo "setup 1/3: making .venv"
-	@test -x $(PYTHON) || python3.11 -m venv .venv
-	@echo "setup 2/3: installing uv into it"
-	@.venv/bin/python -m pip install --quiet --disable-pip-version-check "uv>=0.9"
-	@echo "setup 3/3: installing $$(grep -c '^[a-z]' requirements.lock) locked packages and trimtab itself"
-	@.venv/bin/uv pip sync --python $(PYTHON) --require-hashes requirements.lock
-	@.venv/bin/uv pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .
-	@touch $(STAMP)
+	@set -eu; \
+	python=; \
+	for candidate in python3.11 python3 python3.12; do \
+		if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
+			>/dev/null 2>&1; then python=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$python" ]; then \
+		echo "setup: no Python 3.11 or 3.12 found as python3.11, python3 or python3.12." >&2; \
+		echo "       Install one with its venv module (Debian: apt-get install python3.11-venv)." >&2; \
+		exit 1; \
+	fi; \
+	echo "setup 1/4: .venv with $$($$python --version)"; \
+	if [ ! -x $(PYTHON) ] || [ ! -x $(BIN)/pip ]; then \
+		$$python -m venv --clear .venv || { \
+			echo "setup: $$python cannot make a virtual environment; see the lines above." >&2; \
+			exit 1; }; \
+	fi; \
+	echo "setup 2/4: uv $(UV_VERSION) into it"; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); \
+	echo "setup 3/4: $$(grep -c '^[a-z]' requirements.lock) locked packages, each checked by hash"; \
+	$(BIN)/uv pip sync --python $(PYTHON) --require-hashes requirements.lock; \
+	echo "setup 4/4: trimtab itself, in place"; \
+	$(BIN)/uv pip install --python $(PYTHON) --quiet --no-deps --no-build-isolation --editable .; \
+	touch $(STAMP); \
+	echo "setup: done; $(BIN)/trimtab --help lists the commands"
 
-servers: ## install the servers that the tests start (Debian, as root)
-	@missing=""; for name in $(SERVERS); do command -v $$name >/dev/null || missing="$$missing $$name"; done; \
-	if [ -z "$$missing" ]; then exit 0; fi; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  echo "servers: installing$$missing (the tests start them on loopback)"; \
-	  apt-get update -q >/dev/null && DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -q -y --no-install-recommends $$missing fonts-dejavu-core >/dev/null; \
-	else echo "servers: missing$$missing; install them as root: apt-get install$$missing" >&2; fi
+servers: ## install the servers that the tests start (Debian, as root; else says what is missing)
+	@.ci/servers
 
 demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:8501
-	@.venv/bin/trimtab demo
+	@$(BIN)/trimtab demo
 
-test: setup servers ## every test, real servers included
+test: setup servers ## every test, real servers and browser included
 	@$(PYTHON) -m pytest
 
 check: setup ## format, lint, types, imports, docs and the tests that need no server
-	@.venv/bin/ruff format --check .
-	@.venv/bin/ruff check .
-	@.venv/bin/mypy
-	@.venv/bin/lint-imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
 	@$(PYTHON) -m pytest -q -m "$(UNMARKED)"
 
-bench: setup ## the benchmarks, small
-	@for module in $$(cd benchmarks && ls [a-z]*.py | sed 's/\.py$$//'); do $(PYTHON) -m benchmarks.$$module || exit 1; done
+bench: setup ## the benchmarks
+	@set -eu; for file in benchmarks/[!_]*.py; do \
+		[ -e "$$file" ] || { echo "bench: there is no benchmark yet"; break; }; \
+		$(PYTHON) -m "benchmarks.$$(basename "$$file" .py)"; \
+	done
 
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q tests/dashboard/test_golden.py
 
-lock: $(STAMP) ## resolve requirements.lock anew
-	@.venv/bin/uv pip compile --quiet --generate-hashes --no-emit-index-url --no-annotate --no-header \
-	  --python-version 3.11 --extra dev --extra kubernetes --extra postgres pyproject.toml -o requirements.lock
+lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade takes newer releases
+	@set -eu; compile="$(BIN)/uv pip compile --quiet $(UPGRADE) --generate-hashes --python-version 3.11 \
+		--no-emit-index-url --no-emit-find-links --no-annotate --no-header pyproject.toml"; \
+	$$compile --extra dev --extra kubernetes --extra postgres --output-file requirements.lock; \
+	$$compile --extra kubernetes --extra postgres --constraint requirements.lock \
+		--output-file deploy/requirements.lock
 
 screenshots: setup servers ## take docs/images anew
 	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q -m browser
 
-clean: ## remove what make made
-	@rm -rf .venv .trimtab .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## remove .venv and every cache; the store under .trimtab stays
+	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""One module per yardstick; `python -m benchmarks.NAME` prints its table."""
