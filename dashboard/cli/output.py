@@ -1,6 +1,7 @@
 """How rows leave on stdout: a table for people, JSON and CSV for programs."""
 
 import csv
+import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -45,6 +46,15 @@ def _csv_cell(value: object) -> object:
     return value.isoformat() if isinstance(value, datetime) else value
 
 
+def csv_text(rows: Sequence[Mapping[Any, object]], columns: Sequence[str]) -> str:
+    """Give rows in `columns` order as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
+    return text.getvalue()
+
+
 def print_rows(
     rows: Sequence[Mapping[str, object]], form: str, *, columns: Sequence[str], empty: str
 ) -> None:
@@ -53,9 +63,7 @@ def print_rows(
         print_json([dict(row) for row in rows])
         return
     if form == "csv":
-        writer = csv.writer(sys.stdout)
-        writer.writerow(columns)
-        writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
+        sys.stdout.write(csv_text(rows, columns))
         return
     if not rows:
         print(empty, file=sys.stderr)

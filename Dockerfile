@@ -1,0 +1,25 @@
+# Build: every package by hash, then Trimtab's own wheel with a build backend checked by hash too.
+FROM python:3.11-slim AS build
+RUN pip install --no-cache-dir uv==0.13.8
+WORKDIR /source
+COPY deploy/requirements.lock deploy/requirements.lock
+RUN uv venv /opt/trimtab \
+    && uv pip sync --python /opt/trimtab/bin/python --no-cache --require-hashes deploy/requirements.lock
+COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY data data
+COPY collectors collectors
+COPY forecasting forecasting
+COPY planner planner
+COPY dashboard dashboard
+RUN uv build --wheel --no-cache --require-hashes --build-constraints requirements.lock --out-dir /dist \
+    && uv pip install --python /opt/trimtab/bin/python --no-cache --no-deps /dist/*.whl
+
+FROM python:3.11-slim
+RUN useradd --system --uid 10001 --user-group --create-home trimtab \
+    && install -d -o trimtab -g trimtab /var/lib/trimtab
+COPY --from=build /opt/trimtab /opt/trimtab
+ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1
+USER trimtab
+WORKDIR /var/lib/trimtab
+EXPOSE 8501
+CMD ["trimtab", "serve", "--host", "0.0.0.0"]

@@ -1,0 +1,1 @@
+"""Pictures as pure functions from frames and records to plotly figures."""

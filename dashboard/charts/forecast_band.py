@@ -1,0 +1,69 @@
+"""One chart grammar for a job: history a line, forecast a band, plan steps on top, limit dashed."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import PROBLEM, PROPOSED, USED, dress, faded
+from data.records.forecasts import DemandForecast, QuantilePath
+
+
+def forecast_band(
+    history: pd.DataFrame,
+    column: str,
+    *,
+    y_title: str,
+    forecast: DemandForecast | None = None,
+    path: QuantilePath | None = None,
+    steps: Sequence[float] | None = None,
+    limit: float | None = None,
+    scale: float = 1.0,
+) -> go.Figure:
+    """Give history and forecast of one quantity; values are multiplied by `scale` for the axis.
+
+    `steps` are the planned values per slot, in the axis' unit like `limit`.
+    """
+    figure = go.Figure()
+    figure.add_scatter(
+        x=history["slot_start"].dt.tz_localize(None),
+        y=history[column] * scale,
+        name="measured",
+        mode="lines",
+        line={"color": USED, "width": 1.5},
+        connectgaps=False,
+    )
+    if forecast is not None:
+        times = [at.replace(tzinfo=None) for at in forecast.slot_starts]
+        if path is not None:
+            _add_band(figure, times, path, scale)
+        if steps is not None:
+            figure.add_scatter(
+                x=times,
+                y=list(steps),
+                name="plan",
+                mode="lines",
+                line={"color": PROPOSED, "width": 2.5, "shape": "hv"},
+            )
+    if limit is not None:
+        figure.add_hline(
+            y=limit, line={"color": PROBLEM, "dash": "dash", "width": 1.5}, annotation_text="limit"
+        )
+    return dress(figure, y_title=y_title, height=300)
+
+
+def _add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale: float) -> None:
+    low, middle, high = ([one * scale for one in row] for row in (path.q10, path.q50, path.q90))
+    figure.add_scatter(
+        x=[*times, *reversed(times)],
+        y=[*high, *reversed(low)],
+        name="forecast q10–q90",
+        fill="toself",
+        fillcolor=faded(USED, 0.2),
+        line={"width": 0},
+        hoverinfo="skip",
+    )
+    figure.add_scatter(
+        x=times, y=middle, name="forecast q50", line={"color": USED, "dash": "dot", "width": 1.5}
+    )

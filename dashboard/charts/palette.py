@@ -1,0 +1,38 @@
+"""Colours that carry meaning (after Okabe and Ito, colour-blind safe) and the common layout."""
+
+import html
+from typing import Any
+
+import plotly.graph_objects as go
+
+USED = "#0072B2"
+IDLE = "#E69F00"
+FREE = "#B8BEC6"
+PROPOSED = "#CC79A7"
+PROBLEM = "#D55E00"
+
+
+def safe(text: object) -> str:
+    """Give untrusted text fit for a plotly label, which reads a little HTML."""
+    return html.escape("".join(c if c.isprintable() else "�" for c in str(text)))[:80]
+
+
+def faded(colour: str, opacity: float) -> str:
+    """Give a colour #RRGGBB with an opacity 0..1."""
+    red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
+    return f"rgba({red},{green},{blue},{opacity})"
+
+
+def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
+    """Give the figure with the common layout: units on the axis, legend on top, UTC below."""
+    figure.update_layout(
+        height=height,
+        margin={"l": 60, "r": 16, "t": 36, "b": 44},
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        hovermode="x unified",
+        font={"family": "system-ui, 'DejaVu Sans', sans-serif"},
+        yaxis={"title": y_title, "rangemode": "tozero"},
+        xaxis={"title": "time (UTC)"},
+        **layout,
+    )
+    return figure

@@ -1,0 +1,1 @@
+"""The dashboard in the browser. The only package that imports Streamlit."""

@@ -1,0 +1,111 @@
+"""What every page shares: errors without tracebacks, figures, tables with export, age of the data."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from dashboard.cli.output import csv_text
+from dashboard.web.session import current_world
+from data.clock import utc_now
+from data.errors import TrimtabError
+from data.records.decisions import Range
+
+UNKNOWN = "—"
+
+
+@contextmanager
+def frame() -> Iterator[None]:
+    """Show an error that a person can act on as one line with its hint."""
+    try:
+        yield
+    except TrimtabError as error:
+        st.error(plain(f"{error.message}. {error.hint}"))
+
+
+def plain(text: str) -> str:
+    """Give untrusted text with every character that Markdown reads escaped."""
+    return "".join(
+        f"\\{c}" if c in "\\`*_{}[]<>()#+-!|~:$" else (c if c.isprintable() else "�") for c in text
+    )
+
+
+def range_text(value: Range | None) -> str:
+    """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
+    if value is None:
+        return UNKNOWN
+    low, central, high = (_figure(one) for one in (value.low, value.central, value.high))
+    return f"{central} ({low}–{high}) {value.unit}"
+
+
+def number(value: float | None, unit: str) -> str:
+    """Give a number with three significant digits and its unit, an em dash when unknown."""
+    return UNKNOWN if value is None or value != value else f"{_figure(value)} {unit}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def age_line() -> None:
+    """Say how old the newest sample is and how complete the sources were."""
+    reader = current_world().store.reader
+    latest = reader.latest_sample_at()
+    if latest is None:
+        st.caption("No samples yet.")
+        return
+    age = utc_now() - latest
+    hours = age / timedelta(hours=1)
+    text = f"{hours:.1f} h" if hours >= 1 else f"{age / timedelta(minutes=1):.0f} min"
+    known = [one for one in reader.source_reports() if one.completeness_ratio is not None]
+    complete = (
+        f"; sources {100 * min(one.completeness_ratio or 0 for one in known):.0f} % complete"
+        if known
+        else ""
+    )
+    st.caption(f"As of {latest:%Y-%m-%d %H:%M} UTC, {text} ago{complete}.")
+
+
+def finding(text: str) -> None:
+    """Open the page with its answer."""
+    st.markdown(f"#### {plain(text)}")
+    age_line()
+
+
+def figures(values: dict[str, str]) -> None:
+    """Show at most four figures side by side."""
+    for column, (label, value) in zip(st.columns(len(values)), values.items(), strict=True):
+        column.metric(label, value)
+
+
+def chart(figure: go.Figure, key: str) -> None:
+    """Show a figure in the page's width."""
+    st.plotly_chart(figure, key=key, config={"displaylogo": False})
+
+
+def table(rows: pd.DataFrame, name: str, **options: object) -> None:
+    """Show a table with its export as CSV and JSON."""
+    st.dataframe(rows, hide_index=True, **options)
+    left, right, _rest = st.columns([1, 1, 6])
+    left.download_button(
+        "CSV", csv_text(rows.to_dict("records"), list(rows.columns)), f"{name}.csv", key=f"{name}-c"
+    )
+    document = json.loads(rows.to_json(orient="records", date_format="iso"))
+    right.download_button(
+        "JSON", json.dumps(document, ensure_ascii=False), f"{name}.json", key=f"{name}-j"
+    )
+
+
+def empty_state() -> bool:
+    """Say what to do next when there is nothing to show; tell whether that is so."""
+    if current_world().store.reader.latest_sample_at() is not None:
+        return False
+    st.info(
+        "Nothing has been collected yet. Run `trimtab cycle --prometheus URL`, or "
+        "`trimtab import FILE --map MAP.toml`, then reload this page."
+    )
+    return True

@@ -1,0 +1,104 @@
+"""Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
+
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from streamlit import config
+from streamlit.starlette import App
+
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
+from data.clock import utc_now
+from data.errors import TrimtabError
+
+_OPTIONS: dict[str, Any] = {
+    "browser.gatherUsageStats": False,
+    "client.showErrorDetails": "none",
+    "client.toolbarMode": "minimal",
+    "global.developmentMode": False,
+    "server.fileWatcherType": "none",
+    "server.headless": True,
+    "theme.primaryColor": "#0072B2",
+}
+
+
+def _metrics(world: WebWorld) -> bytes:
+    registry = CollectorRegistry()
+    rows = Gauge("trimtab_store_rows", "Rows kept per table.", ["table"], registry=registry)
+    for table, count in world.store.reader.counts().items():
+        rows.labels(table).set(count)
+    latest = world.store.reader.latest_sample_at()
+    if latest is not None:
+        age = Gauge(
+            "trimtab_newest_sample_age_seconds", "Age of the newest sample.", registry=registry
+        )
+        age.set((utc_now() - latest).total_seconds())
+    failed = Gauge("trimtab_last_cycle_failed", "1 when the last cycle failed.", registry=registry)
+    failed.set(1 if world.cycle_state().last_error else 0)
+    return generate_latest(registry)
+
+
+def build_app(world: WebWorld) -> App:
+    """Give the ASGI application; the cycle thread runs while it does."""
+    for option, value in _OPTIONS.items():
+        config.set_option(option, value)
+    register(world)
+
+    def live(_request: Request) -> Response:
+        return PlainTextResponse("ok\n")
+
+    def ready(_request: Request) -> Response:
+        try:
+            latest = world.store.reader.latest_sample_at()
+        except TrimtabError as error:
+            return JSONResponse({"ready": False, "reason": str(error)}, status_code=503)
+        state = world.cycle_state()
+        return JSONResponse(
+            {
+                "ready": True,
+                "newest_sample_at": None if latest is None else latest.isoformat(),
+                "cycle_running": state.running,
+                "last_error": state.last_error,
+            }
+        )
+
+    def metrics(_request: Request) -> Response:
+        return Response(_metrics(world), media_type="text/plain; version=0.0.4")
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: App) -> AsyncIterator[None]:
+        with world.run_lifespan():
+            yield
+
+    return App(
+        Path(__file__).with_name("app.py"),
+        lifespan=lifespan,
+        routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],
+    )
+
+
+def require_free_port(host: str, port: int) -> None:
+    """Refuse (TrimtabError) a port that something else listens on."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise TrimtabError(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                "Stop what listens there, or give another --port.",
+            ) from error
+
+
+def serve(world: WebWorld, *, host: str, port: int) -> None:
+    """Serve until SIGTERM or Ctrl-C."""
+    require_free_port(host, port)
+    uvicorn.run(build_app(world), host=host, port=port, log_level="warning")

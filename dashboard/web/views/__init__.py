@@ -1,0 +1,1 @@
+"""One page per file, registered in `dashboard.web.app`."""

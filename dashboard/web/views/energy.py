@@ -1,0 +1,67 @@
+"""Energy and emissions: how much, by whom, by which method and factors."""
+
+from datetime import timedelta
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.energy_bars import energy_bars
+from dashboard.reports.energy_statement import factors_of, state_energy
+from dashboard.web.page import chart, empty_state, figures, finding, plain, range_text, table
+from dashboard.web.session import current_world
+from data.catalogue.carbon_table import load_carbon_table
+from data.clock import utc_now
+
+world = current_world()
+reader = world.store.reader
+settings = world.settings.settings.energy
+if not empty_state():
+    carbon = load_carbon_table().get(settings.region)
+    end = reader.latest_sample_at() or utc_now()
+    days = st.segmented_control("Days", [1, 7, 14, 30], default=7) or 7
+    window = {"start": end - timedelta(days=days), "end": end}
+    fleet = reader.energy(**window, by="fleet")
+    total = None if fleet.empty else float(fleet["energy_kwh"].iloc[0])
+    statement = state_energy(total, energy=settings, carbon=carbon)
+    if statement.gpu_energy_kwh is None:
+        finding("Power was never reported in this time, so energy and emissions are unknown.")
+    else:
+        finding(
+            f"The GPUs used {range_text(statement.gpu_energy_kwh)} in {days} d; with the site's "
+            f"overhead that is {range_text(statement.emissions_kgco2e)}."
+        )
+    figures(
+        {
+            "GPU boards": range_text(statement.gpu_energy_kwh),
+            "site": range_text(statement.site_energy_kwh),
+            "emissions, location-based": range_text(statement.emissions_kgco2e),
+            "electricity": range_text(statement.electricity_cost),
+        }
+    )
+    by = (
+        st.segmented_control("By", ["day", "namespace", "job", "gpu_model"], default="day") or "day"
+    )
+    energy = reader.energy(**window, by=by)
+    chart(energy_bars(energy, by=by), "energy")
+    stated = [state_energy(value, energy=settings, carbon=carbon) for value in energy["energy_kwh"]]
+    table(
+        pd.DataFrame(
+            {
+                by: energy["key"].replace("", "(not allocated)"),
+                "GPU-hours": energy["gpu_hours"],
+                "idle GPU-hours": energy["idle_gpu_hours"],
+                "GPU energy (kWh)": energy["energy_kwh"],
+                "emissions": [range_text(one.emissions_kgco2e) for one in stated],
+                "electricity": [range_text(one.electricity_cost) for one in stated],
+            }
+        ),
+        f"energy-by-{by}",
+    )
+    st.subheader("Method and factors")
+    st.write(
+        "Board power is integrated by trapezoid over gaps of at most five minutes, counted once "
+        "per board and shared equally over its MIG instances. Site energy is board energy times "
+        "PUE; emissions are site energy times the grid's annual average (location-based)."
+    )
+    for name, value in factors_of(settings, carbon):
+        st.markdown(f"* {plain(name)}: {plain(value)}")

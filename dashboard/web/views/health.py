@@ -1,0 +1,48 @@
+"""Is the data fresh, did a source fail, what does the store hold."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.web.page import finding, plain, table
+from dashboard.web.session import current_world
+from data.records.cluster import SourceState
+
+world = current_world()
+reader = world.store.reader
+reports = reader.source_reports()
+state = world.cycle_state()
+failed = [one for one in reports if one.state is SourceState.FAILED]
+finding(
+    f"{len(failed)} of {len(reports)} sources failed last time."
+    if failed
+    else f"All {len(reports)} sources answered last time."
+)
+if state.last_error:
+    st.error(plain(state.last_error))
+st.write("A cycle runs now." if state.running else "No cycle runs now.")
+if state.next_at is not None:
+    st.write(f"The next one starts at {state.next_at:%Y-%m-%d %H:%M} UTC.")
+table(
+    pd.DataFrame(
+        [
+            {
+                "source": one.source,
+                "state": str(one.state),
+                "samples": one.samples,
+                "complete (%)": None
+                if one.completeness_ratio is None
+                else 100 * one.completeness_ratio,
+                "dropped": ", ".join(f"{count} {reason}" for reason, count in one.dropped),
+                "reason": one.reason,
+                "warnings": "; ".join(one.warnings),
+            }
+            for one in reports
+        ]
+    ),
+    "sources",
+)
+st.subheader("Store")
+counts = reader.counts()
+table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
+problems = reader.verify_audit()
+st.write("The audit chain is intact." if not problems else plain("; ".join(problems)))
