@@ -1,7 +1,6 @@
 """What holds for every test."""
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -10,9 +9,8 @@ _TEST_SWITCHES = ("TRIMTAB_GOLDEN", "TRIMTAB_SCREENSHOTS")
 
 
 @pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Settings of the person who runs the tests reach no test."""
     for name in list(os.environ):
         if name.startswith("TRIMTAB_") and name not in _TEST_SWITCHES:
             monkeypatch.delenv(name)
-    yield

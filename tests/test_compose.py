@@ -1,0 +1,162 @@
+"""docker-compose.yml describes services that run: its own commands are started as processes."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+SERVICES: dict[str, Any] = COMPOSE["services"]
+SCRAPE = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8"))
+
+
+def test_the_services_are_those_documented() -> None:
+    """The fleet is scraped by Prometheus, which Trimtab reads; only Trimtab is published."""
+    assert set(SERVICES) == {"fleet", "prometheus", "trimtab"}
+    assert SERVICES["fleet"]["command"][:2] == ["trimtab", "fleet"]
+    assert SERVICES["trimtab"]["command"][:2] == ["trimtab", "serve"]
+    assert SERVICES["prometheus"]["image"].startswith("prom/prometheus:v")
+    mounted = [volume.split(":")[0] for volume in SERVICES["prometheus"]["volumes"]]
+    assert "./deploy/prometheus.yml" in mounted
+    assert [name for name, service in SERVICES.items() if "ports" in service] == ["trimtab"]
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES["trimtab"]["ports"])
+
+
+def test_prometheus_scrapes_the_fleet_service() -> None:
+    """The scrape target is the fleet service on the port of its command."""
+    command = SERVICES["fleet"]["command"]
+    port = command[command.index("--port") + 1]
+    (job,) = SCRAPE["scrape_configs"]
+    assert job["static_configs"] == [{"targets": [f"fleet:{port}"]}]
+
+
+def test_the_image_runs_unprivileged_from_the_lock() -> None:
+    """The Dockerfile ends as a plain user and installs by hash only."""
+    lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
+    users = [line.split()[1] for line in lines if line.startswith("USER ")]
+    assert users[-1] not in ("root", "0")
+    text = "\n".join(lines)
+    assert text.count("--require-hashes") == text.count("pip sync") + text.count("uv build")
+    for line in lines:
+        if line.startswith("COPY ") and "--from" not in line:
+            assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def on_loopback(text: str, ports: dict[str, int]) -> str:
+    """Replace a service's address, or its listening address, by one on loopback."""
+    for service, number in (("fleet", "9400"), ("prometheus", "9090"), ("trimtab", "8501")):
+        text = text.replace(f"{service}:{number}", f"127.0.0.1:{ports[service]}")
+        text = text.replace(f"0.0.0.0:{number}", f"127.0.0.1:{ports[service]}")
+        if text == number:
+            text = str(ports[service])
+    return "127.0.0.1" if text == "0.0.0.0" else text
+
+
+@contextlib.contextmanager
+def process(
+    arguments: list[str], folder: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a service, its output in a file of `folder`; end it on leaving."""
+    with (folder / f"{Path(arguments[0]).name}-{arguments[1]}.log").open("wb") as log:
+        running = subprocess.Popen(
+            arguments, cwd=folder, stdout=log, stderr=log, env=os.environ | environment
+        )
+        try:
+            yield running
+        finally:
+            if running.poll() is None:
+                running.send_signal(signal.SIGTERM)
+            try:
+                running.wait(60)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
+
+
+def answer(url: str, running: subprocess.Popen[bytes], *, seconds: float = 90) -> str:
+    """The first successful answer of `url`; fails when the process ends or time runs out."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        assert running.poll() is None, f"{running.args} ended with {running.returncode}"
+        try:
+            with urllib.request.urlopen(url, timeout=10) as response:
+                return str(response.read().decode())
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.1)
+    raise AssertionError(f"{url} did not answer within {seconds} s")
+
+
+@pytest.mark.prometheus
+def test_the_services_work_together(tmp_path: Path) -> None:
+    """Fleet, Prometheus and Trimtab, by their own commands on loopback, carry samples through."""
+    ports = {name: free_port() for name in SERVICES}
+    trimtab = str(Path(sys.executable).with_name("trimtab"))
+    store = f"duckdb:///{tmp_path}/trimtab.duckdb"
+    config = on_loopback((ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8"), ports)
+    (tmp_path / "prometheus.yml").write_text(config.replace("interval: 15s", "interval: 1s")
+                                             .replace("timeout: 10s", "timeout: 1s"))  # fmt: skip
+    replaced = {
+        "/etc/prometheus/prometheus.yml": str(tmp_path / "prometheus.yml"),
+        "/prometheus": str(tmp_path / "tsdb"),
+    }
+
+    def command(service: str) -> list[str]:
+        words = [on_loopback(word, ports) for word in SERVICES[service]["command"]]
+        for place, here in replaced.items():
+            words = [
+                f"{word.partition('=')[0]}={here}" if word.partition("=")[2] == place else word
+                for word in words
+            ]
+        return [trimtab, *words[1:]] if words[0] == "trimtab" else ["prometheus", *words]
+
+    environment = {
+        name: value.replace("/var/lib/trimtab", str(tmp_path))
+        for name, value in SERVICES["trimtab"]["environment"].items()
+    }
+    # A fleet scraped for seconds has no sample on a 60 s grid yet.
+    environment["TRIMTAB_PROMETHEUS_STEP_SECONDS"] = "1"
+    environment["TRIMTAB_PROMETHEUS_LOOKBACK_HOURS"] = "0.02"
+    with (
+        process(command("fleet"), tmp_path, {}) as fleet,
+        process(command("prometheus"), tmp_path, {}) as prometheus,
+    ):
+        assert "DCGM_FI_" in answer(f"http://127.0.0.1:{ports['fleet']}/metrics", fleet)
+        base = f"http://127.0.0.1:{ports['prometheus']}/api/v1/query?query="
+        deadline = time.monotonic() + 60
+        count = f"{base}count(DCGM_FI_DEV_FB_USED)"
+        while not json.loads(answer(count, prometheus))["data"]["result"]:
+            assert time.monotonic() < deadline, "Prometheus scraped nothing"
+            time.sleep(0.2)
+        time.sleep(3)
+        with process(command("trimtab"), tmp_path, environment) as serving:
+            answer(f"http://127.0.0.1:{ports['trimtab']}/livez", serving)
+        assert serving.returncode == 0
+    listed = subprocess.run(
+        [trimtab, "--store", store, "sources", "--format", "json"],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    (report,) = json.loads(listed.stdout)
+    assert report["state"] == "ran"
+    assert report["samples"] > 0
