@@ -77,7 +77,9 @@ def process(
     arguments: list[str], folder: Path, environment: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a service, its output in a file of `folder`; end it on leaving."""
-    with (folder / f"{Path(arguments[0]).name}-{arguments[1]}.log").open("wb") as log:
+    with (
+        folder / f"{Path(arguments[0]).name}-{arguments[1].strip('-').partition('=')[0]}.log"
+    ).open("wb") as log:
         running = subprocess.Popen(
             arguments, cwd=folder, stdout=log, stderr=log, env=os.environ | environment
         )
@@ -150,7 +152,8 @@ def test_the_services_work_together(tmp_path: Path) -> None:
         time.sleep(3)
         with process(command("trimtab"), tmp_path, environment) as serving:
             answer(f"http://127.0.0.1:{ports['trimtab']}/livez", serving)
-        assert serving.returncode == 0
+        # uvicorn ends the application, then lets the signal through.
+        assert serving.returncode in (0, -signal.SIGTERM)
     listed = subprocess.run(
         [trimtab, "--store", store, "sources", "--format", "json"],
         check=True,
