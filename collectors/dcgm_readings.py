@@ -93,7 +93,8 @@ def _long(one: Series, catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFram
     if not device["gpu_uuid"]:
         dropped.counts["no-uuid"] += len(one.values)
         return None
-    checked = [reading(one.metric, float(raw)) for raw in np.nditer(one.values)]
+    raw_values: list[float] = one.values.tolist()
+    checked = [reading(one.metric, raw) for raw in raw_values]
     for _value, reason in checked:
         if reason:
             dropped.counts[reason] += 1

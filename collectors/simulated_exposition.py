@@ -1,7 +1,8 @@
 """The simulated fleet as DCGM exposition text, in the dialect of dcgm-exporter 3 and 4."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,7 +61,8 @@ def sample_lines(
     """Give (labels, value, time in s) per metric for samples of the fleet."""
     index_of = {device.gpu_uuid: device.index for device in fleet.devices}
     lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in _METRICS}
-    for row in samples.itertuples(index=False):
+    rows: Iterable[Any] = samples.itertuples(index=False)
+    for row in rows:
         labels = _labels(fleet, row, index_of[row.gpu_uuid])
         time = int(row.sampled_at.timestamp())
         for metric, value in _values(row).items():
@@ -68,18 +70,17 @@ def sample_lines(
     return lines
 
 
-def _labels(fleet: SimulatedFleet, row: object, index: int) -> str:
-    get = row.__getattribute__
+def _labels(fleet: SimulatedFleet, row: Any, index: int) -> str:
     labels = {
         _INDEX_BY_UUID: str(index),
-        "UUID": get("gpu_uuid"),
+        "UUID": row.gpu_uuid,
         "device": f"nvidia{index}",
-        "modelName": _REPORTED_NAMES[get("gpu_model")],
-        "Hostname": get("node"),
+        "modelName": _REPORTED_NAMES[row.gpu_model],
+        "Hostname": row.node,
     }
-    if get("mig_instance"):
-        labels |= {"GPU_I_PROFILE": get("mig_profile"), "GPU_I_ID": get("mig_instance")}
-    job_id = get("job_id")
+    if row.mig_instance:
+        labels |= {"GPU_I_PROFILE": row.mig_profile, "GPU_I_ID": row.mig_instance}
+    job_id = row.job_id
     if job_id.startswith("slurm:"):
         labels["hpc_job"] = job_id.removeprefix("slurm:")
     elif job_id:
@@ -88,19 +89,18 @@ def _labels(fleet: SimulatedFleet, row: object, index: int) -> str:
     return ",".join(f'{name}="{value}"' for name, value in labels.items())
 
 
-def _values(row: object) -> dict[str, str]:
-    get = row.__getattribute__
-    activity, signal = get("utilization_ratio"), get("utilization_signal")
-    total, used = get("memory_total_mib"), get("memory_used_mib")
+def _values(row: Any) -> dict[str, str]:
+    activity, signal = row.utilization_ratio, row.utilization_signal
+    total, used = row.memory_total_mib, row.memory_used_mib
     coarse = activity if signal == "gpu_util" else float(coarse_utilization(np.array(activity)))
     values = {
         "DCGM_FI_DEV_FB_USED": f"{used:.0f}",
         "DCGM_FI_DEV_FB_FREE": f"{total - used:.0f}",
         "DCGM_FI_DEV_FB_RESERVED": "0",
-        "DCGM_FI_DEV_POWER_USAGE": f"{get('power_watts'):.6f}",
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": f"{get('energy_joules') * 1000:.0f}",
+        "DCGM_FI_DEV_POWER_USAGE": f"{row.power_watts:.6f}",
+        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": f"{row.energy_joules * 1000:.0f}",
     }
-    if not get("mig_instance"):
+    if not row.mig_instance:
         values["DCGM_FI_DEV_GPU_UTIL"] = f"{100 * coarse:.0f}"
     if signal == "sm_active":
         values["DCGM_FI_PROF_SM_ACTIVE"] = f"{activity:.6f}"

@@ -30,7 +30,7 @@ from collectors.simulated_signals import (
     utilization,
 )
 from data.collected import Collected
-from data.columns import SAMPLES, check_frame
+from data.columns import SAMPLES, check_frame, empty_frame
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job
@@ -112,7 +112,7 @@ class SimulatedFleet:
         parts = [
             part for board in self._boards().values() for part in self._board_parts(board, times)
         ]
-        frame = pd.concat(parts, ignore_index=True)
+        frame = pd.concat(parts, ignore_index=True) if parts else empty_frame(SAMPLES)
         return check_frame(frame, SAMPLES)
 
     def _board_parts(self, board: list[Device], times: Times) -> list[pd.DataFrame]:

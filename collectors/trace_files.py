@@ -1,6 +1,7 @@
 """Traces in Parquet or CSV, read through a column map. Nothing is guessed, nothing is lost."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,8 @@ def _times(raw: pd.DataFrame, mapping: TraceMap) -> pd.Series:
     if mapping.start is None:
         times = pd.to_datetime(column, utc=True, errors="coerce")
     else:
-        offset = pd.to_timedelta(pd.to_numeric(column, errors="coerce"), unit=mapping.time_unit)
+        unit: Any = mapping.time_unit
+        offset = pd.to_timedelta(pd.to_numeric(column, errors="coerce"), unit=unit)
         times = pd.Timestamp(mapping.start) + offset
     return times.astype("datetime64[us, UTC]")
 
@@ -82,7 +84,7 @@ def _jobs(samples: pd.DataFrame, mapping: TraceMap) -> tuple[Job, ...]:
     jobs = []
     for job_id, rows in samples[samples["job_id"] != ""].groupby("job_id", sort=True):
         name = str(job_id)
-        newest = rows.loc[rows["sampled_at"].idxmax()]
+        newest = rows.sort_values("sampled_at").iloc[-1]
         namespace, slash, short = name.partition("/")
         memory = newest["memory_total_mib"]
         jobs.append(

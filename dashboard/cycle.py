@@ -30,8 +30,8 @@ from planner.recommendation import explain_keep, recommend
 Progress = Callable[[str, int, int], None]
 
 
-def _silent(_stage: str, _done: int, _total: int) -> None:
-    return
+def silent(_stage: str, _done: int, _total: int) -> None:
+    """Show no progress."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class World:
     collectors: tuple[Collector, ...]
     catalogue: GpuCatalogue
     carbon: GridCarbon
-    progress: Progress = _silent
+    progress: Progress = silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

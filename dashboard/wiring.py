@@ -4,7 +4,7 @@ from collectors.base import Collector
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.cycle import Progress, World
+from dashboard.cycle import Progress, World, silent
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import Settings
@@ -35,11 +35,11 @@ def build_world(
     """Give the world that a cycle touches; opens the store unless one is handed in."""
     carbon = load_carbon_table().get(settings.energy.region)
     world_store = open_store(settings.store.url) if store is None else store
-    parts = {
-        "settings": settings,
-        "store": world_store,
-        "collectors": build_collectors(settings),
-        "catalogue": load_gpu_catalogue(),
-        "carbon": carbon,
-    }
-    return World(**parts) if progress is None else World(**parts, progress=progress)
+    return World(
+        settings=settings,
+        store=world_store,
+        collectors=build_collectors(settings),
+        catalogue=load_gpu_catalogue(),
+        carbon=carbon,
+        progress=progress or silent,
+    )

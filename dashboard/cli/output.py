@@ -1,7 +1,5 @@
 """How rows leave on stdout: a table for people, JSON and CSV for programs."""
 
-import csv
-import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -9,8 +7,9 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any
 
+from dashboard.csv_export import csv_text
+
 UNKNOWN = "—"
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0")
 
 
 def plain(value: object) -> Any:
@@ -37,22 +36,6 @@ def _cell(value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%SZ}"
     # Names are hostile: control characters would move the cursor of a terminal.
     return "".join(character if character.isprintable() else "�" for character in str(value))
-
-
-def _csv_cell(value: object) -> object:
-    """Give a cell that no spreadsheet takes for a formula (ASVS 1.2.10)."""
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def csv_text(rows: Sequence[Mapping[Any, object]], columns: Sequence[str]) -> str:
-    """Give rows in `columns` order as CSV with a header."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
-    return text.getvalue()
 
 
 def print_rows(

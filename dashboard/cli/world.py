@@ -43,17 +43,17 @@ def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
 @contextmanager
 def progress_on_stderr(options: argparse.Namespace) -> Iterator[Progress]:
     """Give a progress function with one bar per stage; silent with --quiet or without terminal."""
-    bars: dict[str, tqdm] = {}
+    bars: dict[str, tqdm[object]] = {}
 
     def show(stage: str, done: int, total: int) -> None:
-        bar = bars.get(stage)
-        if bar is None:
-            bar = bars[stage] = tqdm(
+        if stage not in bars:
+            bars[stage] = tqdm(
                 total=total,
                 desc=stage,
                 file=sys.stderr,
                 disable=True if options.quiet else None,
             )
+        bar = bars[stage]
         bar.total = total
         bar.update(done - bar.n)
 

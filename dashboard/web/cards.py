@@ -1,4 +1,4 @@
-"""A recommendation as a card: what, for whom, now to proposed, savings, risk, evidence, decision."""
+"""A recommendation as a card: what, for whom, savings, risk, evidence, decision."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""What every page shares: errors without tracebacks, figures, tables with export, age of the data."""
+"""What pages share: errors without tracebacks, figures, tables with export, age of the data."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from dashboard.cli.output import csv_text
+from dashboard.csv_export import csv_text
 from dashboard.web.session import current_world
 from data.clock import utc_now
 from data.errors import TrimtabError
@@ -87,9 +87,9 @@ def chart(figure: go.Figure, key: str) -> None:
     st.plotly_chart(figure, key=key, config={"displaylogo": False})
 
 
-def table(rows: pd.DataFrame, name: str, **options: object) -> None:
+def table(rows: pd.DataFrame, name: str) -> None:
     """Show a table with its export as CSV and JSON."""
-    st.dataframe(rows, hide_index=True, **options)
+    st.dataframe(rows, hide_index=True)
     left, right, _rest = st.columns([1, 1, 6])
     left.download_button(
         "CSV", csv_text(rows.to_dict("records"), list(rows.columns)), f"{name}.csv", key=f"{name}-c"

@@ -1,5 +1,6 @@
 """Reading the store: every call takes a connection of its own, so any thread may call."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -54,7 +55,8 @@ class StoredRecommendation:
 
 def as_utc(at: Any) -> datetime:
     """Give a time from the driver as a standard UTC datetime."""
-    return datetime.fromtimestamp(0, tz=UTC) + (at - _EPOCH)
+    elapsed: timedelta = at - _EPOCH
+    return _EPOCH + elapsed
 
 
 class StoreReader:
@@ -104,7 +106,7 @@ class StoreReader:
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Give the boards and MIG instances as last seen in (start, end]."""
-        frame = self._frame(samples_sql.GPUS, start=start, end=end)
+        rows: Iterable[Any] = self._frame(samples_sql.GPUS, start=start, end=end).itertuples()
         return tuple(
             Gpu(
                 gpu_uuid=row.gpu_uuid,
@@ -116,7 +118,7 @@ class StoreReader:
                 job_id=row.job_id,
                 last_seen_at=row.last_seen_at.to_pydatetime(),
             )
-            for row in frame.itertuples(index=False)
+            for row in rows
         )
 
     def job_history(
@@ -174,7 +176,9 @@ class StoreReader:
             .order_by(tables.forecasts.c.position)
         )
         return tuple(
-            from_json(ForecastSkipped if row.skipped else DemandForecast, row.record)
+            from_json(ForecastSkipped, row.record)
+            if row.skipped
+            else from_json(DemandForecast, row.record)
             for row in rows
         )
 

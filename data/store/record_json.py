@@ -30,7 +30,7 @@ def _build(kind: Any, value: Any) -> Any:
         return None if value is None else _build(options[0], value)
     if origin is tuple:
         return _build_tuple(typing.get_args(kind), value)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         hints = typing.get_type_hints(kind)
         return kind(**{one.name: _build(hints[one.name], value[one.name]) for one in fields(kind)})
     return _build_scalar(kind, value)

@@ -38,13 +38,14 @@ if not empty_state():
         else f"{job.name} holds {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
     )
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
-    row = energy.loc[chosen] if chosen in energy.index else None
+    energy_kwh = energy["energy_kwh"].get(chosen)
+    idle_hours = energy["idle_gpu_hours"].get(chosen)
     figures(
         {
             "utilization, mean": number(100 * history["utilization_ratio"].mean(), "%"),
             "memory, largest": number(history["memory_used_mib"].max() / 1024, "GiB per GPU"),
-            "energy, last 24 h": number(None if row is None else row["energy_kwh"], "kWh"),
-            "idle, last 24 h": number(None if row is None else row["idle_gpu_hours"], "GPU-hours"),
+            "energy, last 24 h": number(energy_kwh, "kWh"),
+            "idle, last 24 h": number(idle_hours, "GPU-hours"),
         }
     )
     plan = reader.latest_plan()

@@ -1,0 +1,89 @@
+"""The documents name what exists, and everything that exists."""
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from dashboard.cli.parser import build_parser
+from data.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def commands(parser: argparse.ArgumentParser, name: str = "trimtab") -> Iterator[str]:
+    """Every command with its parents, such as `trimtab report weekly`."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, child in action.choices.items():
+                yield f"{name} {word}"
+                yield from commands(child, f"{name} {word}")
+
+
+def all_text() -> str:
+    """Every document in one text."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
+
+
+def test_every_command_is_documented() -> None:
+    """Each command of the command line stands in a document, written as it is typed."""
+    text = all_text()
+    assert [one for one in commands(build_parser()) if one not in text] == []
+
+
+def test_every_documented_command_exists() -> None:
+    """No document shows a command that the command line lacks."""
+    known = {one.split()[1] for one in commands(build_parser())}
+    shown = re.findall(r"(?m)(?:^\s*|`)(?:\.venv/bin/)?trimtab ([a-z]+)", all_text())
+    assert set(shown) - known == set()
+
+
+def test_the_table_of_settings_is_the_settings() -> None:
+    """The README has one row per setting with its default and meaning, and no other."""
+    rows = re.findall(
+        r"(?m)^\| `([a-z]+\.[a-z_]+)` \| (.*?) \| (.*?) \|$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+    )
+    defaults = Settings()
+    expected = [
+        (
+            f"{section.name}.{field.name}",
+            f"`{value}`" if (value := getattr(getattr(defaults, section.name), field.name)) != ""
+            else "empty",
+            field.metadata["meaning"],
+        )
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+    ]  # fmt: skip
+    assert rows == expected
+
+
+def slug(heading: str) -> str:
+    """A heading's anchor as Markdown hosts make it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+@pytest.mark.parametrize(
+    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)).replace("/", "-")
+)
+def test_links_inside_the_repository_resolve(document: Path) -> None:
+    """A link to a file or a heading of the repository finds it."""
+    broken = []
+    for link in LINK.findall(document.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (document.parent / name).resolve() if name else document
+        if not target.exists():
+            broken.append(link)
+        elif anchor:
+            headings = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8"))
+            if anchor not in {slug(one) for one in headings}:
+                broken.append(link)
+    assert broken == []
