@@ -43,7 +43,7 @@ def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
 @contextmanager
 def progress_on_stderr(options: argparse.Namespace) -> Iterator[Progress]:
     """Give a progress function with one bar per stage; silent with --quiet or without terminal."""
-    bars: dict[str, tqdm[object]] = {}
+    bars: dict[str, tqdm[Any]] = {}
 
     def show(stage: str, done: int, total: int) -> None:
         if stage not in bars:

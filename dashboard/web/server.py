@@ -1,7 +1,9 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
 import contextlib
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -101,4 +103,7 @@ def require_free_port(host: str, port: int) -> None:
 def serve(world: WebWorld, *, host: str, port: int) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     require_free_port(host, port)
+    # uvicorn raises the signal again after its own shutdown: without a handler the process would
+    # die there, with the store still open.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     uvicorn.run(build_app(world), host=host, port=port, log_level="warning")

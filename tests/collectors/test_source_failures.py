@@ -1,0 +1,118 @@
+"""What a source may answer instead of data: each is one named error, never a crash."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from collectors.base import Window
+from collectors.collect import collect_all
+from collectors.dcgm_metrics import PrometheusDcgmCollector
+from collectors.prometheus_client import PrometheusClient
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import (
+    CollectorError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+)
+from data.records.cluster import SourceState
+from data.settings import PrometheusSettings
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+WINDOW = Window(start=NOW - timedelta(minutes=10), end=NOW)
+
+
+@contextmanager
+def answering(status: int, body: bytes, *, delay: float = 0.0) -> Iterator[str]:
+    """A server that answers everything with the same status and body."""
+    stop = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            stop.wait(delay)
+            try:
+                self.send_response(status)
+                self.send_header("Location", "http://127.0.0.1:9/")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+            except BrokenPipeError:
+                return  # the client gave up waiting, as it should
+
+        def log_message(self, *_arguments: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        stop.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def collector(url: str, timeout_seconds: float = 5.0) -> PrometheusDcgmCollector:
+    """A collector of that address."""
+    settings = PrometheusSettings(url=url, timeout_seconds=timeout_seconds)
+    return PrometheusDcgmCollector(PrometheusClient(settings), settings, load_gpu_catalogue())
+
+
+def test_refused_port_is_unreachable() -> None:
+    """Nothing listens: the message names the address."""
+    with pytest.raises(SourceUnreachableError, match="127.0.0.1:9"):
+        collector("http://127.0.0.1:9").collect(WINDOW)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (200, b"<html>please sign in</html>", UnexpectedAnswerError),
+        (200, b'{"status":"success","data":', UnexpectedAnswerError),
+        (200, b"{}", UnexpectedAnswerError),
+        (200, b"[1,2]", UnexpectedAnswerError),
+        (200, b'{"status":"success","data":["up"]}', UnexpectedAnswerError),
+        (302, b"", UnexpectedAnswerError),
+        (401, b"unauthorized", SourceRefusedError),
+        (403, b"forbidden", SourceRefusedError),
+        (422, b'{"status":"error","error":"too many samples"}', SourceRefusedError),
+        (503, b"overloaded", SourceRefusedError),
+    ],
+)
+def test_every_other_answer_is_named(status: int, body: bytes, kind: type[CollectorError]) -> None:
+    """Login pages, cut JSON, wrong types, redirects and refusals have a message and a hint."""
+    with answering(status, body) as url, pytest.raises(kind) as caught:
+        collector(url).collect(WINDOW)
+    assert caught.value.hint
+
+
+def test_a_hanging_server_is_given_up() -> None:
+    """The deadline of the settings holds."""
+    with answering(200, b"{}", delay=20.0) as url, pytest.raises(SourceUnreachableError):
+        collector(url, timeout_seconds=0.3).collect(WINDOW)
+
+
+def test_one_failing_source_is_a_report_and_no_error() -> None:
+    """The other sources still run; the reason is kept."""
+    (collected,) = collect_all([collector("http://127.0.0.1:9")], WINDOW)
+    assert collected.report.state is SourceState.FAILED
+    assert "127.0.0.1:9" in collected.report.reason
+    assert collected.samples.empty
+
+
+def test_warnings_of_a_partial_answer_are_kept() -> None:
+    """A 200 with warnings is not a complete answer."""
+    body = json.dumps(
+        {"status": "success", "data": ["DCGM_FI_DEV_POWER_USAGE"], "warnings": ["one shard down"]}
+    ).encode()
+    with answering(200, body) as url:
+        client = PrometheusClient(PrometheusSettings(url=url))
+        assert client.metric_names() == {"DCGM_FI_DEV_POWER_USAGE"}
+        assert client.take_warnings() == ("one shard down",)
