@@ -37,9 +37,6 @@ class _GuardedSession(requests.Session):
         super().__init__()
         self.warnings: list[str] = []
         self._timeout = (min(_CONNECT_SECONDS, timeout_seconds), timeout_seconds)
-        # Retries would multiply the deadline; the next cycle is the retry.
-        self.mount("http://", HTTPAdapter(max_retries=0))
-        self.mount("https://", HTTPAdapter(max_retries=0))
 
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         options["timeout"] = self._timeout
@@ -84,6 +81,10 @@ class PrometheusClient:
             {"Authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else None
         )
         self._connect = PrometheusConnect(url=settings.url, headers=headers, session=self._session)
+        # The library mounts adapters that retry, which would multiply the deadline; the next cycle
+        # is the retry.
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, HTTPAdapter(max_retries=0))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Give the warnings since the last call, each once."""

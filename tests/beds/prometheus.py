@@ -61,6 +61,9 @@ def running_prometheus(folder: Path, *, scrape: str = "") -> Iterator[str]:
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder}",
                 "--storage.tsdb.retention.time=5y",
+                # Back-filled series have no staleness markers: below the step of the recordings a
+                # series that ended would be answered once more.
+                "--query.lookback-delta=4m",
                 f"--web.listen-address={address}",
             ],
             stdout=log,

@@ -46,12 +46,13 @@ def test_backfilled_fleet_reads_back_and_plans(
     with running_prometheus(tmp_path) as url:
         collected = collector(url, 300).collect(Window(start=start, end=END))
         code = main(
-            ["--quiet", "--store", f"duckdb:///{tmp_path}/t.duckdb", "cycle", "--prometheus", url]
-            + ["--lookback", "36", "--now", END.isoformat(), "--format", "json"]
+            [
+                *("--quiet", "--store", f"duckdb:///{tmp_path}/t.duckdb"),
+                *("cycle", "--prometheus", url, "--lookback", "36"),
+                *("--now", END.isoformat(), "--format", "json"),
+            ]
         )
     found = keyed(collected.samples)
-    # The range API repeats a value for up to five minutes after its last scrape, so a gap shows
-    # one stale sample more; every sample of the fleet must be there.
     merged = expected.merge(
         found, on=["sampled_at", "gpu_uuid", "mig_instance"], suffixes=("", "_found")
     )
@@ -81,12 +82,13 @@ def test_a_scraped_fleet_is_seen(tmp_path: Path) -> None:
     try:
         with running_prometheus(tmp_path, scrape=f"127.0.0.1:{server.server_port}") as url:
             one = collector(url, 1)
-            for _attempt in range(30):
-                now = datetime.now(tz=UTC)
-                window = Window(start=now - timedelta(seconds=20), end=now)
+            for _attempt in range(60):
                 if "DCGM_FI_DEV_POWER_USAGE" in one.client.metric_names():
                     break
                 threading.Event().wait(0.5)
+            threading.Event().wait(3)
+            now = datetime.now(tz=UTC)
+            window = Window(start=now - timedelta(seconds=20), end=now)
             samples = one.collect(window).samples
     finally:
         server.shutdown()

@@ -67,7 +67,7 @@ def collector(url: str, timeout_seconds: float = 5.0) -> PrometheusDcgmCollector
 
 def test_refused_port_is_unreachable() -> None:
     """Nothing listens: the message names the address."""
-    with pytest.raises(SourceUnreachableError, match="127.0.0.1:9"):
+    with pytest.raises(SourceUnreachableError, match=r"127\.0\.0\.1:9"):
         collector("http://127.0.0.1:9").collect(WINDOW)
 
 

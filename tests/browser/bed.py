@@ -1,0 +1,136 @@
+"""A real `trimtab serve` as a process, and a browser tab that remembers what it asked and said."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import ConsoleMessage, Page, Request
+
+HOSTILE_JOB = (
+    "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
+    "<script>window.hacked=3</script>"
+)
+
+
+def free_port() -> int:
+    """A loopback port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def wait_until_ready(base: str, server: "subprocess.Popen[bytes]", *, log: Path) -> None:
+    """Wait for /readyz; say what the server wrote when it does not come."""
+    give_up_at = time.monotonic() + 60
+    while time.monotonic() < give_up_at and server.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{base}/readyz", timeout=5) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"the server did not come up: {log.read_text(encoding='utf-8')[-2000:]}")
+
+
+@dataclass
+class Server:
+    """A running `trimtab serve`."""
+
+    base: str
+    store: Path
+    changes: Path
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+    def stop(self) -> int:
+        """End it as a service manager would; give the exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=30)
+
+
+@contextmanager
+def running_server(store: Path, folder: Path) -> Iterator[Server]:
+    """Run `trimtab serve` on a store, in a folder of its own, until the block ends."""
+    port = free_port()
+    log = folder / "server.log"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [
+                Path(sys.executable).with_name("trimtab"),
+                *("--store", f"duckdb:///{store}", "serve", "--port", str(port)),
+            ],
+            cwd=folder,
+            env=environ | {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")},
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    server = Server(f"http://127.0.0.1:{port}", store, folder / "changes", log, process)
+    try:
+        wait_until_ready(server.base, process, log=log)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+@dataclass
+class Visitor:
+    """A browser tab, with every request and every complaint it had."""
+
+    page: Page
+    hosts: set[str] = field(default_factory=set)
+    errors: list[str] = field(default_factory=list)
+
+    def open(self, address: str) -> None:
+        """Open a page and wait until its script has run."""
+        self.page.goto(address)
+        self.page.wait_for_selector("h4", timeout=60_000)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until the script of the page has run and its pictures are drawn."""
+        self.page.wait_for_selector(
+            '[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=60_000
+        )
+        self.page.wait_for_function(
+            "document.querySelectorAll('[data-testid=stPlotlyChart]').length"
+            " === document.querySelectorAll('.js-plotly-plot .main-svg:first-child').length",
+            timeout=60_000,
+        )
+
+    def text(self) -> str:
+        """All that a person can read on the page."""
+        return self.page.inner_text("body")
+
+
+    def watch(self) -> None:
+        """Note every request, every error on the console and every dialog from now on."""
+        self.page.on("request", self._note_request)
+        self.page.on("websocket", lambda socket: self._note_address(socket.url))
+        self.page.on("console", self._note_message)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.errors.append(f"dialog {dialog.message}"))
+
+    def _note_request(self, request: Request) -> None:
+        self._note_address(request.url)
+
+    def _note_address(self, address: str) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("data", "blob"):
+            self.hosts.add(parts.hostname or address)
+
+    def _note_message(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)

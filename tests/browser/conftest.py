@@ -1,0 +1,101 @@
+"""A store filled by one cycle, servers on copies of it, and a real Chromium."""
+
+import shutil
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
+from factories import make_collected, make_job, make_samples
+from playwright.sync_api import Browser, sync_playwright
+
+from collectors.base import Window
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.cycle import run_cycle
+from dashboard.wiring import build_world
+from data.clock import floor_to_slot, utc_now
+from data.records.jobs import WorkloadKind
+from data.settings import PlanningSettings, Settings, StoreSettings
+
+STEP_SECONDS = 300
+CHROMIUM_FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="session")
+def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three days of a simulated fleet and a job with a hostile name, through one full cycle."""
+    path = tmp_path_factory.mktemp("store") / "trimtab.duckdb"
+    settings = Settings(
+        store=StoreSettings(url=f"duckdb:///{path}"), planning=PlanningSettings(workers=1)
+    )
+    now = floor_to_slot(utc_now(), STEP_SECONDS)
+    fleet = SimulatedFleet(seed=7, nodes=2)
+    source = SimulatedFleetCollector(fleet=fleet, step_seconds=STEP_SECONDS)
+    hostile = make_job(
+        HOSTILE_JOB,
+        name=HOSTILE_JOB,
+        namespace="<b onclick=window.hacked=4>",
+        owner="=cmd|' /C calc'!A0",
+        kind=WorkloadKind.TRAINING,
+        gpu_count=2,
+        first_seen_at=now - timedelta(days=1),
+        last_seen_at=now,
+    )
+    samples = make_samples(
+        gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now, utilization_ratio=0.0
+    )
+    world = build_world(settings)
+    with world.store as store:
+        store.keep(source.collect(Window(start=now - timedelta(days=3), end=now)))
+        store.keep(make_collected(samples, (hostile,)))
+        run_cycle(world, now=now)
+    return path
+
+
+@pytest.fixture(scope="session")
+def server(filled_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for all tests that only look."""
+    folder = tmp_path_factory.mktemp("looked-at")
+    with running_server(shutil.copy(filled_store, folder / "trimtab.duckdb"), folder) as running:
+        yield running
+
+
+@pytest.fixture
+def own_server(filled_store: Path, tmp_path: Path) -> Iterator[Server]:
+    """A server of its own for a test that decides."""
+    with running_server(shutil.copy(filled_store, tmp_path / "trimtab.duckdb"), tmp_path) as own:
+        yield own
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """Chromium of the system; its absence fails the test, since `make servers` installs it."""
+    executable = shutil.which("chromium")
+    assert executable, "chromium is not installed; run `make servers`"
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=executable, args=list(CHROMIUM_FLAGS)
+        )
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Visitor]:
+    """A tab that must neither ask another host nor complain, whatever the test does."""
+    with browser.new_context(viewport={"width": 1360, "height": 1000}) as context:
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        seen = Visitor(page)
+        seen.watch()
+        yield seen
+        assert seen.hosts <= {"127.0.0.1"}
+        assert seen.errors == []
