@@ -64,7 +64,7 @@ bench: setup ## the benchmarks
 	done
 
 golden: setup ## write the golden files anew; read the diff
-	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q tests/dashboard/test_golden.py
+	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
 
 lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade takes newer releases
 	@set -eu; compile="$(BIN)/uv pip compile --quiet $(UPGRADE) --generate-hashes --python-version 3.11 \
