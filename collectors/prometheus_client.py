@@ -83,8 +83,8 @@ class PrometheusClient:
         self._connect = PrometheusConnect(url=settings.url, headers=headers, session=self._session)
         # The library mounts adapters that retry, which would multiply the deadline; the next cycle
         # is the retry.
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, HTTPAdapter(max_retries=0))
+        for prefix in ("http://", "https://", self._connect.url):
+            self._session.mount(prefix, HTTPAdapter(max_retries=0))
 
     def take_warnings(self) -> tuple[str, ...]:
         """Give the warnings since the last call, each once."""

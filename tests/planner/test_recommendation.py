@@ -1,0 +1,188 @@
+"""What is recommended, and what is not: each guard with the job that it is for."""
+
+import numpy as np
+import pytest
+from factories import make_job
+from hypothesis import given
+from hypothesis import strategies as st
+from planning_cases import A100, AS_OF, H100, L40S, boards, case
+
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.decisions import Action, Range, Recommendation
+from data.records.forecasts import ForecastSkipped
+from data.records.jobs import Job, WorkloadKind
+from data.settings import EnergySettings
+from data.units import watts_for_hours_to_kwh
+from planner.carbon import emissions_of
+from planner.configurations import Option, present_option
+from planner.energy import energy_saved
+from planner.packing import build_plan
+from planner.problem import PlanningProblem
+from planner.recommendation import explain_keep, recommend
+
+
+def outcome(problem: PlanningProblem) -> tuple[tuple[Recommendation, ...], dict[str, str]]:
+    """Recommendations and reasons to keep."""
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    return recommend(plan, problem), explain_keep(plan, problem)
+
+
+def only(
+    job: Job, level: float, memory: float, power: float | None, *models: str
+) -> Recommendation:
+    """The one recommendation for one job on a fleet of these models."""
+    gpus = [gpu for model in (job.gpu_model, *models) for gpu in boards(model, 8)]
+    found, _kept = outcome(case((job, level, memory, power), gpus=gpus))
+    assert len(found) == 1
+    return found[0]
+
+
+def test_a_job_that_holds_gpus_idle_is_reclaimed() -> None:
+    """Two days at nothing."""
+    found = only(make_job(gpu_count=2), 0.0, 500.0, 150.0)
+    assert (found.action, found.proposed.gpu_count) == (Action.RECLAIM, 0)
+    assert found.risk == "high"
+    assert found.savings.gpu_hours == Range(low=48, central=48, high=48, unit="GPU-h")
+
+
+def test_an_oversized_job_gets_fewer_gpus() -> None:
+    """Eight H100 that do the work of one and a half: two are enough with headroom."""
+    found = only(make_job(gpu_count=8), 0.19, 5_000.0, 1200.0)
+    assert (found.action, found.proposed.gpu_count) == (Action.FEWER_GPUS, 2)
+
+
+def test_a_small_job_gets_a_slice() -> None:
+    """A tenth of an A100 and 8 GiB fit the smallest profile of 10 GB."""
+    found = only(make_job(gpu_model=A100), 0.1, 7_900.0, 90.0)
+    assert (found.action, found.proposed.mig_profile) == (Action.MIG_SLICE, "1g.10gb")
+
+
+def test_memory_headroom_decides_the_slice() -> None:
+    """9,000 MiB with a fifth of headroom do not fit 9,728 MiB."""
+    found = only(make_job(gpu_model=A100), 0.1, 9_000.0, 90.0)
+    assert found.proposed.mig_profile == "2g.20gb"
+
+
+def test_a_cheaper_model_is_found_when_it_is_there() -> None:
+    """Two H100 at a third each would do on two L40S by speed and memory."""
+    found = only(make_job(gpu_count=2), 0.3, 30_000.0, 400.0, L40S)
+    assert found.action in (Action.SMALLER_GPU, Action.FEWER_GPUS)
+    assert found.savings.cost is not None
+    assert found.savings.cost.central > 0
+
+
+def test_memory_blocks_fewer_and_smaller() -> None:
+    """Full memory is taken as sharded: half the boards would need twice of it."""
+    job = make_job(gpu_count=4)
+    found, kept = outcome(
+        case((job, 0.2, 70_000.0, 600.0), gpus=[*boards(H100, 4), *boards(L40S, 8)])
+    )
+    assert found == ()
+    assert "costs least" in kept[job.job_id]
+
+
+def test_a_busy_job_is_kept() -> None:
+    """A saturated training job needs what it has."""
+    job = make_job(gpu_count=4, kind=WorkloadKind.TRAINING)
+    found, kept = outcome(case((job, 0.97, 60_000.0, 2700.0), gpus=boards(H100, 8)))
+    assert found == ()
+    assert job.job_id in kept
+
+
+def test_room_for_a_slowdown_makes_a_power_cap() -> None:
+    """At 80 % of the work a cap's slowdown is bearable and 690 W exceed it."""
+    found = only(make_job(), 0.8, 60_000.0, 690.0)
+    assert (found.action, found.proposed.power_cap_watts) == (Action.POWER_CAP, 490.0)
+    assert found.risk == "low"
+    assert found.savings.energy_kwh is not None
+    assert found.savings.energy_kwh.low < 0 < found.savings.energy_kwh.central
+
+
+def test_unknown_power_is_unknown_energy() -> None:
+    """Without power there is no energy figure, and the evidence says so."""
+    found = only(make_job(gpu_count=8), 0.19, 5_000.0, None)
+    assert found.savings.energy_kwh is None
+    assert found.savings.emissions_kgco2e is None
+    assert any("power" in one for one in found.evidence.fallbacks)
+
+
+def test_a_skipped_forecast_keeps_the_job_and_says_why() -> None:
+    """Nothing is recommended for what is not understood."""
+    job = make_job(gpu_count=8)
+    skipped = ForecastSkipped(
+        job_id=job.job_id, reason="only 2 h", samples=1, history_slots=2, known_slots=2
+    )
+    found, kept = outcome(
+        case((job, 0.1, 5_000.0, 1000.0), gpus=boards(H100, 8), forecasts=[skipped])
+    )
+    assert (found, kept[job.job_id]) == ((), "no forecast: only 2 h")
+
+
+def test_an_unknown_model_is_kept_and_named() -> None:
+    """A board that the catalogue lacks has no price to compare."""
+    job = make_job(gpu_model="X1000", gpu_count=8)
+    found, kept = outcome(case((job, 0.1, 5_000.0, 1000.0), gpus=boards("X1000", 8)))
+    assert found == ()
+    assert "X1000" in kept[job.job_id]
+
+
+def test_weak_evidence_is_called_weak() -> None:
+    """GPU_UTIL saturates, so a finding on it alone is labelled."""
+    job = make_job(gpu_count=8)
+    problem = case(
+        (job, 0.19, 5_000.0, 1200.0), gpus=boards(H100, 8), signals={job.job_id: "gpu_util"}
+    )
+    found, _kept = outcome(problem)
+    assert found[0].confidence.startswith("weak")
+
+
+def test_a_freed_board_stays_powered_in_the_central_estimate() -> None:
+    """Reclaiming an idle board saves its idle power only when its node is switched off."""
+    job = make_job()
+    problem = case((job, 0.0, 500.0, 75.0), gpus=boards(H100, 1))
+    present = present_option(problem.jobs[0].demand, load_gpu_catalogue())
+    nothing = problem.jobs[0].options[-1]
+    watts = np.full(24, 75.0)
+    saved = energy_saved(
+        (watts, watts, watts),
+        present,
+        nothing,
+        catalogue=load_gpu_catalogue(),
+        slot_hours=1.0,
+        energy=EnergySettings(),
+    )
+    assert saved.central == pytest.approx(0.0)
+    assert saved.high == pytest.approx(0.075 * 24 * 1.64)
+
+
+@given(
+    level=st.floats(0, 1),
+    power=st.floats(60, 700),
+    count=st.sampled_from([1, 2, 4, 8]),
+)
+def test_energy_ranges_are_ordered(level: float, power: float, count: int) -> None:
+    """Low, central, high for every option of any job, and emissions likewise."""
+    job = make_job(gpu_count=count)
+    problem = case((job, level, 5_000.0, power * count), gpus=[*boards(H100, 8), *boards(L40S, 8)])
+    demand = problem.jobs[0].demand
+    assert demand.power_q50 is not None
+    present: Option = problem.jobs[0].options[0]
+    for option in problem.jobs[0].options[1:]:
+        saved = energy_saved(
+            (demand.power_q50 * 0.9, demand.power_q50, demand.power_q50 * 1.1),
+            present,
+            option,
+            catalogue=load_gpu_catalogue(),
+            slot_hours=1.0,
+            energy=EnergySettings(),
+        )
+        emitted = emissions_of(saved, load_carbon_table().get("DEU"))
+        assert emitted.low <= emitted.central <= emitted.high
+
+
+def test_the_seed_figure() -> None:
+    """0.700 kW x 0.61 x 8,760 h = 3,740.52 kWh; times 3.5 million boards 13,091.82 GWh."""
+    energy = watts_for_hours_to_kwh(700 * 0.61, 8760)
+    assert energy == pytest.approx(3740.52, abs=1e-9)
+    assert energy * 3.5e6 / 1e6 == pytest.approx(13_091.82, abs=1e-6)

@@ -1,0 +1,145 @@
+"""Named planning problems, small enough to think through."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from factories import make_job
+
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.columns import HISTORY, check_frame
+from data.records.cluster import Cluster, Gpu
+from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
+from data.records.jobs import Job
+from data.settings import EnergySettings, PlanningSettings
+from planner.problem import PlanningProblem, make_problem
+
+AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
+H100, L40S, A100 = "H100-SXM5-80GB", "L40S-48GB", "A100-SXM4-80GB"
+PLANNING = PlanningSettings(slot_minutes=60, horizon_slots=24)
+
+
+def boards(model: str, count: int) -> list[Gpu]:
+    """Boards of one model."""
+    return [
+        Gpu(
+            gpu_uuid=f"GPU-{model}-{index}",
+            mig_instance="",
+            mig_profile="",
+            node="n",
+            gpu_model=model,
+            memory_total_mib=80_000.0,
+            job_id="",
+            last_seen_at=AS_OF,
+        )
+        for index in range(count)
+    ]
+
+
+def history_of(job: Job, level: float, memory_mib: float, power: float | None) -> pd.DataFrame:
+    """Two days of hourly history at one level (share of the job's GPUs)."""
+    times = pd.date_range(end=AS_OF - timedelta(hours=1), periods=48, freq="1h").as_unit("us")
+    frame = pd.DataFrame(
+        {
+            "job_id": job.job_id,
+            "slot_start": times,
+            "effective_gpus": level * job.gpu_count,
+            "utilization_ratio": level,
+            "utilization_max_ratio": level,
+            "allocated_gpus": float(job.gpu_count),
+            "memory_used_mib": memory_mib,
+            "power_watts": np.nan if power is None else power,
+            "sample_count": 60,
+        }
+    )
+    return check_frame(frame, HISTORY)
+
+
+def forecast_of(
+    job: Job, demand: Sequence[float], memory_mib: float, power: float | None
+) -> DemandForecast:
+    """A forecast without spread: `demand` in GPUs per slot."""
+
+    def path(quantity: Quantity, values: Sequence[float]) -> QuantilePath:
+        row = tuple(float(one) for one in values)
+        return QuantilePath(
+            quantity=quantity, model="seasonal-naive", q10=row, q50=row, q90=row, backtest=None
+        )
+
+    slots = len(demand)
+    paths = [
+        path(Quantity.EFFECTIVE_GPUS, demand),
+        path(Quantity.MEMORY, [memory_mib] * slots),
+    ]
+    if power is not None:
+        paths.append(path(Quantity.POWER, [power] * slots))
+    return DemandForecast(
+        job_id=job.job_id,
+        slot_starts=tuple(AS_OF + timedelta(hours=1 + step) for step in range(slots)),
+        paths=tuple(paths),
+        missing=() if power is not None else ((Quantity.POWER, "never reported"),),
+        samples=48 * 60,
+        history_slots=48,
+        known_slots=48,
+    )
+
+
+def case(
+    *jobs: tuple[Job, float, float, float | None],
+    gpus: Sequence[Gpu],
+    planning: PlanningSettings = PLANNING,
+    demand: dict[str, Sequence[float]] | None = None,
+    **changes: Any,
+) -> PlanningProblem:
+    """A problem of jobs as (job, level 0..1, memory MiB, power W or None)."""
+    wanted = demand or {}
+    forecasts: list[DemandForecast | ForecastSkipped] = [
+        forecast_of(
+            job,
+            wanted.get(job.job_id, [level * job.gpu_count] * planning.horizon_slots),
+            memory,
+            power,
+        )
+        for job, level, memory, power in jobs
+    ]
+    values: dict[str, Any] = {
+        "catalogue": load_gpu_catalogue(),
+        "carbon": load_carbon_table().get("DEU"),
+        "planning": planning,
+        "energy": EnergySettings(region="DEU"),
+        "as_of": AS_OF,
+        "signals": {job.job_id: "sm_active" for job, *_rest in jobs},
+    }
+    return make_problem(
+        Cluster(as_of=AS_OF, gpus=tuple(gpus)),
+        [job for job, *_rest in jobs],
+        pd.concat([history_of(*one) for one in jobs]),
+        changes.pop("forecasts", forecasts),
+        **(values | changes),
+    )
+
+
+def two_gpus_three_jobs() -> PlanningProblem:
+    """Three one-GPU jobs that would all rather run on one of two cheaper boards."""
+    return case(
+        *((make_job(f"a/{name}"), 0.3, 10_000.0, 300.0) for name in "xyz"),
+        gpus=[*boards(H100, 3), *boards(L40S, 2)],
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=4),
+    )
+
+
+def bursty_week() -> PlanningProblem:
+    """Ten jobs with shifted days on a fleet with few cheap boards."""
+    rng = np.random.default_rng(3)
+    hours = np.arange(24)
+    jobs, demand = [], {}
+    for index in range(10):
+        count = int(rng.choice([1, 2, 4]))
+        job = make_job(f"a/{index}", gpu_count=count)
+        day = 0.5 - 0.5 * np.cos(2 * np.pi * (hours - rng.integers(24)) / 24)
+        jobs.append((job, 0.3, float(rng.integers(4, 30)) * 1000, 200.0 * count))
+        demand[job.job_id] = list(count * rng.uniform(0.1, 0.9) * day)
+    return case(*jobs, gpus=[*boards(H100, 30), *boards(L40S, 3)], demand=demand)
