@@ -42,7 +42,7 @@ def backfill(lines: Iterable[str], folder: Path) -> None:
 
 @contextmanager
 def running_prometheus(folder: Path, *, scrape: str = "") -> Iterator[str]:
-    """The address of a Prometheus on `folder`, scraping host:port `scrape` every second if given."""
+    """The address of a Prometheus on `folder`, scraping `scrape` (host:port) every second."""
     job = (
         f"  - job_name: fleet\n    honor_labels: true\n"
         f"    static_configs: [{{targets: ['{scrape}']}}]\n"
