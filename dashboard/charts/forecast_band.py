@@ -37,7 +37,7 @@ def forecast_band(
     if forecast is not None:
         times = [at.replace(tzinfo=None) for at in forecast.slot_starts]
         if path is not None:
-            _add_band(figure, times, path, scale)
+            add_band(figure, times, path, scale)
         if steps is not None:
             figure.add_scatter(
                 x=times,
@@ -53,7 +53,8 @@ def forecast_band(
     return dress(figure, y_title=y_title, height=300)
 
 
-def _add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale: float) -> None:
+def add_band(figure: go.Figure, times: list[datetime], path: QuantilePath, scale: float) -> None:
+    """Draw q10 to q90 as a band and q50 as a dotted line, values times `scale`."""
     low, middle, high = ([one * scale for one in row] for row in (path.q10, path.q50, path.q90))
     figure.add_scatter(
         x=[*times, *reversed(times)],

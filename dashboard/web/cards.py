@@ -1,122 +1,150 @@
-"""A recommendation as a card: what, for whom, savings, risk, evidence, decision."""
+"""A recommendation as a card: what, for whom, now to proposed, savings, risk, decision.
+
+Each card is a fragment: opening its evidence or typing a comment leaves the rest of the page alone.
+"""
+
+from collections.abc import Callable
+from typing import Literal
 
 import streamlit as st
 
+from dashboard.web.evidence import show_evidence
 from dashboard.web.page import plain, range_text
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.decisions import Decision
 from data.store import StoredRecommendation
 
-_TITLES = {
+TITLES = {
     "fewer-gpus": "Fewer GPUs",
     "smaller-gpu": "Smaller GPU",
     "mig-slice": "MIG slice",
     "power-cap": "Power cap",
     "reclaim": "Reclaim idle GPU",
 }
+_COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
+    "proposed": "violet",
+    "approved": "green",
+    "written": "blue",
+    "rejected": "red",
+}
+_PERSON = "person"
 
 
+@st.fragment
 def card(stored: StoredRecommendation, place: str) -> None:
     """Show one recommendation with its buttons; `place` keeps the keys of two pages apart."""
     one = stored.recommendation
     key = f"{place}-{one.recommendation_id}"
-    with st.container(border=True):
+    with st.container(border=True, key=f"card-{key}"):
         title, state = st.columns([4, 1])
         title.markdown(
-            f"**{_TITLES[one.action]}** · {plain(one.job_id)}  \n"
+            f"**{TITLES[one.action]}** · {plain(one.job_id)}  \n"
             f"{plain(one.now.describe())} → **{plain(one.proposed.describe())}**"
         )
         by = f" by {stored.decided_by}" if stored.decided_by else ""
-        state.markdown(plain(f"{stored.state}{by}"))
-        cells = st.columns(4)
-        for cell, (label, value) in zip(
-            cells,
-            (
-                ("cost", one.savings.cost),
-                ("GPU-hours", one.savings.gpu_hours),
-                ("energy", one.savings.energy_kwh),
-                ("emissions", one.savings.emissions_kgco2e),
-            ),
-            strict=True,
-        ):
-            cell.caption(f"saves {label} in {one.savings.horizon_hours:g} h")
-            cell.write(range_text(value))
+        with state.container(horizontal=True, horizontal_alignment="right"):
+            st.badge(plain(f"{stored.state}{by}"), color=_COLOURS.get(stored.state, "gray"))
+        _savings(stored)
+        remark = f" “{stored.comment}”" if stored.comment else ""
         st.caption(
             plain(
                 f"Risk {one.risk}. Confidence {one.confidence}. "
-                f"Expires {one.expires_at:%Y-%m-%d %H:%M} UTC. {one.recommendation_id}"
+                f"Expires {one.expires_at:%Y-%m-%d %H:%M} UTC. {one.recommendation_id}{remark}"
             )
         )
-        _why(stored, key)
-        _buttons(stored, key)
+        why = st.expander("Why", key=f"{key}-why", on_change="rerun")
+        if why.open:
+            with why:
+                show_evidence(one, key)
+        if stored.state == "proposed":
+            _decide(stored, key)
+        elif stored.state in ("approved", "written"):
+            _change(stored, key)
 
 
-def _why(stored: StoredRecommendation, key: str) -> None:
-    one, evidence = stored.recommendation, stored.recommendation.evidence
-    with st.expander("Why"):
-        st.write(plain(one.why))
-        utilization = evidence.utilization_p95_ratio
-        lines = {
-            "signal": evidence.signal,
-            "samples": f"{evidence.samples:,} from {evidence.window_start:%Y-%m-%d %H:%M} to "
-            f"{evidence.window_end:%Y-%m-%d %H:%M} UTC, "
-            f"{100 * evidence.completeness_ratio:.1f} % complete",
-            "utilization p95": "—" if utilization is None else f"{100 * utilization:.1f} %",
-            "largest memory": "—"
-            if evidence.memory_max_mib is None
-            else f"{evidence.memory_max_mib / 1024:.1f} GiB per GPU",
-            "forecast": f"{evidence.forecast_model}, backtest loss "
-            f"{_loss(evidence.backtest_error)} against {_loss(evidence.backtest_baseline)} of "
-            "seasonal-naive",
-            "plan": f"certified gap {100 * evidence.plan_gap_ratio:.2f} %",
-            "assumed": "; ".join(f"{name} = {value}" for name, value in evidence.assumed) or "—",
-            "fallbacks": "; ".join(evidence.fallbacks) or "—",
-            **dict(evidence.factors),
-        }
-        st.dataframe(
-            {"": list(lines), "evidence": list(lines.values())},
-            hide_index=True,
-            key=f"{key}-evidence",
+def _savings(stored: StoredRecommendation) -> None:
+    savings = stored.recommendation.savings
+    shown = (
+        ("cost", savings.cost),
+        ("GPU-hours", savings.gpu_hours),
+        ("energy", savings.energy_kwh),
+        ("emissions", savings.emissions_kgco2e),
+    )
+    for cell, (label, value) in zip(st.columns(4), shown, strict=True):
+        with cell.container(gap=None):
+            st.caption(f"saves {label} in {savings.horizon_hours:g} h")
+            st.markdown(plain(range_text(value)))
+
+
+def _person(key: str) -> str:
+    """Ask who decides, once per session: there is no sign-in yet."""
+    given: str = st.text_input("Your name", st.session_state.get(_PERSON, ""), key=f"{key}-by")
+    return given
+
+
+def _decide(stored: StoredRecommendation, key: str) -> None:
+    """Ask for the decision; from the click until the store has answered the buttons are off."""
+    waiting = f"{key}-waiting"
+    pending: Decision | None = st.session_state.get(waiting)
+    name, comment, yes, no = st.columns([2, 3, 1, 1], vertical_alignment="bottom")
+    with name:
+        by = _person(key)
+    remark = comment.text_input("Comment", key=f"{key}-comment")
+    for cell, label, decision in (
+        (yes, "Approve", Decision.APPROVED),
+        (no, "Reject", Decision.REJECTED),
+    ):
+        cell.button(
+            label,
+            key=f"{key}-{decision}",
+            width="stretch",
+            disabled=pending is not None,
+            on_click=st.session_state.__setitem__,
+            args=(waiting, decision),
         )
-        st.caption(f"digest {one.digest}")
+    if pending is not None:
+        del st.session_state[waiting]
+        if _succeeds(lambda: current_world().decide(_digest(stored), pending, by, remark), key):
+            st.session_state[_PERSON] = by
+        st.rerun()
+    _last_refusal(key)
 
 
-def _loss(value: float | None) -> str:
-    return "—" if value is None else f"{value:.3g} GPU"
+def _change(stored: StoredRecommendation, key: str) -> None:
+    """Show the exact change, and write it to its file on demand."""
+    with st.expander("Change", expanded=stored.state == "approved"):
+        try:
+            st.code(current_world().preview(_digest(stored)), language=None)
+        except TrimtabError as error:
+            st.warning(plain(str(error)))
+            return
+        if stored.state != "approved":
+            return
+        name, write = st.columns([2, 5], vertical_alignment="bottom")
+        with name:
+            by = _person(f"{key}-write")
+        if write.button("Write the change file", key=f"{key}-write"):
+            _succeeds(lambda: current_world().write_change(_digest(stored), by), key)
+            st.rerun()
+        _last_refusal(key)
 
 
-def _buttons(stored: StoredRecommendation, key: str) -> None:
-    world = current_world()
-    digest = stored.recommendation.digest
-    if stored.state == "proposed":
-        name, comment, yes, no = st.columns([2, 3, 1, 1], vertical_alignment="bottom")
-        by = name.text_input("Your name", key=f"{key}-by")
-        remark = comment.text_input("Comment", key=f"{key}-comment")
-        for cell, label, decision in (
-            (yes, "Approve", Decision.APPROVED),
-            (no, "Reject", Decision.REJECTED),
-        ):
-            if cell.button(label, key=f"{key}-{decision}"):
-                _attempt(lambda chosen=decision: world.decide(digest, chosen, by, remark))
-    elif stored.state in ("approved", "written"):
-        with st.expander("Change", expanded=stored.state == "approved"):
-            try:
-                st.code(world.preview(digest), language=None)
-            except TrimtabError as error:
-                st.warning(plain(str(error)))
-                return
-            if stored.state == "approved" and st.button(
-                "Write the change file", key=f"{key}-write"
-            ):
-                _attempt(lambda: world.write_change(digest, stored.decided_by))
+def _digest(stored: StoredRecommendation) -> str:
+    return stored.recommendation.digest
 
 
-def _attempt(action: "object") -> None:
-    """Run a decision and show what the store then says."""
+def _succeeds(action: Callable[[], object], key: str) -> bool:
+    """Run a command; keep its refusal, so that it is still there after the page has been drawn."""
     try:
-        action()  # type: ignore[operator]
+        action()
     except TrimtabError as error:
-        st.error(plain(str(error)))
-        return
-    st.rerun()
+        st.session_state[f"{key}-refused"] = str(error)
+        return False
+    return True
+
+
+def _last_refusal(key: str) -> None:
+    refused = st.session_state.pop(f"{key}-refused", "")
+    if refused:
+        st.error(plain(refused))

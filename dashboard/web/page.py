@@ -1,7 +1,7 @@
 """What pages share: errors without tracebacks, figures, tables with export, age of the data."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -76,10 +76,25 @@ def finding(text: str) -> None:
     age_line()
 
 
-def figures(values: dict[str, str]) -> None:
-    """Show at most four figures side by side."""
+def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
+    """Show at most four figures side by side; a pair is a value and its small print.
+
+    A range shows its central value large and its bounds small.
+    """
     for column, (label, value) in zip(st.columns(len(values)), values.items(), strict=True):
-        column.metric(label, value)
+        main, note = _main_and_note(value)
+        with column.container(gap=None):
+            st.metric(label, main)
+            st.caption(plain(note) or "\u00a0")
+
+
+def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, str]:
+    if value is None:
+        return UNKNOWN, "power was never reported"
+    if isinstance(value, Range):
+        bounds = f"{_figure(value.low)}–{_figure(value.high)} {value.unit}"
+        return f"{_figure(value.central)} {value.unit}", bounds
+    return (value, "") if isinstance(value, str) else value
 
 
 def chart(figure: go.Figure, key: str) -> None:
@@ -88,16 +103,26 @@ def chart(figure: go.Figure, key: str) -> None:
 
 
 def table(rows: pd.DataFrame, name: str) -> None:
-    """Show a table with its export as CSV and JSON."""
-    st.dataframe(rows, hide_index=True)
-    left, right, _rest = st.columns([1, 1, 6])
-    left.download_button(
-        "CSV", csv_text(rows.to_dict("records"), list(rows.columns)), f"{name}.csv", key=f"{name}-c"
-    )
+    """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON."""
+    shown = rows.copy()
+    for column in rows.columns[rows.dtypes == "float64"]:
+        shown[column] = rows[column].map(_three_digits)
+    st.dataframe(shown, hide_index=True)
     document = json.loads(rows.to_json(orient="records", date_format="iso"))
-    right.download_button(
-        "JSON", json.dumps(document, ensure_ascii=False), f"{name}.json", key=f"{name}-j"
-    )
+    with st.container(horizontal=True):
+        st.download_button(
+            "CSV",
+            csv_text(rows.to_dict("records"), list(rows.columns)),
+            f"{name}.csv",
+            key=f"{name}-c",
+        )
+        st.download_button(
+            "JSON", json.dumps(document, ensure_ascii=False), f"{name}.json", key=f"{name}-j"
+        )
+
+
+def _three_digits(value: float) -> float:
+    return float(f"{value:.0f}") if abs(value) >= 1000 else float(f"{value:.3g}")
 
 
 def empty_state() -> bool:

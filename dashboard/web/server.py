@@ -1,6 +1,7 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
 import contextlib
+import errno
 import signal
 import socket
 import sys
@@ -27,8 +28,12 @@ _OPTIONS: dict[str, Any] = {
     "client.toolbarMode": "minimal",
     "global.developmentMode": False,
     "server.fileWatcherType": "none",
+    "server.enableStaticServing": False,
     "server.headless": True,
-    "theme.primaryColor": "#0072B2",
+    "theme.light.primaryColor": "#0072B2",
+    "theme.dark.primaryColor": "#56B4E9",
+    "theme.metricValueFontSize": "1.6rem",
+    "theme.paddingTop": "1rem",
 }
 
 
@@ -95,7 +100,9 @@ def require_free_port(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise TrimtabError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
+                f"port {port} on {host} is in use"
+                if error.errno == errno.EADDRINUSE
+                else f"cannot listen on {host}:{port}: {error.strerror}",
                 "Stop what listens there, or give another --port.",
             ) from error
 

@@ -1,6 +1,7 @@
 """A real `trimtab serve` as a process, and a browser tab that remembers what it asked and said."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -20,6 +21,9 @@ HOSTILE_JOB = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
     "<script>window.hacked=3</script>"
 )
+
+PROBE = re.compile(r"/[a-z]+/_stcore/(health|host-config)")
+"""Opened at a deep link, Streamlit first asks below that page (404), then at the root."""
 
 
 def free_port() -> int:
@@ -99,21 +103,24 @@ class Visitor:
         self.page.wait_for_selector("h4", timeout=60_000)
         self.settle()
 
+    def go(self, title: str) -> None:
+        """Follow the navigation to a view."""
+        self.page.get_by_role("link", name=title, exact=True).click()
+        self.page.wait_for_url(re.compile(f"/{title.lower().partition(' ')[0]}"))
+        self.settle()
+
     def settle(self) -> None:
-        """Wait until the script of the page has run and its pictures are drawn."""
-        self.page.wait_for_selector(
-            '[data-testid="stApp"][data-test-script-state="notRunning"]', timeout=60_000
-        )
-        self.page.wait_for_function(
-            "document.querySelectorAll('[data-testid=stPlotlyChart]').length"
-            " === document.querySelectorAll('.js-plotly-plot .main-svg:first-child').length",
-            timeout=60_000,
-        )
+        """Wait until the script of the page has run to its end, and answered twice in a row."""
+        for _ in range(2):
+            self.page.wait_for_selector(
+                '[data-testid="stApp"][data-test-script-state="notRunning"]'
+                ":not(:has([data-stale='true']))"
+            )
+            self.page.wait_for_timeout(300)
 
     def text(self) -> str:
         """All that a person can read on the page."""
         return self.page.inner_text("body")
-
 
     def watch(self) -> None:
         """Note every request, every error on the console and every dialog from now on."""
@@ -132,5 +139,6 @@ class Visitor:
             self.hosts.add(parts.hostname or address)
 
     def _note_message(self, message: ConsoleMessage) -> None:
-        if message.type == "error":
-            self.errors.append(message.text)
+        address = urlsplit(message.location["url"])
+        if message.type == "error" and not PROBE.fullmatch(address.path):
+            self.errors.append(f"{message.text} {address.geturl()}")

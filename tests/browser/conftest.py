@@ -81,9 +81,7 @@ def browser() -> Iterator[Browser]:
     executable = shutil.which("chromium")
     assert executable, "chromium is not installed; run `make servers`"
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=executable, args=list(CHROMIUM_FLAGS)
-        )
+        started = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
         yield started
         started.close()
 
@@ -93,7 +91,7 @@ def visitor(browser: Browser) -> Iterator[Visitor]:
     """A tab that must neither ask another host nor complain, whatever the test does."""
     with browser.new_context(viewport={"width": 1360, "height": 1000}) as context:
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(20_000)
         seen = Visitor(page)
         seen.watch()
         yield seen

@@ -11,6 +11,7 @@ from dashboard.web.page import chart, empty_state, figures, finding, plain, rang
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
+from data.units import GRAMS_PER_KILOGRAM
 
 world = current_world()
 reader = world.store.reader
@@ -18,31 +19,40 @@ settings = world.settings.settings.energy
 if not empty_state():
     carbon = load_carbon_table().get(settings.region)
     end = reader.latest_sample_at() or utc_now()
-    days = st.segmented_control("Days", [1, 7, 14, 30], default=7) or 7
+    answer = st.container()
+    with st.container(horizontal=True):
+        days = st.segmented_control("Days", [1, 7, 14, 30], default=7) or 7
+        by = (
+            st.segmented_control("By", ["day", "namespace", "job", "gpu_model"], default="day")
+            or "day"
+        )
+        unit = st.segmented_control("Show", ["kWh", "kgCO2e"], default="kWh") or "kWh"
     window = {"start": end - timedelta(days=days), "end": end}
     fleet = reader.energy(**window, by="fleet")
     total = None if fleet.empty else float(fleet["energy_kwh"].iloc[0])
     statement = state_energy(total, energy=settings, carbon=carbon)
-    if statement.gpu_energy_kwh is None:
-        finding("Power was never reported in this time, so energy and emissions are unknown.")
-    else:
-        finding(
-            f"The GPUs used {range_text(statement.gpu_energy_kwh)} in {days} d; with the site's "
-            f"overhead that is {range_text(statement.emissions_kgco2e)}."
+    with answer:
+        if statement.gpu_energy_kwh is None:
+            finding("Power was never reported in this time, so energy and emissions are unknown.")
+        else:
+            finding(
+                f"The GPUs used {range_text(statement.gpu_energy_kwh)} in {days} d; with the "
+                f"site's overhead that is {range_text(statement.emissions_kgco2e)}."
+            )
+        figures(
+            {
+                "GPU boards": statement.gpu_energy_kwh,
+                "site": statement.site_energy_kwh,
+                "emissions, location-based": statement.emissions_kgco2e,
+                "electricity": statement.electricity_cost,
+            }
         )
-    figures(
-        {
-            "GPU boards": range_text(statement.gpu_energy_kwh),
-            "site": range_text(statement.site_energy_kwh),
-            "emissions, location-based": range_text(statement.emissions_kgco2e),
-            "electricity": range_text(statement.electricity_cost),
-        }
-    )
-    by = (
-        st.segmented_control("By", ["day", "namespace", "job", "gpu_model"], default="day") or "day"
-    )
     energy = reader.energy(**window, by=by)
-    chart(energy_bars(energy, by=by), "energy")
+    factor = settings.pue * carbon.gco2e_per_kwh / GRAMS_PER_KILOGRAM
+    chart(energy_bars(energy, by=by, kgco2e_per_kwh=factor if unit == "kgCO2e" else None), "energy")
+    unknown = int(energy["energy_kwh"].isna().sum())
+    if unknown:
+        st.caption(f"— : for {unknown} of {len(energy)} rows no source reported power.")
     stated = [state_energy(value, energy=settings, carbon=carbon) for value in energy["energy_kwh"]]
     table(
         pd.DataFrame(

@@ -19,35 +19,41 @@ if not empty_state():
     end = reader.latest_sample_at() or utc_now()
     running = [name for name, job in jobs.items() if job.last_seen_at >= end - timedelta(hours=1)]
     names = running or list(jobs)
-    wanted = st.query_params.get("id") or st.session_state.get("job") or names[0]
-    if wanted not in names:
-        names = [wanted, *names] if wanted in jobs else names
+    answer = st.container()
+    forecast_of = {one.job_id: one for one in reader.forecasts()}
+    names.sort(key=lambda name: not isinstance(forecast_of.get(name), DemandForecast))
+    wanted = st.query_params.get("id") or names[0]
+    if wanted not in jobs:
+        st.warning(plain(f"No job {wanted} is known; the first one is shown."))
+    elif wanted not in names:
+        names = [wanted, *names]
     chosen = st.selectbox("Job", names, index=names.index(wanted) if wanted in names else 0)
     st.query_params["id"] = chosen
     job = jobs[chosen]
     history = reader.job_history(
         chosen, start=end - timedelta(days=7), end=end, slot_seconds=planning.slot_minutes * 60
     )
-    forecast = next((one for one in reader.forecasts() if one.job_id == chosen), None)
+    forecast = forecast_of.get(chosen)
     known = forecast if isinstance(forecast, DemandForecast) else None
     mean = history["effective_gpus"].mean()
-    finding(
-        f"{job.name} holds {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
-        f"{mean:.2f} GPUs' work on average over the last seven days."
-        if mean == mean
-        else f"{job.name} holds {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
-    )
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
     energy_kwh = energy["energy_kwh"].get(chosen)
     idle_hours = energy["idle_gpu_hours"].get(chosen)
-    figures(
-        {
-            "utilization, mean": number(100 * history["utilization_ratio"].mean(), "%"),
-            "memory, largest": number(history["memory_used_mib"].max() / 1024, "GiB per GPU"),
-            "energy, last 24 h": number(energy_kwh, "kWh"),
-            "idle, last 24 h": number(idle_hours, "GPU-hours"),
-        }
-    )
+    with answer:
+        finding(
+            f"{job.name} holds {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
+            f"{mean:.2f} GPUs' work on average over the last seven days."
+            if mean == mean
+            else f"{job.name} holds {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
+        )
+        figures(
+            {
+                "utilization, mean": number(100 * history["utilization_ratio"].mean(), "%"),
+                "memory per GPU, largest": number(history["memory_used_mib"].max() / 1024, "GiB"),
+                "energy, last 24 h": number(energy_kwh, "kWh"),
+                "idle, last 24 h": number(idle_hours, "GPU-h"),
+            }
+        )
     plan = reader.latest_plan()
     steps = None
     if plan is not None and known is not None:

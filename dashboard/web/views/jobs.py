@@ -10,6 +10,22 @@ from dashboard.web.session import current_world
 from data.clock import utc_now
 
 _PAGE = 100
+_ALL = "all"
+_WASTE = {
+    "idle GPU-hours, 24 h": "idle_gpu_hours",
+    "GPU-hours, 24 h": "gpu_hours",
+    "kWh, 24 h": "energy_kwh",
+}
+
+
+def choose(column: st.delta_generator.DeltaGenerator, label: str, values: pd.Series) -> str:
+    """Ask for one of the values or all, starting with what the address says."""
+    options = [_ALL, *sorted(set(values))]
+    asked = st.query_params.get(label.lower(), _ALL)
+    start = options.index(asked) if asked in options else 0
+    return str(column.selectbox(label, options, index=start))
+
+
 world = current_world()
 reader = world.store.reader
 if not empty_state():
@@ -24,47 +40,45 @@ if not empty_state():
         [
             {
                 "job": job.job_id,
-                "name": job.name,
-                "namespace": job.namespace,
                 "owner": job.owner,
+                "namespace": job.namespace,
                 "kind": str(job.kind),
-                "platform": str(job.platform),
                 "GPUs": job.gpu_count,
                 "GPU model": job.gpu_model + (f" {job.mig_profile}" if job.mig_profile else ""),
-                "running": job.last_seen_at >= end - timedelta(hours=1),
                 "proposed": proposed.get(job.job_id, ""),
+                "platform": str(job.platform),
+                "name": job.name,
+                "running": job.last_seen_at >= end - timedelta(hours=1),
             }
             for job in reader.jobs()
         ]
     )
-    rows["GPU-hours, 24 h"] = rows["job"].map(used["gpu_hours"])
-    rows["idle GPU-hours, 24 h"] = rows["job"].map(used["idle_gpu_hours"])
-    rows["energy, 24 h (kWh)"] = rows["job"].map(used["energy_kwh"])
+    for place, (title, column) in enumerate(_WASTE.items(), start=1):
+        rows.insert(place, title, rows["job"].map(used[column]))
     wasted = rows["idle GPU-hours, 24 h"].sum()
     finding(
         f"{int(rows['running'].sum())} jobs run; {wasted:.0f} of "
         f"{rows['GPU-hours, 24 h'].sum():.0f} GPU-hours of the last 24 h were idle."
     )
-    left, middle, right, far = st.columns([2, 1, 1, 1])
-    search = left.text_input("Search", st.query_params.get("q", ""), key="q")
-    namespaces = ["all", *sorted(set(rows["namespace"]))]
-    chosen = st.query_params.get("namespace", "all")
-    namespace = middle.selectbox(
-        "Namespace", namespaces, index=namespaces.index(chosen) if chosen in namespaces else 0
-    )
-    kinds = ["all", *sorted(set(rows["kind"]))]
-    kind = right.selectbox("Kind", kinds)
-    running = far.checkbox("Running only", value=True)
+    cells = st.columns([3, 2, 2, 2, 2], vertical_alignment="bottom")
+    search = cells[0].text_input("Search", st.query_params.get("q", ""), key="q")
+    asked = {
+        "namespace": choose(cells[1], "Namespace", rows["namespace"]),
+        "owner": choose(cells[2], "Owner", rows["owner"]),
+        "kind": choose(cells[3], "Kind", rows["kind"]),
+    }
+    running = cells[4].checkbox("Running only", value=st.query_params.get("running") != "no")
     st.query_params.from_dict(
-        {key: value for key, value in {"q": search, "namespace": namespace}.items() if value}
+        {key: value for key, value in asked.items() if value != _ALL}
+        | ({"q": search} if search else {})
+        | ({} if running else {"running": "no"})
     )
     if search:
         text = rows["job"] + " " + rows["name"] + " " + rows["owner"]
         rows = rows[text.str.contains(search, case=False, regex=False)]
-    if namespace != "all":
-        rows = rows[rows["namespace"] == namespace]
-    if kind != "all":
-        rows = rows[rows["kind"] == kind]
+    for column, value in asked.items():
+        if value != _ALL:
+            rows = rows[rows[column] == value]
     if running:
         rows = rows[rows["running"]]
     rows = rows.sort_values("idle GPU-hours, 24 h", ascending=False, na_position="last")
@@ -73,7 +87,9 @@ if not empty_state():
     table(rows.iloc[(page - 1) * _PAGE : page * _PAGE], "jobs")
     names = rows["job"].tolist()
     if names:
-        job = st.selectbox("Open a job", names)
-        if st.button("Open"):
-            st.session_state["job"] = job
-            st.switch_page("views/job.py", query_params={"id": job})
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            job = st.selectbox("Open a job", names, width=480)
+            if st.button("Open"):
+                st.switch_page("views/job.py", query_params={"id": job})
+    else:
+        st.info("No job fits these filters. Clear the search or choose “all”.")

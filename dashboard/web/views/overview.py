@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.reports.energy_statement import state_energy
 from dashboard.web.cards import card
-from dashboard.web.page import chart, empty_state, figures, finding, number, range_text
+from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
@@ -32,25 +32,35 @@ if not empty_state():
         f"{now['used_gpus']:.1f} do work; {len(stored)} {verb} free {freed:.1f}."
     )
     day = reader.energy(start=end - timedelta(days=1), end=end, by="fleet")
+    before = reader.energy(start=end - timedelta(days=2), end=end - timedelta(days=1), by="fleet")
     energy = None if day.empty else float(day["energy_kwh"].iloc[0])
     statement = state_energy(
         energy,
         energy=settings.energy,
         carbon=load_carbon_table().get(settings.energy.region),
     )
-    power = now["power_watts"]
+    idle = number(None if day.empty else float(day["idle_gpu_hours"].iloc[0]), "GPU-h")
+    idle_before = number(None if before.empty else float(before["idle_gpu_hours"].iloc[0]), "GPU-h")
     figures(
         {
-            "used / idle / free": f"{now['used_gpus']:.1f} / {now['idle_allocated_gpus']:.1f} / "
-            f"{now['free_gpus']:.1f} GPUs",
-            "GPU power, last hour": number(power / 1000, "kW"),
-            "site energy, last 24 h": range_text(statement.site_energy_kwh),
-            "emissions, last 24 h": range_text(statement.emissions_kgco2e),
+            "GPUs doing work": (
+                f"{now['used_gpus']:.1f} of {now['boards']:.0f}",
+                f"{now['idle_allocated_gpus']:.1f} allocated but idle, {now['free_gpus']:.1f} free",
+            ),
+            "idle while allocated, last 24 h": (idle, f"{idle_before} the day before"),
+            "site energy, last 24 h": statement.site_energy_kwh,
+            "emissions, last 24 h": statement.emissions_kgco2e,
         }
     )
-    chart(fleet_timeline(fleet), "fleet")
+    chart(fleet_timeline(fleet, reader.forecasts()), "fleet")
+    st.caption(
+        "Per hour, last seven days. The forecast adds up the jobs' q10 and q90, as if "
+        "all peaked together."
+    )
     st.subheader("What to approve")
     if not stored:
         st.write("No recommendation waits. The plan keeps every job as it is, or no cycle ran yet.")
     for one in stored[:_TOP]:
         card(one, "overview")
+    if len(stored) > _TOP:
+        st.page_link("views/recommendations.py", label=f"All {len(stored)} recommendations")

@@ -1,14 +1,25 @@
 """The portfolio: what is proposed, what became of it, and the decision."""
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
+from dashboard.charts.plan_steps import plan_steps
+from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
-from dashboard.web.page import empty_state, finding, table
+from dashboard.web.page import chart, empty_state, finding, number, table
 from dashboard.web.session import current_world
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 
 _SHOWN = 20
+
+
+def _waiting(count: int) -> str:
+    return "1 recommendation waits" if count == 1 else f"{count} recommendations wait"
+
+
 reader = current_world().store.reader
 if not empty_state():
     stored = reader.recommendations(now=utc_now())
@@ -26,12 +37,23 @@ if not empty_state():
         ),
         "",
     )
+    hours = waiting[0].recommendation.savings.horizon_hours if waiting else 0
     finding(
-        f"{len(waiting)} recommendations wait for a decision; together they would save "
-        f"{worth:.0f} {currency} over the next day."
+        f"{_waiting(len(waiting))} for a decision; together they would save "
+        f"{worth:.0f} {currency} over the next {hours:g} h."
         if waiting
         else "No recommendation waits for a decision."
     )
+    plan = reader.latest_plan()
+    if plan is not None and plan.jobs:
+        boards = partial(boards_of, catalogue=load_gpu_catalogue())
+        chart(plan_steps(plan, boards), "plan")
+        st.caption(
+            f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC over its horizon: "
+            f"{number(plan.cost, plan.currency)} instead of "
+            f"{number(plan.cost_of_now, plan.currency)} for today's allocation; at most "
+            f"{100 * plan.gap_ratio:.2f} % above the best possible."
+        )
     states = ["proposed", "approved", "written", "rejected", "expired", "superseded"]
     asked = st.query_params.get("state", "proposed")
     state = st.segmented_control(
@@ -40,8 +62,11 @@ if not empty_state():
     chosen = [one for one in stored if one.state == (state or "proposed")]
     if not chosen:
         st.write(f"None is {state or 'proposed'}.")
+    st.query_params["state"] = state or "proposed"
     for one in chosen[:_SHOWN]:
         card(one, "list")
+    if len(chosen) > _SHOWN:
+        st.caption(f"The first {_SHOWN} of {len(chosen)} as cards; all are in the table.")
     if stored:
         st.subheader("All")
         table(

@@ -1,0 +1,78 @@
+"""What a recommendation rests on: the plot of its samples, every figure and factor."""
+
+import streamlit as st
+
+from dashboard.charts.forecast_band import forecast_band
+from dashboard.web.page import UNKNOWN, chart, plain
+from dashboard.web.session import current_world
+from data.records.decisions import Recommendation
+from data.records.forecasts import DemandForecast, Quantity
+
+
+def show_evidence(one: Recommendation, key: str) -> None:
+    """Show the reason, the demand that led to it, and the evidence as a table."""
+    st.write(plain(one.why))
+    _demand(one, key)
+    rows = _rows(one)
+    st.dataframe(
+        {"what": list(rows), "evidence": list(rows.values())},
+        hide_index=True,
+        key=f"{key}-evidence",
+    )
+    st.caption(f"digest {one.digest}")
+
+
+def _demand(one: Recommendation, key: str) -> None:
+    world = current_world()
+    history = world.store.reader.job_history(
+        one.job_id,
+        start=one.evidence.window_start,
+        end=one.evidence.window_end,
+        slot_seconds=world.settings.settings.planning.slot_minutes * 60,
+    )
+    if history["effective_gpus"].isna().all():
+        return
+    forecast = next(
+        (
+            found
+            for found in world.store.reader.forecasts(one.plan_id)
+            if found.job_id == one.job_id and isinstance(found, DemandForecast)
+        ),
+        None,
+    )
+    figure = forecast_band(
+        history,
+        "effective_gpus",
+        y_title="effective GPUs",
+        forecast=forecast,
+        path=forecast.path(Quantity.EFFECTIVE_GPUS) if forecast else None,
+        steps=[one.proposed.gpu_count] * len(forecast.slot_starts) if forecast else None,
+        limit=float(one.now.gpu_count),
+    )
+    chart(figure, f"{key}-demand")
+
+
+def _rows(one: Recommendation) -> dict[str, str]:
+    evidence = one.evidence
+    utilization, memory = evidence.utilization_p95_ratio, evidence.memory_max_mib
+    power = evidence.power_mean_watts
+    return {
+        "signal": evidence.signal or UNKNOWN,
+        "samples": f"{evidence.samples:,} from {evidence.window_start:%Y-%m-%d %H:%M} to "
+        f"{evidence.window_end:%Y-%m-%d %H:%M} UTC, "
+        f"{100 * evidence.completeness_ratio:.1f} % complete",
+        "utilization p95": UNKNOWN if utilization is None else f"{100 * utilization:.1f} %",
+        "largest memory": UNKNOWN if memory is None else f"{memory / 1024:.1f} GiB per GPU",
+        "power, mean": UNKNOWN if power is None else f"{power:,.0f} W",
+        "forecast": f"{evidence.forecast_model}, backtest loss "
+        f"{_loss(evidence.backtest_error)} against {_loss(evidence.backtest_baseline)} of "
+        "seasonal-naive",
+        "plan": f"certified gap {100 * evidence.plan_gap_ratio:.2f} %",
+        "assumed": "; ".join(f"{name} = {value}" for name, value in evidence.assumed) or "nothing",
+        "fallbacks": "; ".join(evidence.fallbacks) or "none",
+        **dict(evidence.factors),
+    }
+
+
+def _loss(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.3g} GPU"
