@@ -60,7 +60,11 @@ def _resize(now: Configuration, proposed: Configuration) -> list[dict[str, Any]]
 
 def _operations(recommendation: Recommendation) -> list[dict[str, Any]]:
     if recommendation.action is Action.RECLAIM:
-        return [{"op": "replace", "path": "/spec/replicas", "value": 0}]
+        # Only an owner with this one pod may go to 0: with more replicas the others may be busy.
+        return [
+            {"op": "test", "path": "/spec/replicas", "value": 1},
+            {"op": "replace", "path": "/spec/replicas", "value": 0},
+        ]
     return _resize(recommendation.now, recommendation.proposed)
 
 

@@ -19,7 +19,7 @@ from playwright.sync_api import ConsoleMessage, Page, Request
 
 HOSTILE_JOB = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
-    "<script>window.hacked=3</script>"
+    "<script>window.hacked=3</script> www.evil.example https://evil.example/x a@evil.example"
 )
 
 PROBE = re.compile(r"/[a-z]+/_stcore/(health|host-config)")

@@ -93,6 +93,13 @@ def test_mig_slice_swaps_the_resource_name() -> None:
     assert operations[2]["path"].endswith("nvidia.com~1mig-1g.10gb")
 
 
+def test_reclaim_stops_an_owner_with_one_pod_only() -> None:
+    """Other replicas may be busy: the patch fails unless this pod is the only one."""
+    nothing = Configuration(gpu_model=H100, gpu_count=0)
+    change = change_for(recommendation(action=Action.RECLAIM, proposed=nothing), ())
+    assert yaml.safe_load(change.text)[0] == {"op": "test", "path": "/spec/replicas", "value": 1}
+
+
 @pytest.mark.parametrize(
     "job_id", ["search/$(reboot)", "a/b\n- op: remove", "UPPER/case", "noslash", "../x", "a/b/c"]
 )

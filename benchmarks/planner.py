@@ -1,0 +1,80 @@
+"""The planner on simulated fleets of growing size: seconds, certified gap, saving against today.
+
+`python -m benchmarks.planner [--full]`; the peer is today's allocation.
+"""
+
+import argparse
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from collectors.base import Window
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings import EnergySettings, PlanningSettings
+from data.store import open_store
+from forecasting.forecast_runner import forecast_demand
+from planner.packing import build_plan
+from planner.problem import PlanningProblem, make_problem
+
+RESULTS = Path(__file__).parent / "results" / "planner.md"
+END = datetime(2026, 1, 15, 10, tzinfo=UTC)
+
+
+def problem_of(nodes: int, planning: PlanningSettings) -> PlanningProblem:
+    """Give the problem of a fleet of `nodes` nodes with two days of history."""
+    fleet = SimulatedFleet(seed=7, nodes=nodes)
+    with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
+        collector = SimulatedFleetCollector(fleet=fleet, step_seconds=900)
+        store.keep(collector.collect(Window(start=END - timedelta(days=2), end=END)))
+        view = store.reader.planning_view(
+            END, slot_seconds=planning.slot_minutes * 60, history_days=2
+        )
+    forecasts = forecast_demand(view.history, jobs=view.jobs, as_of=view.as_of, settings=planning)
+    return make_problem(
+        view.cluster,
+        view.jobs,
+        view.history,
+        forecasts,
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get("DEU"),
+        planning=planning,
+        energy=EnergySettings(region="DEU"),
+        as_of=view.as_of,
+        signals=view.signals,
+    )
+
+
+def main() -> None:
+    """Print the table and write it to benchmarks/results/planner.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--data", default="../shared/data", help="not used: the fleet is simulated")
+    options = parser.parse_args()
+    planning = PlanningSettings(slot_minutes=60, horizon_slots=24, budget_seconds=60)
+    lines = [
+        f"Simulated fleet, seed 7, {planning.horizon_slots} slots of {planning.slot_minutes} min.",
+        "",
+        "| boards | jobs | options per job | plan (s) | certified gap | cost against today |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for nodes in (8, 32, 96, 288) if options.full else (8, 32):
+        problem = problem_of(nodes, planning)
+        started = time.perf_counter()
+        plan = build_plan(problem, budget_seconds=planning.budget_seconds, created_at=END)
+        seconds = time.perf_counter() - started
+        width = sum(len(one.options) for one in problem.jobs) / max(1, len(problem.jobs))
+        lines.append(
+            f"| {nodes * 8} | {len(problem.jobs)} | {width:.1f} | {seconds:.2f} | "
+            f"{100 * plan.gap_ratio:.2f} % | {100 * (plan.cost / plan.cost_of_now - 1):+.1f} % |"
+        )
+    text = "\n".join(lines) + "\n"
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
