@@ -1,6 +1,7 @@
 """What pages share: errors without tracebacks, figures, tables with export, age of the data."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,6 +17,8 @@ from data.errors import TrimtabError
 from data.records.decisions import Range
 
 UNKNOWN = "—"
+_WORD_JOINER = "\u2060"
+_LINK_STARTS = re.compile(r"https?:|www|@", re.IGNORECASE)
 
 
 @contextmanager
@@ -28,10 +31,14 @@ def frame() -> Iterator[None]:
 
 
 def plain(text: str) -> str:
-    """Give untrusted text with every character that Markdown reads escaped."""
-    return "".join(
-        f"\\{c}" if c in "\\`*_{}[]<>()#+-!|~:$" else (c if c.isprintable() else "�") for c in text
-    )
+    """Give untrusted text with every character that Markdown reads escaped.
+
+    Streamlit makes links of addresses even where they are escaped, since it looks for them in
+    the text that is left after parsing. A word joiner, which nobody sees, keeps them apart.
+    """
+    shown = "".join(c if c.isprintable() else "�" for c in text)
+    apart = _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", shown)
+    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+-!|~:$&" else c for c in apart)
 
 
 def range_text(value: Range | None) -> str:
