@@ -28,7 +28,7 @@ def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) 
     figure.update_layout(
         height=height,
         margin={"l": 60, "r": 16, "t": 36, "b": 44},
-        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
+        legend={"traceorder": "normal", "orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0},
         hovermode="x unified",
         font={"family": "system-ui, 'DejaVu Sans', sans-serif"},
         yaxis={"title": y_title, "rangemode": "tozero"},

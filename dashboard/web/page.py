@@ -54,6 +54,12 @@ def number(value: float | None, unit: str) -> str:
     return UNKNOWN if value is None or value != value else f"{_figure(value)} {unit}"
 
 
+def measured(value: float | None, unit: str, lacking: str) -> tuple[str, str]:
+    """Give a figure and its small print: nothing when it is known, else why it is not."""
+    shown = number(value, unit)
+    return shown, lacking if shown == UNKNOWN else ""
+
+
 def _figure(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 

@@ -1,8 +1,8 @@
 """A store filled by one cycle, servers on copies of it, and a real Chromium."""
 
 import shutil
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import run_cycle
 from dashboard.wiring import build_world
 from data.clock import floor_to_slot, utc_now
+from data.collected import Collected
 from data.records.jobs import WorkloadKind
 from data.settings import PlanningSettings, Settings, StoreSettings
 
@@ -29,17 +30,28 @@ CHROMIUM_FLAGS = (
 )
 
 
-@pytest.fixture(scope="session")
-def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three days of a simulated fleet and a job with a hostile name, through one full cycle."""
-    path = tmp_path_factory.mktemp("store") / "trimtab.duckdb"
+def fill(
+    path: Path, *, nodes: int, days: int, extra: Callable[[datetime], Collected] | None
+) -> Path:
+    """Keep days of a simulated fleet, and what `extra` gives, and run one full cycle on it."""
     settings = Settings(
         store=StoreSettings(url=f"duckdb:///{path}"), planning=PlanningSettings(workers=1)
     )
     now = floor_to_slot(utc_now(), STEP_SECONDS)
-    fleet = SimulatedFleet(seed=7, nodes=2)
+    fleet = SimulatedFleet(seed=7, nodes=nodes)
     source = SimulatedFleetCollector(fleet=fleet, step_seconds=STEP_SECONDS)
-    hostile = make_job(
+    world = build_world(settings)
+    with world.store as store:
+        store.keep(source.collect(Window(start=now - timedelta(days=days), end=now)))
+        if extra is not None:
+            store.keep(extra(now))
+        run_cycle(world, now=now)
+    return path
+
+
+def hostile_job(now: datetime) -> Collected:
+    """A day of a job that holds two idle GPUs and whose every label tries to be code."""
+    job = make_job(
         HOSTILE_JOB,
         name=HOSTILE_JOB,
         namespace="<b onclick=window.hacked=4>",
@@ -49,15 +61,23 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
         first_seen_at=now - timedelta(days=1),
         last_seen_at=now,
     )
-    samples = make_samples(
-        gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now, utilization_ratio=0.0
-    )
-    world = build_world(settings)
-    with world.store as store:
-        store.keep(source.collect(Window(start=now - timedelta(days=3), end=now)))
-        store.keep(make_collected(samples, (hostile,)))
-        run_cycle(world, now=now)
-    return path
+    idle = make_samples(gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now, utilization_ratio=0.0)
+    return make_collected(idle, (job,))
+
+
+@pytest.fixture(scope="session")
+def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three days of a small fleet and of a job with a hostile name."""
+    path = tmp_path_factory.mktemp("store") / "trimtab.duckdb"
+    return fill(path, nodes=2, days=3, extra=hostile_job)
+
+
+@pytest.fixture
+def pictured_server(tmp_path: Path) -> Iterator[Server]:
+    """A week of the fleet that `trimtab demo` shows."""
+    store = fill(tmp_path / "trimtab.duckdb", nodes=8, days=7, extra=None)
+    with running_server(store, tmp_path) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

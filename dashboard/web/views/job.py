@@ -6,7 +6,7 @@ import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.web.cards import card
-from dashboard.web.page import chart, empty_state, figures, finding, number, plain
+from dashboard.web.page import chart, empty_state, figures, finding, measured, plain
 from dashboard.web.session import current_world
 from data.clock import utc_now
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -39,6 +39,7 @@ if not empty_state():
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
     energy_kwh = energy["energy_kwh"].get(chosen)
     idle_hours = energy["idle_gpu_hours"].get(chosen)
+    mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
     with answer:
         finding(
             f"{job.name} holds {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
@@ -48,10 +49,10 @@ if not empty_state():
         )
         figures(
             {
-                "utilization, mean": number(100 * history["utilization_ratio"].mean(), "%"),
-                "memory per GPU, largest": number(history["memory_used_mib"].max() / 1024, "GiB"),
-                "energy, last 24 h": number(energy_kwh, "kWh"),
-                "idle, last 24 h": number(idle_hours, "GPU-h"),
+                "utilization, mean": measured(100 * mean_ratio, "%", "never reported"),
+                "memory per GPU, largest": measured(largest / 1024, "GiB", "never reported"),
+                "energy, last 24 h": measured(energy_kwh, "kWh", "power was not reported"),
+                "idle, last 24 h": measured(idle_hours, "GPU-h", "utilization was not reported"),
             }
         )
     plan = reader.latest_plan()

@@ -51,8 +51,8 @@ if not empty_state():
         st.caption(
             f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC over its horizon: "
             f"{number(plan.cost, plan.currency)} instead of "
-            f"{number(plan.cost_of_now, plan.currency)} for today's allocation; at most "
-            f"{100 * plan.gap_ratio:.2f} % above the best possible."
+            f"{number(plan.cost_of_now, plan.currency)} for today's allocation, with a certified "
+            f"gap of {100 * plan.gap_ratio:.2f} % to the lower bound."
         )
     states = ["proposed", "approved", "written", "rejected", "expired", "superseded"]
     asked = st.query_params.get("state", "proposed")

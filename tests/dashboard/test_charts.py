@@ -1,0 +1,201 @@
+"""The charts draw exactly what they are given, with units, and take no name for markup."""
+
+from datetime import timedelta
+
+import pandas as pd
+import plotly.graph_objects as go
+import pytest
+from factories import H100, NOW, make_plan
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dashboard.charts.energy_bars import energy_bars
+from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.charts.forecast_band import forecast_band
+from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
+from dashboard.charts.plan_steps import plan_steps
+from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
+from data.records.plans import Configuration, JobPlan
+
+SLOTS = tuple(NOW + timedelta(minutes=15 * step) for step in range(3))
+
+
+def trace(figure: go.Figure, name: str) -> go.Scatter:
+    """The trace of that name."""
+    return next(one for one in figure.data if one.name == name)
+
+
+def make_fleet(*, unknown: float = 0.0) -> pd.DataFrame:
+    """Two hours of ten boards."""
+    return pd.DataFrame(
+        {
+            "slot_start": pd.date_range(NOW, periods=2, freq="1h").as_unit("us"),
+            "used_gpus": [3.0, 4.0],
+            "idle_allocated_gpus": [5.0 - unknown, 4.0 - unknown],
+            "unknown_gpus": [unknown, unknown],
+            "free_gpus": [2.0, 2.0],
+        }
+    )
+
+
+def make_forecast(job_id: str, middle: float) -> DemandForecast:
+    """A flat demand forecast of three slots, half a GPU either way."""
+    path = QuantilePath(
+        quantity=Quantity.EFFECTIVE_GPUS,
+        model="seasonal-naive",
+        q10=(middle - 0.5,) * 3,
+        q50=(middle,) * 3,
+        q90=(middle + 0.5,) * 3,
+        backtest=None,
+    )
+    return DemandForecast(
+        job_id=job_id,
+        slot_starts=SLOTS,
+        paths=(path,),
+        missing=(),
+        samples=10,
+        history_slots=10,
+        known_slots=10,
+    )
+
+
+def test_fleet_stacks_what_boards_do() -> None:
+    """Used, idle and free are stacked in their colours and add up to the boards."""
+    figure = fleet_timeline(make_fleet())
+    assert [one.name for one in figure.data] == ["used", "allocated but idle", "free"]
+    assert [one.line.color for one in figure.data] == [USED, IDLE, FREE]
+    assert {one.stackgroup for one in figure.data} == {"gpus"}
+    assert [sum(values) for values in zip(*(one.y for one in figure.data), strict=True)] == [10, 10]
+    assert figure.layout.yaxis.title.text == "GPUs"
+
+
+def test_unknown_utilization_is_shown_as_unknown() -> None:
+    """GPUs whose utilization nobody reported are a band of their own, not idle."""
+    assert list(
+        trace(fleet_timeline(make_fleet(unknown=1.0)), "allocated, utilization unknown").y
+    ) == [1, 1]
+
+
+def test_fleet_adds_up_the_forecasts() -> None:
+    """The dotted line is the sum of the jobs' medians; skipped jobs add nothing."""
+    skipped = ForecastSkipped(
+        job_id="c", reason="too short", samples=1, history_slots=1, known_slots=1
+    )
+    figure = fleet_timeline(make_fleet(), [make_forecast("a", 1), make_forecast("b", 2), skipped])
+    assert list(trace(figure, "forecast q50").y) == [3.0, 3.0, 3.0]
+    assert list(trace(figure, "forecast q10–q90").y) == [4.0] * 3 + [2.0] * 3
+
+
+@pytest.mark.parametrize("forecasts", [[], [make_forecast("a", 1)]])
+def test_fleet_times_are_utc(forecasts: list[DemandForecast]) -> None:
+    """The axis says UTC and holds the UTC wall time."""
+    figure = fleet_timeline(make_fleet(), forecasts)
+    assert figure.layout.xaxis.title.text == "time (UTC)"
+    assert pd.Timestamp(figure.data[0].x[0]) == pd.Timestamp(NOW.replace(tzinfo=None))
+
+
+def test_band_scales_history_and_forecast_alike() -> None:
+    """Memory in MiB becomes GiB in line, band and dotted line; the limit is given in GiB."""
+    history = pd.DataFrame(
+        {
+            "slot_start": pd.date_range(NOW, periods=2, freq="15min").as_unit("us"),
+            "memory_used_mib": [1024.0, float("nan")],
+        }
+    )
+    path = QuantilePath(
+        quantity=Quantity.MEMORY,
+        model="m",
+        q10=(1024.0,) * 3,
+        q50=(2048.0,) * 3,
+        q90=(3072.0,) * 3,
+        backtest=None,
+    )
+    figure = forecast_band(
+        history,
+        "memory_used_mib",
+        y_title="GiB",
+        forecast=make_forecast("a", 1),
+        path=path,
+        limit=80.0,
+        scale=1 / 1024,
+    )
+    measured = trace(figure, "measured")
+    assert measured.y[0] == 1.0
+    assert measured.connectgaps is False
+    assert pd.isna(measured.y[1])
+    assert list(trace(figure, "forecast q50").y) == [2.0] * 3
+    assert figure.layout.shapes[0].y0 == 80.0
+    assert figure.layout.shapes[0].line.dash == "dash"
+
+
+def test_plan_steps_on_top_of_the_forecast() -> None:
+    """The plan is drawn as steps in the colour of what is proposed."""
+    history = pd.DataFrame(
+        {"slot_start": pd.Series([], dtype="datetime64[us, UTC]"), "effective_gpus": []}
+    )
+    figure = forecast_band(
+        history,
+        "effective_gpus",
+        y_title="effective GPUs",
+        forecast=make_forecast("a", 1),
+        steps=[2, 1, 1],
+    )
+    plan = trace(figure, "plan")
+    assert (list(plan.y), plan.line.shape, plan.line.color) == ([2, 1, 1], "hv", PROPOSED)
+
+
+def test_plan_counts_boards() -> None:
+    """The planned line adds up the jobs' boards per slot, below today's dashed line."""
+    whole = Configuration(gpu_model=H100, gpu_count=2)
+    half = Configuration(gpu_model=H100, gpu_count=1)
+    jobs = tuple(JobPlan(job_id=name, now=whole, steps=(whole, half)) for name in ("a", "b"))
+    figure = plan_steps(make_plan(jobs=jobs), lambda one: one.gpu_count)
+    assert list(trace(figure, "planned").y) == [4, 2]
+    assert list(trace(figure, "allocated now").y) == [4, 4]
+
+
+def make_energy(**keys: float) -> pd.DataFrame:
+    """Energy in kWh per key."""
+    return pd.DataFrame({"key": list(keys), "energy_kwh": list(keys.values())})
+
+
+def test_energy_leaves_out_what_is_unknown() -> None:
+    """A key without known power has no bar; others are sorted by size."""
+    figure = energy_bars(make_energy(a=1.0, b=float("nan"), c=3.0), by="job")
+    assert list(figure.data[0].x) == ["c", "a"]
+    assert figure.layout.yaxis.title.text == "GPU energy (kWh)"
+
+
+def test_days_keep_their_order() -> None:
+    """Bars by day run forward in time."""
+    figure = energy_bars(make_energy(**{"2026-01-01": 1.0, "2026-01-02": 3.0}), by="day")
+    assert list(figure.data[0].x) == ["2026-01-01", "2026-01-02"]
+
+
+def test_emissions_are_energy_times_the_factor() -> None:
+    """With a factor the same bars are kgCO2e, and the axis says so."""
+    figure = energy_bars(make_energy(a=2.0), by="job", kgco2e_per_kwh=0.5)
+    assert list(figure.data[0].y) == [1.0]
+    assert figure.layout.yaxis.title.text == "emissions (kgCO2e)"
+
+
+def test_unallocated_energy_is_named_and_grey() -> None:
+    """What no job held has its own bar in the colour of free."""
+    figure = energy_bars(pd.DataFrame({"key": [""], "energy_kwh": [1.0]}), by="job")
+    assert list(figure.data[0].x) == ["(not allocated)"]
+    assert list(figure.data[0].marker.color) == [FREE]
+
+
+@given(st.text())
+def test_labels_hold_no_markup(name: str) -> None:
+    """Whatever a name holds, its label opens no tag and has a bounded length."""
+    label = safe(name)
+    assert "<" not in label
+    assert ">" not in label
+    assert '"' not in label
+    assert len(label) <= 80
+
+
+def test_faded_keeps_the_colour() -> None:
+    """Opacity is added to a colour, nothing else."""
+    assert faded("#0072B2", 0.2) == "rgba(0,114,178,0.2)"

@@ -1,0 +1,138 @@
+"""From a cycle to a change file: approve, refuse, write once, record."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
+
+from dashboard import decisions
+from dashboard.cli import main
+from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.store import Store, open_store
+
+LATER = NOW + timedelta(hours=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A store with one job on four boards and one recommendation for it."""
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        opened.keep(make_collected(make_samples(gpus=4), (make_job(gpu_count=4),)))
+        opened.keep_cycle(
+            cycle_id="c1",
+            started_at=NOW,
+            finished_at=NOW,
+            reports=(),
+            forecasts=(),
+            plan=make_plan(),
+            recommendations=(make_recommendation(),),
+        )
+        yield opened
+
+
+DIGEST = make_recommendation().digest
+
+
+def test_an_approved_recommendation_becomes_the_previewed_file(
+    store: Store, tmp_path: Path
+) -> None:
+    """Approve, write, write again: one file, two decisions, an intact chain."""
+    approval = decisions.approve(store, DIGEST[:12], by="A. Reader", now=LATER, comment="go")
+    assert approval.digest == DIGEST
+    preview = decisions.preview(store, make_recommendation())
+    for _time in range(2):
+        path = decisions.write_approved(store, DIGEST, by="A. Reader", now=LATER, folder=tmp_path)
+        assert path.read_text(encoding="utf-8") == preview.text
+    assert [entry.event for entry in store.reader.audit()] == ["approved", "written"]
+    assert store.reader.verify_audit() == ()
+
+
+def test_nothing_is_written_without_an_approval(store: Store, tmp_path: Path) -> None:
+    """The proposal alone changes nothing."""
+    with pytest.raises(ApprovalMissingError):
+        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path / "changes")
+    assert not (tmp_path / "changes").exists()
+
+
+def test_a_rejected_recommendation_cannot_be_written(store: Store, tmp_path: Path) -> None:
+    """A later no wins over an earlier yes."""
+    decisions.approve(store, DIGEST, by="A", now=LATER)
+    decisions.reject(store, DIGEST, by="B", now=LATER, comment="not this week")
+    with pytest.raises(ApprovalMissingError):
+        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+
+
+def test_an_expired_recommendation_is_refused(store: Store, tmp_path: Path) -> None:
+    """An approval does not outlive the recommendation."""
+    decisions.approve(store, DIGEST, by="A", now=LATER)
+    with pytest.raises(StalePlanError, match="expired"):
+        decisions.write_approved(
+            store, DIGEST, by="A", now=NOW + timedelta(hours=25), folder=tmp_path
+        )
+
+
+def test_a_job_that_changed_since_is_refused(store: Store, tmp_path: Path) -> None:
+    """The plan saw four boards; now it is two."""
+    decisions.approve(store, DIGEST, by="A", now=LATER)
+    changed = make_job(gpu_count=2, last_seen_at=LATER)
+    store.keep(make_collected(make_samples(end=LATER), (changed,), batch_id="later"))
+    with pytest.raises(StalePlanError, match="the plan saw"):
+        decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "   ", "\t\n"])
+def test_a_decision_needs_a_name(store: Store, name: str) -> None:
+    """Somebody decides, or nobody does."""
+    with pytest.raises(ChangeRefusedError, match="name"):
+        decisions.approve(store, DIGEST, by=name, now=LATER)
+
+
+def test_approving_twice_is_refused(store: Store) -> None:
+    """The second click finds it approved."""
+    decisions.approve(store, DIGEST, by="A", now=LATER)
+    with pytest.raises(StalePlanError, match="is approved"):
+        decisions.approve(store, DIGEST, by="B", now=LATER)
+
+
+def test_the_commands_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Demo --once, list, approve, apply, audit verify, and the report."""
+    arguments = ["--quiet", "--store", f"duckdb:///{tmp_path}/d.duckdb"]
+    assert main([*arguments, "demo", "--once", "--days", "2"]) == 0
+    capsys.readouterr()
+    assert main([*arguments, "recommendations", "list", "--format", "json"]) == 0
+    listed = [
+        one
+        for one in json.loads(capsys.readouterr().out)
+        if one["action"] in ("reclaim", "fewer-gpus", "mig-slice")
+    ]
+    chosen = listed[0]["id"]
+    assert main([*arguments, "recommendations", "apply", chosen, "--by", "A"]) == 1
+    assert "approve" in capsys.readouterr().err
+    assert main([*arguments, "recommendations", "approve", chosen, "--by", "A"]) == 0
+    capsys.readouterr()
+    settings = tmp_path / "t.toml"
+    settings.write_text(f'[apply]\ndirectory = "{tmp_path}/changes"\n')
+    with_settings = ["--settings", str(settings), *arguments]
+    assert main([*with_settings, "recommendations", "apply", chosen, "--by", "A"]) == 0
+    written = Path(capsys.readouterr().out.strip())
+    assert listed[0]["digest"] in written.read_text(encoding="utf-8")
+    assert main([*arguments, "audit", "verify"]) == 0
+    assert "2 entries, chain intact" in capsys.readouterr().out
+    for command in (["jobs"], ["gpus"], ["sources"], ["forecast"], ["plan"], ["settings"]):
+        for form in ("table", "json", "csv"):
+            assert main([*arguments, *command, "--format", form]) == 0
+            assert capsys.readouterr().out
+    assert main([*arguments, "recommendations", "show", chosen]) == 0
+    assert main([*arguments, "report", "weekly"]) == 0
+    assert "Energy and emissions" in capsys.readouterr().out
+
+
+def test_a_changed_digest_is_another_recommendation(store: Store) -> None:
+    """Nothing but the exact digest is approved."""
+    other = replace(make_recommendation(), why="something else")
+    with pytest.raises(Exception, match="no recommendation"):
+        decisions.approve(store, other.digest, by="A", now=LATER)

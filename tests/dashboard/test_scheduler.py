@@ -1,0 +1,29 @@
+"""The cycle thread: failures are remembered, the next cycle still comes, it stops cleanly."""
+
+import threading
+from datetime import timedelta
+
+from dashboard.scheduler import CycleThread
+from data.errors import StoreError
+
+
+def test_a_failing_cycle_is_remembered_and_the_next_one_runs() -> None:
+    """First an error of ours, then a defect, then success."""
+    ran = threading.Semaphore(0)
+    failures = [StoreError("disk full", "Free space."), ZeroDivisionError(), None]
+    seen: list[str] = []
+
+    def cycle() -> None:
+        seen.append(thread.state.last_error)
+        failure = failures.pop(0) if failures else None
+        ran.release()
+        if failure is not None:
+            raise failure
+
+    thread = CycleThread(cycle, timedelta(milliseconds=1))
+    with thread.running():
+        for _cycle in range(4):
+            assert ran.acquire(timeout=10)
+    assert not thread.state.running
+    assert len(seen) >= 4
+    assert thread.state.last_error == ""

@@ -1,0 +1,116 @@
+"""The weekly report: golden text, hostile names, one self-contained file."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
+from playwright.sync_api import sync_playwright
+
+from dashboard.reports.render_report import render_html, render_json, render_markdown
+from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from data.catalogue.carbon_table import load_carbon_table
+from data.settings import EnergySettings, Settings
+from data.store import Store, open_store
+
+HOSTILE = "search/<img src=x onerror=document.title='owned'>|[x](javascript:alert(1))"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """A day of two jobs, one of them with a hostile name, and a recommendation."""
+    samples = make_samples(gpus=4, minutes=1440)
+    samples.loc[samples["gpu_uuid"] == "GPU-0003", "job_id"] = HOSTILE
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        jobs = (make_job(gpu_count=3), make_job(HOSTILE, namespace="<b>bold</b>"))
+        opened.keep(make_collected(samples, jobs))
+        opened.keep_cycle(
+            cycle_id="c1",
+            started_at=NOW,
+            finished_at=NOW,
+            reports=(),
+            forecasts=(),
+            plan=make_plan(),
+            recommendations=(make_recommendation(), make_recommendation(job_id=HOSTILE)),
+        )
+        yield opened
+
+
+def report_of(store: Store) -> WeeklyReport:
+    """The report of the week that ends at the newest sample."""
+    return make_weekly_report(
+        store.reader,
+        end=NOW,
+        settings=Settings(energy=EnergySettings(region="DEU")),
+        carbon=load_carbon_table().get("DEU"),
+    )
+
+
+def test_markdown_is_golden(store: Store, golden: Callable[[str, str], None]) -> None:
+    """The text changes only on purpose."""
+    golden("weekly.md", render_markdown(report_of(store)))
+
+
+def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> None:
+    """Four boards at 400 W for a day less a minute; jobs and days sum to the fleet."""
+    report = report_of(store)
+    assert report.total.gpu_energy_kwh is not None
+    assert report.total.gpu_energy_kwh.central == pytest.approx(4 * 0.4 * 1439 / 60)
+    assert report.end - report.start == timedelta(hours=168)
+    for rows in (report.by_namespace, report.by_job, report.by_day):
+        parts = [row.statement.gpu_energy_kwh for row in rows]
+        total = sum(one.central for one in parts if one is not None)
+        assert total == pytest.approx(report.total.gpu_energy_kwh.central)
+
+
+def test_json_is_strict_and_has_the_digest(store: Store) -> None:
+    """No NaN; recommendations can be followed by their digest."""
+    document = json.loads(render_json(report_of(store)), parse_constant=pytest.fail)
+    digests = [one["digest"] for one in document["recommendations"]]
+    assert make_recommendation().digest in digests
+
+
+def test_hostile_names_stay_text_in_markdown(store: Store) -> None:
+    """No link, no table break, no tag."""
+    text = render_markdown(report_of(store))
+    assert not re.search(r"(?<!\\)<img|(?<!\\)\[x|(?<!\\)<b", text)
+
+
+@pytest.mark.browser
+def test_html_is_one_file_that_fetches_and_runs_nothing_foreign(
+    store: Store, tmp_path: Path
+) -> None:
+    """Chromium opens it, draws the plot, asks no host, logs no error, runs no label."""
+    page_file = tmp_path / "week.html"
+    page_file.write_text(render_html(report_of(store)), encoding="utf-8")
+    chromium = shutil.which("chromium")
+    assert chromium, "chromium is not installed; as root: apt-get install chromium"
+    requests, errors = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = browser.new_page()
+        page.on("request", lambda request: requests.append(request.url))
+        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(page_file.as_uri())
+        page.wait_for_selector(".js-plotly-plot .plot-container")
+        title = page.title()
+        browser.close()
+    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    assert errors == []
+    assert title.startswith("Trimtab weekly report")
+
+
+def test_an_empty_week_says_so(tmp_path: Path) -> None:
+    """Unknown is shown as unknown."""
+    with open_store(f"duckdb:///{tmp_path}/e.duckdb") as opened:
+        report = report_of(opened)
+        assert report.total.gpu_energy_kwh is None
+        assert "No samples were kept" in render_markdown(report)
+        assert "No samples were kept" in render_html(report)
