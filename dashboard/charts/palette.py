@@ -14,7 +14,7 @@ PROBLEM = "#D55E00"
 
 def safe(text: object) -> str:
     """Give untrusted text fit for a plotly label, which reads a little HTML."""
-    return html.escape("".join(c if c.isprintable() else "�" for c in str(text)))[:80]
+    return html.escape("".join(c if c.isprintable() else "�" for c in str(text)[:80]))
 
 
 def faded(colour: str, opacity: float) -> str:

@@ -1,9 +1,7 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
 import contextlib
-import errno
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from starlette.routing import Route
 from streamlit import config
 from streamlit.starlette import App
 
+from dashboard.web.port import require_free_port
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from data.clock import utc_now
@@ -90,21 +89,6 @@ def build_app(world: WebWorld) -> App:
         lifespan=lifespan,
         routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],
     )
-
-
-def require_free_port(host: str, port: int) -> None:
-    """Refuse (TrimtabError) a port that something else listens on."""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise TrimtabError(
-                f"port {port} on {host} is in use"
-                if error.errno == errno.EADDRINUSE
-                else f"cannot listen on {host}:{port}: {error.strerror}",
-                "Stop what listens there, or give another --port.",
-            ) from error
 
 
 def serve(world: WebWorld, *, host: str, port: int) -> None:
