@@ -14,6 +14,7 @@ from dashboard.cli.cycle_commands import print_outcome
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.scheduler import CycleState, CycleThread
+from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world
 from data.clock import floor_to_slot, utc_now
 from data.load_settings import LoadedSettings
@@ -92,6 +93,8 @@ def demo(options: argparse.Namespace) -> int:
     if options.store is None:
         extra["store.url"] = DEMO_STORE
     loaded = settings_of(options, extra=extra | _serve_overrides(options))
+    if not options.once:
+        require_free_port(loaded.settings.serve.host, loaded.settings.serve.port)
     fleet_settings = loaded.settings.fleet
     fleet = SimulatedFleet(seed=fleet_settings.seed, nodes=fleet_settings.nodes)
     with open_store(loaded.settings.store.url) as store:

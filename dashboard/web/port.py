@@ -1,5 +1,6 @@
 """Whether the port is free, asked before any long work."""
 
+import errno
 import socket
 
 from data.errors import TrimtabError

@@ -59,6 +59,20 @@ def as_utc(at: Any) -> datetime:
     return _EPOCH + elapsed
 
 
+def audit_entry(row: Any) -> AuditEntry:
+    """Give the entry of a row of the audit table."""
+    return AuditEntry(
+        sequence=row.sequence,
+        at=as_utc(row.entry_at),
+        actor=row.actor,
+        event=row.event,
+        digest=row.digest,
+        detail=row.detail,
+        previous_hash=row.previous_hash,
+        entry_hash=row.entry_hash,
+    )
+
+
 class StoreReader:
     """Everything that can be read; nothing here writes."""
 
@@ -271,16 +285,7 @@ class StoreReader:
     def audit(self) -> tuple[AuditEntry, ...]:
         """Give the append-only record in order."""
         return tuple(
-            AuditEntry(
-                sequence=row.sequence,
-                at=as_utc(row.entry_at),
-                actor=row.actor,
-                event=row.event,
-                digest=row.digest,
-                detail=row.detail,
-                previous_hash=row.previous_hash,
-                entry_hash=row.entry_hash,
-            )
+            audit_entry(row)
             for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
         )
 

@@ -24,7 +24,7 @@ from data.store.audit_chain import next_entry
 from data.store.bulk import insert_new_rows
 from data.store.engine import open_engine, store_path
 from data.store.migrate import migrate
-from data.store.reader import StoreReader, as_utc
+from data.store.reader import StoreReader, audit_entry
 from data.store.record_json import from_json, to_json
 
 _SAMPLE_KEY = ("sampled_at", "gpu_uuid", "mig_instance", "job_id")
@@ -245,20 +245,7 @@ def _append(
     last = connection.execute(
         sa.select(tables.audit).order_by(tables.audit.c.sequence.desc()).limit(1)
     ).first()
-    previous = (
-        None
-        if last is None
-        else AuditEntry(
-            sequence=last.sequence,
-            at=as_utc(last.entry_at),
-            actor=last.actor,
-            event=last.event,
-            digest=last.digest,
-            detail=last.detail,
-            previous_hash=last.previous_hash,
-            entry_hash=last.entry_hash,
-        )
-    )
+    previous = None if last is None else audit_entry(last)
     entry = next_entry(previous, at=at, actor=actor, event=event, digest=digest, detail=detail)
     connection.execute(
         tables.audit.insert().values(

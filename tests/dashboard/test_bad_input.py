@@ -1,5 +1,6 @@
 """Bad input: one line with a hint on stderr, the exit code of the contract, nothing lost."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,20 @@ def test_time_without_zone_is_a_usage_error(capsys: pytest.CaptureFixture[str]) 
         main(["cycle", "--now", "2026-01-02T00:00:00"])
     assert stop.value.code == 2
     assert "zone" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["demo", "serve"])
+def test_a_port_in_use_is_named_before_any_work(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What listens there is not disturbed and no demo store is filled for nothing."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        store = f"duckdb:///{tmp_path}/p.duckdb"
+        code, err = run(capsys, "--quiet", "--store", store, command, "--port", port)
+    assert code == 1
+    assert port in err
+    assert "--port" in err
+    assert command == "serve" or not (tmp_path / "p.duckdb").exists()

@@ -2,61 +2,18 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
+from factories import H100, NOW, make_recommendation
 
 from dashboard.apply.change_file import change_for, write_change
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Evidence, Recommendation, Risk, Savings
+from data.records.decisions import Action
 from data.records.jobs import Platform
 from data.records.plans import Configuration
-
-NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
-H100 = "H100-SXM5-80GB"
-
-
-def recommendation(**changes: object) -> Recommendation:
-    """A recommendation to halve a Kubernetes job's GPUs."""
-    base = Recommendation(
-        plan_id="p" * 64,
-        created_at=NOW,
-        expires_at=NOW + timedelta(hours=24),
-        action=Action.FEWER_GPUS,
-        job_id="search/ranker-0",
-        job_name="ranker",
-        namespace="search",
-        platform=Platform.KUBERNETES,
-        now=Configuration(gpu_model=H100, gpu_count=4),
-        proposed=Configuration(gpu_model=H100, gpu_count=2),
-        why="1.1 of 4 GPUs did work",
-        evidence=Evidence(
-            signal="sm_active",
-            samples=10,
-            window_start=NOW - timedelta(days=1),
-            window_end=NOW,
-            completeness_ratio=1.0,
-            utilization_p95_ratio=0.3,
-            memory_max_mib=1000.0,
-            power_mean_watts=None,
-            forecast_model="seasonal-naive",
-            backtest_error=None,
-            backtest_baseline=None,
-            factors=(),
-            assumed=(),
-            fallbacks=(),
-            plan_gap_ratio=0.01,
-        ),
-        savings=Savings(
-            horizon_hours=24, gpu_hours=None, energy_kwh=None, emissions_kgco2e=None, cost=None
-        ),
-        risk=Risk.MEDIUM,
-        confidence="strong",
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]
 
 
 def gpu(index: int, node: str = "node-1") -> Gpu:
@@ -75,7 +32,7 @@ def gpu(index: int, node: str = "node-1") -> Gpu:
 
 def test_kubernetes_patch_tests_the_present_count_before_it_changes_it() -> None:
     """The patch is refused by the server when the workload changed meanwhile."""
-    change = change_for(recommendation(), ())
+    change = change_for(make_recommendation(), ())
     pointer = "/spec/template/spec/containers/0/resources/limits/nvidia.com~1gpu"
     assert yaml.safe_load(change.text) == [
         {"op": "test", "path": pointer, "value": "4"},
@@ -87,7 +44,9 @@ def test_mig_slice_swaps_the_resource_name() -> None:
     """A slice is another extended resource: the whole-GPU limit goes, the slice's comes."""
     proposed = Configuration(gpu_model=H100, gpu_count=1, mig_profile="1g.10gb")
     now = Configuration(gpu_model=H100, gpu_count=1)
-    change = change_for(recommendation(action=Action.MIG_SLICE, now=now, proposed=proposed), ())
+    change = change_for(
+        make_recommendation(action=Action.MIG_SLICE, now=now, proposed=proposed), ()
+    )
     operations = yaml.safe_load(change.text)
     assert [one["op"] for one in operations] == ["test", "remove", "add"]
     assert operations[2]["path"].endswith("nvidia.com~1mig-1g.10gb")
@@ -96,7 +55,7 @@ def test_mig_slice_swaps_the_resource_name() -> None:
 def test_reclaim_stops_an_owner_with_one_pod_only() -> None:
     """Other replicas may be busy: the patch fails unless this pod is the only one."""
     nothing = Configuration(gpu_model=H100, gpu_count=0)
-    change = change_for(recommendation(action=Action.RECLAIM, proposed=nothing), ())
+    change = change_for(make_recommendation(action=Action.RECLAIM, proposed=nothing), ())
     assert yaml.safe_load(change.text)[0] == {"op": "test", "path": "/spec/replicas", "value": 1}
 
 
@@ -106,13 +65,13 @@ def test_reclaim_stops_an_owner_with_one_pod_only() -> None:
 def test_hostile_pod_names_are_refused(job_id: str) -> None:
     """What Kubernetes would not take as a name never reaches a file."""
     with pytest.raises(ChangeRefusedError):
-        change_for(recommendation(job_id=job_id), ())
+        change_for(make_recommendation(job_id=job_id), ())
 
 
 def test_slurm_commands_requeue_change_and_release_in_this_order() -> None:
     """A running Slurm job cannot change its GPU count, so it is requeued on hold first."""
     change = change_for(
-        recommendation(job_id="slurm:4711", platform=Platform.SLURM), (gpu(0), gpu(1))
+        make_recommendation(job_id="slurm:4711", platform=Platform.SLURM), (gpu(0), gpu(1))
     )
     lines = [line for line in change.text.splitlines() if line.startswith("scontrol")]
     assert "scontrol requeuehold 4711" in lines
@@ -126,14 +85,14 @@ def test_slurm_commands_requeue_change_and_release_in_this_order() -> None:
 def test_hostile_slurm_ids_are_refused(job_id: str) -> None:
     """Only digits, an array index and a het offset make a Slurm job id."""
     with pytest.raises(ChangeRefusedError):
-        change_for(recommendation(job_id=job_id, platform=Platform.SLURM), ())
+        change_for(make_recommendation(job_id=job_id, platform=Platform.SLURM), ())
 
 
 def test_power_cap_names_every_gpu_of_the_job() -> None:
     """A cap is set per board, on the node that has it."""
     proposed = Configuration(gpu_model=H100, gpu_count=4, power_cap_watts=490.0)
     change = change_for(
-        recommendation(action=Action.POWER_CAP, proposed=proposed), (gpu(1), gpu(0, "node-0"))
+        make_recommendation(action=Action.POWER_CAP, proposed=proposed), (gpu(1), gpu(0, "node-0"))
     )
     assert change.text.splitlines()[-4:] == [
         "# node node-0",
@@ -148,18 +107,18 @@ def test_power_cap_refuses_a_uuid_that_a_shell_would_read() -> None:
     proposed = Configuration(gpu_model=H100, gpu_count=1, power_cap_watts=490.0)
     hostile = replace(gpu(0), gpu_uuid="GPU-0; reboot")
     with pytest.raises(ChangeRefusedError):
-        change_for(recommendation(action=Action.POWER_CAP, proposed=proposed), (hostile,))
+        change_for(make_recommendation(action=Action.POWER_CAP, proposed=proposed), (hostile,))
 
 
 def test_unknown_platform_is_refused_with_the_next_step() -> None:
     """Without knowing the platform no change is guessed."""
     with pytest.raises(ChangeRefusedError, match="platform"):
-        change_for(recommendation(platform=Platform.UNKNOWN), ())
+        change_for(make_recommendation(platform=Platform.UNKNOWN), ())
 
 
 def test_change_file_is_written_whole(tmp_path: Path) -> None:
     """The file holds exactly the previewed text and no temporary file stays behind."""
-    change = change_for(recommendation(), ())
+    change = change_for(make_recommendation(), ())
     path = write_change(change, tmp_path / "changes")
     assert path.read_text(encoding="utf-8") == change.text
     assert [one.name for one in path.parent.iterdir()] == [change.file_name]
@@ -169,13 +128,13 @@ def test_unwritable_folder_is_an_error_with_a_hint(tmp_path: Path) -> None:
     """A file in the place of the folder is reported, not overwritten."""
     (tmp_path / "blocked").write_text("mine")
     with pytest.raises(ApplyError, match=r"apply\.directory"):
-        write_change(change_for(recommendation(), ()), tmp_path / "blocked")
+        write_change(change_for(make_recommendation(), ()), tmp_path / "blocked")
 
 
 def test_digest_changes_with_any_field() -> None:
     """An approval of one digest says nothing about any other proposal."""
-    one = recommendation()
-    other = recommendation(proposed=Configuration(gpu_model=H100, gpu_count=1))
+    one = make_recommendation()
+    other = make_recommendation(proposed=Configuration(gpu_model=H100, gpu_count=1))
     assert one.digest != other.digest
-    assert one.digest == recommendation().digest
+    assert one.digest == make_recommendation().digest
     assert json.dumps(one.as_dict(), default=str)
