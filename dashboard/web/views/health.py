@@ -15,7 +15,9 @@ failed = [one for one in reports if one.state is SourceState.FAILED]
 finding(
     f"{len(failed)} of {len(reports)} sources failed last time."
     if failed
-    else f"All {len(reports)} sources answered last time."
+    else f"{len(reports)} of {len(reports)} sources answered last time."
+    if reports
+    else "No source has been asked yet."
 )
 if state.last_error:
     st.error(plain(state.last_error))

@@ -11,6 +11,7 @@ from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
+from data.records.forecasts import DemandForecast
 
 _TOP = 5
 world = current_world()
@@ -26,10 +27,12 @@ if not empty_state():
         for one in stored
         if one.recommendation.savings.gpu_hours
     )
+    unseen = now["unknown_gpus"]
+    unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0 else ""
     verb = "recommendation would" if len(stored) == 1 else "recommendations would"
     finding(
         f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs are allocated, "
-        f"{now['used_gpus']:.1f} do work; {len(stored)} {verb} free {freed:.1f}."
+        f"{now['used_gpus']:.1f} do work{unknown}; {len(stored)} {verb} free {freed:.1f}."
     )
     day = reader.energy(start=end - timedelta(days=1), end=end, by="fleet")
     before = reader.energy(start=end - timedelta(days=2), end=end - timedelta(days=1), by="fleet")
@@ -52,10 +55,13 @@ if not empty_state():
             "emissions, last 24 h": statement.emissions_kgco2e,
         }
     )
-    chart(fleet_timeline(fleet, reader.forecasts()), "fleet")
+    forecasts = reader.forecasts()
+    chart(fleet_timeline(fleet, forecasts), "fleet")
+    forecast_jobs = sum(isinstance(one, DemandForecast) for one in forecasts)
     st.caption(
-        "Per hour, last seven days. The forecast adds up the jobs' q10 and q90, as if "
-        "all peaked together."
+        f"Per hour, last seven days. The forecast adds up {forecast_jobs} of {len(forecasts)} "
+        "jobs, their q10 and q90 as if all peaked together; the others have none, and jobs yet to "
+        "come are not foreseen."
     )
     st.subheader("What to approve")
     if not stored:
