@@ -2,14 +2,12 @@
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
-from playwright.sync_api import sync_playwright
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
@@ -78,33 +76,6 @@ def test_hostile_names_stay_text_in_markdown(store: Store) -> None:
     """No link, no table break, no tag."""
     text = render_markdown(report_of(store))
     assert not re.search(r"(?<!\\)<img|(?<!\\)\[x|(?<!\\)<b", text)
-
-
-@pytest.mark.browser
-def test_html_is_one_file_that_fetches_and_runs_nothing_foreign(
-    store: Store, tmp_path: Path
-) -> None:
-    """Chromium opens it, draws the plot, asks no host, logs no error, runs no label."""
-    page_file = tmp_path / "week.html"
-    page_file.write_text(render_html(report_of(store)), encoding="utf-8")
-    chromium = shutil.which("chromium")
-    assert chromium, "chromium is not installed; as root: apt-get install chromium"
-    requests, errors = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
-        )
-        page = browser.new_page()
-        page.on("request", lambda request: requests.append(request.url))
-        page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
-        page.on("pageerror", lambda error: errors.append(str(error)))
-        page.goto(page_file.as_uri())
-        page.wait_for_selector(".js-plotly-plot .plot-container")
-        title = page.title()
-        browser.close()
-    assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
-    assert errors == []
-    assert title.startswith("Trimtab weekly report")
 
 
 def test_an_empty_week_says_so(tmp_path: Path) -> None:
