@@ -5,6 +5,7 @@ be ignored.
 """
 
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -38,6 +39,24 @@ def _known() -> dict[str, type]:
     }
 
 
+def _secret() -> frozenset[str]:
+    """The settings whose value must not be shown, as `section.field`."""
+    defaults = Settings()
+    return frozenset(
+        f"{section.name}.{field.name}"
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+        if field.metadata["secret"]
+    )
+
+
+def _finite(name: str, value: Any, where: str) -> Any:
+    """Refuse nan and inf: no comparison with nan holds, and an endless wait is no wait."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise SettingsError(f"{name} from {where} is {value}", "It must be a finite number.")
+    return value
+
+
 def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.3)
@@ -49,10 +68,11 @@ def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
 
 def _from_text(name: str, text: str, kind: type, where: str) -> Any:
     try:
-        return _WORDS[text.strip().lower()] if kind is bool else kind(text)
+        value = _WORDS[text.strip().lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
         wanted = "true or false" if kind is bool else f"a {kind.__name__}"
         raise SettingsError(f"{name} from {where} is {text!r}", f"It must be {wanted}.") from None
+    return _finite(name, value, where)
 
 
 def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
@@ -60,10 +80,9 @@ def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not fitting:
-        raise SettingsError(
-            f"{name} in {where} is {value!r}", f"It must be of type {kind.__name__}."
-        )
-    return value
+        shown = REDACTED if name in _secret() else repr(value)
+        raise SettingsError(f"{name} in {where} is {shown}", f"It must be of type {kind.__name__}.")
+    return _finite(name, value, where)
 
 
 def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tuple[Any, str]]:

@@ -2,12 +2,15 @@
 
 import csv
 import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
 from data.errors import UnknownGpuModelError
+
+_PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +38,27 @@ class GpuModel:
     relative_speed: float
     price_per_hour: float
     mig_profiles: tuple[MigProfile, ...]
+    source: str
 
     def mig_profile(self, name: str) -> MigProfile | None:
         """Give the profile of that name, or None.
 
-        Exporters and Kubernetes may differ by a GB in the name (7g.79gb and 7g.80gb): the slice
-        count and the nearest memory decide.
+        Exporters and Kubernetes may differ by a GB in the name (7g.79gb and 7g.80gb), and media
+        extensions (1g.10gb+me) change neither memory nor compute: the slice count and the nearest
+        size decide.
         """
-        exact = next((one for one in self.mig_profiles if one.name == name), None)
-        if exact is not None or "g." not in name:
-            return exact
-        slices, _, memory = name.partition("g.")
-        size = memory.removesuffix("gb")
-        if not (slices.isdigit() and size.isdigit()):
+        wanted = _size_in_name(name)
+        if wanted is None:
             return None
-        near = [one for one in self.mig_profiles if one.slices == int(slices)]
-        return min(near, key=lambda one: abs(one.memory_mib - int(size) * 1000), default=None)
+        sizes = [(one, _size_in_name(one.name) or (0, 0)) for one in self.mig_profiles]
+        near = [(abs(gb - wanted[1]), one) for one, (slices, gb) in sizes if slices == wanted[0]]
+        return min(near, key=lambda pair: pair[0], default=(0, None))[1]
+
+
+def _size_in_name(profile: str) -> tuple[int, int] | None:
+    """Slices and GB of a profile's name, None when it is no such name."""
+    match = _PROFILE_NAME.fullmatch(profile)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 class GpuCatalogue:
@@ -133,6 +141,7 @@ def load_gpu_catalogue() -> GpuCatalogue:
                 relative_speed=float(row["relative_speed"]),
                 price_per_hour=float(row["price_per_hour"]),
                 mig_profiles=profiles_of(row["name"]),
+                source=row["source"],
             )
             for row in _rows("gpu_models.csv")
         )

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 
 import sqlalchemy as sa
-from sqlalchemy.exc import DBAPIError
 
 from data.errors import StoreBusyError, StoreError, scrub
 
@@ -23,12 +22,19 @@ _CONFIG = {
 
 
 def store_path(url: str) -> Path:
-    """Give the path of a store address duckdb:///PATH. Errors: StoreError for anything else."""
-    if not url.startswith(_PREFIX) or len(url) == len(_PREFIX):
+    """Give the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
+
+    The rest of the address is the path as it is: no escapes, no options. DuckDB's own words for
+    what is no file (:memory:, md:) are refused, since nothing would be kept there; it also cuts
+    a path at a question mark.
+    """
+    path = url.removeprefix(_PREFIX)
+    no_file = path.startswith((":", "md:", "motherduck:")) or "?" in path
+    if path in ("", url) or no_file or not path.isprintable():
         raise StoreError(
             f"store address {scrub(url)!r} cannot be used", "Give duckdb:///PATH of a file."
         )
-    return Path(url.removeprefix(_PREFIX))
+    return Path(path).expanduser()
 
 
 def open_engine(path: Path, *, create: bool) -> sa.Engine:
@@ -45,18 +51,29 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
             "Point store.url at a folder that can be written.",
         ) from error
     engine = sa.create_engine(
-        f"{_PREFIX}{path}", connect_args={"config": _CONFIG}, pool_size=8, max_overflow=32
+        sa.URL.create("duckdb", database=str(path)),
+        connect_args={"config": _CONFIG},
+        poolclass=sa.QueuePool,
+        pool_size=8,
+        max_overflow=32,
     )
+
+    def name_failure(context: sa.ExceptionContext) -> None:
+        raise _named(path, str(context.original_exception)) from context.original_exception
+
+    sa.event.listen(engine, "handle_error", name_failure)
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
-    except DBAPIError as error:
+    except StoreError:
         engine.dispose()
-        raise _named(path, str(error.orig)) from error
+        raise
     return engine
 
 
 def _named(path: Path, text: str) -> StoreError:
+    """Give the failure in our words; every error of the driver passes here."""
+    text = text.replace(str(path), path.name)
     if "Could not set lock" in text:
         holder = _HOLDER.search(text)
         who = f"process {holder.group(1)}" if holder else "another process"
@@ -64,12 +81,13 @@ def _named(path: Path, text: str) -> StoreError:
             f"the store {path} is held by {who}",
             "Stop that process or use its dashboard, or give another file with --store.",
         )
-    if "WAL" in text or "replay" in text.lower():
+    without_name = text.replace(path.name, "")
+    if "WAL" in without_name or "replay" in without_name.lower():
         return StoreError(
             f"the write-ahead log of {path} cannot be replayed: {scrub(text)}",
             f"Move {path}.wal aside to open the last checkpoint; keep it for inspection.",
         )
     return StoreError(
-        f"cannot open the store {path}: {scrub(text)}",
-        "Check that the file is a Trimtab store and can be written.",
+        f"cannot use the store {path}: {scrub(text)}",
+        "Check that it is a Trimtab store that can be written, and that its disk has space.",
     )

@@ -1,7 +1,8 @@
 """Writing the store: one writer at a time, every write one transaction, repeats harmless."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -13,7 +14,7 @@ import sqlalchemy as sa
 
 from data.collected import Collected
 from data.columns import NUMBER, SAMPLES, check_frame
-from data.errors import StoreError
+from data.errors import StoreError, scrub
 from data.records.cluster import SourceReport
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped
@@ -68,6 +69,18 @@ class Store:
         with self._writing:
             self._engine.dispose()
 
+    @contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """Give a connection whose writes are kept together or not at all, one writer at a time."""
+        try:
+            with self._writing, self._engine.begin() as connection:
+                yield connection
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"nothing was kept: the text {scrub(ascii(error.object), limit=80)} is no Unicode",
+                "Mend the source that sent it; such text cannot be stored or shown.",
+            ) from error
+
     def keep(self, collected: Collected) -> int:
         """Keep samples, jobs and report of one source; give the number of new samples.
 
@@ -77,7 +90,7 @@ class Store:
         frame = check_frame(collected.samples, SAMPLES)
         numbers = [name for name, (dtype, _unit) in SAMPLES.columns.items() if dtype == NUMBER]
         frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
-        with self._writing, self._engine.begin() as connection:
+        with self._transaction() as connection:
             known = sa.select(sa.func.count()).where(
                 tables.batches.c.batch_id == collected.batch_id
             )
@@ -111,7 +124,7 @@ class Store:
     ) -> None:
         """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing."""
         skipped = [isinstance(one, ForecastSkipped) for one in forecasts]
-        with self._writing, self._engine.begin() as connection:
+        with self._transaction() as connection:
             known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
             if connection.execute(known).scalar_one():
                 return
@@ -167,7 +180,7 @@ class Store:
         self, *, digest: str, decision: Decision, by: str, at: datetime, comment: str
     ) -> AuditEntry:
         """Append a decision and its audit entry. Errors: StoreError for an unknown digest."""
-        with self._writing, self._engine.begin() as connection:
+        with self._transaction() as connection:
             known = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
             if not connection.execute(known).scalar_one():
                 raise StoreError(
@@ -192,7 +205,7 @@ class Store:
         self, *, at: datetime, actor: str, event: str, digest: str, detail: str
     ) -> AuditEntry:
         """Append an entry that is no decision, such as a refused change."""
-        with self._writing, self._engine.begin() as connection:
+        with self._transaction() as connection:
             return _append(
                 connection, at=at, actor=actor, event=event, digest=digest, detail=detail
             )
