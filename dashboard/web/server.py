@@ -9,12 +9,14 @@ from typing import Any
 
 import uvicorn
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from streamlit import config
 from streamlit.starlette import App
 
+from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
@@ -87,6 +89,7 @@ def build_app(world: WebWorld) -> App:
     return App(
         Path(__file__).with_name("app.py"),
         lifespan=lifespan,
+        middleware=[Middleware(TellAddress)],
         routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],
     )
 

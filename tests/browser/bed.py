@@ -22,7 +22,6 @@ HOSTILE_JOB = (
     "<script>window.hacked=3</script> www.evil.example https://evil.example/x a@evil.example"
 )
 
-PROBE = re.compile(r"/[a-z]+/_stcore/(health|host-config)")
 """Opened at a deep link, Streamlit first asks below that page (404), then at the root."""
 
 
@@ -140,5 +139,5 @@ class Visitor:
 
     def _note_message(self, message: ConsoleMessage) -> None:
         address = urlsplit(message.location["url"])
-        if message.type == "error" and not PROBE.fullmatch(address.path):
+        if message.type == "error":
             self.errors.append(f"{message.text} {address.geturl()}")

@@ -1,5 +1,6 @@
 """A store filled by one cycle, servers on copies of it, and a real Chromium."""
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
@@ -20,6 +21,8 @@ from data.records.jobs import WorkloadKind
 from data.settings import PlanningSettings, Settings, StoreSettings
 
 STEP_SECONDS = 300
+# Taking pictures is no test: it writes into docs.
+collect_ignore = [] if os.environ.get("TRIMTAB_SCREENSHOTS") == "1" else ["test_pictures.py"]
 CHROMIUM_FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

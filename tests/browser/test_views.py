@@ -1,7 +1,6 @@
 """Every view in a real browser: its sentence, its pictures, its tables, and nothing else asked."""
 
 import json
-import os
 import re
 import urllib.request
 from pathlib import Path
@@ -92,14 +91,3 @@ def test_no_view_is_wider_than_the_window(server: Server, visitor: Visitor, widt
         visitor.open(f"{server.base}/{path}")
         main = visitor.page.get_by_test_id("stMain")
         assert main.evaluate("main => main.scrollWidth <= main.clientWidth")
-
-
-@pytest.mark.skipif(
-    os.environ.get("TRIMTAB_SCREENSHOTS") != "1", reason="pictures are taken by `make screenshots`"
-)
-def test_pictures_for_the_documents(pictured_server: Server, visitor: Visitor) -> None:
-    """The README's pictures show the demo's fleet."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    for name in ("overview", "recommendations", "job", "energy"):
-        visitor.open(f"{pictured_server.base}/{name.replace('overview', '')}")
-        visitor.page.screenshot(path=IMAGES / f"{name}.png")
