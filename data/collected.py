@@ -1,25 +1,38 @@
 """What one source gave in one window: the unit in which facts are kept."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
-from data.columns import SAMPLES, check_frame
-from data.records.cluster import SourceReport
+from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
+from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
+
+
+def no_samples() -> pd.DataFrame:
+    """Give no samples: a scheduler knows jobs, not readings."""
+    return empty_frame(SAMPLES)
+
+
+def no_allocations() -> pd.DataFrame:
+    """Give no allocations: telemetry names holders in its samples."""
+    return empty_frame(ALLOCATIONS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """Samples (columns SAMPLES), the jobs they name, and how the source fared.
+    """Samples (columns SAMPLES), jobs, nodes, who held what (ALLOCATIONS), and how it went.
 
     `batch_id` is the same for the same source, window and content: keeping it twice is harmless.
     """
 
     batch_id: str
-    samples: pd.DataFrame
-    jobs: tuple[Job, ...]
+    samples: pd.DataFrame = field(default_factory=no_samples)
+    jobs: tuple[Job, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    allocations: pd.DataFrame = field(default_factory=no_allocations)
     report: SourceReport
 
     def __post_init__(self) -> None:
         check_frame(self.samples, SAMPLES)
+        check_frame(self.allocations, ALLOCATIONS)

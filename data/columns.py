@@ -40,18 +40,41 @@ SAMPLES = FrameColumns(
             "mig_instance": (TEXT, "GPU instance id, '' for a whole board"),
             "mig_profile": (TEXT, "such as 2g.20gb, '' for a whole board"),
             "node": (TEXT, "host name"),
+            "gpu_index": (TEXT, "the board's number on its node, as the source counts; '' unknown"),
             "gpu_model": (TEXT, "catalogue name such as H100-SXM5-80GB, or the reported name"),
-            "job_id": (TEXT, "the job that holds the GPU, '' when none or unknown"),
+            "job_id": (TEXT, "the holder that the sample names, '' when it names none"),
             "utilization_ratio": (NUMBER, "0..1 of the GPU or of the MIG instance"),
             "utilization_signal": (TEXT, "sm_active, gr_engine_active, gpu_util or ''"),
             "memory_used_mib": (NUMBER, "MiB"),
             "memory_total_mib": (NUMBER, "MiB"),
             "power_watts": (NUMBER, "W of the whole board, repeated on its MIG instances"),
+            "power_limit_watts": (NUMBER, "W, limit in force on the board"),
             "energy_joules": (NUMBER, "J, counter since driver load, may reset"),
         }
     ),
     required=frozenset({"sampled_at", "gpu_uuid", "node", "gpu_model"}),
 )
+
+ALLOCATIONS = FrameColumns(
+    name="allocations",
+    columns=MappingProxyType(
+        {
+            "job_id": (TEXT, "the job that a person would change"),
+            "label_id": (TEXT, "what samples call the holder, such as namespace/pod; '' if nothing"),
+            "node": (TEXT, "host name, '' when not known"),
+            "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
+            "gpu_uuid": (TEXT, "board UUID, '' when not known"),
+            "mig_instance": (TEXT, "GPU instance id, '' for a whole board or unknown"),
+            "gpu_count": (NUMBER, "devices that this row stands for; 1 when it names one"),
+            "started_at": (TIME, "since when the job holds them, UTC"),
+            "ended_at": (TIME, "until when, missing while it holds them"),
+            "seen_at": (TIME, "last time the source confirmed it, UTC"),
+            "source": (TEXT, "who says so"),
+        }
+    ),
+    required=frozenset({"job_id", "started_at", "seen_at", "source"}),
+)
+"""Who held which GPUs when. A row names one device (index or UUID), or a count on a node."""
 
 HISTORY = FrameColumns(
     name="history",

@@ -22,6 +22,29 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """One node as its scheduler describes it.
+
+    `gpu_model` is the catalogue's name, or the scheduler's own word (a Slurm gres type) when the
+    catalogue does not know it. `mig_instances` are (profile, count) pairs that can be asked for.
+    """
+
+    name: str
+    gpu_model: str
+    gpu_count: int
+    mig_instances: tuple[tuple[str, int], ...] = ()
+    cpus: int | None = None
+    memory_mib: float | None = None
+    partitions: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    state: str = ""
+    reason: str = ""
+    schedulable: bool = True
+    seen_at: datetime
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
     """The fleet as the store knows it at `as_of`."""
 

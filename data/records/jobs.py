@@ -21,12 +21,50 @@ class WorkloadKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class JobState(StrEnum):
+    """Where a job stands with its scheduler; unknown when only telemetry names it."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUSPENDED = "suspended"
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFacts:
+    """What only a scheduler knows of a job. Empty text and None: the scheduler did not say.
+
+    `workload` is the object a person changes, such as deployment/ranker or 123_4 of an array;
+    `reason` the scheduler's word for why it waits or ended; `managed_by` who would undo a change
+    (Helm, Argo CD, an autoscaler, Kueue). `extra` holds further (fact, value) pairs.
+    """
+
+    state: JobState = JobState.UNKNOWN
+    reason: str = ""
+    workload: str = ""
+    user: str = ""
+    account: str = ""
+    qos: str = ""
+    nodes: tuple[str, ...] = ()
+    submitted_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    time_limit_seconds: float | None = None
+    managed_by: tuple[str, ...] = ()
+    extra: tuple[tuple[str, str], ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """One job as last known. Text from labels is untrusted and only ever shown escaped.
 
     `namespace` is the Kubernetes namespace or the Slurm partition. `assumed` names facts that a
-    map or a default supplied, as (fact, value) pairs.
+    map or a default supplied, as (fact, value) pairs. `scheduler` is None when only telemetry
+    names the job. `job_id` is `slurm:ID` (the raw id that prologs see), `namespace/kind/name` of a
+    Kubernetes workload, or `namespace/pod` of a pod whose workload is not known.
     """
 
     job_id: str
@@ -43,6 +81,7 @@ class Job:
     last_seen_at: datetime
     source: str
     assumed: tuple[tuple[str, str], ...] = ()
+    scheduler: SchedulerFacts | None = None
 
     def __post_init__(self) -> None:
         if not self.job_id:

@@ -21,7 +21,10 @@ def to_json(record: object) -> str:
 
 
 def from_json(kind: type[Record], text: str) -> Record:
-    """Give the record of that kind back. Errors: ValueError when the text does not fit."""
+    """Give the record of that kind back. Errors: ValueError, TypeError when the text does not fit.
+
+    A field that the text lacks takes its default: records kept by an earlier version stay readable.
+    """
     return typing.cast("Record", _build(kind, json.loads(text)))
 
 
@@ -33,7 +36,8 @@ def _build(kind: Any, value: Any) -> Any:
     if origin is tuple:
         return _build_tuple(typing.get_args(kind), value)
     if isinstance(kind, type) and is_dataclass(kind):
-        return kind(**{name: _build(inner, value[name]) for name, inner in _inner_kinds(kind)})
+        known = (pair for pair in _inner_kinds(kind) if pair[0] in value)
+        return kind(**{name: _build(inner, value[name]) for name, inner in known})
     return _build_scalar(kind, value)
 
 
