@@ -14,7 +14,7 @@ from data.collected import Collected
 from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
-from data.settings import PrometheusSettings
+from data.source_settings import PrometheusSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
-from data.settings import PrometheusSettings
+from data.source_settings import PrometheusSettings
 
 MOST_POINTS = 10_000
 """Points asked for at once and series; Prometheus refuses more than 11,000."""

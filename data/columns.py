@@ -60,7 +60,7 @@ ALLOCATIONS = FrameColumns(
     columns=MappingProxyType(
         {
             "job_id": (TEXT, "the job that a person would change"),
-            "label_id": (TEXT, "what samples call the holder, such as namespace/pod; '' if nothing"),
+            "label_id": (TEXT, "what samples call the holder, such as namespace/pod, or ''"),
             "node": (TEXT, "host name, '' when not known"),
             "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
             "gpu_uuid": (TEXT, "board UUID, '' when not known"),

@@ -4,20 +4,16 @@ A section is a frozen dataclass; `documented` attaches the sentence that docs an
 settings` print. Ranges are checked here, so that a Settings object is always usable.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from data.errors import SettingsError
-
-
-def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
-    """Declare a setting: its default, what it means with its unit, and whether to redact it."""
-    return field(default=default, metadata={"meaning": meaning, "secret": secret})
-
-
-def _require(condition: bool, name: str, value: object, rule: str) -> None:
-    if not condition:
-        raise SettingsError(f"{name} is {value!r}", f"It must be {rule}.")
+from data.setting_fields import documented, require
+from data.source_settings import (
+    FleetSettings,
+    KubernetesSettings,
+    NvmlSettings,
+    PrometheusSettings,
+    SlurmSettings,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,40 +24,21 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusSettings:
-    """The Prometheus that scrapes dcgm-exporter."""
+class RetentionSettings:
+    """How long facts are kept, by resolution. The hourly energy is kept for years."""
 
-    url: str = documented("", "base address such as http://prometheus:9090; empty: not used")
-    bearer_token: str = documented("", "token sent as Authorization: Bearer", secret=True)
-    timeout_seconds: float = documented(30.0, "total time for one request, s")
-    step_seconds: int = documented(60, "resolution asked for, s")
-    lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
-    selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
+    raw_days: float = documented(14.0, "samples as collected, d")
+    five_minute_days: float = documented(90.0, "5-minute roll-ups, d")
+    hourly_days: float = documented(3660.0, "hourly roll-ups: energy of the ESG statement, d")
 
     def __post_init__(self) -> None:
-        _require(
-            not self.url or self.url.startswith(("http://", "https://")),
-            "prometheus.url",
-            self.url,
-            "an http:// or https:// address",
-        )
-        _require(
-            0 < self.timeout_seconds <= 600,
-            "prometheus.timeout_seconds",
-            self.timeout_seconds,
-            "above 0 and at most 600 s",
-        )
-        _require(
-            1 <= self.step_seconds <= 3600,
-            "prometheus.step_seconds",
-            self.step_seconds,
-            "1..3600 s",
-        )
-        _require(
-            0 < self.lookback_hours <= 24 * 400,
-            "prometheus.lookback_hours",
-            self.lookback_hours,
-            "above 0 and at most 9600 h",
+        for name in ("raw_days", "five_minute_days", "hourly_days"):
+            require(getattr(self, name) >= 1, f"retention.{name}", getattr(self, name), "1 d up")
+        require(
+            self.raw_days <= self.five_minute_days <= self.hourly_days,
+            "retention.raw_days",
+            self.raw_days,
+            "at most five_minute_days, which is at most hourly_days",
         )
 
 
@@ -95,19 +72,19 @@ class PlanningSettings:
     workers: int = documented(0, "forecasting processes; 0: one per core")
 
     def __post_init__(self) -> None:
-        _require(
+        require(
             1 <= self.slot_minutes <= 1440 and 1440 % self.slot_minutes == 0,
             "planning.slot_minutes",
             self.slot_minutes,
             "a divisor of 1440 (such as 15 or 60)",
         )
-        _require(
+        require(
             1 <= self.horizon_slots <= 2016,
             "planning.horizon_slots",
             self.horizon_slots,
             "1..2016",
         )
-        _require(
+        require(
             1 <= self.history_days <= 400, "planning.history_days", self.history_days, "1..400 d"
         )
         for name in (
@@ -117,8 +94,8 @@ class PlanningSettings:
             "minimum_saving_ratio",
             "idle_utilization_ratio",
         ):
-            _require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
-        _require(
+            require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
+        require(
             0.5 <= self.power_cap_ratio <= 1,
             "planning.power_cap_ratio",
             self.power_cap_ratio,
@@ -130,8 +107,8 @@ class PlanningSettings:
             "expiry_hours",
             "budget_seconds",
         ):
-            _require(getattr(self, name) > 0, f"planning.{name}", getattr(self, name), "above 0")
-        _require(0 <= self.workers <= 256, "planning.workers", self.workers, "0..256")
+            require(getattr(self, name) > 0, f"planning.{name}", getattr(self, name), "above 0")
+        require(0 <= self.workers <= 256, "planning.workers", self.workers, "0..256")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,11 +122,11 @@ class EnergySettings:
     currency: str = documented("EUR", "currency of all prices")
 
     def __post_init__(self) -> None:
-        _require(1 <= self.pue <= 4, "energy.pue", self.pue, "1..4")
-        _require(
+        require(1 <= self.pue <= 4, "energy.pue", self.pue, "1..4")
+        require(
             0 <= self.pue_uncertainty <= 1, "energy.pue_uncertainty", self.pue_uncertainty, "0..1"
         )
-        _require(
+        require(
             0 <= self.electricity_price_per_kwh <= 100,
             "energy.electricity_price_per_kwh",
             self.electricity_price_per_kwh,
@@ -166,8 +143,8 @@ class ServeSettings:
     cycle_minutes: float = documented(15.0, "time between two cycles, min")
 
     def __post_init__(self) -> None:
-        _require(1 <= self.port <= 65535, "serve.port", self.port, "1..65535")
-        _require(self.cycle_minutes > 0, "serve.cycle_minutes", self.cycle_minutes, "above 0")
+        require(1 <= self.port <= 65535, "serve.port", self.port, "1..65535")
+        require(self.cycle_minutes > 0, "serve.cycle_minutes", self.cycle_minutes, "above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,25 +155,18 @@ class ApplySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSettings:
-    """The simulated fleet as a source, for demo, tests and load."""
-
-    enabled: bool = documented(False, "collect from the simulated fleet in this process")
-    seed: int = documented(7, "seed of the fleet; same seed, same fleet")
-    nodes: int = documented(8, "number of nodes")
-
-    def __post_init__(self) -> None:
-        _require(1 <= self.nodes <= 20_000, "fleet.nodes", self.nodes, "1..20000")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings in force."""
 
     store: StoreSettings = StoreSettings()
-    prometheus: PrometheusSettings = PrometheusSettings()
+    # Frozen values: sharing one instance as the default is safe.
+    prometheus: PrometheusSettings = PrometheusSettings()  # noqa: RUF009
+    slurm: SlurmSettings = SlurmSettings()  # noqa: RUF009
+    kubernetes: KubernetesSettings = KubernetesSettings()  # noqa: RUF009
+    nvml: NvmlSettings = NvmlSettings()  # noqa: RUF009
+    retention: RetentionSettings = RetentionSettings()
     planning: PlanningSettings = PlanningSettings()
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
     apply: ApplySettings = ApplySettings()
-    fleet: FleetSettings = FleetSettings()
+    fleet: FleetSettings = FleetSettings()  # noqa: RUF009

@@ -21,7 +21,7 @@ from data.errors import (
     UnexpectedAnswerError,
 )
 from data.records.cluster import SourceState
-from data.settings import PrometheusSettings
+from data.source_settings import PrometheusSettings
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 WINDOW = Window(start=NOW - timedelta(minutes=10), end=NOW)

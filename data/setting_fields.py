@@ -1,0 +1,17 @@
+"""How a setting is declared, and how its range is checked."""
+
+from dataclasses import field
+from typing import Any
+
+from data.errors import SettingsError
+
+
+def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
+    """Declare a setting: its default, what it means with its unit, and whether to redact it."""
+    return field(default=default, metadata={"meaning": meaning, "secret": secret})
+
+
+def require(condition: bool, name: str, value: object, rule: str) -> None:
+    """Refuse a value outside its rule. Errors: SettingsError naming setting, value and rule."""
+    if not condition:
+        raise SettingsError(f"{name} is {value!r}", f"It must be {rule}.")

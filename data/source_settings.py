@@ -1,0 +1,163 @@
+"""The settings of every source of facts."""
+
+from dataclasses import dataclass
+
+from data.setting_fields import documented, require
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """The Prometheus that scrapes dcgm-exporter."""
+
+    url: str = documented("", "base address such as http://prometheus:9090; empty: not used")
+    bearer_token: str = documented("", "token sent as Authorization: Bearer", secret=True)
+    bearer_token_file: str = documented("", "file with that token, read anew at every collection")
+    username: str = documented("", "user for HTTP basic authentication")
+    password: str = documented("", "password for HTTP basic authentication", secret=True)
+    headers_file: str = documented("", "file with further headers, one `Name: value` a line")
+    ca_file: str = documented("", "certificates to trust, PEM; empty: those of certifi")
+    client_cert_file: str = documented("", "client certificate for mutual TLS, PEM")
+    client_key_file: str = documented("", "its private key, PEM; empty: in the certificate's file")
+    timeout_seconds: float = documented(30.0, "total time for one request, s")
+    budget_seconds: float = documented(300.0, "time for all requests of one collection, s")
+    step_seconds: int = documented(60, "resolution asked for, s")
+    lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
+    selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
+
+    def __post_init__(self) -> None:
+        require(
+            not self.url or self.url.startswith(("http://", "https://")),
+            "prometheus.url",
+            self.url,
+            "an http:// or https:// address",
+        )
+        require(
+            0 < self.timeout_seconds <= 600,
+            "prometheus.timeout_seconds",
+            self.timeout_seconds,
+            "above 0 and at most 600 s",
+        )
+        require(
+            0 < self.budget_seconds <= 86_400,
+            "prometheus.budget_seconds",
+            self.budget_seconds,
+            "above 0 and at most 86400 s",
+        )
+        require(
+            not (self.username and (self.bearer_token or self.bearer_token_file)),
+            "prometheus.username",
+            self.username,
+            "empty when a bearer token is set: one way to sign in",
+        )
+        require(
+            not (self.bearer_token and self.bearer_token_file),
+            "prometheus.bearer_token_file",
+            self.bearer_token_file,
+            "empty when prometheus.bearer_token is set",
+        )
+        require(
+            not self.client_key_file or bool(self.client_cert_file),
+            "prometheus.client_key_file",
+            self.client_key_file,
+            "given together with prometheus.client_cert_file",
+        )
+        require(
+            1 <= self.step_seconds <= 3600,
+            "prometheus.step_seconds",
+            self.step_seconds,
+            "1..3600 s",
+        )
+        require(
+            0 < self.lookback_hours <= 24 * 400,
+            "prometheus.lookback_hours",
+            self.lookback_hours,
+            "above 0 and at most 9600 h",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmSettings:
+    """Slurm as the source of jobs, nodes and allocations. Reading only."""
+
+    mode: str = documented("", "commands (squeue, sacct) or rest (slurmrestd); empty: not used")
+    bin_directory: str = documented("", "folder of squeue, sacct and sinfo; empty: found on PATH")
+    conf_file: str = documented("", "slurm.conf for the commands; empty: Slurm's own default")
+    rest_url: str = documented("", "slurmrestd address such as http://slurm:6820")
+    rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
+    rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
+    rest_token_file: str = documented("", "file with that token, read anew at every collection")
+    gpu_models: str = documented(
+        "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
+    )
+    timeout_seconds: float = documented(30.0, "time for one command or request, s")
+    lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
+
+    def __post_init__(self) -> None:
+        require(
+            self.mode in ("", "commands", "rest"),
+            "slurm.mode",
+            self.mode,
+            "commands, rest or empty",
+        )
+        require(
+            self.mode != "rest" or self.rest_url.startswith(("http://", "https://")),
+            "slurm.rest_url",
+            self.rest_url,
+            "an http:// or https:// address when slurm.mode is rest",
+        )
+        require(
+            0 < self.timeout_seconds <= 600,
+            "slurm.timeout_seconds",
+            self.timeout_seconds,
+            "above 0 and at most 600 s",
+        )
+        require(
+            0 < self.lookback_hours <= 24 * 400,
+            "slurm.lookback_hours",
+            self.lookback_hours,
+            "above 0 and at most 9600 h",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """Kubernetes as the source of workloads, nodes and allocations. Reading only."""
+
+    enabled: bool = documented(False, "read nodes, pods and workloads from a Kubernetes API")
+    kubeconfig: str = documented("", "kubeconfig file; empty: in-cluster, else ~/.kube/config")
+    context: str = documented("", "context of the kubeconfig; empty: its current one")
+    namespaces: str = documented("", "namespaces to read, comma-separated; empty: all")
+    page_size: int = documented(500, "objects asked for at once")
+    timeout_seconds: float = documented(30.0, "time for one request, s")
+
+    def __post_init__(self) -> None:
+        require(1 <= self.page_size <= 5000, "kubernetes.page_size", self.page_size, "1..5000")
+        require(
+            0 < self.timeout_seconds <= 600,
+            "kubernetes.timeout_seconds",
+            self.timeout_seconds,
+            "above 0 and at most 600 s",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlSettings:
+    """The NVIDIA driver of this machine as a source, where no exporter runs."""
+
+    enabled: bool = documented(False, "read the GPUs of this machine through NVML")
+    library: str = documented("", "path of libnvidia-ml.so.1; empty: the system's")
+    mapping_directory: str = documented(
+        "", "folder of job mapping files written by a Slurm prolog, named by GPU index or UUID"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetSettings:
+    """The simulated fleet as a source, for demo, tests and load."""
+
+    enabled: bool = documented(False, "collect from the simulated fleet in this process")
+    seed: int = documented(7, "seed of the fleet; same seed, same fleet")
+    nodes: int = documented(8, "number of nodes")
+
+    def __post_init__(self) -> None:
+        require(1 <= self.nodes <= 20_000, "fleet.nodes", self.nodes, "1..20000")
