@@ -1,29 +1,22 @@
-"""Reading the store: every call takes a connection of its own, so any thread may call."""
+"""Reading the store: the facts, and what was thought and decided about them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-import pandas as pd
 import sqlalchemy as sa
 
-from data.columns import HISTORY, check_frame
 from data.errors import StoreError
-from data.records.cluster import Cluster, Gpu, SourceReport
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.jobs import Job
 from data.records.plans import Plan
-from data.store import samples_sql, tables
+from data.store import tables
 from data.store.audit_chain import chain_problems
-from data.store.bulk import read_frame
-from data.store.planning_view import PlanningView
+from data.store.fact_reader import FactReader, as_utc
 from data.store.record_json import from_json
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FAR = datetime(9000, 1, 1, tzinfo=UTC)
 SHORTEST_PREFIX = 6
+_FRAMES = ("samples", "allocations", "five_minute", "hourly")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +46,6 @@ class StoredRecommendation:
     comment: str
 
 
-def as_utc(at: Any) -> datetime:
-    """Give a time from the driver as a standard UTC datetime."""
-    elapsed: timedelta = at - _EPOCH
-    return _EPOCH + elapsed
-
-
 def audit_entry(row: Any) -> AuditEntry:
     """Give the entry of a row of the audit table."""
     return AuditEntry(
@@ -73,96 +60,8 @@ def audit_entry(row: Any) -> AuditEntry:
     )
 
 
-class StoreReader:
+class StoreReader(FactReader):
     """Everything that can be read; nothing here writes."""
-
-    def __init__(self, engine: sa.Engine) -> None:
-        self._engine = engine
-
-    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
-        with self._engine.connect() as connection:
-            return read_frame(connection, query, parameters)
-
-    def _rows(self, statement: sa.Executable) -> list[Any]:
-        with self._engine.connect() as connection:
-            return list(connection.execute(statement).all())
-
-    def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
-        """Give the time of the newest sample, up to `until`; None when there is none."""
-        statement = sa.text("SELECT max(sampled_at) FROM samples WHERE sampled_at <= :until")
-        rows = self._rows(statement.bindparams(until=until or _FAR))
-        return None if rows[0][0] is None else as_utc(rows[0][0])
-
-    def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
-        """Give fleet, jobs and history as known at `now`; later samples are not looked at."""
-        as_of = self.latest_sample_at(until=now) or now
-        start = as_of - timedelta(days=history_days)
-        history = self.job_history("", start=start, end=as_of, slot_seconds=slot_seconds)
-        seen = set(history["job_id"])
-        signals = self._frame(samples_sql.SIGNALS, start=start, end=as_of)
-        return PlanningView(
-            as_of=as_of,
-            cluster=Cluster(as_of=as_of, gpus=self.gpus(start=start, end=as_of)),
-            jobs=tuple(job for job in self.jobs() if job.job_id in seen),
-            history=history,
-            signals=dict(zip(signals["job_id"], signals["signal"], strict=True)),
-        )
-
-    def jobs(self) -> tuple[Job, ...]:
-        """Give every job ever seen, by id."""
-        rows = self._rows(sa.select(tables.jobs.c.record).order_by(tables.jobs.c.job_id))
-        return tuple(from_json(Job, row.record) for row in rows)
-
-    def job(self, job_id: str) -> Job | None:
-        """Give one job, None when it was never seen."""
-        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
-        return from_json(Job, rows[0].record) if rows else None
-
-    def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
-        """Give the boards and MIG instances as last seen in (start, end]."""
-        rows: Iterable[Any] = self._frame(samples_sql.GPUS, start=start, end=end).itertuples()
-        return tuple(
-            Gpu(
-                gpu_uuid=row.gpu_uuid,
-                mig_instance=row.mig_instance,
-                mig_profile=row.mig_profile,
-                node=row.node,
-                gpu_model=row.gpu_model,
-                memory_total_mib=None if pd.isna(row.memory_total_mib) else row.memory_total_mib,
-                job_id=row.job_id,
-                last_seen_at=row.last_seen_at.to_pydatetime(),
-            )
-            for row in rows
-        )
-
-    def job_history(
-        self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
-    ) -> pd.DataFrame:
-        """Give the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
-        frame = self._frame(
-            samples_sql.JOB_HISTORY, job_id=job_id, start=start, end=end, slot_seconds=slot_seconds
-        )
-        return check_frame(frame, HISTORY)
-
-    def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
-        """Give per slot: boards, allocated, used, idle allocated, unknown, free GPUs, power in W.
-
-        Power is NaN where no board reported it.
-        """
-        return self._frame(
-            samples_sql.FLEET_HISTORY, start=start, end=end, slot_seconds=slot_seconds
-        )
-
-    def energy(self, *, start: datetime, end: datetime, by: str) -> pd.DataFrame:
-        """Give key, energy_kwh, gpu_hours, idle_gpu_hours, observed_hours in (start, end].
-
-        `by` is job, namespace, gpu_model, day or fleet; key '' is what no job held. Board power by
-        trapezoid over gaps of at most five minutes; NaN where power was never reported.
-        """
-        if by not in samples_sql.ENERGY_KEYS:
-            raise ValueError(f"energy by {by!r}; known: {', '.join(samples_sql.ENERGY_KEYS)}")
-        query = samples_sql.ENERGY.replace("{key}", samples_sql.ENERGY_KEYS[by])
-        return self._frame(query, start=start, end=end, gap=samples_sql.LARGEST_GAP_SECONDS)
 
     def _latest_plan_id(self) -> str | None:
         rows = self._rows(
@@ -259,16 +158,6 @@ class StoreReader:
             )
         return stored
 
-    def source_reports(self) -> tuple[SourceReport, ...]:
-        """Give the latest report of every source."""
-        rows = self._rows(
-            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
-                tables.batches.c.sequence
-            )
-        )
-        latest = {row.source: row.report for row in rows}
-        return tuple(from_json(SourceReport, latest[source]) for source in sorted(latest))
-
     def last_cycle(self) -> CycleRow | None:
         """Give the latest cycle, None before the first."""
         rows = self._rows(
@@ -296,7 +185,7 @@ class StoreReader:
 
     def counts(self) -> dict[str, int]:
         """Give the number of rows per table."""
-        names = ("samples", *sorted(tables.metadata.tables))
+        names = (*_FRAMES, *sorted(tables.metadata.tables))
         query = " UNION ALL ".join(
             f"SELECT '{name}' AS name, count(*) AS rows FROM {name}"  # noqa: S608 - our own names
             for name in names

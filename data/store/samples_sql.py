@@ -1,27 +1,33 @@
-"""The aggregations over samples, as SQL: history per job, fleet over time, energy.
+"""The questions of the views, as SQL over the roll-ups; samples themselves are not read.
 
-Rules: a MIG instance counts as one device of its job; the board's power and energy are counted
-once and shared equally over the instances that report at that time; gaps above five minutes are
-unknown, not zero.
+Whole hours come from `hourly`, the ragged ends of a window from `five_minute`. Rules: a MIG
+instance is one device of its job; a board's time and energy are split as `rollup_sql` says.
 """
 
-LARGEST_GAP_SECONDS = 300
-"""Between two samples further apart than this nothing is known (telemetry: restarts, reloads)."""
+_ENDS = """
+    (SELECT {columns} FROM hourly WHERE slot_start >= :first_hour AND slot_start < :last_hour
+    UNION ALL
+    SELECT {columns} FROM five_minute
+    WHERE (slot_start >= :start AND slot_start < least(:first_hour, :end))
+        OR (slot_start >= greatest(:last_hour, :first_hour, :start) AND slot_start < :end))
+"""
+_SLOT = "to_timestamp(floor(epoch(slot_start) / :slot_seconds) * :slot_seconds)"
+_WINDOW = "slot_start >= :start AND slot_start < :end"
 
-_WINDOW = "sampled_at > :start AND sampled_at <= :end"
-_SLOT = "to_timestamp(floor(epoch(sampled_at) / :slot_seconds) * :slot_seconds)"
+
+def _whole(*columns: str) -> str:
+    return _ENDS.format(columns=", ".join(columns))
+
 
 JOB_HISTORY = f"""
-WITH boards AS (
-    SELECT gpu_uuid, {_SLOT} AS slot_start, count(DISTINCT mig_instance) AS instances
-    FROM samples WHERE {_WINDOW} GROUP BY ALL
-), devices AS (
+WITH devices AS (
     SELECT job_id, gpu_uuid, mig_instance, {_SLOT} AS slot_start,
-        avg(utilization_ratio) AS utilization, max(utilization_ratio) AS largest,
-        max(memory_used_mib) AS memory, avg(power_watts) AS power, count(*) AS samples
-    FROM samples
-    WHERE {_WINDOW} AND job_id <> '' AND (:job_id = '' OR job_id = :job_id)
-    GROUP BY ALL
+        sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization,
+        max(utilization_max) AS largest, max(memory_max_mib) AS memory,
+        sum(power_sum) / nullif(sum(power_samples), 0) AS power, sum(samples) AS samples
+    FROM five_minute
+    WHERE {_WINDOW} AND holder = 'job' AND (:job_id = '' OR job_id = :job_id)
+    GROUP BY ALL HAVING sum(samples) > 0
 )
 SELECT job_id, slot_start,
     avg(utilization) * count(*) AS effective_gpus,
@@ -29,25 +35,31 @@ SELECT job_id, slot_start,
     max(largest) AS utilization_max_ratio,
     count(*)::DOUBLE AS allocated_gpus,
     max(memory) AS memory_used_mib,
-    avg(power / instances) * count(*) AS power_watts,
+    avg(power) * count(*) AS power_watts,
     sum(samples)::BIGINT AS sample_count
-FROM devices JOIN boards USING (gpu_uuid, slot_start)
-GROUP BY job_id, slot_start ORDER BY job_id, slot_start
+FROM devices GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this module are put together
 
-FLEET_HISTORY = f"""
+FLEET_HISTORY = """
 WITH devices AS (
-    SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start,
-        avg((job_id <> '')::INT) AS allocated,
-        avg(utilization_ratio) FILTER (job_id <> '') AS utilization,
-        avg(power_watts) AS power, count(*) AS samples
-    FROM samples WHERE {_WINDOW} GROUP BY ALL
+    SELECT gpu_uuid, mig_instance, {slot} AS slot_start,
+        sum(sample_weight) AS weight,
+        sum(sample_weight) FILTER (holder = 'job') AS held,
+        sum(sample_weight) FILTER (holder = 'unattributed') AS nameless,
+        sum(utilization_sum) FILTER (holder = 'job')
+            / nullif(sum(utilization_samples) FILTER (holder = 'job'), 0) AS utilization,
+        sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, sum(samples) AS samples
+    FROM {table} WHERE slot_start >= :start AND slot_start < :end GROUP BY ALL
 ), boards AS (
-    SELECT gpu_uuid, slot_start, avg(allocated) AS allocated,
-        sum(allocated * utilization) / count(*) AS used,
-        sum(allocated) FILTER (allocated > 0 AND utilization IS NULL) / count(*) AS unknown,
-        max(power) AS power, sum(samples) AS samples
-    FROM devices GROUP BY ALL
+    SELECT gpu_uuid, slot_start,
+        avg(coalesce(held, 0) / weight) FILTER (weight > 0) AS allocated,
+        avg(coalesce(nameless, 0) / weight) FILTER (weight > 0) AS unattributed,
+        sum(held / weight * utilization) FILTER (weight > 0)
+            / count(*) FILTER (weight > 0) AS used,
+        sum(held / weight) FILTER (weight > 0 AND held > 0 AND utilization IS NULL)
+            / count(*) FILTER (weight > 0) AS unknown,
+        sum(power_sum) / nullif(max(power_weight), 0) AS power, sum(samples) AS samples
+    FROM devices GROUP BY ALL HAVING sum(samples) > 0
 )
 SELECT slot_start,
     count(*)::DOUBLE AS boards,
@@ -55,60 +67,87 @@ SELECT slot_start,
     coalesce(sum(used), 0) AS used_gpus,
     sum(allocated) - coalesce(sum(used), 0) - coalesce(sum(unknown), 0) AS idle_allocated_gpus,
     coalesce(sum(unknown), 0) AS unknown_gpus,
-    count(*) - sum(allocated) AS free_gpus,
+    sum(unattributed) AS unattributed_gpus,
+    count(*) - sum(allocated) - sum(unattributed) AS free_gpus,
     sum(power) AS power_watts,
     sum(samples)::BIGINT AS sample_count
 FROM boards GROUP BY slot_start ORDER BY slot_start
-"""  # noqa: S608
+"""
 
+
+def fleet_history(slot_seconds: int) -> str:
+    """Give the fleet's history by slot; whole hours are read from the hourly roll-up."""
+    table = "five_minute" if slot_seconds % 3600 else "hourly"
+    return FLEET_HISTORY.format(slot=_SLOT, table=table)
+
+
+UNATTRIBUTED = "(unattributed)"
+_NOBODY = f"CASE holder WHEN 'unattributed' THEN '{UNATTRIBUTED}' ELSE '' END"
 ENERGY_KEYS = {
-    "job": "job_id",
-    "namespace": "namespace",
+    "job": f"CASE holder WHEN 'job' THEN job_id ELSE {_NOBODY} END",
+    "namespace": f"CASE holder WHEN 'job' THEN jobs.record->>'namespace' ELSE {_NOBODY} END",
+    "node": "node",
     "gpu_model": "gpu_model",
-    "day": "strftime(make_timestamp(epoch_us(sampled_at)), '%Y-%m-%d')",
+    "day": "strftime(make_timestamp(epoch_us(slot_start)), '%Y-%m-%d')",
+    "hour": "strftime(make_timestamp(epoch_us(slot_start)), '%Y-%m-%dT%H:00Z')",
     "fleet": "'fleet'",
 }
 
-ENERGY = """
-WITH readings AS (
-    SELECT gpu_uuid, sampled_at, count(*) AS sharing, max(power_watts) AS power
-    FROM samples
-    WHERE sampled_at > :start - to_seconds(:gap) AND sampled_at <= :end
-    GROUP BY ALL
-), steps AS (
-    SELECT *, epoch(sampled_at) - epoch(lag(sampled_at) OVER w) AS seconds,
-        lag(power) OVER w AS power_before
-    FROM readings WINDOW w AS (PARTITION BY gpu_uuid ORDER BY sampled_at)
-), shares AS (
-    SELECT samples.*, jobs.record->>'namespace' AS namespace,
-        steps.seconds / 3600 / sharing AS hours,
-        (power + power_before) / 2 * steps.seconds / 3600000 / sharing AS kwh
-    FROM samples JOIN steps USING (gpu_uuid, sampled_at) LEFT JOIN jobs USING (job_id)
-    WHERE sampled_at > :start AND steps.seconds <= :gap
-)
-SELECT coalesce({key}, '') AS key,
-    sum(kwh) AS energy_kwh,
-    coalesce(sum(hours) FILTER (job_id <> ''), 0) AS gpu_hours,
-    sum(hours * (1 - utilization_ratio)) FILTER (job_id <> '') AS idle_gpu_hours,
-    sum(hours) AS observed_hours
-FROM shares GROUP BY 1 ORDER BY 1
-"""
+ENERGY = f"""
+SELECT coalesce({{key}}, '') AS key,
+    sum(joules) / 3600000 AS energy_kwh,
+    least(sum(joules), sum(joules_by_slices), sum(joules_by_activity)) / 3600000 AS energy_low_kwh,
+    greatest(sum(joules), sum(joules_by_slices), sum(joules_by_activity)) / 3600000
+        AS energy_high_kwh,
+    coalesce(sum(board_seconds) FILTER (holder = 'job'), 0) / 3600 AS gpu_hours,
+    sum(known_board_seconds - used_board_seconds) FILTER (holder = 'job') / 3600 AS idle_gpu_hours,
+    sum(board_seconds) / 3600 AS observed_hours
+FROM {_whole("*")} AS slots LEFT JOIN jobs USING (job_id)
+GROUP BY 1 HAVING sum(seconds) > 0 OR sum(joules) > 0 ORDER BY 1
+"""  # noqa: S608
 
-GPUS = """
+GPUS = f"""
 SELECT gpu_uuid, mig_instance,
-    arg_max(mig_profile, sampled_at) AS mig_profile,
-    arg_max(node, sampled_at) AS node,
-    arg_max(gpu_model, sampled_at) AS gpu_model,
-    arg_max(memory_total_mib, sampled_at) AS memory_total_mib,
-    arg_max(job_id, sampled_at) AS job_id,
-    max(sampled_at) AS last_seen_at
-FROM samples WHERE sampled_at > :start AND sampled_at <= :end
+    arg_max(mig_profile, last_at) AS mig_profile,
+    arg_max(node, last_at) AS node,
+    arg_max(gpu_model, last_at) AS gpu_model,
+    arg_max(memory_total_mib, last_at) AS memory_total_mib,
+    arg_max(job_id, last_at) AS job_id,
+    max(last_at) AS last_seen_at
+FROM {
+    _whole(
+        "gpu_uuid",
+        "mig_instance",
+        "mig_profile",
+        "node",
+        "gpu_model",
+        "memory_total_mib",
+        "job_id",
+        "last_at",
+        "samples",
+    )
+} AS slots WHERE samples > 0
 GROUP BY gpu_uuid, mig_instance ORDER BY node, gpu_uuid, mig_instance
-"""
+"""  # noqa: S608
 
-SIGNALS = """
-SELECT job_id, mode(utilization_signal) AS signal
-FROM samples
-WHERE sampled_at > :start AND sampled_at <= :end AND job_id <> '' AND utilization_signal <> ''
-GROUP BY job_id
+SIGNALS = f"""
+SELECT job_id, CASE WHEN 10 * sum(shared_samples) > sum(samples) THEN 'shared'
+    ELSE arg_max(signal, samples) END AS signal
+FROM (
+    SELECT job_id, signal, sum(samples) AS samples, sum(shared_samples) AS shared_samples
+    FROM five_minute WHERE {_WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
+) GROUP BY job_id
+"""  # noqa: S608
+
+DISAGREEMENTS = """
+SELECT gpu_uuid, max(node) AS node,
+    sum(counter_joules) / 3600000 AS counter_kwh,
+    sum(power_joules_beside_counter) / 3600000 AS power_kwh,
+    sum(jumps)::BIGINT AS jumps
+FROM hourly WHERE slot_start >= :start AND slot_start < :end AND counter_joules IS NOT NULL
+GROUP BY gpu_uuid
+HAVING sum(seconds) >= 600 AND abs(sum(counter_joules) - sum(power_joules_beside_counter))
+    > 0.1 * greatest(sum(counter_joules), sum(power_joules_beside_counter))
+ORDER BY gpu_uuid
 """
+"""Boards whose energy counter and power integral differ by more than a tenth over >= 10 min."""

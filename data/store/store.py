@@ -1,34 +1,34 @@
 """Writing the store: one writer at a time, every write one transaction, repeats harmless."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
 from data.collected import Collected
-from data.columns import NUMBER, SAMPLES, check_frame
 from data.errors import StoreError, scrub
 from data.records.cluster import SourceReport
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.jobs import Job
 from data.records.plans import Plan
+from data.settings import RetentionSettings
 from data.store import tables
 from data.store.audit_chain import next_entry
 from data.store.bulk import insert_new_rows
 from data.store.engine import open_engine, store_path
+from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
 from data.store.migrate import migrate
 from data.store.reader import StoreReader, audit_entry
-from data.store.record_json import from_json, to_json
+from data.store.record_json import to_json
+from data.store.rollup import forget, roll_up
 
-_SAMPLE_KEY = ("sampled_at", "gpu_uuid", "mig_instance", "job_id")
+Progress = Callable[[int, int], None]
 
 
 def open_store(url: str, *, create: bool = True) -> "Store":
@@ -39,6 +39,9 @@ def open_store(url: str, *, create: bool = True) -> "Store":
     engine = open_engine(store_path(url), create=create)
     try:
         migrate(engine)
+        with engine.begin() as connection:
+            # Samples of a store made before roll-ups are marked by the migration.
+            roll_up(connection)
     except BaseException:
         engine.dispose()
         raise
@@ -81,35 +84,22 @@ class Store:
                 "Mend the source that sent it; such text cannot be stored or shown.",
             ) from error
 
-    def keep(self, collected: Collected) -> int:
-        """Keep samples, jobs and report of one source; give the number of new samples.
+    def keep(self, *collected: Collected, progress: Progress | None = None) -> int:
+        """Keep the facts of one or more sources and roll them up; give the number of new samples.
 
-        A batch kept before changes nothing; a sample kept before (same time, device and job)
-        stays as it was. Non-finite numbers become unknown.
+        All or nothing. A batch kept before changes nothing; samples, jobs, nodes and allocations
+        merge with what is kept in whatever order they come. Samples older than their retention
+        are refused and counted in the report as `older-than-retention`.
         """
-        frame = check_frame(collected.samples, SAMPLES)
-        numbers = [name for name, (dtype, _unit) in SAMPLES.columns.items() if dtype == NUMBER]
-        frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
         with self._transaction() as connection:
-            known = sa.select(sa.func.count()).where(
-                tables.batches.c.batch_id == collected.batch_id
-            )
-            if connection.execute(known).scalar_one():
-                return 0
-            rows = insert_new_rows(
-                connection, "samples", frame.assign(batch_id=collected.batch_id), key=_SAMPLE_KEY
-            )
-            _keep_jobs(connection, collected.jobs)
-            connection.execute(
-                tables.batches.insert().values(
-                    batch_id=collected.batch_id,
-                    sequence=_next_sequence(connection, tables.batches),
-                    source=collected.report.source,
-                    row_count=rows,
-                    report=to_json(collected.report),
-                )
-            )
+            rows = sum(_keep(connection, one) for one in collected)
+            roll_up(connection, progress=progress)
         return rows
+
+    def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
+        """Delete facts beyond their retention; give the rows deleted by resolution."""
+        with self._transaction() as connection:
+            return forget(connection, retention, now)
 
     def keep_cycle(
         self,
@@ -211,6 +201,30 @@ class Store:
             )
 
 
+def _keep(connection: sa.Connection, collected: Collected) -> int:
+    known = sa.select(sa.func.count()).where(tables.batches.c.batch_id == collected.batch_id)
+    if connection.execute(known).scalar_one():
+        return 0
+    rows, late = keep_samples(connection, collected.samples, collected.batch_id)
+    keep_allocations(connection, collected.allocations)
+    keep_nodes(connection, collected.nodes)
+    keep_jobs(connection, collected.jobs)
+    report = collected.report
+    if late:
+        dropped = (*report.dropped, ("older-than-retention", late))
+        report = replace(report, dropped=tuple(sorted(dropped)))
+    connection.execute(
+        tables.batches.insert().values(
+            batch_id=collected.batch_id,
+            sequence=_next_sequence(connection, tables.batches),
+            source=report.source,
+            row_count=rows,
+            report=to_json(report),
+        )
+    )
+    return rows
+
+
 def _next_sequence(connection: sa.Connection, table: sa.Table) -> int:
     highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
     return int(highest or 0) + 1
@@ -225,31 +239,6 @@ def _insert(
 ) -> None:
     if rows:
         insert_new_rows(connection, table, pd.DataFrame(rows), key=key)
-
-
-def _keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
-    """Keep the newest facts of every job, with the earliest and latest time it was seen."""
-    if not jobs:
-        return
-    ids = [job.job_id for job in jobs]
-    found = connection.execute(
-        sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(ids))
-    ).all()
-    merged = {job.job_id: job for job in (from_json(Job, row.record) for row in found)}
-    for job in jobs:
-        before = merged.get(job.job_id, job)
-        newest = job if job.last_seen_at >= before.last_seen_at else before
-        merged[job.job_id] = replace(
-            newest,
-            first_seen_at=min(job.first_seen_at, before.first_seen_at),
-            last_seen_at=max(job.last_seen_at, before.last_seen_at),
-        )
-    connection.execute(tables.jobs.delete().where(tables.jobs.c.job_id.in_(ids)))
-    rows: list[dict[str, object]] = [
-        {"job_id": job.job_id, "last_seen_at": job.last_seen_at, "record": to_json(job)}
-        for job in merged.values()
-    ]
-    _insert(connection, "jobs", rows, key=("job_id",))
 
 
 def _append(

@@ -27,6 +27,14 @@ batches = sa.Table(
     _text("report"),
 )
 jobs = sa.Table("jobs", metadata, _text("job_id", key=True), _time("last_seen_at"), _text("record"))
+nodes = sa.Table(
+    "nodes",
+    metadata,
+    _text("name", key=True),
+    _text("source", key=True),
+    _time("seen_at"),
+    _text("record"),
+)
 cycles = sa.Table(
     "cycles",
     metadata,
@@ -79,4 +87,4 @@ audit = sa.Table(
     _text("previous_hash"),
     _text("entry_hash"),
 )
-"""`samples` is reached by SQL text only: its rows go in and out as frames, never one by one."""
+"""Samples, allocations and roll-ups are reached by SQL text only: they travel as frames."""

@@ -1,0 +1,58 @@
+"""Energy of one board from its readings: the reference that the store's roll-up must equal.
+
+Pure functions over arrays. Times in s, power in W, counters and results in J. The store does the
+same in SQL for whole fleets; tests hold the two together.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST_GAP_SECONDS = 300.0
+"""Between two readings further apart than this nothing is known (restarts, reloads)."""
+
+CAP_FACTOR = 1.2
+"""A counter that grows faster than this times the power limit has jumped and is not believed."""
+
+SLACK_JOULES = 100.0
+"""Counters advance in steps: so much above the cap is no jump."""
+
+
+def integrate_power(
+    times_s: Floats, power_w: Floats, *, largest_gap_s: float = LARGEST_GAP_SECONDS
+) -> tuple[float, float]:
+    """Give (energy in J, time observed in s) by the trapezoid rule over readings in time order.
+
+    Intervals longer than the largest gap, or with an unknown end, add neither. Repeats of a time
+    add nothing. Errors: ValueError when times do not ascend or lengths differ.
+    """
+    if len(times_s) != len(power_w):
+        raise ValueError(f"{len(times_s)} times for {len(power_w)} readings")
+    seconds = np.diff(times_s)
+    if (seconds < 0).any():
+        raise ValueError("times must ascend")
+    known = (seconds > 0) & (seconds <= largest_gap_s)
+    joules = (power_w[1:] + power_w[:-1]) / 2 * seconds
+    known &= np.isfinite(joules)
+    return float(joules[known].sum()), float(seconds[known].sum())
+
+
+def counter_steps(
+    times_s: Floats,
+    energy_j: Floats,
+    *,
+    limit_w: float,
+    largest_gap_s: float = LARGEST_GAP_SECONDS,
+) -> Floats:
+    """Give the energy in J of every interval between readings, NaN where the counter cannot tell.
+
+    A smaller reading is a reset (driver reload): what it shows was used since. A step above
+    1.2 x limit x dt (facts of NVML: int64 since driver load, may jump) is not believed.
+    """
+    seconds = np.diff(times_s)
+    steps = np.diff(energy_j)
+    steps = np.where(steps < 0, energy_j[1:], steps)
+    plausible = steps <= CAP_FACTOR * limit_w * seconds + SLACK_JOULES
+    known = (seconds > 0) & (seconds <= largest_gap_s) & plausible
+    return np.where(known, steps, np.nan)

@@ -1,0 +1,176 @@
+"""Reading the facts: fleet, jobs, history and energy, from the roll-ups.
+
+Every call takes a connection of its own, so any thread may call.
+"""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pandas as pd
+import sqlalchemy as sa
+
+from data.clock import floor_to_slot
+from data.columns import HISTORY, check_frame
+from data.records.cluster import Cluster, Gpu, Node, SourceReport
+from data.records.jobs import Job
+from data.store import samples_sql, tables
+from data.store.bulk import read_frame
+from data.store.planning_view import PlanningView
+from data.store.record_json import from_json
+from data.store.rollup_sql import SLOT_SECONDS
+from data.units import SECONDS_PER_HOUR
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR = datetime(9000, 1, 1, tzinfo=UTC)
+
+
+def as_utc(at: Any) -> datetime:
+    """Give a time from the driver as a standard UTC datetime."""
+    elapsed: timedelta = at - _EPOCH
+    return _EPOCH + elapsed
+
+
+def _ceiling(at: datetime, seconds: int) -> datetime:
+    below = floor_to_slot(at, seconds)
+    return below if below == at else below + timedelta(seconds=seconds)
+
+
+def _slots(start: datetime, end: datetime) -> dict[str, datetime]:
+    """Give the window of slots that (start, end] touches, and the whole hours inside it."""
+    first, last = floor_to_slot(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
+    return {
+        "start": first,
+        "end": last,
+        "first_hour": _ceiling(first, SECONDS_PER_HOUR),
+        "last_hour": floor_to_slot(last, SECONDS_PER_HOUR),
+    }
+
+
+class FactReader:
+    """What is known of fleet and jobs; nothing here writes."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
+        with self._engine.connect() as connection:
+            return read_frame(connection, query, parameters)
+
+    def _rows(self, statement: sa.Executable) -> list[Any]:
+        with self._engine.connect() as connection:
+            return list(connection.execute(statement).all())
+
+    def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
+        """Give the time of the newest sample, up to `until`; None when there is none."""
+        statement = sa.text("SELECT max(sampled_at) FROM samples WHERE sampled_at <= :until")
+        rows = self._rows(statement.bindparams(until=until or _FAR))
+        return None if rows[0][0] is None else as_utc(rows[0][0])
+
+    def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
+        """Give fleet, jobs and history as known at `now`: of complete 5-minute slots only."""
+        as_of = self.latest_sample_at(until=now) or now
+        start = as_of - timedelta(days=history_days)
+        upto = floor_to_slot(as_of, SLOT_SECONDS)
+        history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
+        seen = set(history["job_id"])
+        window = _slots(start, upto)
+        signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
+        return PlanningView(
+            as_of=as_of,
+            cluster=Cluster(as_of=as_of, gpus=self.gpus(start=start, end=upto)),
+            jobs=tuple(job for job in self.jobs() if job.job_id in seen),
+            history=history,
+            signals=dict(zip(signals["job_id"], signals["signal"], strict=True)),
+        )
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Give every job ever seen, by id."""
+        rows = self._rows(sa.select(tables.jobs.c.record).order_by(tables.jobs.c.job_id))
+        return tuple(from_json(Job, row.record) for row in rows)
+
+    def job(self, job_id: str) -> Job | None:
+        """Give one job, None when it was never seen."""
+        rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
+        return from_json(Job, rows[0].record) if rows else None
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Give every node as its scheduler described it last, by name."""
+        statement = sa.select(tables.nodes.c.record).order_by(
+            tables.nodes.c.name, tables.nodes.c.source
+        )
+        return tuple(from_json(Node, row.record) for row in self._rows(statement))
+
+    def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
+        """Give the boards and MIG instances as last seen in the slots of (start, end]."""
+        rows: Iterable[Any] = self._frame(samples_sql.GPUS, **_slots(start, end)).itertuples()
+        return tuple(
+            Gpu(
+                gpu_uuid=row.gpu_uuid,
+                mig_instance=row.mig_instance,
+                mig_profile=row.mig_profile,
+                node=row.node,
+                gpu_model=row.gpu_model,
+                memory_total_mib=None if pd.isna(row.memory_total_mib) else row.memory_total_mib,
+                job_id=row.job_id,
+                last_seen_at=row.last_seen_at.to_pydatetime(),
+            )
+            for row in rows
+        )
+
+    def job_history(
+        self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
+    ) -> pd.DataFrame:
+        """Give the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
+        window = _slots(start, end)
+        frame = self._frame(
+            samples_sql.JOB_HISTORY,
+            job_id=job_id,
+            start=window["start"],
+            end=window["end"],
+            slot_seconds=slot_seconds,
+        )
+        return check_frame(frame, HISTORY)
+
+    def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
+        """Give per slot: boards, and how many are used, idle, unknown, unattributed and free.
+
+        Allocated = used + idle + unknown; power in W, NaN where no board reported it.
+        """
+        window = _slots(start, end)
+        return self._frame(
+            samples_sql.fleet_history(slot_seconds),
+            start=window["start"],
+            end=window["end"],
+            slot_seconds=slot_seconds,
+        )
+
+    def energy(self, *, start: datetime, end: datetime, by: str) -> pd.DataFrame:
+        """Give key, energy_kwh with its low and high, gpu_hours, idle_gpu_hours, observed_hours.
+
+        `by` is job, namespace, node, gpu_model, day, hour or fleet. Key '' is what no job held and
+        stood idle, `(unattributed)` what worked for nobody known. Low and high span the rules by
+        which a board cut by MIG can be shared; NaN where power was never reported.
+        """
+        if by not in samples_sql.ENERGY_KEYS:
+            raise ValueError(f"energy by {by!r}; known: {', '.join(samples_sql.ENERGY_KEYS)}")
+        query = samples_sql.ENERGY.replace("{key}", samples_sql.ENERGY_KEYS[by])
+        return self._frame(query, **_slots(start, end))
+
+    def energy_disagreements(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Give the boards whose counter and power integral differ by more than a tenth, in kWh."""
+        return self._frame(
+            samples_sql.DISAGREEMENTS,
+            start=floor_to_slot(start, SECONDS_PER_HOUR),
+            end=_ceiling(end, SECONDS_PER_HOUR),
+        )
+
+    def source_reports(self) -> tuple[SourceReport, ...]:
+        """Give the latest report of every source."""
+        rows = self._rows(
+            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
+                tables.batches.c.sequence
+            )
+        )
+        latest = {row.source: row.report for row in rows}
+        return tuple(from_json(SourceReport, latest[source]) for source in sorted(latest))

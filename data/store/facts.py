@@ -1,0 +1,255 @@
+"""How facts enter the tables: whatever the order and however often they come, the same rows stay.
+
+Two readings of one device, time and holder that differ are settled value by value: the larger
+number, the later text, the utilization of the better signal. Larger-wins is commutative,
+associative and idempotent, so no order of arrival can show.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import sqlalchemy as sa
+
+from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
+from data.energy_integration import LARGEST_GAP_SECONDS
+from data.records.cluster import Node
+from data.records.jobs import Job, Platform, WorkloadKind
+from data.store import tables
+from data.store.bulk import insert_new_rows
+from data.store.record_json import from_json, to_json
+from data.store.rollup import kept_since, mark_hours, mark_spans
+
+_SAMPLE_KEY = ("sampled_at", "gpu_uuid", "mig_instance", "job_id")
+_ALLOCATION_KEY = (
+    "job_id",
+    "label_id",
+    "node",
+    "gpu_index",
+    "gpu_uuid",
+    "mig_instance",
+    "started_at",
+    "source",
+)
+_INCOMING = "incoming_facts"
+
+
+def _score(row: str) -> str:
+    """Give SQL that orders utilizations: by signal first, unknown when there is none."""
+    return (
+        f"({row}.utilization_ratio + CASE {row}.utilization_signal WHEN 'sm_active' THEN 30 "
+        "WHEN 'gr_engine_active' THEN 20 WHEN 'gpu_util' THEN 10 ELSE 0 END)"
+    )
+
+
+@contextmanager
+def _incoming(connection: sa.Connection, frame: pd.DataFrame) -> Iterator[None]:
+    driver: Any = connection.connection.driver_connection
+    driver.register(_INCOMING, pa.Table.from_pandas(frame, preserve_index=False))
+    try:
+        yield
+    finally:
+        driver.unregister(_INCOMING)
+
+
+def keep_samples(
+    connection: sa.Connection, samples: pd.DataFrame, batch_id: str
+) -> tuple[int, int]:
+    """Merge samples (columns SAMPLES); give (new rows, rows too old to be kept).
+
+    Non-finite numbers become unknown. What is older than the retention of samples can no longer
+    be rolled up and is refused.
+    """
+    frame = check_frame(samples, SAMPLES)
+    late = frame["sampled_at"] < kept_since(connection, "samples")
+    frame = frame[~late] if late.any() else frame
+    if frame.empty:
+        return 0, int(late.sum())
+    numbers = [name for name, (dtype, _unit) in SAMPLES.columns.items() if dtype == NUMBER]
+    frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
+    with _incoming(connection, frame.assign(batch_id=batch_id)):
+        source = _without_repeats(connection)
+        times = {"first": frame["sampled_at"].min(), "last": frame["sampled_at"].max()}
+        found = connection.execute(
+            sa.text("SELECT 1 FROM samples WHERE sampled_at BETWEEN :first AND :last LIMIT 1"),
+            {name: at.to_pydatetime() for name, at in times.items()},
+        ).first()
+        changed = 0 if found is None else _enlarge(connection, source)
+        new = _insert(connection, source, may_exist=found is not None)
+        if new or changed:
+            mark_hours(connection, source, "sampled_at", LARGEST_GAP_SECONDS)
+    return new, int(late.sum())
+
+
+def _without_repeats(connection: sa.Connection) -> str:
+    """Give the relation that holds the incoming samples once per key."""
+    key = ", ".join(_SAMPLE_KEY)
+    repeated = connection.exec_driver_sql(
+        f"SELECT 1 FROM {_INCOMING} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
+    ).first()
+    if repeated is None:
+        return _INCOMING
+    plain = ", ".join(f"max({name}) AS {name}" for name in _PLAIN)
+    connection.exec_driver_sql(
+        f"""
+        CREATE OR REPLACE TEMP TABLE merged_facts AS
+        SELECT {key}, {plain}, max(batch_id) AS batch_id,
+            arg_max(utilization_ratio, {_score("i")}) AS utilization_ratio,
+            coalesce(arg_max(utilization_signal, {_score("i")}), '') AS utilization_signal
+        FROM {_INCOMING} AS i GROUP BY {key}
+        """  # noqa: S608
+    )
+    return "merged_facts"
+
+
+_PLAIN = tuple(
+    name
+    for name in SAMPLES.names
+    if name not in _SAMPLE_KEY and not name.startswith("utilization_")
+)
+
+
+def _enlarge(connection: sa.Connection, source: str) -> int:
+    """Settle kept samples that `source` knows otherwise; give how many changed."""
+    same_key = " AND ".join(f"s.{name} = i.{name}" for name in _SAMPLE_KEY)
+    larger = " OR ".join(
+        [f"coalesce(i.{name} > s.{name}, i.{name} IS NOT NULL AND s.{name} IS NULL)"
+         for name in _PLAIN]
+    )  # fmt: skip
+    better = (
+        f"coalesce({_score('i')} > {_score('s')}, "
+        "i.utilization_ratio IS NOT NULL AND s.utilization_ratio IS NULL)"
+    )
+    sets = ", ".join(f"{name} = greatest(s.{name}, i.{name})" for name in _PLAIN)
+    result = connection.exec_driver_sql(
+        f"""
+        UPDATE samples AS s SET {sets},
+            utilization_ratio =
+                CASE WHEN {better} THEN i.utilization_ratio ELSE s.utilization_ratio END,
+            utilization_signal =
+                CASE WHEN {better} THEN i.utilization_signal ELSE s.utilization_signal END
+        FROM {source} AS i WHERE {same_key} AND ({larger} OR {better})
+        """  # noqa: S608
+    )
+    return int(result.scalar_one())
+
+
+def _insert(connection: sa.Connection, source: str, *, may_exist: bool) -> int:
+    columns = ", ".join((*SAMPLES.names, "batch_id"))
+    unknown = f"ANTI JOIN samples USING ({', '.join(_SAMPLE_KEY)})" if may_exist else ""
+    result = connection.exec_driver_sql(
+        f"INSERT INTO samples ({columns}) SELECT {columns} FROM {source} {unknown}"  # noqa: S608
+    )
+    return int(result.scalar_one())
+
+
+def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> None:
+    """Merge allocations (columns ALLOCATIONS): the latest end and confirmation stay."""
+    frame = check_frame(allocations, ALLOCATIONS)
+    if frame.empty:
+        return
+    key = ", ".join(_ALLOCATION_KEY)
+    values = "max(gpu_count) AS gpu_count, max(ended_at) AS ended_at, max(seen_at) AS seen_at"
+    columns = ", ".join(ALLOCATIONS.names)
+    with _incoming(connection, frame):
+        connection.exec_driver_sql(
+            f"""
+            CREATE OR REPLACE TEMP TABLE merged_allocations AS
+            SELECT {key}, {values} FROM (
+                SELECT {columns} FROM {_INCOMING}
+                UNION ALL SELECT {columns} FROM allocations SEMI JOIN {_INCOMING} USING ({key})
+            ) GROUP BY {key}
+            """  # noqa: S608
+        )
+    # A job that runs on is confirmed at every collection: only the time gained is made anew. A new
+    # name for a holder counts from then on, without an end.
+    connection.exec_driver_sql(
+        f"""
+        CREATE OR REPLACE TEMP TABLE changed_allocations AS
+        SELECT coalesce(least(a.until, m.until), m.started_at) AS started_at,
+            CASE WHEN a.until IS NULL AND m.label_id <> '' THEN 'infinity'::TIMESTAMPTZ
+                ELSE greatest(a.until, m.until) END AS until
+        FROM (SELECT *, coalesce(ended_at, seen_at) AS until FROM merged_allocations) AS m
+        LEFT JOIN (SELECT *, coalesce(ended_at, seen_at) AS until FROM allocations) AS a
+            USING ({key}, gpu_count)
+        WHERE a.until IS NULL OR a.until <> m.until
+        """  # noqa: S608
+    )
+    connection.exec_driver_sql(
+        "DELETE FROM allocations USING merged_allocations AS m WHERE "  # noqa: S608
+        + " AND ".join(f"allocations.{name} = m.{name}" for name in _ALLOCATION_KEY)
+    )
+    connection.exec_driver_sql(
+        f"INSERT INTO allocations ({columns}) SELECT {columns} FROM merged_allocations"  # noqa: S608
+    )
+    mark_spans(connection, "changed_allocations")
+
+
+def keep_nodes(connection: sa.Connection, nodes: Sequence[Node]) -> None:
+    """Keep the newest description of every node and source."""
+    rows = pd.DataFrame(
+        [(one.name, one.source, one.seen_at, to_json(one)) for one in nodes],
+        columns=["name", "source", "seen_at", "record"],
+    )
+    if rows.empty:
+        return
+    rows = rows.sort_values(["seen_at", "record"]).drop_duplicates(["name", "source"], keep="last")
+    with _incoming(connection, rows):
+        connection.exec_driver_sql(
+            f"DELETE FROM nodes USING {_INCOMING} AS i WHERE nodes.name = i.name"  # noqa: S608
+            " AND nodes.source = i.source AND (i.seen_at, i.record) > (nodes.seen_at, nodes.record)"
+        )
+    insert_new_rows(connection, "nodes", rows, key=("name", "source"))
+
+
+def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
+    """Keep every job once, from all that its sources say (see `merged_job`)."""
+    if not jobs:
+        return
+    ids = [job.job_id for job in jobs]
+    found = connection.execute(
+        sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(ids))
+    ).all()
+    merged = {job.job_id: job for job in (from_json(Job, row.record) for row in found)}
+    for job in jobs:
+        before = merged.get(job.job_id)
+        merged[job.job_id] = job if before is None else merged_job(before, job)
+    connection.execute(tables.jobs.delete().where(tables.jobs.c.job_id.in_(ids)))
+    rows = pd.DataFrame(
+        [(job.job_id, job.last_seen_at, to_json(job)) for job in merged.values()],
+        columns=["job_id", "last_seen_at", "record"],
+    )
+    insert_new_rows(connection, "jobs", rows, key=("job_id",))
+
+
+def merged_job(one: Job, other: Job) -> Job:
+    """Give what two reports of one job say together, in either order the same.
+
+    A scheduler's word beats telemetry's, the later the earlier; what the winner does not say is
+    taken from the other. First and last time seen are those of both.
+    """
+
+    def strength(job: Job) -> tuple[bool, datetime, str]:
+        return job.scheduler is not None, job.last_seen_at, to_json(job)
+
+    weak, strong = sorted((one, other), key=strength)
+    filled = {
+        name: getattr(weak, name)
+        for name in ("name", "namespace", "owner", "gpu_model", "mig_profile", "gpu_memory_mib")
+        if getattr(strong, name) in ("", None)
+    }
+    if strong.kind is WorkloadKind.UNKNOWN:
+        filled["kind"] = weak.kind
+    if strong.platform is Platform.UNKNOWN:
+        filled["platform"] = weak.platform
+    return replace(
+        strong,
+        **filled,
+        first_seen_at=min(one.first_seen_at, other.first_seen_at),
+        last_seen_at=max(one.last_seen_at, other.last_seen_at),
+    )

@@ -1,0 +1,155 @@
+"""Keeps the roll-ups in step with the samples, and forgets what is older than its retention.
+
+Every change of samples or allocations marks the hours it touches; those hours are made anew from
+what is kept, so the roll-ups follow from the facts alone, in whatever order these came.
+"""
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import sqlalchemy as sa
+
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings import RetentionSettings
+from data.store import rollup_sql
+from data.units import SECONDS_PER_HOUR
+
+_MOST_HOURS = 12
+"""Hours made at once: bounds the memory of the statement for a fleet of thousands."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_RESOLUTIONS = (
+    ("samples", "sampled_at", "raw_days"),
+    ("five_minute", "slot_start", "five_minute_days"),
+    ("hourly", "slot_start", "hourly_days"),
+)
+
+
+def mark_hours(connection: sa.Connection, source: str, column: str, gap: float) -> None:
+    """Mark the hours that the times in `column` of the relation touch, give or take a gap."""
+    connection.exec_driver_sql(
+        f"""
+        INSERT INTO dirty_hours SELECT DISTINCT hour_start FROM (
+            SELECT to_timestamp(floor((epoch({column}) + shift) / 3600) * 3600) AS hour_start
+            FROM (SELECT DISTINCT {column} FROM {source}), (VALUES (-{gap}), ({gap})) AS near(shift)
+        ) ANTI JOIN dirty_hours USING (hour_start)
+        """  # noqa: S608 - names of this package only
+    )
+
+
+def mark_spans(connection: sa.Connection, source: str) -> None:
+    """Mark the hours with roll-ups that the spans (started_at, until) of the relation touch."""
+    connection.exec_driver_sql(
+        f"""
+        INSERT INTO dirty_hours SELECT hour_start FROM (
+            SELECT DISTINCT slot_start AS hour_start FROM hourly
+            WHERE slot_start >= (SELECT coalesce(max(since), to_timestamp(0)) FROM retained
+                WHERE resolution = 'samples')
+        ) AS hours SEMI JOIN {source} AS spans
+            ON hours.hour_start <= spans.until
+            AND epoch(hours.hour_start) + 3600 >= epoch(spans.started_at)
+        ANTI JOIN dirty_hours USING (hour_start)
+        """  # noqa: S608
+    )
+
+
+def _dirty_chunks(connection: sa.Connection) -> Iterator[tuple[int, int]]:
+    """Give the dirty hours as [start, end) in s since the epoch, neighbours together."""
+    rows = connection.exec_driver_sql(
+        "SELECT epoch(hour_start)::BIGINT AS hour FROM dirty_hours ORDER BY hour"
+    ).all()
+    start = end = None
+    for row in rows:
+        hour = int(row.hour)
+        if start is None or end is None:
+            start, end = hour, hour + SECONDS_PER_HOUR
+        elif hour == end and end - start < _MOST_HOURS * SECONDS_PER_HOUR:
+            end += SECONDS_PER_HOUR
+        else:
+            yield start, end
+            start, end = hour, hour + SECONDS_PER_HOUR
+    if start is not None and end is not None:
+        yield start, end
+
+
+def roll_up(
+    connection: sa.Connection, *, progress: Callable[[int, int], None] | None = None
+) -> int:
+    """Make every marked hour anew; give their number."""
+    driver: Any = connection.connection.driver_connection
+    driver.register("incoming_models", pa.Table.from_pandas(_models(), preserve_index=False))
+    chunks = list(_dirty_chunks(connection))
+    try:
+        for position, (start, end) in enumerate(chunks):
+            if progress is not None:
+                progress(position, len(chunks))
+            _make(connection, start, end)
+    finally:
+        driver.unregister("incoming_models")
+    if progress is not None and chunks:
+        progress(len(chunks), len(chunks))
+    connection.exec_driver_sql("DELETE FROM dirty_hours")
+    return sum(end - start for start, end in chunks) // SECONDS_PER_HOUR
+
+
+def _make(connection: sa.Connection, start: int, end: int) -> None:
+    bounds = {"start": float(start), "end": float(end)}
+    for table in ("five_minute", "hourly"):
+        connection.execute(
+            sa.text(
+                f"DELETE FROM {table} WHERE slot_start >= to_timestamp(:start)"  # noqa: S608
+                " AND slot_start < to_timestamp(:end)"
+            ),
+            bounds,
+        )
+    connection.execute(sa.text(rollup_sql.FIVE_MINUTES), bounds)
+    connection.execute(sa.text(rollup_sql.HOURS), bounds)
+
+
+def _models() -> pd.DataFrame:
+    return pd.DataFrame(
+        [(one.name, one.tdp_watts, one.idle_watts) for one in load_gpu_catalogue()],
+        columns=["gpu_model", "tdp_watts", "idle_watts"],
+    )
+
+
+def kept_since(connection: sa.Connection, resolution: str) -> datetime:
+    """Give the time before which that resolution was forgotten; the epoch when it never was."""
+    row = connection.execute(
+        sa.text("SELECT epoch(since) AS since FROM retained WHERE resolution = :resolution"),
+        {"resolution": resolution},
+    ).first()
+    return _EPOCH if row is None else _EPOCH + timedelta(seconds=float(row.since))
+
+
+def forget(
+    connection: sa.Connection, retention: RetentionSettings, now: datetime
+) -> dict[str, int]:
+    """Delete what is older than its retention, by whole hours; give the rows deleted by table.
+
+    A coarser resolution is complete before the finer one goes: call it when nothing is marked.
+    """
+    deleted = {}
+    for table, column, setting in _RESOLUTIONS:
+        oldest = now - timedelta(days=getattr(retention, setting))
+        hour = int(oldest.timestamp()) // SECONDS_PER_HOUR * SECONDS_PER_HOUR
+        since = _EPOCH + timedelta(seconds=hour)
+        if since <= kept_since(connection, table):
+            deleted[table] = 0
+            continue
+        gone = connection.execute(
+            sa.text(f"DELETE FROM {table} WHERE {column} < :since"),  # noqa: S608
+            {"since": since},
+        )
+        deleted[table] = int(gone.rowcount)
+        connection.execute(
+            sa.text("DELETE FROM retained WHERE resolution = :resolution"), {"resolution": table}
+        )
+        connection.execute(
+            sa.text("INSERT INTO retained VALUES (:resolution, :since)"),
+            {"resolution": table, "since": since},
+        )
+    return deleted
