@@ -1,0 +1,281 @@
+"""The roll-up: every joule has one holder, and no order of arrival shows."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import H100, NOW, make_collected, make_samples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
+from data.energy_integration import LARGEST_GAP_SECONDS, counter_steps
+from data.records.identifiers import digest_of
+from data.settings import RetentionSettings
+from data.store import Store, open_store
+
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+TDP_WATTS = 700.0
+RELAXED = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """An empty store in a file."""
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        yield opened
+
+
+def rows_of(store: Store, table: str) -> pd.DataFrame:
+    """A roll-up in key order."""
+    with store._engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        query = f"SELECT * FROM {table} ORDER BY slot_start, gpu_uuid, mig_instance, job_id, holder"  # noqa: S608
+        return driver.execute(query).to_arrow_table().to_pandas()
+
+
+def allocations(*rows: dict[str, Any]) -> pd.DataFrame:
+    """Allocations from 9:00 on, confirmed at noon unless a row says otherwise."""
+    common = {"started_at": START, "seen_at": NOW, "source": "test", "gpu_count": 1.0}
+    frame = pd.DataFrame([common | row for row in rows])
+    for name in ("started_at", "ended_at", "seen_at"):
+        if name in frame.columns:
+            frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
+        else:
+            frame[name] = pd.Series(pd.NaT, index=frame.index, dtype="datetime64[us, UTC]")
+    return check_frame(frame, ALLOCATIONS)
+
+
+def facts(samples: pd.DataFrame | None = None, held: pd.DataFrame | None = None) -> Any:
+    """Samples and allocations as one batch of its own."""
+    frame = empty_frame(SAMPLES) if samples is None else samples
+    spans = empty_frame(ALLOCATIONS) if held is None else held
+    key = [pd.util.hash_pandas_object(one, index=False).tolist() for one in (frame, spans)]
+    return make_collected(
+        frame,
+        (),
+        allocations=spans,
+        batch_id=digest_of([[int(code) for code in codes] for codes in key]),
+    )
+
+
+@st.composite
+def boards(draw: st.DrawFn) -> pd.DataFrame:
+    """Boards of every kind over three hours: cut by MIG, shared, nameless, with holes and resets."""
+    frames = []
+    for number in range(draw(st.integers(1, 3))):
+        seed = draw(st.integers(0, 2**31))
+        random = np.random.default_rng(seed)
+        steps = random.choice([15, 60, 60, 60, 137, 300, 301, 900], size=40)
+        seconds = np.cumsum(steps)
+        power = random.uniform(0, TDP_WATTS, len(seconds))
+        counter = np.concatenate([[0.0], np.cumsum(power[1:] * np.diff(seconds))]) + 1e6
+        if draw(st.booleans()):
+            reset = random.integers(1, len(seconds))
+            counter[reset:] -= counter[reset] - random.uniform(0, 1e3)
+        if draw(st.booleans()):
+            counter[random.integers(0, len(seconds)) :] += 1e9
+        power[random.random(len(power)) < draw(st.sampled_from([0.0, 0.1, 1.0]))] = np.nan
+        counter[random.random(len(power)) < draw(st.sampled_from([0.0, 0.1, 1.0]))] = np.nan
+        cut = draw(st.sampled_from([[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")], [("7", "x")]]))
+        for instance, profile in cut:
+            for job in draw(st.sampled_from([[""], ["a/b"], ["a/b", "c/d"]])):
+                frames.append(
+                    pd.DataFrame(
+                        {
+                            "sampled_at": pd.Timestamp(START) + pd.to_timedelta(seconds, unit="s"),
+                            "gpu_uuid": f"GPU-{number}",
+                            "mig_instance": instance,
+                            "mig_profile": profile,
+                            "node": "n1",
+                            "gpu_index": str(number),
+                            "gpu_model": H100,
+                            "job_id": job,
+                            "utilization_ratio": random.uniform(0, 1, len(seconds)),
+                            "utilization_signal": "sm_active",
+                            "power_watts": power,
+                            "energy_joules": counter,
+                        }
+                    )
+                )
+    frame = pd.concat(frames, ignore_index=True)
+    frame["sampled_at"] = frame["sampled_at"].astype("datetime64[us, UTC]")
+    return check_frame(frame, SAMPLES)
+
+
+def expected_joules(board: pd.DataFrame) -> float:
+    """What the reference says of one board: counter where it is believed, else the trapezoid."""
+    one = board.groupby("sampled_at")[["power_watts", "energy_joules"]].max()
+    seconds = (one.index - pd.Timestamp(START)).total_seconds().to_numpy()
+    power, counter = one["power_watts"].to_numpy(), one["energy_joules"].to_numpy()
+    steps = np.diff(seconds)
+    trapezoid = np.where(steps <= LARGEST_GAP_SECONDS, (power[1:] + power[:-1]) / 2 * steps, np.nan)
+    believed = counter_steps(seconds, counter, limit_w=TDP_WATTS)
+    return float(np.nansum(np.where(np.isnan(believed), trapezoid, believed)))
+
+
+@settings(max_examples=25, **RELAXED)
+@given(samples=boards())
+def test_jobs_idle_and_unattributed_add_up_to_the_board(
+    samples: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Whatever is shared, cut, reset or missing: the parts are the board's energy, to 1e-9."""
+    folder = tmp_path_factory.mktemp("energy")
+    with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+        opened.keep(facts(samples))
+        fine, hours = rows_of(opened, "five_minute"), rows_of(opened, "hourly")
+    for uuid, board in samples.groupby("gpu_uuid"):
+        expected = expected_joules(board)
+        for rows in (fine, hours):
+            mine = rows[rows["gpu_uuid"] == uuid]
+            for rule in ("joules", "joules_by_slices", "joules_by_activity"):
+                assert mine[rule].sum() == pytest.approx(expected, rel=1e-9, abs=1e-6), rule
+    assert fine["board_seconds"].sum() == pytest.approx(hours["board_seconds"].sum())
+
+
+@settings(max_examples=25, **RELAXED)
+@given(samples=boards(), data=st.data())
+def test_no_order_of_arrival_shows(
+    samples: pd.DataFrame, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Late, repeated, overlapping and contradicting samples and allocations: one table."""
+    random = np.random.default_rng(data.draw(st.integers(0, 2**31)))
+    disputed = samples.sample(frac=0.2, random_state=1).assign(
+        power_watts=650.0, utilization_ratio=0.9, utilization_signal="gpu_util"
+    )
+    held = allocations(
+        {"job_id": "slurm:1", "node": "n1", "gpu_index": "0"},
+        {"job_id": "team/deployment/x", "label_id": "a/b", "ended_at": START + timedelta(hours=1)},
+        {"job_id": "slurm:1", "node": "n1", "gpu_index": "0", "seen_at": NOW + timedelta(hours=1)},
+    )
+    everything = pd.concat([samples, disputed], ignore_index=True)
+    tables = []
+    for order in (np.arange(len(everything)), random.permutation(len(everything))):
+        pieces = [facts(everything.iloc[part]) for part in np.array_split(order, 4)]
+        pieces += [facts(held=held.iloc[[row]]) for row in random.permutation(len(held))]
+        shuffled = [pieces[at] for at in random.permutation(len(pieces))]
+        folder = tmp_path_factory.mktemp("order")
+        with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+            for piece in shuffled:
+                opened.keep(piece)
+            tables.append([rows_of(opened, name) for name in ("five_minute", "hourly")])
+    for one, other in zip(*tables, strict=True):
+        pd.testing.assert_frame_equal(one, other, rtol=1e-9)
+
+
+def holders(store: Store) -> dict[str, float]:
+    """Device hours by holder, rounded to seconds."""
+    rows = rows_of(store, "hourly")
+    named = rows["job_id"].where(rows["holder"] == "job", rows["holder"])
+    return {str(name): round(float(s)) for name, s in rows.groupby(named)["seconds"].sum().items()}
+
+
+def nameless(**columns: Any) -> pd.DataFrame:
+    """An hour of one board whose samples name nobody."""
+    return make_samples(minutes=61, job_id="").assign(gpu_index="0", **columns)
+
+
+def test_an_allocation_by_index_names_the_holder(store: Store) -> None:
+    """Slurm tells node and index; a FQDN and a short host name meet."""
+    store.keep(facts(nameless(node="node-1.example.org")))
+    store.keep(facts(held=allocations({"job_id": "slurm:7", "node": "NODE-1", "gpu_index": "0"})))
+    assert holders(store) == {"slurm:7": 3600}
+
+
+def test_an_allocation_of_all_boards_names_the_holder(store: Store) -> None:
+    """A count on a node is enough when it is the whole node, and only then."""
+    two = make_samples(gpus=2, minutes=61, job_id="", utilization_ratio=0.8)
+    store.keep(facts(two, allocations({"job_id": "slurm:7", "node": "node-1", "gpu_count": 2.0})))
+    assert holders(store) == {"slurm:7": 7200}
+
+
+def test_an_allocation_of_some_boards_is_no_guess(store: Store) -> None:
+    """One of two boards is held: which one is not known, so both stay unattributed."""
+    two = make_samples(gpus=2, minutes=61, job_id="", utilization_ratio=0.8)
+    store.keep(facts(two, allocations({"job_id": "slurm:7", "node": "node-1"})))
+    assert holders(store) == {"unattributed": 7200}
+
+
+def test_an_end_ends_what_a_stale_mapping_would_go_on_with(store: Store) -> None:
+    """After the job's end an idle board is free and a busy one unattributed."""
+    end = NOW - timedelta(minutes=30)
+    span = {"job_id": "slurm:7", "node": "node-1", "gpu_index": "0", "ended_at": end}
+    store.keep(facts(nameless(utilization_ratio=0.0, memory_used_mib=300.0), allocations(span)))
+    assert holders(store) == {"slurm:7": 1800, "free": 1800}
+
+
+def test_labels_lead_to_the_workload(store: Store) -> None:
+    """Samples name pods; the job is what a person would change."""
+    store.keep(facts(make_samples(minutes=61, job_id="search/ranker-7d9f-x1")))
+    alias = {"job_id": "search/deployment/ranker", "label_id": "search/ranker-7d9f-x1"}
+    store.keep(facts(held=allocations(alias)))
+    assert holders(store) == {"search/deployment/ranker": 3600}
+
+
+def test_a_short_loss_of_the_mapping_is_bridged(store: Store) -> None:
+    """Two readings without a name between two of one job are that job's; three are not."""
+    samples = make_samples(minutes=61, utilization_ratio=0.7)
+    samples.loc[[20, 21, 40, 41, 42], "job_id"] = ""
+    store.keep(facts(samples))
+    assert holders(store) == {"search/ranker-0": 3600 - 180, "unattributed": 180}
+
+
+def test_idle_and_unattributed_are_apart(store: Store) -> None:
+    """No job: idle boards are free; work, held memory or no word at all are unattributed."""
+    quiet = {"utilization_ratio": 0.0, "memory_used_mib": 400.0}
+    cases = {
+        "GPU-free": quiet,
+        "GPU-busy": quiet | {"utilization_ratio": 0.4},
+        "GPU-full": quiet | {"memory_used_mib": 60_000.0},
+        "GPU-mute": {"utilization_ratio": np.nan, "memory_used_mib": np.nan},
+    }
+    for uuid, columns in cases.items():
+        store.keep(facts(nameless(gpu_uuid=uuid, **columns)))
+    rows = rows_of(store, "hourly").drop_duplicates(["gpu_uuid", "holder"])
+    found = dict(zip(rows["gpu_uuid"], rows["holder"], strict=True))
+    expected = {uuid: "free" if uuid == "GPU-free" else "unattributed" for uuid in cases}
+    assert found == expected
+
+
+def test_a_job_that_holds_and_does_nothing_is_found(store: Store) -> None:
+    """Held-but-idle is the job's idle time, not free time."""
+    store.keep(facts(make_samples(minutes=61, utilization_ratio=0.0)))
+    energy = store.reader.energy(start=NOW - timedelta(hours=2), end=NOW, by="job")
+    assert energy["key"].tolist() == ["search/ranker-0"]
+    assert energy["idle_gpu_hours"].tolist() == pytest.approx([1.0])
+
+
+def test_counter_and_power_that_disagree_are_flagged(store: Store) -> None:
+    """More than a tenth apart over ten minutes is shown, less is not."""
+    seconds = np.arange(61) * 60.0
+    store.keep(facts(make_samples(minutes=61, energy_joules=seconds * 400 * 1.2)))
+    fine = make_samples(minutes=61, energy_joules=seconds * 400 * 1.05)
+    store.keep(facts(fine.assign(gpu_uuid="GPU-fine")))
+    found = store.reader.energy_disagreements(start=NOW - timedelta(hours=2), end=NOW)
+    assert found["gpu_uuid"].tolist() == ["GPU-0000"]
+    assert found["counter_kwh"].tolist() == pytest.approx([0.48])
+    assert found["power_kwh"].tolist() == pytest.approx([0.4])
+
+
+def test_retention_forgets_samples_and_keeps_the_hours(store: Store) -> None:
+    """Raw goes first, the hourly energy stays; what comes too late is refused and counted."""
+    store.keep(facts(make_samples(minutes=61)))
+    window = {"start": NOW - timedelta(hours=2), "end": NOW}
+    before = store.reader.energy(**window, by="job")
+    retention = RetentionSettings(raw_days=1, five_minute_days=1, hourly_days=30)
+    deleted = store.forget(retention, NOW + timedelta(days=3))
+    assert deleted == {"samples": 61, "five_minute": 13, "hourly": 0}
+    pd.testing.assert_frame_equal(store.reader.energy(**window, by="job"), before)
+    late = make_samples(minutes=61, job_id="late/one")
+    assert store.keep(facts(late)) == 0
+    (report,) = store.reader.source_reports()
+    assert report.dropped == (("older-than-retention", 61),)
+    pd.testing.assert_frame_equal(store.reader.energy(**window, by="job"), before)
