@@ -1,33 +1,63 @@
 """Ask every source; one that fails becomes a report, the others still run."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
 from data.collected import Collected
-from data.columns import SAMPLES, empty_frame
 from data.errors import CollectorError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
+
+
+LARGEST_SKEW = timedelta(minutes=5)
+"""A sample further ahead of the window is a wrong clock: it would hide all that follows it."""
 
 
 def collect_all(
     collectors: Sequence[Collector],
     window: Window,
     *,
+    since: Mapping[str, datetime] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[Collected, ...]:
-    """Give one Collected per source, in order; a failed one is empty and says why."""
+    """Give one Collected per source, in order; a failed one is empty and says why.
+
+    `since` gives a source's own start of the window: where its last complete answer ended.
+    Samples more than five minutes ahead of the window are dropped and counted.
+    """
     collected = []
     for position, collector in enumerate(collectors):
         if progress is not None:
             progress("collect", position, len(collectors))
+        own = replace(window, start=(since or {}).get(collector.name, window.start))
         try:
-            collected.append(collector.collect(window))
+            collected.append(_without_future(collector.collect(own)))
         except CollectorError as error:
-            collected.append(_failed(collector.name, window, error))
+            collected.append(_failed(collector.name, own, error))
     if progress is not None and collectors:
         progress("collect", len(collectors), len(collectors))
     return tuple(collected)
+
+
+def _without_future(collected: Collected) -> Collected:
+    end = collected.report.window_end
+    if end is None or collected.samples.empty:
+        return collected
+    ahead = collected.samples["sampled_at"] > end + LARGEST_SKEW
+    if not ahead.any():
+        return collected
+    dropped = (*collected.report.dropped, ("in-the-future", int(ahead.sum())))
+    return replace(
+        collected,
+        samples=collected.samples[~ahead].reset_index(drop=True),
+        report=replace(
+            collected.report,
+            dropped=tuple(sorted(dropped)),
+            samples=int((~ahead).sum()),
+        ),
+    )
 
 
 def _failed(name: str, window: Window, error: CollectorError) -> Collected:
@@ -41,10 +71,9 @@ def _failed(name: str, window: Window, error: CollectorError) -> Collected:
         warnings=(),
         window_start=window.start,
         window_end=window.end,
+        complete_until=window.start,
     )
     return Collected(
         batch_id=digest_of([name, "failed", window.start, window.end]),
-        samples=empty_frame(SAMPLES),
-        jobs=(),
         report=report,
     )

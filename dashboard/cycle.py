@@ -63,19 +63,35 @@ class CycleOutcome:
     seconds: float = 0.0
 
 
-def collection_window(world: World, now: datetime) -> Window:
-    """Give the window from the newest kept sample, or the look-back, up to now."""
-    start = now - timedelta(hours=world.settings.prometheus.lookback_hours)
-    latest = world.store.reader.latest_sample_at()
-    return Window(start=max(start, latest) if latest and latest < now else start, end=now)
+OVERLAP = timedelta(minutes=5)
+"""Asked for again at every collection: a server may have learned of it late. Repeats are harmless."""
 
 
 def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, ...], int]:
-    """Collect from every source and keep the facts; give the reports and the new rows."""
+    """Collect from every source and keep the facts; give the reports and the new rows.
+
+    A source is asked from where its last complete answer ended, however long ago within the
+    retention of samples, so that a gap is caught up; a new one from the look-back.
+    """
+    settings, reader = world.settings, world.store.reader
+    lookback = now - timedelta(hours=settings.prometheus.lookback_hours)
+    oldest = now - timedelta(days=settings.retention.raw_days)
+    since = {
+        source: max(oldest, min(until, now) - OVERLAP)
+        for source, until in reader.collected_until().items()
+    }
     collected = collect_all(
-        world.collectors, collection_window(world, now), progress=world.progress
+        world.collectors,
+        Window(start=max(oldest, lookback), end=now),
+        since=since,
+        progress=world.progress,
     )
-    rows = sum(world.store.keep(one) for one in collected)
+    rows = world.store.keep(
+        *collected, progress=lambda done, total: world.progress("roll up", done, total)
+    )
+    latest = reader.latest_sample_at()
+    if latest is not None:
+        world.store.forget(settings.retention, min(now, latest))
     return tuple(one.report for one in collected), rows
 
 

@@ -58,6 +58,12 @@ class PlanningProblem:
     model_of: Indices
 
 
+_SHARED = (
+    "it shares its GPUs with other jobs: their readings mirror all holders, not this job "
+    "(facts of NVML; see docs/energy.md)"
+)
+
+
 def make_problem(
     cluster: Cluster,
     jobs: Sequence[Job],
@@ -87,11 +93,12 @@ def make_problem(
             ended[job.job_id] = forecast.reason
             continue
         demand = job_demand(job, by_job.get(job.job_id, history.iloc[:0]), forecast, planning)
+        shared = (signals or {}).get(job.job_id) == "shared"
         running.append(
             JobProblem(
                 demand=demand,
                 options=options_for(demand, present_models, catalogue=catalogue, planning=planning),
-                keep_reason=keep_reason(demand, catalogue, planning),
+                keep_reason=_SHARED if shared else keep_reason(demand, catalogue, planning),
             )
         )
     gpu_models = tuple(sorted({*boards_of, *(one.demand.job.gpu_model for one in running)}))

@@ -1,4 +1,4 @@
-"""The fleet over time: used, allocated but idle, unknown, free; and the sum of the forecasts."""
+"""The fleet over time: used, idle, unknown, unattributed, free; and the sum of the forecasts."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -7,15 +7,17 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.forecast_band import add_band
-from dashboard.charts.palette import FREE, IDLE, PROBLEM, USED, dress, faded
+from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED, dress, faded
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
 
 _BANDS = (
     ("used_gpus", "used", USED),
     ("idle_allocated_gpus", "allocated but idle", IDLE),
     ("unknown_gpus", "allocated, utilization unknown", PROBLEM),
+    ("unattributed_gpus", "busy for nobody known", NAMELESS),
     ("free_gpus", "free", FREE),
 )
+_RARE = ("unknown_gpus", "unattributed_gpus")
 
 
 def fleet_timeline(
@@ -28,7 +30,7 @@ def fleet_timeline(
     """
     figure = go.Figure()
     for column, name, colour in _BANDS:
-        if column == "unknown_gpus" and not fleet[column].gt(0).any():
+        if column in _RARE and not fleet[column].gt(0).any():
             continue
         figure.add_scatter(
             x=fleet["slot_start"].dt.tz_localize(None),

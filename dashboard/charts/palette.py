@@ -10,6 +10,7 @@ IDLE = "#E69F00"
 FREE = "#B8BEC6"
 PROPOSED = "#CC79A7"
 PROBLEM = "#D55E00"
+NAMELESS = "#56B4E9"
 
 
 def safe(text: object) -> str:

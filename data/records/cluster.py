@@ -72,7 +72,11 @@ class SourceState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """What one source gave in one cycle, and what it lacked."""
+    """What one source gave in one cycle, and what it lacked.
+
+    `complete_until`: everything up to then was asked for and answered; the next collection starts
+    there. None: all of the window, when the source ran.
+    """
 
     source: str
     state: SourceState
@@ -83,3 +87,4 @@ class SourceReport:
     warnings: tuple[str, ...]
     window_start: datetime | None
     window_end: datetime | None
+    complete_until: datetime | None = None

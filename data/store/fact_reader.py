@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from data.clock import floor_to_slot
 from data.columns import HISTORY, check_frame
-from data.records.cluster import Cluster, Gpu, Node, SourceReport
+from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
 from data.records.jobs import Job
 from data.store import samples_sql, tables
 from data.store.bulk import read_frame
@@ -68,10 +68,15 @@ class FactReader:
         return None if rows[0][0] is None else as_utc(rows[0][0])
 
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
-        """Give fleet, jobs and history as known at `now`: of complete 5-minute slots only."""
+        """Give fleet, jobs and history as known at `now`; later samples are not looked at.
+
+        When there are later samples, only complete 5-minute slots are.
+        """
         as_of = self.latest_sample_at(until=now) or now
         start = as_of - timedelta(days=history_days)
-        upto = floor_to_slot(as_of, SLOT_SECONDS)
+        upto = as_of + timedelta(microseconds=1)
+        if self.latest_sample_at() != as_of:
+            upto = floor_to_slot(as_of, SLOT_SECONDS)
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
         seen = set(history["job_id"])
         window = _slots(start, upto)
@@ -174,3 +179,21 @@ class FactReader:
         )
         latest = {row.source: row.report for row in rows}
         return tuple(from_json(SourceReport, latest[source]) for source in sorted(latest))
+
+    def collected_until(self) -> dict[str, datetime]:
+        """Give per source the time up to which everything was asked for and answered.
+
+        A source that failed stays where it was, so that its next collection fills the gap.
+        """
+        rows = self._rows(
+            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
+                tables.batches.c.sequence
+            )
+        )
+        until: dict[str, datetime] = {}
+        for row in rows:
+            report = from_json(SourceReport, row.report)
+            reached = report.complete_until or report.window_end
+            if report.state is SourceState.RAN and reached is not None:
+                until[row.source] = max(reached, until.get(row.source, reached))
+        return until

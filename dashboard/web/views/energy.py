@@ -23,7 +23,7 @@ if not empty_state():
     with st.container(horizontal=True):
         days = st.segmented_control("Days", [1, 7, 14, 30], default=7) or 7
         by = (
-            st.segmented_control("By", ["day", "namespace", "job", "gpu_model"], default="day")
+            st.segmented_control("By", ["day", "namespace", "job", "node", "gpu_model"], default="day")
             or "day"
         )
         unit = st.segmented_control("Show", ["kWh", "kgCO2e"], default="kWh") or "kWh"
@@ -61,6 +61,12 @@ if not empty_state():
                 "GPU-hours": energy["gpu_hours"],
                 "idle GPU-hours": energy["idle_gpu_hours"],
                 "GPU energy (kWh)": energy["energy_kwh"],
+                "by other sharing rules (kWh)": [
+                    f"{low:.4g}–{high:.4g}" if high - low > 1e-9 else ""
+                    for low, high in zip(
+                        energy["energy_low_kwh"], energy["energy_high_kwh"], strict=True
+                    )
+                ],
                 "emissions": [range_text(one.emissions_kgco2e) for one in stated],
                 "electricity": [range_text(one.electricity_cost) for one in stated],
             }
@@ -69,9 +75,28 @@ if not empty_state():
     )
     st.subheader("Method and factors")
     st.write(
-        "Board power is integrated by trapezoid over gaps of at most five minutes, counted once "
-        "per board and shared equally over its MIG instances. Site energy is board energy times "
-        "PUE; emissions are site energy times the grid's annual average (location-based)."
+        "The boards' energy counters, counted once per board; where there is none, board power by "
+        "trapezoid over gaps of at most five minutes. Of a board cut by MIG, idle power is shared "
+        "by slices and the rest by slices times activity; holders of one device share equally. "
+        "Site energy is board energy times PUE; emissions are site energy times the grid's annual "
+        "average (location-based)."
     )
+    apart = reader.energy_disagreements(**window)
+    if len(apart):
+        st.warning(
+            f"On {len(apart)} boards the energy counter and the integral of power differ by more "
+            "than a tenth: check their sensors before quoting their energy."
+        )
+        table(
+            apart.rename(
+                columns={
+                    "gpu_uuid": "board",
+                    "counter_kwh": "counter (kWh)",
+                    "power_kwh": "power integral (kWh)",
+                    "jumps": "jumps not believed",
+                }
+            ),
+            "energy-disagreements",
+        )
     for name, value in factors_of(settings, carbon):
         st.markdown(f"* {plain(name)}: {plain(value)}")

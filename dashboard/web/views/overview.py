@@ -29,6 +29,8 @@ if not empty_state():
     )
     unseen = now["unknown_gpus"]
     unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0 else ""
+    if now["unattributed_gpus"] > 0.05:
+        unknown += f"; {now['unattributed_gpus']:.1f} more are busy for nobody known"
     verb = "recommendation would" if len(stored) == 1 else "recommendations would"
     finding(
         f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs are allocated, "
