@@ -10,7 +10,6 @@ from data.errors import CollectorError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 
-
 LARGEST_SKEW = timedelta(minutes=5)
 """A sample further ahead of the window is a wrong clock: it would hide all that follows it."""
 

@@ -64,7 +64,7 @@ class CycleOutcome:
 
 
 OVERLAP = timedelta(minutes=5)
-"""Asked for again at every collection: a server may have learned of it late. Repeats are harmless."""
+"""Asked for again at every collection: a server may have learned of it late."""
 
 
 def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, ...], int]:

@@ -191,7 +191,8 @@ WITH raw AS MATERIALIZED (
 ), slotted AS (
     SELECT *, floor(moment / {SLOT_SECONDS}) * {SLOT_SECONDS} AS slot FROM charged
 ), parts AS (
-    SELECT *, true AS at_end, coalesce(least(seconds, moment - slot) / nullif(seconds, 0), 0) AS part
+    SELECT *, true AS at_end,
+        coalesce(least(seconds, moment - slot) / nullif(seconds, 0), 0) AS part
     FROM slotted
     UNION ALL
     SELECT * REPLACE (slot - {SLOT_SECONDS} AS slot), false, (slot - at_before) / seconds

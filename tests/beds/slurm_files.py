@@ -145,7 +145,7 @@ def _controller(plan: BedPlan) -> str:
             f"RealMemory={node.memory_mib} Feature={node.features}{gres} State=UNKNOWN"
         )
     lines += [
-        f"PartitionName=gpu Nodes={_names(plan, with_gpus=True)} Default=YES "
+        f"PartitionName=gpu Nodes={_names(plan, with_gpus=True)} Default=YES State=UP "
         "MaxTime=1-00:00:00 DefaultTime=01:00:00 State=UP",
         f"PartitionName=cpu Nodes={_names(plan, with_gpus=False)} MaxTime=UNLIMITED State=UP",
         plan.further,

@@ -34,6 +34,7 @@ def make_fleet(*, unknown: float = 0.0) -> pd.DataFrame:
             "used_gpus": [3.0, 4.0],
             "idle_allocated_gpus": [5.0 - unknown, 4.0 - unknown],
             "unknown_gpus": [unknown, unknown],
+            "unattributed_gpus": [0.0, 0.0],
             "free_gpus": [2.0, 2.0],
         }
     )

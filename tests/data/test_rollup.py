@@ -20,6 +20,7 @@ from data.store import Store, open_store
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 TDP_WATTS = 700.0
+CUTS = [[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")], [("7", "x")]]
 RELAXED = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -69,7 +70,7 @@ def facts(samples: pd.DataFrame | None = None, held: pd.DataFrame | None = None)
 
 @st.composite
 def boards(draw: st.DrawFn) -> pd.DataFrame:
-    """Boards of every kind over three hours: cut by MIG, shared, nameless, with holes and resets."""
+    """Boards of every kind over three hours: cut by MIG, shared, nameless, with holes."""
     frames = []
     for number in range(draw(st.integers(1, 3))):
         seed = draw(st.integers(0, 2**31))
@@ -85,27 +86,26 @@ def boards(draw: st.DrawFn) -> pd.DataFrame:
             counter[random.integers(0, len(seconds)) :] += 1e9
         power[random.random(len(power)) < draw(st.sampled_from([0.0, 0.1, 1.0]))] = np.nan
         counter[random.random(len(power)) < draw(st.sampled_from([0.0, 0.1, 1.0]))] = np.nan
-        cut = draw(st.sampled_from([[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")], [("7", "x")]]))
-        for instance, profile in cut:
-            for job in draw(st.sampled_from([[""], ["a/b"], ["a/b", "c/d"]])):
-                frames.append(
-                    pd.DataFrame(
-                        {
-                            "sampled_at": pd.Timestamp(START) + pd.to_timedelta(seconds, unit="s"),
-                            "gpu_uuid": f"GPU-{number}",
-                            "mig_instance": instance,
-                            "mig_profile": profile,
-                            "node": "n1",
-                            "gpu_index": str(number),
-                            "gpu_model": H100,
-                            "job_id": job,
-                            "utilization_ratio": random.uniform(0, 1, len(seconds)),
-                            "utilization_signal": "sm_active",
-                            "power_watts": power,
-                            "energy_joules": counter,
-                        }
-                    )
-                )
+        frames += [
+            pd.DataFrame(
+                {
+                    "sampled_at": pd.Timestamp(START) + pd.to_timedelta(seconds, unit="s"),
+                    "gpu_uuid": f"GPU-{number}",
+                    "mig_instance": instance,
+                    "mig_profile": profile,
+                    "node": "n1",
+                    "gpu_index": str(number),
+                    "gpu_model": H100,
+                    "job_id": job,
+                    "utilization_ratio": random.uniform(0, 1, len(seconds)),
+                    "utilization_signal": "sm_active",
+                    "power_watts": power,
+                    "energy_joules": counter,
+                }
+            )
+            for instance, profile in draw(st.sampled_from(CUTS))
+            for job in draw(st.sampled_from([[""], ["a/b"], ["a/b", "c/d"]]))
+        ]
     frame = pd.concat(frames, ignore_index=True)
     frame["sampled_at"] = frame["sampled_at"].astype("datetime64[us, UTC]")
     return check_frame(frame, SAMPLES)

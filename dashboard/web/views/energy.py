@@ -13,6 +13,8 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.units import GRAMS_PER_KILOGRAM
 
+_KEYS = ["day", "namespace", "job", "node", "gpu_model"]
+
 world = current_world()
 reader = world.store.reader
 settings = world.settings.settings.energy
@@ -22,10 +24,7 @@ if not empty_state():
     answer = st.container()
     with st.container(horizontal=True):
         days = st.segmented_control("Days", [1, 7, 14, 30], default=7) or 7
-        by = (
-            st.segmented_control("By", ["day", "namespace", "job", "node", "gpu_model"], default="day")
-            or "day"
-        )
+        by = st.segmented_control("By", _KEYS, default="day") or "day"
         unit = st.segmented_control("Show", ["kWh", "kgCO2e"], default="kWh") or "kWh"
     window = {"start": end - timedelta(days=days), "end": end}
     fleet = reader.energy(**window, by="fleet")
