@@ -77,7 +77,7 @@ class SlurmBed:
             timeout=60,
         )
         assert not check or done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
-        return done.stdout.strip()
+        return done.stdout.rstrip("\n")
 
     def submit(self, *options: str, seconds: int = 600) -> str:
         """Submit a job that sleeps, and give its raw id."""

@@ -120,7 +120,7 @@ def _controller(plan: BedPlan) -> str:
         "GresTypes=gpu",
         "DefMemPerCPU=100",
         "SlurmdParameters=config_overrides",
-        "SchedulerParameters=sched_interval=1,batch_sched_delay=0,permit_job_expansion",
+        "SchedulerParameters=sched_interval=1,bf_interval=1,batch_sched_delay=0,permit_job_expansion",
         "PriorityType=priority/basic",
         "ReturnToService=2",
         "KillWait=1",
@@ -144,9 +144,9 @@ def _controller(plan: BedPlan) -> str:
             f"CPUs={node.cpus} SocketsPerBoard=1 CoresPerSocket={node.cpus} ThreadsPerCore=1 "
             f"RealMemory={node.memory_mib} Feature={node.features}{gres} State=UNKNOWN"
         )
+    limits = "MaxTime=1-00:00:00 DefaultTime=01:00:00"
     lines += [
-        f"PartitionName=gpu Nodes={_names(plan, with_gpus=True)} Default=YES State=UP "
-        "MaxTime=1-00:00:00 DefaultTime=01:00:00 State=UP",
+        f"PartitionName=gpu Nodes={_names(plan, with_gpus=True)} Default=YES {limits} State=UP",
         f"PartitionName=cpu Nodes={_names(plan, with_gpus=False)} MaxTime=UNLIMITED State=UP",
         plan.further,
     ]

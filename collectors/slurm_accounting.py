@@ -1,0 +1,175 @@
+"""Jobs as Slurm's accounting keeps them: one row for every stretch between requeues and resizes."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+
+from collectors.slurm_answers import (
+    Gpus,
+    gpus_of,
+    hosts_of,
+    identifier_of,
+    job_state_of,
+    moment_of,
+    number_of,
+    seconds_of_minutes,
+    shares_gpus,
+    text_of,
+    tres_text,
+    words_of,
+)
+from collectors.slurm_records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
+from data.records.jobs import JobState
+
+ACCOUNTING_FIELDS = (
+    "JobName",  # first: only a job's name can hold a line break
+    "JobIDRaw",
+    "JobID",
+    "User",
+    "Account",
+    "QOS",
+    "Partition",
+    "State",
+    "Reason",
+    "Submit",
+    "Start",
+    "End",
+    "TimelimitRaw",
+    "NodeList",
+    "Constraints",
+    "ReqTRES",
+    "AllocTRES",
+)
+"""Fields asked of `sacct -P`, in order."""
+
+SEPARATOR = "\x1f"
+"""Between fields of `sacct -P`: unlike Slurm's own |, it stands in no job's name."""
+
+
+_CUT = ("REQUEUED", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT")
+"""Words of a stretch that has ended while its job goes on."""
+
+
+def rows_of(output: str, dropped: Counter[str]) -> list[dict[str, str]]:
+    """Give the rows of `sacct -P` with ACCOUNTING_FIELDS, without its header.
+
+    A job's name may hold line breaks; a line with too few fields goes on in the next one. What
+    has too many is counted as `bad-accounting-row`.
+    """
+    rows, open_text = [], ""
+    for line in output.split("\n"):
+        open_text = f"{open_text}\n{line}" if open_text else line
+        found = open_text.split(SEPARATOR)
+        if len(found) < len(ACCOUNTING_FIELDS):
+            continue
+        if len(found) == len(ACCOUNTING_FIELDS):
+            rows.append(dict(zip(ACCOUNTING_FIELDS, found, strict=True)))
+        else:
+            dropped["bad-accounting-row"] += 1
+        open_text = ""
+    if open_text.strip():
+        dropped["bad-accounting-row"] += 1
+    return rows
+
+
+def read_accounting_row(row: Mapping[str, str]) -> SlurmJob:
+    """Read a row of `sacct -P -D -X` with ACCOUNTING_FIELDS, times in UTC. Errors: ValueError."""
+    words = words_of(row["State"])
+    cut = next((word for word in words if word in _CUT), "")
+    state = job_state_of(words)
+    # slurmrestd of 24.11 gives a stretch that goes on the end of the window as its end.
+    goes_on = not cut and state in (JobState.PENDING, JobState.RUNNING, JobState.SUSPENDED)
+    nodes = hosts_of(row["NodeList"])
+    requested = gpus_of(row["ReqTRES"])
+    started_at = moment_of(row["Start"]) if nodes else None
+    submitted_at = moment_of(row["Submit"])
+    return SlurmJob(
+        raw_id=raw_id_of(row["JobIDRaw"]),
+        workload=text_of(row["JobID"]),
+        name=row["JobName"],
+        user=text_of(row["User"]),
+        account=text_of(row["Account"]),
+        qos=text_of(row["QOS"]),
+        partition=text_of(row["Partition"]),
+        state=state,
+        state_word=cut or (words[0] if words else ""),
+        reason=text_of(row["Reason"]),
+        submitted_at=submitted_at,
+        started_at=_stretch_start(started_at, submitted_at),
+        ended_at=None if goes_on else moment_of(row["End"]),
+        time_limit_seconds=seconds_of_minutes(row["TimelimitRaw"]),
+        nodes=nodes,
+        held=(),
+        allocated=gpus_of(row["AllocTRES"]),
+        requested=requested,
+        shares=shares_gpus(row["ReqTRES"]),
+        extra=_accounting_extra(row["JobID"], row["Constraints"], requested),
+    )
+
+
+def _stretch_start(started_at: datetime | None, submitted_at: datetime | None) -> datetime | None:
+    """Since when a stretch holds its GPUs.
+
+    Accounting opens a new row when a running job shrinks; its Start is still the job's, and its
+    Submit the moment of the change. Counted from Start, the two stretches would overlap.
+    """
+    if started_at is None or submitted_at is None:
+        return started_at
+    return max(started_at, submitted_at)
+
+
+def _accounting_extra(
+    workload: str, constraints: object, requested: tuple[Gpus, ...]
+) -> tuple[tuple[str, str], ...]:
+    array, underscore, task = workload.partition("_")
+    het, plus, _offset = workload.partition("+")
+    pairs = {
+        "array_job": array if underscore else "",
+        "array_task": task if task.isdecimal() else "",
+        "het_job": het if plus else "",
+        "features": text_of(constraints),
+    } | requested_facts(requested)
+    return tuple((name, value) for name, value in pairs.items() if value)
+
+
+def read_accounting_record(record: Record) -> SlurmJob:
+    """Read a job of `/slurmdb/…/jobs`: the same facts as a row of sacct. Errors: ValueError."""
+    times, state = record.get("time") or {}, record.get("state") or {}
+    array, het = record.get("array") or {}, record.get("het") or {}
+    tres = record.get("tres") or {}
+    workload = workload_of(
+        {
+            "job_id": record["job_id"],
+            "array_job_id": array.get("job_id"),
+            "array_task_id": array.get("task_id"),
+            "array_task_string": array.get("task"),
+            "het_job_id": het.get("job_id"),
+            "het_job_offset": het.get("job_offset"),
+        }
+    )
+    ended_at = moment_of(times.get("end"))
+    return read_accounting_row(
+        {
+            "JobName": str(record.get("name") or ""),
+            "JobIDRaw": identifier_of(record["job_id"]),
+            "JobID": workload,
+            "User": text_of(record.get("user")),
+            "Account": text_of(record.get("account")),
+            "QOS": text_of(record.get("qos")),
+            "Partition": text_of(record.get("partition")),
+            "State": "+".join(words_of(state.get("current"))),
+            "Reason": text_of(state.get("reason")),
+            "Submit": _iso(moment_of(times.get("submission"))),
+            "Start": _iso(moment_of(times.get("start"))),
+            "End": _iso(ended_at),
+            "TimelimitRaw": str(number_of(times.get("limit"))),
+            "NodeList": text_of(record.get("nodes")),
+            "Constraints": text_of(record.get("constraints")),
+            "ReqTRES": tres_text(tres.get("requested")),
+            "AllocTRES": tres_text(tres.get("allocated")),
+        }
+    )
+
+
+def _iso(at: datetime | None) -> str:
+    return at.replace(tzinfo=None).isoformat() if at else ""

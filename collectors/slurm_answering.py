@@ -1,0 +1,101 @@
+"""What both ways to ask Slurm give: jobs, nodes and the past, read; and what could not be read."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from collectors.base import Window
+from collectors.slurm_records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
+from data.errors import UnexpectedAnswerError
+
+Read = TypeVar("Read")
+Given = TypeVar("Given")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmAnswers:
+    """What Slurm knows of a window; `past` is None when there is no accounting to ask."""
+
+    queue: tuple[SlurmJob, ...]
+    nodes: tuple[SlurmNode, ...]
+    past: tuple[SlurmJob, ...] | None
+    warnings: tuple[str, ...]
+    dropped: Counter[str]
+
+
+class SlurmBackend(Protocol):
+    """One way to ask Slurm."""
+
+    @property
+    def name(self) -> str:
+        """Name of the source in reports."""
+        ...
+
+    def answers(self, window: Window) -> SlurmAnswers:
+        """Give what Slurm knows of the window. Errors: CollectorError."""
+        ...
+
+
+def read_each(
+    records: Iterable[Given],
+    read: Callable[[Given], Read],
+    *,
+    what: str,
+    dropped: Counter[str],
+) -> tuple[Read, ...]:
+    """Read every record, count those that cannot be read as `unreadable-…`.
+
+    Errors: UnexpectedAnswerError when there are records and none can be read.
+    """
+    found: list[Read] = []
+    failed = 0
+    for record in records:
+        try:
+            found.append(read(record))
+        except (KeyError, ValueError, TypeError, AttributeError):
+            failed += 1
+    if failed and not found:
+        raise UnexpectedAnswerError(
+            f"none of the {failed} {what}s that Slurm answered can be read",
+            "A release that is not known here? Read: 22.05 to 25.05. Please report it.",
+        )
+    if failed:
+        dropped[f"unreadable-{what}"] += failed
+    return tuple(found)
+
+
+def read_queue(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmJob, ...]:
+    """Read the jobs that the controller remembers."""
+    return read_each(records, read_queue_job, what="job", dropped=dropped)
+
+
+def read_nodes(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmNode, ...]:
+    """Read the nodes."""
+    return read_each(records, read_node, what="node", dropped=dropped)
+
+
+def list_in(document: object, key: str, *, asked: str) -> list[Record]:
+    """Give a document's list of records. Errors: UnexpectedAnswerError when it holds none."""
+    found = document.get(key) if isinstance(document, dict) else None
+    if not isinstance(found, list):
+        raise UnexpectedAnswerError(
+            f"{asked} answered JSON without a list of {key}", "Is this the answer of a Slurm?"
+        )
+    return [one for one in found if isinstance(one, dict)]
+
+
+def errors_in(document: object) -> list[str]:
+    """Give the errors that an answer lists, with their numbers.
+
+    `Nothing found` (9003) is how 22.05 says that a list is empty.
+    """
+    found = document.get("errors") if isinstance(document, dict) else None
+    return [
+        f"{one.get('description') or one.get('error') or 'error'} ({one.get('error_number')})"
+        for one in (found if isinstance(found, list) else [])
+        if isinstance(one, dict) and one.get("error_number") != _NOTHING_FOUND
+    ]
+
+
+_NOTHING_FOUND = 9003

@@ -1,0 +1,236 @@
+"""What Slurm's words mean: numbers, times, states, node lists, GPUs, however a release spells them.
+
+Pure. Slurm 22.05 writes `60`, `"RUNNING"` and `gres:gpu:h100:4` where 23.11 and later write
+`{"set": true, "infinite": false, "number": 60}`, `["RUNNING"]` and `gres/gpu:h100:4`; `sacct -P`
+writes `Unknown`, `UNLIMITED` and `CANCELLED by 0`. One reader for each kind of value serves all.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import product
+from typing import Any
+
+from data.records.jobs import JobState
+
+MOST_HOSTS = 100_000
+"""Names that one node list may stand for."""
+
+_NOTHING = {"", "(null)", "n/a", "none", "none assigned", "unknown", "invalid"}
+_STATES = {
+    "PENDING": JobState.PENDING,
+    "REQUEUED": JobState.PENDING,
+    "REQUEUE_HOLD": JobState.PENDING,
+    "SPECIAL_EXIT": JobState.PENDING,
+    "RUNNING": JobState.RUNNING,
+    "CONFIGURING": JobState.RUNNING,
+    "RESIZING": JobState.RUNNING,
+    "SIGNALING": JobState.RUNNING,
+    "STAGE_OUT": JobState.RUNNING,
+    "SUSPENDED": JobState.SUSPENDED,
+    "STOPPED": JobState.SUSPENDED,
+    "COMPLETED": JobState.FINISHED,
+    "CANCELLED": JobState.CANCELLED,
+    "REVOKED": JobState.CANCELLED,
+    "FAILED": JobState.FAILED,
+    "TIMEOUT": JobState.FAILED,
+    "NODE_FAIL": JobState.FAILED,
+    "BOOT_FAIL": JobState.FAILED,
+    "DEADLINE": JobState.FAILED,
+    "OUT_OF_MEMORY": JobState.FAILED,
+    "PREEMPTED": JobState.FAILED,
+}
+_BRACKETS = re.compile(r"([^\[\]]*)\[([0-9,\-]+)\]")
+_OUTSIDE_BRACKETS = re.compile(r",(?![^\[]*\])")
+_OUTSIDE_PARENTHESES = re.compile(r",(?![^(]*\))")
+_GPU = re.compile(
+    r"(?:gres[:/])?gpu(?::(?P<type>[^:=()]*[^:=()\d][^:=()]*))?(?:[:=](?P<count>\d+))?"
+    r"(?:\((?P<kind>[A-Z]+):(?P<which>[^)]*)\))?"
+)
+_SHARE = re.compile(r"(?:gres[:/])?(?:shard|mps)\b")
+_MIG = re.compile(r"(?P<board>.*?)[_.-]?(?P<profile>[1-9]g\.\d{1,4}gb(?:\.me)?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpus:
+    """GPUs of one type ('' when not said); `indices` is None when Slurm does not say which."""
+
+    gpu_type: str
+    count: int
+    indices: tuple[str, ...] | None = None
+
+
+def text_of(value: object) -> str:
+    """Give the text, '' for what Slurm writes when it has nothing to say."""
+    if isinstance(value, list):
+        return ",".join(str(one) for one in value)
+    said = "" if value is None else str(value).strip()
+    return "" if said.casefold() in _NOTHING else said
+
+
+def number_of(value: object) -> float | None:
+    """Give a number; None for null, unset, infinite, `UNLIMITED`, `Partition_Limit`."""
+    if isinstance(value, dict):
+        if not value.get("set", True) or value.get("infinite", False):
+            return None
+        value = value.get("number")
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return float(value)
+    try:
+        return float(str(value))
+    except ValueError:
+        return None
+
+
+def identifier_of(value: object) -> str:
+    """Give a job or task number as text, '' when there is none. 0 is a task, never a job."""
+    found = number_of(value)
+    return "" if found is None else str(int(found))
+
+
+def moment_of(value: object) -> datetime | None:
+    """Give a time from seconds since the epoch or from `2026-01-05T12:00:00` in UTC.
+
+    None for 0, `Unknown`, `None` and for years that no job lives in.
+    """
+    if isinstance(value, str) and "T" in value:
+        try:
+            return datetime.fromisoformat(value).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+    seconds = number_of(value)
+    if seconds is None or not 0 < seconds < 2**32 - 2:
+        return None
+    return datetime.fromtimestamp(seconds, tz=UTC)
+
+
+def seconds_of_minutes(value: object) -> float | None:
+    """Give a time limit in s from minutes; None when there is none or the partition's holds."""
+    minutes = number_of(value)
+    return None if minutes is None else minutes * 60.0
+
+
+def words_of(value: object) -> tuple[str, ...]:
+    """Give state words in capitals, of `["IDLE", "DRAIN"]`, `DOWN+DRAIN` or `CANCELLED by 0`."""
+    said: Iterable[object] = value if isinstance(value, list) else str(value or "").split("+")
+    found = (str(one).strip(" *~#!%$@^-").partition(" ")[0].upper() for one in said)
+    return tuple(one for one in found if one)
+
+
+def job_state_of(words: tuple[str, ...]) -> JobState:
+    """Give the state of a job from its words: the base state and its flags.
+
+    A job that is COMPLETING still holds its GPUs until the last epilog has ended, so it counts as
+    running, whatever comes after.
+    """
+    if "COMPLETING" in words:
+        return JobState.RUNNING
+    known = [_STATES[word] for word in words if word in _STATES]
+    return known[0] if known else JobState.UNKNOWN
+
+
+def hosts_of(node_list: str) -> tuple[str, ...]:
+    """Give the names of a node list such as `h100-[01-02,05],login1`, in Slurm's order.
+
+    Errors: ValueError for what is no node list, or one of more than 100,000 names.
+    """
+    names: list[str] = []
+    for part in _OUTSIDE_BRACKETS.split(text_of(node_list)):
+        if part:
+            names.extend(_expanded(part))
+        if len(names) > MOST_HOSTS:
+            raise ValueError(f"a node list of more than {MOST_HOSTS} names")
+    return tuple(names)
+
+
+def _expanded(part: str) -> list[str]:
+    pieces: list[list[str]] = []
+    position = 0
+    for match in _BRACKETS.finditer(part):
+        if match.start() != position:
+            raise ValueError("unbalanced brackets in a node list")
+        pieces += [[match[1]], numbers_of(match[2])]
+        position = match.end()
+    tail = part[position:]
+    if "[" in tail or "]" in tail:
+        raise ValueError("unbalanced brackets in a node list")
+    size = 1
+    for piece in pieces:
+        size *= len(piece)
+    if size > MOST_HOSTS:
+        raise ValueError(f"a node list of more than {MOST_HOSTS} names")
+    return ["".join(one) + tail for one in product(*pieces)]
+
+
+def numbers_of(ranges: str) -> list[str]:
+    """Give the numbers of `01-02,05`, keeping leading zeros. Errors: ValueError."""
+    found: list[str] = []
+    for one in ranges.split(","):
+        first, dash, last = one.partition("-")
+        low, high = int(first), int(last if dash else first)
+        if high < low or high - low >= MOST_HOSTS:
+            raise ValueError("a range in a list runs backwards or is too long")
+        found += [str(number).zfill(len(first)) for number in range(low, high + 1)]
+    return found
+
+
+def gpus_of(gres: object) -> tuple[Gpus, ...]:
+    """Give the GPUs of a gres or TRES string, one entry a type.
+
+    Reads `gpu:h100:4(IDX:0-1,5-6)`, `gpu:h100:8(S:0-1)`, `gres:gpu:2`, `gres/gpu:h100:4`,
+    `gpu:a100`, and `cpu=2,gres/gpu=8,gres/gpu:h100=8`, where the untyped entry is the total: it
+    gives way to typed entries that add up to it.
+    """
+    found = [one for part in _OUTSIDE_PARENTHESES.split(text_of(gres)) if (one := _gpus(part))]
+    typed = [one for one in found if one.gpu_type]
+    total = sum(one.count for one in found if not one.gpu_type)
+    if typed and total:
+        return (
+            tuple(typed)
+            if sum(one.count for one in typed) == total
+            else (Gpus(gpu_type="", count=total),)
+        )
+    return tuple(found)
+
+
+def _gpus(part: str) -> Gpus | None:
+    match = _GPU.fullmatch(part.strip())
+    if match is None:
+        return None
+    count = int(match["count"]) if match["count"] else 1
+    indices: tuple[str, ...] | None = None
+    if match["kind"] == "IDX" and match["which"] not in ("", "N/A"):
+        try:
+            indices = tuple(numbers_of(match["which"]))
+        except ValueError:
+            indices = None
+        if indices is not None and len(indices) != count:
+            indices = None
+    return Gpus(gpu_type=match["type"] or "", count=count, indices=indices) if count else None
+
+
+def shares_gpus(*gres: object) -> bool:
+    """Whether a request names shares of GPUs (shard, mps), which no device stands behind."""
+    return any(_SHARE.search(text_of(one)) for one in gres)
+
+
+def tres_text(entries: Any) -> str:
+    """Give slurmdbd's list of {type, name, count} as a TRES string."""
+    if not isinstance(entries, list):
+        return text_of(entries)
+    return ",".join(
+        f"{one['type']}{'/' if one.get('name') else ''}{one.get('name') or ''}={int(count)}"
+        for one in entries
+        if isinstance(one, dict)
+        and "type" in one
+        and (count := number_of(one.get("count"))) is not None
+    )
+
+
+def mig_of(gpu_type: str) -> tuple[str, str]:
+    """Give (board, MIG profile) of a gres type such as `a100_1g.5gb`; ('a100', '') for a board."""
+    match = _MIG.fullmatch(gpu_type)
+    return (match["board"], match["profile"]) if match else (gpu_type, "")

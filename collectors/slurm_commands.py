@@ -1,0 +1,267 @@
+"""Asks Slurm through its own commands: squeue, sinfo or scontrol with --json, and sacct -P -D.
+
+No shell, a deadline and a size limit for every command, times in UTC. `sacct -P` rather than its
+JSON: it is the format that changed least, and with -D it shows every requeue and resize.
+"""
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from collectors.base import Window
+from collectors.slurm_accounting import (
+    ACCOUNTING_FIELDS,
+    SEPARATOR,
+    read_accounting_row,
+    rows_of,
+)
+from collectors.slurm_answering import (
+    SlurmAnswers,
+    errors_in,
+    list_in,
+    read_each,
+    read_nodes,
+    read_queue,
+)
+from data.errors import (
+    CollectorError,
+    SourceNotConfiguredError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+    scrub,
+)
+from data.source_settings import SlurmSettings
+
+MOST_BYTES = 512 * 1024 * 1024
+"""Of one command's output: some 100,000 jobs as JSON."""
+
+OPERATOR_HINT = (
+    "PrivateData in slurm.conf hides it. Give the user that asks `sacctmgr modify user NAME set "
+    "AdminLevel=Operator`, or ask as SlurmUser."
+)
+
+COMMANDS = ("squeue", "sinfo", "scontrol", "sacct")
+
+_NODES_BY_SCONTROL = 23
+"""From 23.02 on `scontrol show nodes` knows --json; until then `sinfo --json` lists nodes, later
+it lists groups of them."""
+
+_UID = re.compile(r"\((\d+)\)")
+_SAYINGS: tuple[tuple[str, type[CollectorError], str], ...] = (
+    (
+        r"Unable to con(tact|nect)|Connection (refused|timed out)|Socket timed out|Zero Bytes",
+        SourceUnreachableError,
+        "Is slurmctld running, and does this machine reach it? Try `scontrol ping`.",
+    ),
+    (
+        r"[Aa]ccess/permission denied|Invalid user id",
+        SourceRefusedError,
+        OPERATOR_HINT,
+    ),
+    (
+        r"[Mm]unge|Protocol authentication",
+        SourceRefusedError,
+        "Is munged running here, with the cluster's munge.key?",
+    ),
+    (
+        r"configuration source|slurm\.conf|ClusterName",
+        SourceNotConfiguredError,
+        "Give the cluster's slurm.conf as slurm.conf_file.",
+    ),
+    (
+        r"unrecognized option|invalid option|Invalid field|JSON",
+        UnexpectedAnswerError,
+        "Slurm 22.05 or later is needed; for an older one use slurm.mode=rest.",
+    ),
+)
+
+
+class SlurmCommands:
+    """The Slurm commands of this machine."""
+
+    def __init__(self, settings: SlurmSettings) -> None:
+        self.settings = settings
+
+    @property
+    def name(self) -> str:
+        """Name of the source in reports."""
+        return "slurm"
+
+    def answers(self, window: Window) -> SlurmAnswers:
+        """Give what Slurm knows of the window. Errors: CollectorError."""
+        dropped: Counter[str] = Counter()
+        self._refuse_hidden(self.configuration())
+        document = self._json("squeue", "--json", "--states=all")
+        queue = read_queue(list_in(document, "jobs", asked="squeue --json"), dropped)
+        if _release(document) >= _NODES_BY_SCONTROL:
+            answered = self._json("scontrol", "show", "nodes", "--json")
+        else:
+            answered = self._json("sinfo", "--json")
+        nodes = read_nodes(list_in(answered, "nodes", asked="the list of nodes"), dropped)
+        try:
+            rows = rows_of(self._accounting(window.start, window.end), dropped)
+            past = read_each(rows, read_accounting_row, what="accounting-row", dropped=dropped)
+        except CollectorError as error:
+            warning = f"finished jobs are not visible: {error}"
+            return SlurmAnswers(
+                queue=queue, nodes=nodes, past=None, warnings=(warning,), dropped=dropped
+            )
+        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=(), dropped=dropped)
+
+    def configuration(self) -> dict[str, str]:
+        """Give the controller's configuration, such as {'PrivateData': 'none'}."""
+        lines = self.output("scontrol", "show", "config").splitlines()
+        pairs = (line.partition("=") for line in lines if "=" in line)
+        return {name.strip(): value.strip() for name, _, value in pairs}
+
+    def program(self, command: str) -> str:
+        """Give the path of a command. Errors: SourceNotConfiguredError."""
+        folder = self.settings.bin_directory
+        found = shutil.which(command, path=folder or None)
+        if found is None:
+            raise SourceNotConfiguredError(
+                f"{command} is not found {f'in {folder}' if folder else 'on PATH'}",
+                "Install Slurm's client programs (Debian: slurm-client), set slurm.bin_directory, "
+                "or use slurm.mode=rest.",
+            )
+        return found
+
+    def output(self, command: str, *arguments: str) -> str:
+        """Give the standard output of a command. Errors: CollectorError."""
+        argv = [self.program(command), *arguments]
+        with tempfile.TemporaryFile() as out:
+            try:
+                done = subprocess.run(  # noqa: S603 - no shell; every argument is our own
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.PIPE,
+                    env=self._environment(),
+                    timeout=self.settings.timeout_seconds,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise SourceUnreachableError(
+                    f"{command} gave no answer in {self.settings.timeout_seconds:g} s",
+                    "Is slurmctld running and not overloaded? Else raise slurm.timeout_seconds.",
+                ) from error
+            except OSError as error:
+                raise SourceNotConfiguredError(
+                    f"cannot run {argv[0]}: {error.strerror}", "Check slurm.bin_directory."
+                ) from error
+            size = os.fstat(out.fileno()).st_size
+            if size > MOST_BYTES:
+                raise UnexpectedAnswerError(
+                    f"{command} answered more than {MOST_BYTES >> 20} MiB",
+                    "Collect more often, so that a collection reaches back less far.",
+                )
+            out.seek(0)
+            text = out.read().decode("utf-8", errors="replace")
+        if done.returncode != 0:
+            raise _failure(command, done.returncode, done.stderr, text)
+        return text
+
+    def _environment(self) -> dict[str, str]:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            # Every option of squeue and sacct can also be set by such a variable: a person's
+            # SQUEUE_STATES or SACCT_FORMAT would change what is read here.
+            if not name.startswith(("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT"))
+        }
+        kept |= {"LC_ALL": "C", "TZ": "UTC"}
+        if self.settings.conf_file:
+            kept["SLURM_CONF"] = str(Path(self.settings.conf_file).expanduser())
+        return kept
+
+    def _json(self, command: str, *arguments: str) -> object:
+        text = self.output(command, *arguments)
+        try:
+            document: object = json.loads(text)
+        except ValueError as error:
+            raise UnexpectedAnswerError(
+                f"{command} --json answered no JSON: {scrub(text)[:100]}",
+                "Slurm 22.05 or later with the JSON plugins is needed.",
+            ) from error
+        errors = errors_in(document)
+        if errors:
+            raise _failure(command, 0, "; ".join(errors).encode(), "")
+        return document
+
+    def _accounting(self, start: datetime, end: datetime) -> str:
+        # A window of no length would show what runs at that moment only.
+        until = max(end, start + timedelta(seconds=1))
+        return self.output(
+            "sacct", "--parsable2", f"--delimiter={SEPARATOR}", "--noheader", "--duplicates",
+            "--allocations", "--allusers", f"--format={','.join(ACCOUNTING_FIELDS)}",
+            f"--starttime={start:%Y-%m-%dT%H:%M:%S}", f"--endtime={until:%Y-%m-%dT%H:%M:%S}",
+        )  # fmt: skip
+
+    def _refuse_hidden(self, configuration: dict[str, str]) -> None:
+        """Refuse to take a part of the jobs for all of them."""
+        hidden = hidden_kinds(configuration)
+        if hidden and not self.may_see_all(configuration):
+            raise SourceRefusedError(
+                f"PrivateData={','.join(hidden)} in slurm.conf hides other users' jobs from uid "
+                f"{os.geteuid()}",
+                OPERATOR_HINT,
+            )
+
+    def may_see_all(self, configuration: dict[str, str]) -> bool:
+        """Whether PrivateData hides nothing from this user: root, SlurmUser or an operator."""
+        uid = os.geteuid()
+        match = _UID.search(configuration.get("SlurmUser", ""))
+        if uid == 0 or (match is not None and int(match[1]) == uid):
+            return True
+        try:
+            level = self.output(
+                "sacctmgr", "--noheader", "--parsable2", "show", "user", _user_name(uid),
+                "format=AdminLevel",
+            )  # fmt: skip
+        except CollectorError:
+            return False  # without accounting nobody is an operator
+        return level.strip() in ("Operator", "Administrator")
+
+
+def hidden_kinds(configuration: dict[str, str]) -> tuple[str, ...]:
+    """Give what PrivateData hides of what is read here: jobs, nodes, partitions."""
+    said = configuration.get("PrivateData", "none").replace(" ", "").split(",")
+    return tuple(kind for kind in said if kind in ("jobs", "nodes", "partitions"))
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _release(document: object) -> int:
+    """The release's year of an answer of --json; 22 when it does not say."""
+    meta = document.get("meta") if isinstance(document, dict) else None
+    slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
+    major = (slurm.get("version") or {}).get("major") if isinstance(slurm, dict) else None
+    return int(major) if str(major).isdecimal() else 22
+
+
+def _failure(command: str, code: int, stderr: bytes, stdout: str) -> CollectorError:
+    """Give the error that a command's words stand for."""
+    said = stderr.decode("utf-8", errors="replace").strip() or stdout.strip()
+    if "accounting storage is disabled" in said:
+        return SourceNotConfiguredError(
+            "sacct says that accounting storage is disabled",
+            "Set AccountingStorageType=accounting_storage/slurmdbd in slurm.conf.",
+        )
+    message = f"{command} failed with code {code}: {scrub(said) or 'without a word'}"
+    for pattern, kind, hint in _SAYINGS:
+        if re.search(pattern, said):
+            return kind(message, hint)
+    return UnexpectedAnswerError(message, f"Run {command} by hand as the same user.")

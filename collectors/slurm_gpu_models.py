@@ -1,0 +1,111 @@
+"""From Slurm's gres types, which a site names as it likes, to models of the catalogue."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from collectors.slurm_answers import mig_of
+from collectors.slurm_records import SlurmJob, SlurmNode
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import SourceNotConfiguredError, scrub
+
+
+def gpu_models_of(setting: str) -> dict[str, str]:
+    """Give the map of `h100=H100-SXM5-80GB,a100=…`. Errors: SourceNotConfiguredError."""
+    found = {}
+    for pair in filter(None, (one.strip() for one in setting.split(","))):
+        gpu_type, equals, model = (part.strip() for part in pair.partition("="))
+        if not (gpu_type and equals and model):
+            raise SourceNotConfiguredError(
+                f"slurm.gpu_models holds {scrub(pair)!r}",
+                "Write TYPE=MODEL, such as h100=H100-SXM5-80GB; separate by commas.",
+            )
+        found[gpu_type.casefold()] = model
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobModel:
+    """A job's GPU model: catalogue name, or Slurm's own word; `assumed` says what was supplied."""
+
+    name: str
+    mig_profile: str
+    memory_mib: float | None
+    assumed: tuple[tuple[str, str], ...]
+
+
+class ModelNames:
+    """Names of GPU models for one collection."""
+
+    def __init__(
+        self,
+        gpu_models: Mapping[str, str],
+        catalogue: GpuCatalogue,
+        nodes: Iterable[SlurmNode],
+    ) -> None:
+        self._map = gpu_models
+        self._catalogue = catalogue
+        self._types_on: dict[str, set[str]] = {}
+        self._types_in: dict[str, set[str]] = {}
+        for node in nodes:
+            types = {one.gpu_type for one in node.gpus}
+            self._types_on[node.name] = types
+            for partition in node.partitions:
+                self._types_in.setdefault(partition, set()).update(types)
+
+    def of_type(self, gpu_type: str) -> tuple[str, str]:
+        """Give (model, MIG profile) of a gres type; an unknown type is given back."""
+        whole = self._map.get(gpu_type.casefold())
+        board, profile = mig_of(gpu_type)
+        if whole is not None:
+            return whole, profile
+        return self._map.get(board.casefold()) or self._catalogue.recognise(board), profile
+
+    def _is_mapped(self, gpu_type: str) -> bool:
+        return bool({gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map))
+
+    def of_job(self, job: SlurmJob) -> JobModel:
+        """Give the model of a job: of what it holds, else of what it asked for.
+
+        A job that names no type is on nodes of one type, or waits in a partition of one type, or
+        its model stays unknown.
+        """
+        assumed: list[tuple[str, str]] = []
+        types = {one.gpu_type for one in job.gpus if one.gpu_type}
+        if not types:
+            types = self._types_around(job)
+            if len(types) == 1:
+                where = "its nodes have" if job.nodes else f"partition {job.partition} has"
+                assumed.append(("gpu_type", f"{next(iter(types))}: {where} no other"))
+        if len(types) != 1:
+            return JobModel(
+                name=",".join(sorted(self.of_type(one)[0] for one in types)) if job.nodes else "",
+                mig_profile="",
+                memory_mib=None,
+                assumed=(),
+            )
+        gpu_type = types.pop()
+        name, profile = self.of_type(gpu_type)
+        if self._is_mapped(gpu_type):
+            assumed.append(("gpu_model", f"{name}: slurm.gpu_models for {gpu_type}"))
+        return JobModel(
+            name=name,
+            mig_profile=profile,
+            memory_mib=self._memory(name, profile),
+            assumed=tuple(assumed),
+        )
+
+    def _types_around(self, job: SlurmJob) -> set[str]:
+        if job.nodes:
+            around = [self._types_on.get(node, set()) for node in job.nodes]
+        else:
+            around = [self._types_in.get(one, set()) for one in job.partition.split(",")]
+        return set().union(*around) - {""}
+
+    def _memory(self, name: str, profile: str) -> float | None:
+        model = self._catalogue.find(name)
+        if model is None:
+            return None
+        if not profile:
+            return float(model.memory_mib)
+        found = model.mig_profile(profile)
+        return None if found is None else float(found.memory_mib)

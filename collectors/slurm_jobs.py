@@ -1,0 +1,285 @@
+"""Jobs, nodes and allocations from Slurm, through its commands or through slurmrestd.
+
+Slurm knows who holds which GPU of a node only while a job runs (`gres_detail`), and only with
+slurmdbd what ran before. So a running job gives one allocation for every GPU, and an ended stretch
+of accounting one for every node, with a count.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+from collectors.base import Window
+from collectors.slurm_answering import SlurmAnswers, SlurmBackend
+from collectors.slurm_commands import SlurmCommands
+from collectors.slurm_gpu_models import ModelNames, gpu_models_of
+from collectors.slurm_records import SlurmJob, SlurmNode
+from collectors.slurm_rest import SlurmRest
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.collected import Collected
+from data.columns import ALLOCATIONS, check_frame, empty_frame
+from data.records.cluster import Node, SourceReport, SourceState
+from data.records.identifiers import digest_of
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.source_settings import SlurmSettings
+
+
+def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
+    """Give the collector that the settings ask for. Errors: SourceNotConfiguredError."""
+    backend: SlurmBackend = (
+        SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
+    )
+    return SlurmCollector(backend, gpu_models_of(settings.gpu_models), catalogue)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmCollector:
+    """One Slurm cluster. `gpu_models` maps gres types to catalogue names."""
+
+    backend: SlurmBackend
+    gpu_models: Mapping[str, str]
+    catalogue: GpuCatalogue
+
+    @property
+    def name(self) -> str:
+        """The source's name in reports."""
+        return self.backend.name
+
+    def collect(self, window: Window) -> Collected:
+        """Give jobs, nodes and allocations of the window. Errors: CollectorError."""
+        answers = self.backend.answers(window)
+        view = _View(
+            answers=answers,
+            window=window,
+            source=self.name,
+            models=ModelNames(self.gpu_models, self.catalogue, answers.nodes),
+            dropped=answers.dropped.copy(),
+        )
+        jobs = view.jobs()
+        nodes = view.nodes()
+        allocations = view.allocations()
+        rows = allocations.to_csv(index=False)
+        in_use, explained = view.gpus_in_use()
+        warnings = list(answers.warnings)
+        if explained < in_use:
+            warnings.append(
+                f"nodes report {in_use} GPUs in use, the visible jobs hold {explained}: jobs of "
+                "other users are hidden, or changed while asking"
+            )
+        return Collected(
+            batch_id=digest_of([self.name, window.start, window.end, jobs, nodes, rows]),
+            jobs=jobs,
+            nodes=nodes,
+            allocations=allocations,
+            report=SourceReport(
+                source=self.name,
+                state=SourceState.RAN,
+                reason="" if jobs else "no job with GPUs in the window",
+                samples=0,
+                dropped=tuple(sorted(view.dropped.items())),
+                completeness_ratio=min(1.0, explained / in_use) if in_use else None,
+                warnings=tuple(warnings),
+                window_start=window.start,
+                window_end=window.end,
+            ),
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class _View:
+    """The answers of one window on their way into records."""
+
+    answers: SlurmAnswers
+    window: Window
+    source: str
+    models: ModelNames
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    def jobs(self) -> tuple[Job, ...]:
+        """Every job once: as the controller sees it, else as accounting last saw it."""
+        newest: dict[str, SlurmJob] = {one.raw_id: one for one in self._ended()}
+        newest |= {one.raw_id: one for one in self.answers.queue if not self._long_over(one)}
+        found = (self._job(one) for _raw_id, one in sorted(newest.items()))
+        return tuple(job for job in found if job is not None)
+
+    def _ended(self) -> list[SlurmJob]:
+        """The stretches of accounting that have ended, oldest first."""
+        known = {one.raw_id for one in self.answers.queue}
+        ended = []
+        for one in self.answers.past or ():
+            if one.ended_at is not None:
+                ended.append(one)
+            elif one.raw_id not in known:
+                # Accounting still waits for the end of a job that the controller has forgotten.
+                self.dropped["runaway"] += 1
+        return sorted(ended, key=lambda one: (one.ended_at or self.window.end, one.raw_id))
+
+    def _long_over(self, one: SlurmJob) -> bool:
+        return one.is_over and one.ended_at is not None and one.ended_at <= self.window.start
+
+    def _job(self, one: SlurmJob) -> Job | None:
+        count = sum(entry.count for entry in one.gpus)
+        if count < 1:
+            self.dropped["gpu-shares" if one.shares else "no-gpu"] += 1
+            return None
+        model = self.models.of_job(one)
+        end = self.window.end
+        first = min(one.started_at or one.ended_at or end, end)
+        return Job(
+            job_id=f"slurm:{one.raw_id}",
+            name=one.name,
+            namespace=one.partition,
+            owner=one.user,
+            platform=Platform.SLURM,
+            kind=WorkloadKind.UNKNOWN,
+            gpu_model=model.name,
+            gpu_count=count,
+            mig_profile=model.mig_profile,
+            gpu_memory_mib=model.memory_mib,
+            first_seen_at=first,
+            last_seen_at=max(first, min(one.ended_at or end, end)),
+            source=self.source,
+            assumed=model.assumed,
+            scheduler=_facts(one),
+        )
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node that has GPUs."""
+        found = []
+        for one in self.answers.nodes:
+            if one.gpus:
+                found.append(self._node(one))
+            else:
+                self.dropped["node-without-gpu"] += 1
+        return tuple(found)
+
+    def _node(self, one: SlurmNode) -> Node:
+        boards = [entry for entry in one.gpus if not self.models.of_type(entry.gpu_type)[1]]
+        slices = [
+            (profile, entry.count)
+            for entry in one.gpus
+            if (profile := self.models.of_type(entry.gpu_type)[1])
+        ]
+        main = max(boards or one.gpus, key=lambda entry: entry.count)
+        if len(boards) > 1:
+            self.dropped["further-gpu-type-of-node"] += len(boards) - 1
+        return Node(
+            name=one.name,
+            gpu_model=self.models.of_type(main.gpu_type)[0],
+            gpu_count=main.count if boards else 0,
+            mig_instances=tuple(slices),
+            cpus=one.cpus,
+            memory_mib=one.memory_mib,
+            partitions=one.partitions,
+            features=one.features,
+            state=one.state,
+            reason=one.reason,
+            schedulable=one.schedulable,
+            seen_at=self.window.end,
+            source=self.source,
+        )
+
+    def gpus_in_use(self) -> tuple[int, int]:
+        """GPUs that nodes say are in use, and those that visible jobs hold."""
+        holding = (one for one in self.answers.queue if one.state is JobState.RUNNING)
+        return (
+            sum(one.gpus_in_use for one in self.answers.nodes),
+            sum(entry.count for one in holding for entry in one.gpus),
+        )
+
+    def allocations(self) -> pd.DataFrame:
+        """Who held what: columns ALLOCATIONS."""
+        rows: list[dict[str, Any]] = []
+        if self.answers.past is not None:
+            for one in self._ended_quietly():
+                rows.extend(self._counted(one))
+        for one in self.answers.queue:
+            if one.is_over and self.answers.past is None and not self._long_over(one):
+                rows.extend(self._counted(one))
+            elif one.state in (JobState.RUNNING, JobState.SUSPENDED):
+                rows.extend(self._held(one))
+        if not rows:
+            return empty_frame(ALLOCATIONS)
+        frame = pd.DataFrame(rows)
+        for name in ("started_at", "ended_at", "seen_at"):
+            frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
+        return check_frame(frame, ALLOCATIONS)
+
+    def _ended_quietly(self) -> list[SlurmJob]:
+        return [one for one in self.answers.past or () if one.ended_at is not None]
+
+    def _held(self, one: SlurmJob) -> Iterable[dict[str, Any]]:
+        """One row for every GPU of a job that holds them now."""
+        if one.started_at is None:
+            return
+        started_at = one.started_at
+        resized = dict(one.extra).get("resized_at")
+        if resized and self.answers.past is not None:
+            # What it held until then is a stretch of accounting.
+            started_at = max(started_at, datetime.fromisoformat(resized))
+        row = self._row(one, min(started_at, self.window.end), None)
+        if len(one.held) != len(one.nodes):
+            yield from self._by_node(one, row)
+            return
+        for node, held in zip(one.nodes, one.held, strict=True):
+            for entry in held:
+                mig = self.models.of_type(entry.gpu_type)[1]
+                if entry.indices is None or mig:
+                    # The index of a MIG instance is none of a board.
+                    yield row | {"node": node, "gpu_count": float(entry.count)}
+                    continue
+                for index in entry.indices:
+                    yield row | {"node": node, "gpu_index": index, "gpu_count": 1.0}
+
+    def _counted(self, one: SlurmJob) -> Iterable[dict[str, Any]]:
+        """One row for every node of a stretch that has ended."""
+        if one.started_at is None or one.ended_at is None or one.ended_at < one.started_at:
+            return
+        yield from self._by_node(one, self._row(one, one.started_at, one.ended_at))
+
+    def _by_node(self, one: SlurmJob, row: dict[str, Any]) -> Iterable[dict[str, Any]]:
+        """Slurm keeps only the total: it is spread over the nodes when it divides evenly."""
+        total = sum(entry.count for entry in one.gpus)
+        if total < 1:
+            return
+        if not one.nodes or total % len(one.nodes):
+            yield row | {"gpu_count": float(total)}
+            return
+        for node in one.nodes:
+            yield row | {"node": node, "gpu_count": total / len(one.nodes)}
+
+    def _row(
+        self, one: SlurmJob, started_at: datetime, ended_at: datetime | None
+    ) -> dict[str, Any]:
+        return {
+            "job_id": f"slurm:{one.raw_id}",
+            "label_id": f"slurm:{one.raw_id}",
+            "node": "",
+            "gpu_index": "",
+            "started_at": started_at,
+            "ended_at": ended_at,
+            "seen_at": self.window.end,
+            "source": self.source,
+        }
+
+
+def _facts(one: SlurmJob) -> SchedulerFacts:
+    return SchedulerFacts(
+        state=one.state,
+        # A job that a limit or a lost node ended has no reason but its state.
+        reason=one.reason or (one.state_word if one.state is JobState.FAILED else ""),
+        workload=one.workload,
+        user=one.user,
+        account=one.account,
+        qos=one.qos,
+        nodes=one.nodes,
+        submitted_at=one.submitted_at,
+        started_at=one.started_at,
+        ended_at=one.ended_at,
+        time_limit_seconds=one.time_limit_seconds,
+        extra=one.extra,
+    )

@@ -1,0 +1,225 @@
+"""One job, one node as Slurm answered them, in one shape for every release and both backends."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from collectors.slurm_answers import (
+    Gpus,
+    gpus_of,
+    hosts_of,
+    identifier_of,
+    job_state_of,
+    moment_of,
+    number_of,
+    seconds_of_minutes,
+    shares_gpus,
+    text_of,
+    words_of,
+)
+from data.records.jobs import JobState
+
+Record = Mapping[str, Any]
+
+OVER = {JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
+_UNFIT = (
+    "DOWN",
+    "DRAIN",
+    "FAIL",
+    "ERROR",
+    "UNKNOWN",
+    "FUTURE",
+    "MAINT",
+    "NOT_RESPONDING",
+    "NO_RES",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmJob:
+    """One job, or one stretch of it in accounting (a requeue or a resize starts another).
+
+    `held` has an entry for every node of `nodes`, empty while nothing is held; `requested` is what
+    was asked for, in total. `state_word` is Slurm's own.
+    """
+
+    raw_id: str
+    workload: str
+    name: str
+    user: str
+    account: str
+    qos: str
+    partition: str
+    state: JobState
+    state_word: str
+    reason: str
+    submitted_at: datetime | None
+    started_at: datetime | None
+    ended_at: datetime | None
+    time_limit_seconds: float | None
+    nodes: tuple[str, ...]
+    held: tuple[tuple[Gpus, ...], ...]
+    allocated: tuple[Gpus, ...]
+    requested: tuple[Gpus, ...]
+    shares: bool
+    extra: tuple[tuple[str, str], ...]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it holds nothing and waits for nothing."""
+        return self.state in OVER
+
+    @property
+    def gpus(self) -> tuple[Gpus, ...]:
+        """What it holds or held; what it asked for while it waits or when it never started."""
+        return tuple(one for node in self.held for one in node) or self.allocated or self.requested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmNode:
+    """One node: memory in MiB, GPUs that it has and that are in use."""
+
+    name: str
+    state: str
+    reason: str
+    schedulable: bool
+    gpus: tuple[Gpus, ...]
+    gpus_in_use: int
+    cpus: int | None
+    memory_mib: float | None
+    partitions: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+def read_queue_job(record: Record) -> SlurmJob:
+    """Read a job of `squeue --json` or of `/slurm/…/jobs`. Errors: ValueError, KeyError."""
+    words = words_of(record["job_state"])
+    state = job_state_of(words)
+    over = state in OVER
+    nodes = hosts_of(text_of(record.get("nodes")))
+    pending = state is JobState.PENDING
+    held = () if pending or over else _held(record.get("gres_detail"), len(nodes))
+    times = {name: moment_of(record.get(f"{name}_time")) for name in ("submit", "start", "end")}
+    resized_at = moment_of(record.get("resize_time"))
+    # A pending job may carry the time when the scheduler expects to start it, a running one the
+    # time when its limit ends it: neither has happened.
+    started_at = times["start"] if nodes and not pending else None
+    reason = text_of(record.get("state_reason"))
+    return SlurmJob(
+        raw_id=raw_id_of(record["job_id"]),
+        workload=workload_of(record),
+        name=str(record.get("name") or ""),
+        user=text_of(record.get("user_name")) or identifier_of(record.get("user_id")),
+        account=text_of(record.get("account")),
+        qos=text_of(record.get("qos")),
+        partition=text_of(record.get("partition")),
+        state=state,
+        state_word=words[0] if words else "",
+        reason=reason,
+        submitted_at=times["submit"],
+        started_at=started_at,
+        ended_at=times["end"] if over else None,
+        time_limit_seconds=seconds_of_minutes(record.get("time_limit")),
+        nodes=nodes,
+        held=held,
+        allocated=() if pending else gpus_of(record.get("tres_alloc_str")),
+        requested=_requested(record, len(nodes)),
+        shares=shares_gpus(record.get("tres_per_node"), record.get("tres_req_str")),
+        extra=_queue_extra(record, resized_at),
+    )
+
+
+def _held(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
+    """GPUs a node, in the order of the node list; nothing when the two do not match."""
+    if not isinstance(detail, list) or len(detail) != node_count:
+        return ()
+    return tuple(gpus_of(one) for one in detail)
+
+
+def raw_id_of(value: object) -> str:
+    """Give a job's number as text. Errors: ValueError when it is none."""
+    raw = identifier_of(value)
+    if not raw or raw == "0":
+        raise ValueError("a job without a number")
+    return raw
+
+
+def workload_of(record: Record) -> str:
+    """Give `123_4` of an array, `123_[5-9%2]` of its tasks that wait, `123+1` of a het job."""
+    array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
+    if array not in ("", "0"):
+        task = identifier_of(record.get("array_task_id"))
+        waiting = text_of(record.get("array_task_string"))
+        return f"{array}_{task}" if task else f"{array}_[{waiting}]" if waiting else array
+    if het not in ("", "0"):
+        return f"{het}+{identifier_of(record.get('het_job_offset')) or '0'}"
+    return identifier_of(record.get("job_id"))
+
+
+def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
+    """What was asked for in total.
+
+    `tres_req_str` comes last: without slurmdbd it holds no GPUs, and after a change of the node
+    count of a waiting job it keeps the old total.
+    """
+    nodes = int(number_of(record.get("node_count")) or node_count or 1)
+    tasks = int(number_of(record.get("tasks")) or 1)
+    for field, times in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", tasks)):
+        found = gpus_of(record.get(field))
+        if found:
+            return tuple(Gpus(gpu_type=one.gpu_type, count=one.count * times) for one in found)
+    return gpus_of(record.get("tres_req_str"))
+
+
+def _queue_extra(record: Record, resized_at: datetime | None) -> tuple[tuple[str, str], ...]:
+    spelling = next(
+        (
+            (field.removeprefix("tres_per_"), said)
+            for field in ("tres_per_node", "tres_per_job", "tres_per_task", "tres_per_socket")
+            if gpus_of(said := text_of(record.get(field)))
+        ),
+        ("", ""),
+    )
+    array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
+    pairs = {
+        "array_job": array if array != "0" else "",
+        "array_task": identifier_of(record.get("array_task_id")) if array != "0" else "",
+        "array_waiting": text_of(record.get("array_task_string")),
+        "het_job": het if het != "0" else "",
+        "restarts": identifier_of(record.get("restart_cnt")),
+        "features": text_of(record.get("features")),
+        "nodes_requested": identifier_of(record.get("node_count")),
+        "gres": spelling[1],
+        "gres_per": spelling[0],
+        "resized_at": resized_at.isoformat() if resized_at else "",
+    } | requested_facts(gpus_of(spelling[1]))
+    return tuple((name, value) for name, value in pairs.items() if value)
+
+
+def requested_facts(asked: tuple[Gpus, ...]) -> dict[str, str]:
+    """Give what was asked for as (fact, value) pairs of a job."""
+    return {
+        "requested_gpu_type": ",".join(one.gpu_type for one in asked if one.gpu_type),
+        "requested_gpus": str(sum(one.count for one in asked)) if asked else "",
+    }
+
+
+def read_node(record: Record) -> SlurmNode:
+    """Read a node of `sinfo --json`, `scontrol show nodes --json` or `/slurm/…/nodes`."""
+    words = words_of(record["state"]) + words_of(record.get("state_flags"))
+    cpus = number_of(record.get("cpus"))
+    features = record.get("active_features") or record.get("features")
+    partitions = record.get("partitions")
+    return SlurmNode(
+        name=text_of(record["name"]),
+        state="+".join(word.lower() for word in dict.fromkeys(words)),
+        reason=text_of(record.get("reason")),
+        schedulable=not any(word.startswith(_UNFIT) for word in words),
+        gpus=gpus_of(record.get("gres")),
+        gpus_in_use=sum(one.count for one in gpus_of(record.get("gres_used"))),
+        cpus=None if cpus is None else int(cpus),
+        memory_mib=number_of(record.get("real_memory")),
+        partitions=tuple(text_of(partitions).split(",")) if partitions else (),
+        features=tuple(text_of(features).split(",")) if text_of(features) else (),
+    )

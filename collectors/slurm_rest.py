@@ -1,0 +1,220 @@
+"""Asks slurmrestd over HTTP with a JWT, where no Slurm command is installed.
+
+Its paths carry an API version that lives for a few releases only, so the newest one that both sides
+know is chosen from the server's own list. HTTP 200 is no success yet: an answer may list errors.
+"""
+
+import json
+import re
+import time
+from collections import Counter
+from pathlib import Path
+
+import requests
+from urllib3.exceptions import HTTPError, ReadTimeoutError
+
+from collectors.base import Window
+from collectors.slurm_accounting import read_accounting_record
+from collectors.slurm_answering import (
+    SlurmAnswers,
+    errors_in,
+    list_in,
+    read_each,
+    read_nodes,
+    read_queue,
+)
+from data.errors import (
+    CollectorError,
+    SourceNotConfiguredError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+    scrub,
+)
+from data.source_settings import SlurmSettings
+
+MOST_BYTES = 512 * 1024 * 1024
+KNOWN_VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 37, -1))
+"""Newest first: v0.0.38 is 22.05's newest, v0.0.44 that of 25.11."""
+
+_CONNECT_SECONDS = 5.0
+_TOKEN_HINT = (
+    "Make a new token with `scontrol token username=NAME lifespan=SECONDS`, and set "  # noqa: S105
+    "slurm.rest_user and slurm.rest_token_file."
+)
+
+
+class SlurmRest:
+    """One slurmrestd."""
+
+    def __init__(self, settings: SlurmSettings) -> None:
+        self.settings = settings
+        self._base = settings.rest_url.rstrip("/")
+
+    @property
+    def name(self) -> str:
+        """Name of the source in reports: its address without credentials."""
+        scheme, _, rest = self._base.partition("://")
+        return f"slurm {scheme}://{rest.rpartition('@')[2]}"
+
+    def answers(self, window: Window) -> SlurmAnswers:
+        """Give what Slurm knows of the window. Errors: CollectorError."""
+        dropped: Counter[str] = Counter()
+        version = self.api_version()
+        jobs = self.document(f"/slurm/{version}/jobs")
+        queue = read_queue(list_in(jobs, "jobs", asked=f"{self.name} /jobs"), dropped)
+        answered = self.document(f"/slurm/{version}/nodes")
+        nodes = read_nodes(list_in(answered, "nodes", asked=f"{self.name} /nodes"), dropped)
+        _refuse_hidden(self.name, len(queue), sum(one.gpus_in_use for one in nodes))
+        try:
+            document = self.document(
+                f"/slurmdb/{version}/jobs",
+                # In the server's own zone a plain time would mean another moment.
+                start_time=f"uts{int(window.start.timestamp())}",
+                end_time=f"uts{int(window.end.timestamp())}",
+                **({} if version == "v0.0.38" else {"show_duplicates": "true"}),
+            )
+            records = list_in(document, "jobs", asked=f"{self.name} /slurmdb jobs")
+            past = read_each(
+                records, read_accounting_record, what="accounting-row", dropped=dropped
+            )
+        except CollectorError as error:
+            warning = f"finished jobs are not visible: {error}"
+            return SlurmAnswers(
+                queue=queue, nodes=nodes, past=None, warnings=(warning,), dropped=dropped
+            )
+        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=(), dropped=dropped)
+
+    def api_version(self) -> str:
+        """Give the newest API version that both sides know. Errors: CollectorError."""
+        try:
+            document = self.document("/openapi")
+        except UnexpectedAnswerError:
+            document = self.document("/openapi/v3")
+        paths = document.get("paths") if isinstance(document, dict) else None
+        text = " ".join(paths) if isinstance(paths, dict) else ""
+        offered = set(re.findall(r"/slurm/(v0\.0\.\d+)/jobs", text))
+        for version in KNOWN_VERSIONS:
+            if version in offered:
+                return version
+        raise UnexpectedAnswerError(
+            f"{self.name} offers the API versions {', '.join(sorted(offered)) or 'none'}",
+            f"Known here: {KNOWN_VERSIONS[-1]} to {KNOWN_VERSIONS[0]} (Slurm 22.05 to 25.11).",
+        )
+
+    def document(self, path: str, **query: str) -> object:
+        """Give the answer's JSON when it lists no errors. Errors: CollectorError."""
+        status, body = self._get(path, query)
+        asked = f"{self.name} {path}"
+        text = body.decode("utf-8", errors="replace")
+        try:
+            document: object = json.loads(text)
+        except ValueError as error:
+            if status == 200:
+                raise UnexpectedAnswerError(
+                    f"{asked} answered something that is no JSON", "Is this a slurmrestd?"
+                ) from error
+            document = None
+        said = scrub("; ".join(errors_in(document)) or text)
+        if status in (401, 403, 511):
+            raise SourceRefusedError(f"{asked} answered {status}: {said}", _TOKEN_HINT)
+        if status == 404:
+            raise UnexpectedAnswerError(
+                f"{asked} answered 404: {said}", "Is slurm.rest_url the address of a slurmrestd?"
+            )
+        if 300 <= status < 400:
+            raise UnexpectedAnswerError(
+                f"{asked} redirects elsewhere", "Give the final address as slurm.rest_url."
+            )
+        if status >= 500:
+            raise _server_error(f"{asked} answered {status}: {said}", said)
+        if status != 200 or errors_in(document):
+            raise SourceRefusedError(f"{asked} answered {status} with errors: {said}", _TOKEN_HINT)
+        return document
+
+    def _get(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
+        """Give status and body, within one deadline and a size limit."""
+        seconds = self.settings.timeout_seconds
+        ends = time.monotonic() + seconds
+        try:
+            with requests.get(
+                self._base + path,
+                params=query,
+                headers=self._headers(),
+                timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                return response.status_code, self._body(response, path, ends)
+        except (requests.exceptions.Timeout, ReadTimeoutError) as error:
+            raise self._too_slow(path) from error
+        except (requests.exceptions.RequestException, HTTPError) as error:
+            raise SourceUnreachableError(
+                f"cannot reach {self.name}: {scrub(str(error))[:160]}",
+                "Is slurmrestd running there, and does this machine reach it?",
+            ) from error
+
+    def _body(self, response: requests.Response, path: str, ends: float) -> bytes:
+        """Read what has arrived, again and again: a read of a fixed size would wait for it all."""
+        body = bytearray()
+        while chunk := response.raw.read1(1 << 16, decode_content=True):
+            body += chunk
+            if len(body) > MOST_BYTES:
+                raise UnexpectedAnswerError(
+                    f"the answer of {self.name} {path} exceeds {MOST_BYTES >> 20} MiB",
+                    "Collect more often, so that a collection reaches back less far.",
+                )
+            if time.monotonic() > ends:
+                raise self._too_slow(path)
+        return bytes(body)
+
+    def _too_slow(self, path: str) -> SourceUnreachableError:
+        return SourceUnreachableError(
+            f"{self.name} {path} gave no answer in {self.settings.timeout_seconds:g} s",
+            "Is slurmctld running and not overloaded? Else raise slurm.timeout_seconds.",
+        )
+
+    def _headers(self) -> dict[str, str]:
+        token = self.settings.rest_token
+        if self.settings.rest_token_file:
+            path = Path(self.settings.rest_token_file).expanduser()
+            try:
+                token = path.read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise SourceNotConfiguredError(
+                    f"cannot read slurm.rest_token_file {path}: {error.strerror}", _TOKEN_HINT
+                ) from error
+            # `scontrol token` prints SLURM_JWT=…: kept as it came, it serves too.
+            token = token.removeprefix("SLURM_JWT=")
+        if not token or not self.settings.rest_user:
+            raise SourceNotConfiguredError(
+                f"{self.name} needs slurm.rest_user and slurm.rest_token", _TOKEN_HINT
+            )
+        return {
+            "X-SLURM-USER-NAME": self.settings.rest_user,
+            "X-SLURM-USER-TOKEN": token,
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
+
+
+def _server_error(message: str, said: str) -> CollectorError:
+    if "Unspecified error" in said or "authentication" in said.casefold() or "(-1)" in said:
+        return SourceRefusedError(
+            message, f"Slurm 22.05 answers so to a token that it does not accept. {_TOKEN_HINT}"
+        )
+    if "denied" in said:
+        return SourceRefusedError(
+            message, "Give the user `sacctmgr modify user NAME set AdminLevel=Operator`."
+        )
+    return SourceUnreachableError(message, "Is slurmctld running? Try `scontrol ping`.")
+
+
+def _refuse_hidden(name: str, jobs: int, in_use: int) -> None:
+    """Refuse an empty list of jobs when GPUs are in use: it is hidden, not empty."""
+    if in_use and not jobs:
+        raise SourceRefusedError(
+            f"{name} lists no job, though {in_use} GPUs are in use",
+            "PrivateData in slurm.conf hides them from slurm.rest_user: give that user "
+            "`sacctmgr modify user NAME set AdminLevel=Operator`.",
+        )
