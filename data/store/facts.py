@@ -166,18 +166,31 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
             ) GROUP BY {key}
             """  # noqa: S608
         )
-    # A job that runs on is confirmed at every collection: only the time gained is made anew. A new
-    # name for a holder counts from then on, without an end.
+    # A job that runs on is confirmed at every collection, and accounting repeats at its end what
+    # its devices told before: only the time gained is made anew. A new name for a holder counts
+    # from then on, without an end.
+    same_key = " AND ".join(f"a.{name} = m.{name}" for name in _ALLOCATION_KEY)
     connection.exec_driver_sql(
         f"""
         CREATE OR REPLACE TEMP TABLE changed_allocations AS
-        SELECT coalesce(least(a.until, m.until), m.started_at) AS started_at,
-            CASE WHEN a.until IS NULL AND m.label_id <> '' THEN 'infinity'::TIMESTAMPTZ
-                ELSE greatest(a.until, m.until) END AS until
-        FROM (SELECT *, coalesce(ended_at, seen_at) AS until FROM merged_allocations) AS m
-        LEFT JOIN (SELECT *, coalesce(ended_at, seen_at) AS until FROM allocations) AS a
-            USING ({key}, gpu_count)
-        WHERE a.until IS NULL OR a.until <> m.until
+        WITH known AS (
+            SELECT *, coalesce(ended_at, seen_at) AS until FROM allocations
+        ), compared AS (
+            SELECT m.*, coalesce(m.ended_at, m.seen_at) AS until,
+                (SELECT max(a.until) FROM known AS a WHERE {same_key}
+                    AND a.gpu_count IS NOT DISTINCT FROM m.gpu_count) AS same_until,
+                (SELECT max(a.until) FROM known AS a
+                    WHERE a.job_id = m.job_id AND a.started_at = m.started_at
+                    AND m.gpu_index = '' AND m.gpu_uuid = '') AS told_until,
+                m.label_id NOT IN ('', m.job_id) AND NOT EXISTS (
+                    SELECT 1 FROM known AS a
+                    WHERE a.job_id = m.job_id AND a.label_id = m.label_id) AS renames
+            FROM merged_allocations AS m
+        )
+        SELECT coalesce(least(same_until, until), told_until, started_at) AS started_at,
+            CASE WHEN renames THEN 'infinity'::TIMESTAMPTZ
+                ELSE greatest(same_until, told_until, until) END AS until
+        FROM compared WHERE same_until IS NULL OR same_until <> until
         """  # noqa: S608
     )
     connection.exec_driver_sql(

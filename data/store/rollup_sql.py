@@ -34,6 +34,9 @@ def host(column: str) -> str:
     )
 
 
+_ENDED = "max(ended_at) OVER (PARTITION BY job_id, started_at)"
+"""Accounting tells the end of a job's stretch, without the devices that the queue told before."""
+
 _SIGNAL_RANK = "CASE {} WHEN 'sm_active' THEN 3 WHEN 'gr_engine_active' THEN 2 ELSE 1 END"
 _DEVICE = "gpu_uuid, mig_instance, moment"
 
@@ -56,10 +59,8 @@ WITH raw AS MATERIALIZED (
     SELECT raw.* FROM raw ANTI JOIN cut_boards USING (gpu_uuid, moment) WHERE mig_instance = ''
 ), spans AS MATERIALIZED (
     SELECT job_id AS job, {host("node")} AS host, gpu_index, gpu_uuid, mig_instance, gpu_count,
-        epoch(started_at) AS since, epoch(coalesce(ended_at, seen_at)) AS until
-    FROM allocations
-    WHERE started_at <= to_timestamp(:end + {LARGEST_GAP_SECONDS})
-        AND coalesce(ended_at, seen_at) >= to_timestamp(:start - {LARGEST_GAP_SECONDS})
+        epoch(started_at) AS since, epoch(coalesce(ended_at, {_ENDED}, seen_at)) AS until
+    FROM allocations WHERE started_at <= to_timestamp(:end + {LARGEST_GAP_SECONDS})
 ), aliases AS (
     SELECT label_id, epoch(started_at) - {SLOT_SECONDS} AS since, max(job_id) AS job
     FROM allocations WHERE label_id <> '' GROUP BY ALL

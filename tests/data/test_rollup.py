@@ -212,6 +212,20 @@ def test_an_end_ends_what_a_stale_mapping_would_go_on_with(store: Store) -> None
     assert holders(store) == {"slurm:7": 1800, "free": 1800}
 
 
+def test_accounting_ends_what_the_queue_named(store: Store) -> None:
+    """The queue told the device until 11:10; accounting tells later that the job ran to 11:40."""
+    store.keep(facts(nameless(utilization_ratio=0.5)))
+    other = nameless(gpu_uuid="GPU-other", utilization_ratio=0.0, memory_used_mib=300.0)
+    store.keep(facts(other.assign(gpu_index="1")))
+    named = {"job_id": "slurm:7", "node": "node-1", "gpu_index": "0"}
+    seen = NOW - timedelta(minutes=50)
+    store.keep(facts(held=allocations(named | {"seen_at": seen, "source": "queue"})))
+    assert holders(store) == {"free": 3600, "slurm:7": 600, "unattributed": 3000}
+    ended = {"job_id": "slurm:7", "node": "node-1", "ended_at": NOW - timedelta(minutes=20)}
+    store.keep(facts(held=allocations(ended | {"gpu_count": 1.0, "source": "accounting"})))
+    assert holders(store) == {"free": 3600, "slurm:7": 2400, "unattributed": 1200}
+
+
 def test_labels_lead_to_the_workload(store: Store) -> None:
     """Samples name pods; the job is what a person would change."""
     store.keep(facts(make_samples(minutes=61, job_id="search/ranker-7d9f-x1")))
