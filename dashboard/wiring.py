@@ -4,6 +4,7 @@ from collectors.base import Collector
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.slurm_jobs import slurm_collector
 from dashboard.cycle import Progress, World, silent
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -21,6 +22,8 @@ def build_collectors(settings: Settings) -> tuple[Collector, ...]:
                 PrometheusClient(settings.prometheus), settings.prometheus, catalogue
             )
         )
+    if settings.slurm.mode:
+        collectors.append(slurm_collector(settings.slurm, catalogue))
     if settings.fleet.enabled:
         fleet = SimulatedFleet(seed=settings.fleet.seed, nodes=settings.fleet.nodes)
         collectors.append(

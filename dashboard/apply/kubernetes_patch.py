@@ -69,25 +69,38 @@ def _operations(recommendation: Recommendation) -> list[dict[str, Any]]:
 
 
 def kubernetes_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
-    """Give the patch file for a pod's owner; `gpus` is unused, the patch names resources.
+    """Give the patch file for a workload, or for a pod's owner; `gpus` is unused.
 
-    Errors: ChangeRefusedError when the job id is no `namespace/pod` name that Kubernetes allows.
+    Errors: ChangeRefusedError when the job id is no `namespace/kind/name` or `namespace/pod` whose
+    names Kubernetes allows.
     """
-    namespace, _, pod = recommendation.job_id.partition("/")
-    if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(pod)):
+    names = recommendation.job_id.split("/")
+    if len(names) not in (2, 3) or not all(_NAME.fullmatch(name) for name in names):
         raise ChangeRefusedError(
-            f"{recommendation.job_id!r} is no namespace/pod name",
+            f"{recommendation.job_id!r} is no namespace/kind/name and no namespace/pod",
             "Kubernetes names hold a-z, 0-9, '-' and '.'; change this job by hand.",
         )
-    at, name = shlex.quote(namespace), shlex.quote(pod)
+    at = shlex.quote(names[0])
     lines = [
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
-        "# 1. find the workload that owns the pod:",
-        f"#    kubectl -n {at} get pod {name} -o jsonpath='{{.metadata.ownerReferences}}'",
-        "# 2. check, then apply (OWNER is e.g. deployment/NAME):",
-        f"#    kubectl -n {at} patch OWNER --type json --patch-file THIS_FILE --dry-run=server",
-        f"#    kubectl -n {at} patch OWNER --type json --patch-file THIS_FILE",
+    ]
+    if len(names) == 3:
+        owner = shlex.quote(f"{names[1]}/{names[2]}")
+        lines.append("# check, then apply:")
+    else:
+        owner = "OWNER"
+        lines += [
+            "# 1. find the workload that owns the pod:",
+            (
+                f"#    kubectl -n {at} get pod {shlex.quote(names[1])}"
+                " -o jsonpath='{.metadata.ownerReferences}'"
+            ),
+            "# 2. check, then apply (OWNER is e.g. deployment/NAME):",
+        ]
+    lines += [
+        f"#    kubectl -n {at} patch {owner} --type json --patch-file THIS_FILE --dry-run=server",
+        f"#    kubectl -n {at} patch {owner} --type json --patch-file THIS_FILE",
         "# The GPUs are those of the first container; adapt the index if another one holds them.",
     ]
     if recommendation.now.gpu_model != recommendation.proposed.gpu_model:

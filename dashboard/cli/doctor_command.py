@@ -4,10 +4,9 @@ import argparse
 import os
 from pathlib import Path
 
-from collectors.base import Window
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import settings_of
-from dashboard.wiring import build_collectors
+from dashboard.diagnosis import source_findings
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
@@ -56,26 +55,14 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _source_rows(settings: Settings) -> list[dict[str, object]]:
-    collectors = build_collectors(settings)
-    if not collectors:
-        hint = "No source is configured. Set prometheus.url or import a trace."
-        return [{"part": "sources", "state": "missing", "detail": hint}]
-    now = utc_now()
-    rows: list[dict[str, object]] = []
-    for collector in collectors:
-        window = Window(start=now.fromtimestamp(now.timestamp() - 600, tz=now.tzinfo), end=now)
-        try:
-            collected = collector.collect(window)
-        except TrimtabError as error:
-            rows.append({"part": collector.name, "state": "missing", "detail": str(error)})
-            continue
-        found = len(collected.samples)
-        rows.append(
-            {
-                "part": collector.name,
-                "state": "ok" if found else "missing",
-                "detail": f"{found} samples in the last 10 min"
-                + ("" if found else ". Does it scrape dcgm-exporter?"),
-            }
+    rows: list[dict[str, object]] = [
+        {"part": f"{source}: {what}", "state": state, "detail": detail}
+        for source, (what, state, detail) in source_findings(settings, utc_now())
+    ]
+    if not rows and not settings.fleet.enabled:
+        hint = (
+            "No source is configured. Set prometheus.url, slurm.mode, kubernetes.enabled or "
+            "nvml.enabled, or import a trace."
         )
+        return [{"part": "sources", "state": "missing", "detail": hint}]
     return rows

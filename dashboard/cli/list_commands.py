@@ -7,6 +7,7 @@ from dashboard.cli.cycle_commands import REPORT_COLUMNS, forecast_row, report_ro
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, settings_of
 from data.load_settings import setting_rows
+from data.records.jobs import SchedulerFacts
 from data.records.plans import Plan
 
 FINDINGS = 3
@@ -25,6 +26,10 @@ def jobs(options: argparse.Namespace) -> int:
                 "owner": job.owner,
                 "platform": str(job.platform),
                 "kind": str(job.kind),
+                "state": str(facts.state),
+                "workload": facts.workload,
+                "user": facts.user,
+                "reason": facts.reason,
                 "gpu_model": job.gpu_model,
                 "gpu_count": job.gpu_count,
                 "mig_profile": job.mig_profile,
@@ -33,6 +38,7 @@ def jobs(options: argparse.Namespace) -> int:
                 "assumed": "; ".join(f"{name}={value}" for name, value in job.assumed),
             }
             for job in store.reader.jobs()
+            for facts in (job.scheduler or SchedulerFacts(),)
         ]
     columns = tuple(rows[0]) if rows else ("job_id",)
     print_rows(rows, options.format, columns=columns, empty=_NO_SAMPLES)
@@ -55,6 +61,39 @@ def gpus(options: argparse.Namespace) -> int:
         rows = [{column: getattr(gpu, column) for column in columns} for gpu in store.reader.gpus()]
     print_rows(rows, options.format, columns=columns, empty=_NO_SAMPLES)
     return 0
+
+
+def nodes(options: argparse.Namespace) -> int:
+    """List the nodes as their schedulers describe them."""
+    columns = (
+        "name",
+        "gpu_model",
+        "gpu_count",
+        "mig_instances",
+        "cpus",
+        "memory_mib",
+        "partitions",
+        "state",
+        "schedulable",
+        "reason",
+        "seen_at",
+        "source",
+    )
+    with open_for_reading(settings_of(options)) as store:
+        rows = [
+            {column: _plain(getattr(one, column)) for column in columns}
+            for one in store.reader.nodes()
+        ]
+    empty = "No scheduler has been asked yet: set slurm.mode or kubernetes.enabled."
+    print_rows(rows, options.format, columns=columns, empty=empty)
+    return 0
+
+
+def _plain(value: Any) -> Any:
+    """Give a tuple as text: names, or `2 x 3g.40gb` for pairs of a profile and a count."""
+    if not isinstance(value, tuple):
+        return value
+    return ", ".join(f"{one[1]} x {one[0]}" if isinstance(one, tuple) else one for one in value)
 
 
 def sources(options: argparse.Namespace) -> int:

@@ -150,6 +150,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     for name, summary in (
         ("jobs", "the jobs known now"),
         ("gpus", "the GPUs known now"),
+        ("nodes", "the nodes as their schedulers describe them"),
         ("sources", "the sources and how the last cycle fared with them"),
         ("settings", "the settings in force and where each came from, secrets redacted"),
         ("doctor", "what is missing for every source and target, and the fix"),

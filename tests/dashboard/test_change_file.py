@@ -59,8 +59,15 @@ def test_reclaim_stops_an_owner_with_one_pod_only() -> None:
     assert yaml.safe_load(change.text)[0] == {"op": "test", "path": "/spec/replicas", "value": 1}
 
 
+def test_a_known_workload_is_named_in_the_command() -> None:
+    """Nobody has to look for the owner when the job id is the workload."""
+    text = change_for(make_recommendation(job_id="search/deployment/ranker"), ()).text
+    assert "kubectl -n search patch deployment/ranker --type json" in text
+    assert "OWNER" not in text
+
+
 @pytest.mark.parametrize(
-    "job_id", ["search/$(reboot)", "a/b\n- op: remove", "UPPER/case", "noslash", "../x", "a/b/c"]
+    "job_id", ["search/$(reboot)", "a/b\n- op: remove", "UPPER/case", "noslash", "../x", "a/b/c/d"]
 )
 def test_hostile_pod_names_are_refused(job_id: str) -> None:
     """What Kubernetes would not take as a name never reaches a file."""

@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.web.cards import card
 from dashboard.web.page import chart, empty_state, figures, finding, measured, plain
+from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
 from data.clock import utc_now
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -123,6 +124,7 @@ if not empty_state():
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
         st.caption(plain(f"Assumed, not measured: {pairs}"))
+    scheduler_facts(job)
     st.subheader("Recommendations")
     mine_now = [
         one

@@ -43,6 +43,7 @@ if not empty_state():
                 "owner": job.owner,
                 "namespace": job.namespace,
                 "kind": str(job.kind),
+                "state": str(job.scheduler.state) if job.scheduler else "",
                 "GPUs": job.gpu_count,
                 "GPU model": job.gpu_model + (f" {job.mig_profile}" if job.mig_profile else ""),
                 "proposed": proposed.get(job.job_id, ""),
