@@ -27,6 +27,8 @@ from data.records.identifiers import digest_of
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.source_settings import SlurmSettings
 
+_HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
+
 
 def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
     """Give the collector that the settings ask for. Errors: SourceNotConfiguredError."""
@@ -185,7 +187,7 @@ class _View:
 
     def gpus_in_use(self) -> tuple[int, int]:
         """GPUs that nodes say are in use, and those that visible jobs hold."""
-        holding = (one for one in self.answers.queue if one.state is JobState.RUNNING)
+        holding = (one for one in self.answers.queue if one.state in _HOLDING)
         return (
             sum(one.gpus_in_use for one in self.answers.nodes),
             sum(entry.count for one in holding for entry in one.gpus),
@@ -200,7 +202,7 @@ class _View:
         for one in self.answers.queue:
             if one.is_over and self.answers.past is None and not self._long_over(one):
                 rows.extend(self._counted(one))
-            elif one.state in (JobState.RUNNING, JobState.SUSPENDED):
+            elif one.state in _HOLDING:
                 rows.extend(self._held(one))
         if not rows:
             return empty_frame(ALLOCATIONS)

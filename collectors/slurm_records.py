@@ -32,7 +32,7 @@ _UNFIT = (
     "FUTURE",
     "MAINT",
     "NOT_RESPONDING",
-    "NO_RES",
+    "INVAL",
 )
 
 

@@ -1,0 +1,106 @@
+"""What a Slurm cluster lacks for Trimtab to see all of it, and the line that mends it."""
+
+from collections import Counter
+
+from collectors.slurm_answering import list_in, read_nodes, read_queue
+from collectors.slurm_commands import COMMANDS, OPERATOR_HINT, SlurmCommands, hidden_kinds
+from collectors.slurm_rest import SlurmRest
+from data.errors import CollectorError, scrub
+from data.source_settings import SlurmSettings
+
+Finding = tuple[str, str, str]
+"""What was looked at, `ok` or `missing`, and the detail: what was found or what to change."""
+
+_MAPPING = (
+    "telemetry cannot name Slurm jobs. In slurm.conf: Prolog=/etc/slurm/prolog.sh, "
+    "Epilog=/etc/slurm/epilog.sh and PrologFlags=Alloc, where the prolog writes $SLURM_JOB_ID into "
+    "a file named by each GPU of $SLURM_JOB_GPUS, in the folder that dcgm-exporter has as "
+    "--hpc-job-mapping-dir, and the epilog removes it"
+)
+
+
+def slurm_findings(settings: SlurmSettings) -> tuple[Finding, ...]:
+    """Give what was looked at: (what, ok or missing, detail). Nothing when Slurm is not used."""
+    if settings.mode == "commands":
+        return _by_commands(SlurmCommands(settings))
+    if settings.mode == "rest":
+        return _by_rest(SlurmRest(settings))
+    return ()
+
+
+def _by_commands(commands: SlurmCommands) -> tuple[Finding, ...]:
+    try:
+        paths = [commands.program(command) for command in COMMANDS]
+    except CollectorError as error:
+        return (("slurm commands", "missing", str(error)),)
+    found: list[Finding] = [("slurm commands", "ok", paths[0].rpartition("/")[0])]
+    try:
+        configuration = commands.configuration()
+    except CollectorError as error:
+        return (*found, ("slurm controller", "missing", str(error)))
+    release = scrub(configuration.get("SLURM_VERSION", ""))
+    found.append(("slurm controller", "ok", f"Slurm {release}"))
+    found += _accounting(configuration)
+    found.append(_visibility(commands, configuration))
+    # Since 23.11 every Prolog has a number: Prolog[0].
+    prologs = [
+        value
+        for name, value in configuration.items()
+        if name.partition("[")[0] == "Prolog" and value not in ("", "(null)")
+    ]
+    found.append(
+        ("slurm job mapping", "ok", f"Prolog={scrub(', '.join(prologs))}")
+        if prologs
+        else ("slurm job mapping", "missing", _MAPPING)
+    )
+    return tuple(found)
+
+
+def _accounting(configuration: dict[str, str]) -> list[Finding]:
+    kind = configuration.get("AccountingStorageType", "")
+    if not kind.endswith("slurmdbd"):
+        detail = (
+            f"AccountingStorageType is {scrub(kind) or 'not set'}, so finished jobs are not "
+            "visible. In slurm.conf: AccountingStorageType=accounting_storage/slurmdbd"
+        )
+        return [("slurm accounting", "missing", detail)]
+    found: list[Finding] = [("slurm accounting", "ok", scrub(kind))]
+    resources = configuration.get("AccountingStorageTRES", "")
+    types = [one for one in resources.split(",") if one.startswith("gres/gpu")]
+    if types:
+        return [*found, ("slurm accounting of GPUs", "ok", scrub(",".join(types)))]
+    detail = (
+        "AccountingStorageTRES has no GPUs, so finished jobs show none. "
+        "In slurm.conf: AccountingStorageTRES=gres/gpu"
+    )
+    return [*found, ("slurm accounting of GPUs", "missing", detail)]
+
+
+def _visibility(commands: SlurmCommands, configuration: dict[str, str]) -> Finding:
+    hidden = hidden_kinds(configuration)
+    if not hidden:
+        return ("slurm visibility", "ok", "PrivateData hides no jobs and no nodes")
+    if commands.may_see_all(configuration):
+        return ("slurm visibility", "ok", f"PrivateData={','.join(hidden)}, not from this user")
+    return ("slurm visibility", "missing", f"PrivateData={','.join(hidden)}. {OPERATOR_HINT}")
+
+
+def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:
+    try:
+        version = rest.api_version()
+        asked = rest.document(f"/slurm/{version}/jobs"), rest.document(f"/slurm/{version}/nodes")
+        jobs = read_queue(list_in(asked[0], "jobs", asked="slurmrestd"), Counter())
+        nodes = read_nodes(list_in(asked[1], "nodes", asked="slurmrestd"), Counter())
+    except CollectorError as error:
+        return (("slurmrestd", "missing", str(error)),)
+    found: list[Finding] = [("slurmrestd", "ok", f"{rest.name}, API {version}")]
+    try:
+        rest.document(f"/slurmdb/{version}/jobs", start_time="now")
+        found.append(("slurm accounting", "ok", "slurmdbd answers through slurmrestd"))
+    except CollectorError as error:
+        found.append(("slurm accounting", "missing", f"finished jobs are not visible: {error}"))
+    in_use = sum(one.gpus_in_use for one in nodes)
+    if in_use and not jobs:
+        detail = f"{in_use} GPUs are in use, no job is visible. {OPERATOR_HINT}"
+        return (*found, ("slurm visibility", "missing", detail))
+    return (*found, ("slurm visibility", "ok", f"{len(jobs)} jobs on {len(nodes)} nodes"))

@@ -1,0 +1,88 @@
+"""Recorded answers of Slurm, given again by commands and by an HTTP server of their own."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+RECORDED = Path(__file__).parents[1] / "recorded" / "slurm"
+RELEASES = ("22.05", "24.11")
+
+
+def command_folder(folder: Path, **bodies: str) -> Path:
+    """A folder of shell scripts named like Slurm's commands."""
+    folder.mkdir(exist_ok=True)
+    for name, body in bodies.items():
+        script = folder / name
+        script.write_text(f"#!/bin/sh\n{body}\n")
+        script.chmod(0o755)
+    return folder
+
+
+def recorded_commands(folder: Path, release: str) -> Path:
+    """Commands that print what was recorded of a release."""
+    there = RECORDED / release
+    asked = (
+        f"case \"$*\" in *config*) cat '{there}/config.txt';; *) cat '{there}/nodes.json';; esac"
+    )
+    return command_folder(
+        folder,
+        squeue=f"cat '{there}/squeue.json'",
+        sinfo=f"cat '{there}/nodes.json'",
+        scontrol=asked,
+        sacct=f"cat '{there}/sacct.txt'",
+    )
+
+
+@contextmanager
+def answering(answer: Callable[[str], tuple[int, bytes]]) -> Iterator[str]:
+    """The address of a server that answers a path with (status, body)."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = answer(self.path)
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def recorded_rest(release: str) -> Callable[[str], tuple[int, bytes]]:
+    """Give what slurmrestd of a release answered to a path."""
+    there = RECORDED / release
+
+    def answer(path: str) -> tuple[int, bytes]:
+        if path.startswith("/openapi"):
+            name = "openapi.json"
+        elif path.startswith("/slurmdb/"):
+            name = "rest-accounting.json"
+        elif path.endswith("/jobs"):
+            name = "rest-jobs.json"
+        elif path.endswith("/nodes"):
+            name = "rest-nodes.json"
+        else:
+            return 404, b"Unable find requested URL."
+        return 200, (there / name).read_bytes()
+
+    return answer
+
+
+def refusal(release: str, name: str) -> tuple[int, bytes]:
+    """Give a recorded refusal: status and body."""
+    status, body = json.loads((RECORDED / release / "refusals.json").read_text())[name]
+    return int(status), str(body).encode()
