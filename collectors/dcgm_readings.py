@@ -17,7 +17,16 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import SAMPLES, check_frame, empty_frame
 from data.records.jobs import Job, Platform, WorkloadKind
 
-_KEY = ["sampled_at", "gpu_uuid", "mig_instance", "mig_profile", "node", "gpu_model", "job_id"]
+_KEY = [
+    "sampled_at",
+    "gpu_uuid",
+    "mig_instance",
+    "mig_profile",
+    "node",
+    "gpu_index",
+    "gpu_model",
+    "job_id",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +75,7 @@ def _device(labels: Mapping[str, str], catalogue: GpuCatalogue) -> dict[str, str
         "mig_instance": labels.get("GPU_I_ID", ""),
         "mig_profile": labels.get("GPU_I_PROFILE", ""),
         "node": host or labels.get("node") or labels.get("instance") or "",
+        "gpu_index": labels.get("gpu", ""),
         "gpu_model": catalogue.recognise(labels.get("modelName") or labels.get("model_name") or ""),
         "job_id": job_of(labels),
     }
