@@ -1,0 +1,126 @@
+"""What NVML on this machine can and cannot tell, for `trimtab doctor`."""
+
+from pathlib import Path
+
+import pynvml
+
+from collectors.nvml_calls import DeviceLostError, NvmlCalls
+from collectors.nvml_devices import Board, find_boards
+from collectors.nvml_library import nvml_session
+from collectors.process_jobs import ProcessJobs
+from data.errors import CollectorError, scrub
+from data.source_settings import NvmlSettings
+
+Finding = tuple[str, str, str]
+"""What was looked at, `ok` or `missing`, and the detail with its fix."""
+
+_LOST = "see `dmesg | grep -i xid`; reset the board or reboot the node"
+_HOST_PIDS = (
+    "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host), or set "
+    "nvml.mapping_directory"
+)
+_FIXES = {
+    "NoPermission": "run as root (or with CAP_SYS_ADMIN)",
+    "NotSupported": "this board or driver does not have it; nothing to do",
+    "FunctionNotFound": "the driver is older than the call: update it",
+}
+
+
+def nvml_findings(settings: NvmlSettings, *, proc_root: Path = Path("/proc")) -> list[Finding]:
+    """Give findings of the library, driver, boards, permissions, processes and mapping files."""
+    try:
+        with nvml_session(settings):
+            found = [("NVML library", "ok", "loads and starts"), *_driver_and_boards()]
+    except CollectorError as error:
+        return [("NVML library", "missing", str(error))]
+    return [*found, _processes(proc_root), *_mapping(settings)]
+
+
+def _driver_and_boards() -> list[Finding]:
+    calls = NvmlCalls()
+    version = ""
+    try:
+        version = calls.read(pynvml.nvmlSystemGetDriverVersion) or ""
+    except DeviceLostError as lost:
+        calls.missing[lost.reason] += 1
+    count, boards = find_boards(calls)
+    found: list[Finding] = [
+        ("NVIDIA driver", "ok", scrub(version))
+        if version
+        else ("NVIDIA driver", "missing", "its version is not told; see `nvidia-smi`")
+    ]
+    if not count:
+        found.append(
+            ("GPUs", "missing", "the driver sees none; give this machine or container one")
+        )
+    elif len(boards) < count:
+        reasons = ", ".join(sorted(calls.missing))
+        found.append(
+            ("GPUs", "missing", f"{len(boards)} of {count} can be named ({reasons}); {_LOST}")
+        )
+    for board in boards:
+        found += _board(board)
+    return found
+
+
+def _board(board: Board) -> list[Finding]:
+    what = f"GPU {board.index}"
+    calls = NvmlCalls()
+    asked = {
+        "power": pynvml.nvmlDeviceGetPowerUsage,
+        "energy counter": pynvml.nvmlDeviceGetTotalEnergyConsumption,
+        "power limit": pynvml.nvmlDeviceGetEnforcedPowerLimit,
+        "memory": pynvml.nvmlDeviceGetMemoryInfo,
+        "processes": pynvml.nvmlDeviceGetComputeRunningProcesses_v3,
+    }
+    try:
+        refused = {
+            name: reason
+            for name, call in asked.items()
+            if (reason := calls.attempt(call, board.handle)[1])
+        }
+        mig = _mig(board) if board.in_mig_mode else _utilization(calls, board)
+    except DeviceLostError as lost:
+        return [(what, "missing", f"{lost.reason}: {_LOST}")]
+    model = scrub(f"{board.name} {board.uuid}", limit=120)
+    found: list[Finding] = [(what, "ok", f"{model} answers"), mig]
+    for name, reason in refused.items():
+        fix = _FIXES.get(reason.partition(": ")[2], "see `nvidia-smi -q`")
+        found.append((f"{what} {name}", "missing", f"{reason}: {fix}"))
+    return found
+
+
+def _mig(board: Board) -> Finding:
+    what = f"GPU {board.index} MIG"
+    if not board.instances:
+        return (what, "missing", "on, but without instances; create them: `nvidia-smi mig -cgi`")
+    listed = ", ".join(f"{one.instance}={one.profile or '?'}" for one in board.instances)
+    return (what, "ok", f"{len(board.instances)} instances: {listed}")
+
+
+def _utilization(calls: NvmlCalls, board: Board) -> Finding:
+    what = f"GPU {board.index} utilisation"
+    support, _ = calls.attempt(pynvml.nvmlGpmQueryDeviceSupport, board.handle)
+    if support is not None and support.isSupportedDevice:
+        return (what, "ok", "SM activity (GPM)")
+    _, reason = calls.attempt(pynvml.nvmlDeviceGetUtilizationRates, board.handle)
+    if reason:
+        return (what, "missing", f"{reason}: run dcgm-exporter for this board")
+    return (what, "ok", "gpu_util only: a busy kernel counts as all; GPM needs Hopper or newer")
+
+
+def _processes(proc_root: Path) -> Finding:
+    what = "jobs of GPU processes"
+    if not ProcessJobs(proc_root).sees_the_host():
+        return (what, "missing", f"this is not the host's PID namespace: {_HOST_PIDS}")
+    return (what, "ok", "process ids are the host's")
+
+
+def _mapping(settings: NvmlSettings) -> list[Finding]:
+    if not settings.mapping_directory:
+        return []
+    what = "nvml.mapping_directory"
+    folder = Path(settings.mapping_directory)
+    if not folder.is_dir():
+        return [(what, "missing", f"{scrub(str(folder))} is no folder: let the prolog make it")]
+    return [(what, "ok", f"{scrub(str(folder))} is there")]

@@ -1,0 +1,150 @@
+"""GPU telemetry of this machine from its driver (NVML), where no exporter runs.
+
+NVML knows only now: a collection is one reading, stamped with the end of the window when that is
+now. Utilisation is SM activity on boards with GPM (Hopper and newer), else the driver's own rate.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from collectors.base import Window
+from collectors.dcgm_readings import jobs_of
+from collectors.job_mapping_files import MappingFiles, booted_at
+from collectors.nvml_activity import SmActivity
+from collectors.nvml_library import nvml_session
+from collectors.nvml_readings import NvmlReader, Reading
+from collectors.process_jobs import POD_LABEL, ProcessJobs
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.clock import utc_now
+from data.collected import Collected
+from data.columns import SAMPLES, check_frame, empty_frame
+from data.errors import SourceUnreachableError
+from data.records.cluster import SourceReport, SourceState
+from data.records.identifiers import digest_of
+from data.source_settings import NvmlSettings
+
+NOW = timedelta(seconds=5)
+"""A window that ended no longer ago ends now."""
+_SHOWN_REASONS = 5
+_BLIND = (
+    "processes are not seen, so samples name no job: run as root and with the host's PID "
+    "namespace (Kubernetes: hostPID: true), or set nvml.mapping_directory"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlCollector:
+    """The GPUs of this machine. `node` is the name that schedulers call it by."""
+
+    settings: NvmlSettings
+    catalogue: GpuCatalogue
+    node: str
+    clock: Callable[[], datetime] = utc_now
+    proc_root: Path = Path("/proc")
+    gpm_gap_seconds: float = 0.2
+
+    @property
+    def name(self) -> str:
+        """The source's name in reports."""
+        return f"nvml {self.node}"
+
+    def collect(self, window: Window) -> Collected:
+        """Give one reading of every GPU, taken now. Errors: CollectorError."""
+        with self.reading() as read:
+            return self.collected([read(lambda: self._stamp(window))], window)
+
+    @contextmanager
+    def reading(self) -> Any:
+        """Hold NVML open and give the function that takes a reading. Errors: CollectorError."""
+        activity = SmActivity()
+        reader = NvmlReader(
+            node=self.node,
+            catalogue=self.catalogue,
+            processes=ProcessJobs(self.proc_root),
+            mapping=self._mapping,
+            activity=activity,
+            gpm_gap_seconds=self.gpm_gap_seconds,
+        )
+        with nvml_session(self.settings):
+            try:
+                yield reader.read
+            finally:
+                activity.close()
+
+    def collected(
+        self, readings: Sequence[Reading], window: Window, *, overflowed: int = 0
+    ) -> Collected:
+        """Give readings as one Collected. Errors: SourceUnreachableError when no board answered.
+
+        `overflowed` readings were lost because nobody collected them.
+        """
+        missing: Counter[str] = Counter()
+        for one in readings:
+            missing.update(one.missing)
+        boards = sum(one.boards for one in readings)
+        boards_read = sum(one.boards_read for one in readings)
+        if not boards_read and (boards or missing):
+            raise SourceUnreachableError(
+                f"{self.name}: none of {boards} boards could be read: {_reasons(missing)}",
+                "See whether `nvidia-smi` answers; `dmesg | grep -i xid` names a lost board.",
+            )
+        missing["sampler: not collected in time"] += overflowed
+        samples = _samples([row for one in readings for row in _stamped(one)])
+        held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
+        return Collected(
+            batch_id=digest_of([self.name, window.start, window.end, samples.to_csv(index=False)]),
+            samples=samples,
+            jobs=jobs_of(held, self.name),
+            report=SourceReport(
+                source=self.name,
+                state=SourceState.RAN,
+                reason="" if len(samples) else "no GPU on this machine",
+                samples=len(samples),
+                dropped=tuple(sorted((+missing).items())),
+                completeness_ratio=boards_read / boards if boards else None,
+                warnings=_warnings(boards - boards_read, missing),
+                window_start=window.start,
+                window_end=window.end,
+            ),
+        )
+
+    def _stamp(self, window: Window) -> datetime:
+        now = self.clock()
+        return window.end if timedelta(0) <= now - window.end <= NOW else now
+
+    def _mapping(self) -> MappingFiles | None:
+        if not self.settings.mapping_directory:
+            return None
+        return MappingFiles(Path(self.settings.mapping_directory), booted_at(self.proc_root))
+
+
+def _stamped(reading: Reading) -> list[dict[str, object]]:
+    return [{"sampled_at": reading.at, **row} for row in reading.rows]
+
+
+def _samples(rows: list[dict[str, object]]) -> pd.DataFrame:
+    if not rows:
+        return empty_frame(SAMPLES)
+    frame = pd.DataFrame(rows)
+    return check_frame(frame, SAMPLES)
+
+
+def _reasons(missing: Counter[str]) -> str:
+    return ", ".join(f"{reason} ({count})" for reason, count in missing.most_common(_SHOWN_REASONS))
+
+
+def _warnings(boards_lost: int, missing: Counter[str]) -> tuple[str, ...]:
+    lost = [f"{boards_lost} readings of boards failed: {_reasons(missing)}"] if boards_lost else []
+    hidden = any(
+        reason.startswith("process: ")
+        or reason == "nvmlDeviceGetComputeRunningProcesses_v3: NoPermission"
+        for reason in missing
+    )
+    return tuple([*lost, _BLIND] if hidden else lost)

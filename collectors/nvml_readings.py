@@ -1,0 +1,239 @@
+"""One reading of every GPU of this machine: rows as SAMPLES wants them, and what was missing."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import pynvml
+
+from collectors.job_mapping_files import MappingFiles
+from collectors.nvml_activity import SmActivity
+from collectors.nvml_calls import DeviceLostError, NvmlCalls
+from collectors.nvml_devices import Board, Instance, find_boards
+from collectors.process_jobs import ProcessJobs
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import scrub
+from data.units import bytes_to_mib
+
+Row = Mapping[str, object]
+
+_BLANK_INT32 = 2_147_483_632.0
+"""From here up an int32 reading is a sentinel (0x7ffffff0 and above)."""
+_BLANK_INT64 = 9.2e18
+_BLANK_BYTES = float(2**60)
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The rows of one moment, boards seen and read, and what was missing, by reason."""
+
+    at: datetime
+    rows: tuple[Row, ...]
+    boards: int
+    boards_read: int
+    missing: Counter[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NvmlReader:
+    """Reads inside an open NVML session.
+
+    `gpm_gap_seconds` is how far apart the two samples of a first GPM reading are.
+    """
+
+    node: str
+    catalogue: GpuCatalogue
+    processes: ProcessJobs
+    mapping: Callable[[], MappingFiles | None]
+    activity: SmActivity = field(default_factory=SmActivity)
+    gpm_gap_seconds: float = 0.2
+
+    def read(self, clock: Callable[[], datetime]) -> Reading:
+        """Read every board once; a board that is lost on the way gives no row, others stay."""
+        calls = NvmlCalls()
+        count, boards = find_boards(calls)
+        self._begin(calls, boards)
+        at = clock().replace(microsecond=0)
+        mapping = self.mapping()
+        sees_the_host = self.processes.sees_the_host()
+        rows: list[Row] = []
+        boards_read = 0
+        for board in boards:
+            one = _BoardReading(self, calls, board, mapping, sees_the_host)
+            try:
+                found = one.rows()
+            except DeviceLostError as lost:
+                calls.missing[lost.reason] += 1
+                self.activity.forget(board.uuid)
+                continue
+            rows += found
+            boards_read += 1
+        calls.missing.update(mapping.reasons if mapping else ())
+        return Reading(
+            at=at, rows=tuple(rows), boards=count, boards_read=boards_read, missing=calls.missing
+        )
+
+    def _begin(self, calls: NvmlCalls, boards: tuple[Board, ...]) -> None:
+        """Take the first GPM samples, and wait once for all of them."""
+        begun = False
+        for board in boards:
+            for instance in [one.instance for one in board.instances] or [""]:
+                if board.in_mig_mode and not instance:
+                    continue
+                try:
+                    begun |= self.activity.begin(calls, board.handle, board.uuid, instance)
+                except DeviceLostError:
+                    # counted once, when the board itself is read
+                    break
+        if begun:
+            time.sleep(self.gpm_gap_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class _BoardReading:
+    reader: NvmlReader
+    calls: NvmlCalls
+    board: Board
+    mapping: MappingFiles | None
+    sees_the_host: bool
+
+    def rows(self) -> list[Row]:
+        """Give the board's rows: one per GPU instance (or the board) and holder."""
+        shared = self._board_level()
+        rows: list[Row] = []
+        for instance in self.board.instances or (None,):
+            device = self._device_level(instance)
+            holders = self._holders(instance) or ("",)
+            rows += [{**shared, **device, "job_id": holder} for holder in holders]
+        return rows
+
+    def _board_level(self) -> dict[str, object]:
+        calls, handle = self.calls, self.board.handle
+        limit = calls.read(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
+        energy = calls.read(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
+        return {
+            "gpu_uuid": scrub(self.board.uuid, limit=_LONGEST_NAME),
+            "node": self.reader.node,
+            "gpu_index": self.board.index,
+            "gpu_model": self.reader.catalogue.recognise(
+                scrub(self.board.name, limit=_LONGEST_NAME)
+            ),
+            "power_watts": calls.number("power", self._power(), blank=_BLANK_INT32, scale=1000),
+            # no board runs on a limit of zero: that is the word for none
+            "power_limit_watts": calls.number(
+                "power limit", limit or None, blank=_BLANK_INT32, scale=1000
+            ),
+            "energy_joules": calls.number("energy", energy, blank=_BLANK_INT64, scale=1000),
+        }
+
+    def _power(self) -> float | None:
+        """Give the power in mW: the driver's mean over 1 s where it has one."""
+        fields, _ = self.calls.attempt(
+            pynvml.nvmlDeviceGetFieldValues, self.board.handle, [pynvml.NVML_FI_DEV_POWER_AVERAGE]
+        )
+        if fields is not None and fields[0].nvmlReturn == pynvml.NVML_SUCCESS:
+            return _field_value(fields[0])
+        return self.calls.read(pynvml.nvmlDeviceGetPowerUsage, self.board.handle)
+
+    def _device_level(self, instance: Instance | None) -> dict[str, object]:
+        used, total = self._memory(instance.handles[0] if instance else self.board.handle)
+        ratio, signal = self._utilization(instance)
+        return {
+            "mig_instance": instance.instance if instance else "",
+            "mig_profile": instance.profile if instance else "",
+            "memory_used_mib": used,
+            "memory_total_mib": total,
+            "utilization_ratio": ratio,
+            "utilization_signal": signal,
+        }
+
+    def _memory(self, handle: Any) -> tuple[float, float]:
+        """Give (used, total) in MiB; before driver 510 used includes what the driver reserves."""
+        calls = self.calls
+        memory = calls.read(
+            pynvml.nvmlDeviceGetMemoryInfo,
+            handle,
+            pynvml.nvmlMemory_v2,
+            name="nvmlDeviceGetMemoryInfo_v2",
+        ) or calls.read(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        if memory is None:
+            return math.nan, math.nan
+        total = calls.number("memory total", memory.total or None, blank=_BLANK_BYTES)
+        used = calls.number("memory used", memory.used, blank=_BLANK_BYTES)
+        if used > total:
+            calls.missing["memory used: more than there is"] += 1
+            used = math.nan
+        return bytes_to_mib(used), bytes_to_mib(total)
+
+    def _utilization(self, instance: Instance | None) -> tuple[float, str]:
+        calls, board = self.calls, self.board
+        ratio = self.reader.activity.ratio(
+            calls, board.handle, board.uuid, instance.instance if instance else ""
+        )
+        if ratio is not None:
+            return ratio, "sm_active"
+        if board.in_mig_mode:
+            # the driver's rates are of the whole board, and not given in MIG mode
+            calls.missing["utilization: none on MIG"] += 1
+            return math.nan, ""
+        rates = calls.read(pynvml.nvmlDeviceGetUtilizationRates, board.handle)
+        percent = calls.number("utilization", rates.gpu if rates else None, blank=101, scale=1)
+        return (percent / 100, "gpu_util") if math.isfinite(percent) else (math.nan, "")
+
+    def _holders(self, instance: Instance | None) -> tuple[str, ...]:
+        """Give who holds the device: the jobs of its processes, else those of the prolog's files.
+
+        Files are believed as a whole when no process contradicts them: a job may hold a device
+        without running anything on it.
+        """
+        running = self._running(instance)
+        if self.mapping is None:
+            return tuple(sorted(running))
+        index = self.board.index
+        # by UUID first: ordinals are only the driver's when CUDA_DEVICE_ORDER=PCI_BUS_ID
+        names = (
+            (*instance.uuids, f"{index}.{instance.instance}")
+            if instance
+            else (self.board.uuid, index)
+        )
+        mapped = set(self.mapping.holders(tuple(name for name in names if _is_plain(name))))
+        if running and mapped.isdisjoint(running):
+            if mapped:
+                self.calls.missing["mapping file: contradicted by running processes"] += 1
+            return tuple(sorted(running))
+        return tuple(sorted(running | mapped))
+
+    def _running(self, instance: Instance | None) -> set[str]:
+        holders: set[str] = set()
+        for handle in instance.handles if instance else (self.board.handle,):
+            for process in self._processes(handle):
+                if not self.sees_the_host:
+                    self.calls.missing["process: not in the host's PID namespace"] += 1
+                    continue
+                holder, reason = self.reader.processes.holder(process.pid)
+                if reason:
+                    self.calls.missing[reason] += 1
+                if holder:
+                    holders.add(holder)
+        return holders
+
+    def _processes(self, handle: Any) -> list[Any]:
+        return self.calls.read(pynvml.nvmlDeviceGetComputeRunningProcesses_v3, handle) or []
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name stays in its folder: it comes from the driver."""
+    return bool(name) and "/" not in name and "\0" not in name and not name.startswith(".")
+
+
+def _field_value(value: Any) -> float | None:
+    """Give a field's number by its declared type (NVML's nvmlValueType_t), None when unknown."""
+    name = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal")
+    if value.valueType >= len(name):
+        return None
+    return float(getattr(value.value, name[value.valueType]))

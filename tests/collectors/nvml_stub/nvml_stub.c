@@ -1,0 +1,344 @@
+/* An NVML for tests: answers what a scenario file says.
+ *
+ * The file is named by NVML_STUB_SCENARIO and read at nvmlInitWithFlags. One fact a line:
+ *
+ *   system driver 550.90.07          system error CALL CODE
+ *   gpu0 name NVIDIA H100 80GB HBM3  gpu0 uuid GPU-...        gpu0 power_mw 350000
+ *   gpu0 average_mw 349000           gpu0 energy_mj 1         gpu0 energy_step_mj 1000
+ *   gpu0 limit_mw 700000             gpu0 utilization 87      gpu0 sm_util 63.5
+ *   gpu0 memory_total B              gpu0 memory_reserved B   gpu0 memory_used B
+ *   gpu0 process PID                 gpu0 mig_slots 7
+ *   gpu0 error CALL CODE             gpu0 lost_at CALL
+ *   gpu0.mig2 instance 3             gpu0.mig2 slices 1       gpu0.mig2 slice_mb 9856
+ *
+ * A fact that is not given is NOT_SUPPORTED by its call. From the call named by lost_at on, every
+ * call on that board answers GPU_IS_LOST. Structures follow NVIDIA's public nvml.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
+    INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
+};
+#define BOARDS 16
+#define SLOTS 8
+#define ERRORS 24
+#define PROCESSES 64
+#define TEXT 128
+
+typedef struct { char call[TEXT]; int code; } Refusal;
+
+typedef struct Device {
+    int exists, lost, index, refusals, processes, instance, slices, mig_slots;
+    struct Device *board;
+    char name[TEXT], uuid[TEXT], lost_at[TEXT];
+    Refusal refusal[ERRORS];
+    unsigned pid[PROCESSES];
+    double power_mw, average_mw, limit_mw, utilization, sm_util;
+    unsigned long long energy_mj, energy_step_mj, total, reserved, used, slice_mb;
+    int has_energy, has_memory;
+} Device;
+
+typedef struct { Device *device; int instance; } GpmSample;
+
+static Device boards[BOARDS], migs[BOARDS][SLOTS], machine;
+static int board_count, sessions, live_samples;
+
+static void blank(Device *one, Device *board, int index) {
+    memset(one, 0, sizeof *one);
+    one->board = board;
+    one->index = index;
+    one->power_mw = one->average_mw = one->limit_mw = one->utilization = one->sm_util = -1;
+    one->instance = -1;
+}
+
+static void text(char *to, const char *from) { snprintf(to, TEXT, "%s", from); }
+
+static void learn(Device *one, const char *key, const char *value) {
+    char call[TEXT];
+    int code;
+    one->exists = 1;
+    if (!strcmp(key, "name")) text(one->name, value);
+    else if (!strcmp(key, "driver")) text(one->name, value);
+    else if (!strcmp(key, "uuid")) text(one->uuid, value);
+    else if (!strcmp(key, "lost_at")) text(one->lost_at, value);
+    else if (!strcmp(key, "power_mw")) one->power_mw = atof(value);
+    else if (!strcmp(key, "average_mw")) one->average_mw = atof(value);
+    else if (!strcmp(key, "limit_mw")) one->limit_mw = atof(value);
+    else if (!strcmp(key, "utilization")) one->utilization = atof(value);
+    else if (!strcmp(key, "sm_util")) one->sm_util = strtod(value, NULL);
+    else if (!strcmp(key, "energy_mj")) {
+        one->energy_mj = strtoull(value, NULL, 10);
+        one->has_energy = 1;
+    }
+    else if (!strcmp(key, "energy_step_mj")) one->energy_step_mj = strtoull(value, NULL, 10);
+    else if (!strcmp(key, "memory_total")) {
+        one->total = strtoull(value, NULL, 10);
+        one->has_memory = 1;
+    }
+    else if (!strcmp(key, "memory_reserved")) one->reserved = strtoull(value, NULL, 10);
+    else if (!strcmp(key, "memory_used")) one->used = strtoull(value, NULL, 10);
+    else if (!strcmp(key, "instance")) one->instance = atoi(value);
+    else if (!strcmp(key, "slices")) one->slices = atoi(value);
+    else if (!strcmp(key, "slice_mb")) one->slice_mb = strtoull(value, NULL, 10);
+    else if (!strcmp(key, "mig_slots")) one->mig_slots = atoi(value);
+    else if (!strcmp(key, "process") && one->processes < PROCESSES)
+        one->pid[one->processes++] = (unsigned)strtoul(value, NULL, 10);
+    else if (!strcmp(key, "error") && sscanf(value, "%127s %d", call, &code) == 2
+             && one->refusals < ERRORS) {
+        text(one->refusal[one->refusals].call, call);
+        one->refusal[one->refusals++].code = code;
+    }
+    else { fprintf(stderr, "nvml_stub: unknown fact %s\n", key); abort(); }
+}
+
+static void read_scenario(void) {
+    const char *path = getenv("NVML_STUB_SCENARIO");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    char line[512], who[TEXT], key[TEXT], value[TEXT];
+    blank(&machine, NULL, 0);
+    board_count = 0;
+    for (int i = 0; i < BOARDS; i++) {
+        blank(&boards[i], &boards[i], i);
+        for (int j = 0; j < SLOTS; j++) blank(&migs[i][j], &boards[i], j);
+    }
+    if (!file) return;
+    while (fgets(line, sizeof line, file)) {
+        int board, slot;
+        if (line[0] == '#' || sscanf(line, "%127s %127s %127[^\n]", who, key, value) != 3) continue;
+        if (!strcmp(who, "system")) learn(&machine, key, value);
+        else if (sscanf(who, "gpu%d.mig%d", &board, &slot) == 2 && board < BOARDS && slot < SLOTS)
+            learn(&migs[board][slot], key, value);
+        else if (sscanf(who, "gpu%d", &board) == 1 && board < BOARDS) {
+            learn(&boards[board], key, value);
+            if (board >= board_count) board_count = board + 1;
+        }
+    }
+    fclose(file);
+}
+
+static int refused_by(const Device *one, const char *call) {
+    for (int i = 0; i < one->refusals; i++)
+        if (!strcmp(one->refusal[i].call, call)) return one->refusal[i].code;
+    return SUCCESS;
+}
+
+/* What a call answers before it does anything: 0 goes on. */
+static int refused(Device *one, const char *call) {
+    int code;
+    if (sessions <= 0) return UNINITIALIZED;
+    if ((code = refused_by(&machine, call))) return code;
+    if (!one) return SUCCESS;
+    if (!strcmp(one->board->lost_at, call)) one->board->lost = 1;
+    if (one->board->lost) return GPU_IS_LOST;
+    return refused_by(one, call);
+}
+
+#define ASK(one) do { int code_ = refused((one), __func__); if (code_) return code_; } while (0)
+
+int nvmlInitWithFlags(unsigned flags) {
+    (void)flags;
+    read_scenario();
+    int code = refused_by(&machine, __func__);
+    if (!code) sessions++;
+    return code;
+}
+int nvmlShutdown(void) {
+    if (sessions <= 0) return UNINITIALIZED;
+    sessions--;
+    return SUCCESS;
+}
+int nvml_stub_sessions(void) { return sessions; }
+int nvml_stub_live_samples(void) { return live_samples; }
+const char *nvmlErrorString(int code) { (void)code; return "a refusal"; }
+
+int nvmlSystemGetDriverVersion(char *to, unsigned size) {
+    ASK(NULL);
+    snprintf(to, size, "%s", machine.name);
+    return SUCCESS;
+}
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    ASK(NULL);
+    *count = (unsigned)board_count;
+    return SUCCESS;
+}
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
+    if (index >= (unsigned)board_count) return INVALID_ARGUMENT;
+    ASK(&boards[index]);
+    *device = &boards[index];
+    return SUCCESS;
+}
+static int say(const char *from, char *to, unsigned size) {
+    if (!from[0]) return NOT_SUPPORTED;
+    snprintf(to, size, "%s", from);
+    return SUCCESS;
+}
+int nvmlDeviceGetUUID(Device *one, char *to, unsigned size) {
+    ASK(one);
+    return say(one->uuid, to, size);
+}
+int nvmlDeviceGetName(Device *one, char *to, unsigned size) {
+    ASK(one);
+    return say(one->name, to, size);
+}
+static int give(double milli, unsigned *to) {
+    if (milli < 0) return NOT_SUPPORTED;
+    *to = (unsigned)milli;
+    return SUCCESS;
+}
+int nvmlDeviceGetPowerUsage(Device *one, unsigned *to) { ASK(one); return give(one->power_mw, to); }
+int nvmlDeviceGetEnforcedPowerLimit(Device *one, unsigned *to) {
+    ASK(one);
+    return give(one->limit_mw, to);
+}
+int nvmlDeviceGetTotalEnergyConsumption(Device *one, unsigned long long *to) {
+    ASK(one);
+    if (!one->has_energy) return NOT_SUPPORTED;
+    *to = one->energy_mj;
+    one->energy_mj += one->energy_step_mj;
+    return SUCCESS;
+}
+int nvmlDeviceGetUtilizationRates(Device *one, unsigned *gpu_and_memory) {
+    ASK(one);
+    gpu_and_memory[1] = 0;
+    return give(one->utilization, &gpu_and_memory[0]);
+}
+
+typedef struct {
+    unsigned field, scope;
+    long long timestamp, latency;
+    unsigned type, status;
+    union { double d; unsigned u; unsigned long long ull; } value;
+} FieldValue;
+
+int nvmlDeviceGetFieldValues(Device *one, int count, FieldValue *values) {
+    ASK(one);
+    for (int i = 0; i < count; i++) {
+        values[i].status = NOT_SUPPORTED;
+        if (values[i].field != 185 || one->average_mw < 0) continue;
+        values[i].status = SUCCESS;
+        values[i].type = 1;
+        values[i].value.u = (unsigned)one->average_mw;
+    }
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryInfo(Device *one, unsigned long long *total_free_used) {
+    ASK(one);
+    if (!one->has_memory) return NOT_SUPPORTED;
+    total_free_used[0] = one->total;
+    total_free_used[2] = one->used + one->reserved;
+    total_free_used[1] = one->total - total_free_used[2];
+    return SUCCESS;
+}
+#ifndef OLD_DRIVER
+typedef struct { unsigned version; unsigned long long total, reserved, free, used; } Memory2;
+int nvmlDeviceGetMemoryInfo_v2(Device *one, Memory2 *memory) {
+    ASK(one);
+    if (memory->version != 0x02000028) return VERSION_MISMATCH;
+    if (!one->has_memory) return NOT_SUPPORTED;
+    memory->total = one->total;
+    memory->reserved = one->reserved;
+    memory->used = one->used;
+    memory->free = one->total - one->reserved - one->used;
+    return SUCCESS;
+}
+
+typedef struct { unsigned pid; unsigned long long bytes; unsigned gpu, compute; } Process;
+int nvmlDeviceGetComputeRunningProcesses_v3(Device *one, unsigned *count, Process *to) {
+    ASK(one);
+    unsigned room = *count;
+    *count = (unsigned)one->processes;
+    if (!one->processes) return SUCCESS;
+    if (!to || room < *count) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < *count; i++) {
+        memset(&to[i], 0, sizeof to[i]);
+        to[i].pid = one->pid[i];
+        to[i].bytes = 1 << 20;
+    }
+    return SUCCESS;
+}
+#endif
+
+int nvmlDeviceGetMigMode(Device *one, unsigned *now, unsigned *pending) {
+    ASK(one);
+    if (!one->mig_slots) return NOT_SUPPORTED;
+    *now = *pending = 1;
+    return SUCCESS;
+}
+int nvmlDeviceGetMaxMigDeviceCount(Device *one, unsigned *count) {
+    ASK(one);
+    *count = (unsigned)one->mig_slots;
+    return SUCCESS;
+}
+int nvmlDeviceGetMigDeviceHandleByIndex(Device *one, unsigned slot, Device **device) {
+    ASK(one);
+    if (slot >= SLOTS) return INVALID_ARGUMENT;
+    if (!migs[one->index][slot].exists) return NOT_FOUND;
+    *device = &migs[one->index][slot];
+    return SUCCESS;
+}
+int nvmlDeviceGetGpuInstanceId(Device *one, unsigned *id) {
+    ASK(one);
+    if (one->instance < 0) return INVALID_ARGUMENT;
+    *id = (unsigned)one->instance;
+    return SUCCESS;
+}
+typedef struct { unsigned counts[6], gpu_slices, compute_slices; unsigned long long mb; } Attributes;
+int nvmlDeviceGetAttributes_v2(Device *one, Attributes *to) {
+    ASK(one);
+    if (!one->slices) return NOT_SUPPORTED;
+    memset(to, 0, sizeof *to);
+    to->gpu_slices = to->compute_slices = (unsigned)one->slices;
+    to->mb = one->slice_mb;
+    return SUCCESS;
+}
+
+#ifndef OLD_DRIVER
+typedef struct { unsigned version, supported; } Support;
+int nvmlGpmQueryDeviceSupport(Device *one, Support *support) {
+    ASK(one);
+    int any = one->sm_util >= 0 || one->sm_util != one->sm_util;
+    for (int slot = 0; slot < SLOTS; slot++) any |= migs[one->index][slot].sm_util >= 0;
+    support->supported = (unsigned)any;
+    return SUCCESS;
+}
+int nvmlGpmSampleAlloc(GpmSample **sample) {
+    ASK(NULL);
+    *sample = calloc(1, sizeof **sample);
+    live_samples++;
+    return SUCCESS;
+}
+int nvmlGpmSampleFree(GpmSample *sample) {
+    free(sample);
+    live_samples--;
+    return SUCCESS;
+}
+int nvmlGpmSampleGet(Device *one, GpmSample *sample) {
+    ASK(one);
+    sample->device = one;
+    return SUCCESS;
+}
+int nvmlGpmMigSampleGet(Device *one, unsigned instance, GpmSample *sample) {
+    ASK(one);
+    for (int slot = 0; slot < SLOTS; slot++)
+        if (migs[one->index][slot].instance == (int)instance) {
+            sample->device = &migs[one->index][slot];
+            return SUCCESS;
+        }
+    return NOT_FOUND;
+}
+typedef struct { unsigned id, status; double value; const char *names[3]; } Metric;
+typedef struct { unsigned version, count; GpmSample *before, *after; Metric metrics[1]; } Metrics;
+int nvmlGpmMetricsGet(Metrics *asked) {
+    ASK(NULL);
+    if (asked->before == asked->after || asked->before->device != asked->after->device)
+        return INVALID_ARGUMENT;
+    if (asked->metrics[0].id != 2) return NOT_SUPPORTED;
+    asked->metrics[0].status = SUCCESS;
+    asked->metrics[0].value = asked->after->device->sm_util;
+    return SUCCESS;
+}
+#endif
