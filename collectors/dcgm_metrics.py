@@ -1,16 +1,20 @@
-"""GPU telemetry from a Prometheus that scrapes dcgm-exporter."""
+"""GPU telemetry from a Prometheus that scrapes dcgm-exporter or another GPU exporter."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import pandas as pd
+
 from collectors.base import Window
-from collectors.dcgm_fields import FIELDS
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
+from collectors.metric_dialects import INFO, NEEDED
 from collectors.prometheus_client import PrometheusClient
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
 from data.collected import Collected
+from data.columns import SAMPLES, empty_frame
 from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
@@ -19,7 +23,7 @@ from data.source_settings import PrometheusSettings
 
 @dataclass(frozen=True, slots=True)
 class PrometheusDcgmCollector:
-    """DCGM metrics of one Prometheus, under every name that it holds."""
+    """GPU metrics of one Prometheus, under every name that it holds."""
 
     client: PrometheusClient
     settings: PrometheusSettings
@@ -33,23 +37,34 @@ class PrometheusDcgmCollector:
 
     def collect(self, window: Window) -> Collected:
         """Give the samples on the step grid in (start, end]. Errors: CollectorError."""
-        held = [name for name in FIELDS if name in self.client.metric_names()]
+        names = self.client.metric_names()
+        held = [name for name in (*NEEDED, INFO) if name in names]
         if not held:
             raise UnexpectedAnswerError(
-                f"{self.name} holds no DCGM metric",
-                f"Does it scrape dcgm-exporter? Expected names such as {next(iter(FIELDS))}.",
+                f"{self.name} holds no GPU metric",
+                f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
         dropped = Dropped()
-        series = [one for metric in held for one in self._series(metric, start, end, dropped)]
-        samples = samples_of(series, self.catalogue, dropped)
+        samples = pd.concat(
+            [
+                samples_of(
+                    (one for name in held for one in self._series(name, first, last, dropped)),
+                    self.catalogue,
+                    dropped,
+                )
+                for first, last in _days(start, end, step)
+            ]
+            or [empty_frame(SAMPLES)],
+            ignore_index=True,
+        )
         warnings = self.client.take_warnings()
-        devices = len(samples[["gpu_uuid", "mig_instance"]].drop_duplicates())
+        readings = samples[["gpu_uuid", "mig_instance", "sampled_at"]].drop_duplicates()
+        devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
-        dropped.counts = +dropped.counts
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, len(samples)]),
             samples=samples,
@@ -60,7 +75,7 @@ class PrometheusDcgmCollector:
                 reason="" if len(samples) else "no sample in the window",
                 samples=len(samples),
                 dropped=dropped.as_pairs(),
-                completeness_ratio=min(1.0, len(samples) / expected) if expected else None,
+                completeness_ratio=min(1.0, len(readings) / expected) if expected else None,
                 warnings=warnings,
                 window_start=window.start,
                 window_end=window.end,
@@ -78,3 +93,12 @@ class PrometheusDcgmCollector:
         )
         answer = {"data": {"resultType": "matrix", "result": results}}
         return list(parse_answer(answer, dropped))
+
+
+def _days(start: datetime, end: datetime, step_seconds: int) -> Iterator[tuple[datetime, datetime]]:
+    """Give (first, last) step of every piece of at most a day, so that memory stays bounded."""
+    step = timedelta(seconds=step_seconds)
+    while start <= end:
+        last = min(end, start + max(step, timedelta(days=1)) - step)
+        yield start, last
+        start = last + step

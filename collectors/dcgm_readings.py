@@ -1,32 +1,27 @@
-"""DCGM series to samples: labels read, values checked, one row per device, time and job.
+"""Exporter series to samples: labels read, values checked, one row per device, time and holder.
 
-Board-level values repeat on every MIG instance; they stay on each row as they came, and the store
-counts them once per board and time.
+Board-level values repeat on every MIG instance and for every holder; they stay on each row as they
+came, and the store counts them once per board and time. Whatever the order of the series, and
+however many replicas say the same, the rows are the same: the larger reading wins.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.dcgm_fields import FIELDS, UTILIZATION_PREFERENCE, reading
+from collectors.device_labels import Device, device_of
+from collectors.metric_dialects import BY_NAME, INFO, UTILIZATION_PREFERENCE
+from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import SAMPLES, check_frame, empty_frame
 from data.records.jobs import Job, Platform, WorkloadKind
 
-_KEY = [
-    "sampled_at",
-    "gpu_uuid",
-    "mig_instance",
-    "mig_profile",
-    "node",
-    "gpu_index",
-    "gpu_model",
-    "job_id",
-]
+_MICROSECONDS = 1_000_000
+_NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,97 +42,111 @@ class Dropped:
 
     def as_pairs(self) -> tuple[tuple[str, int], ...]:
         """Give (reason, count) pairs in order."""
-        return tuple(sorted(self.counts.items()))
+        return tuple(sorted((reason, count) for reason, count in self.counts.items() if count))
 
 
-def job_of(labels: Mapping[str, str]) -> str:
-    """Give the job id that the labels name, '' when none.
+@dataclass(slots=True)
+class _Readings:
+    """What was kept of the series of one quantity, as arrays of equal length."""
 
-    With honor_labels off Prometheus moves the workload to exported_*, and `pod` is the exporter.
-    """
-    slurm = labels.get("hpc_job", "")
-    if slurm:
-        return f"slurm:{slurm}"
-    if "exported_pod" in labels:
-        pod, namespace = labels["exported_pod"], labels.get("exported_namespace", "")
-    else:
-        pod, namespace = labels.get("pod", ""), labels.get("namespace", "")
-    if not pod or pod.startswith(("dcgm-exporter", "nvidia-dcgm-exporter")):
-        return ""
-    return f"{namespace}/{pod}"
-
-
-def _device(labels: Mapping[str, str], catalogue: GpuCatalogue) -> dict[str, str]:
-    uuid = labels.get("UUID") or labels.get("gpu_uuid") or ""
-    host = labels.get("Hostname") or labels.get("hostname") or ""
-    return {
-        "gpu_uuid": uuid,
-        "mig_instance": labels.get("GPU_I_ID", ""),
-        "mig_profile": labels.get("GPU_I_PROFILE", ""),
-        "node": host or labels.get("node") or labels.get("instance") or "",
-        "gpu_index": labels.get("gpu", ""),
-        "gpu_model": catalogue.recognise(labels.get("modelName") or labels.get("model_name") or ""),
-        "job_id": job_of(labels),
-    }
+    rows: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    times: list[npt.NDArray[np.int64]] = field(default_factory=list)
+    values: list[npt.NDArray[np.float64]] = field(default_factory=list)
 
 
 def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
     """Give the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
-    parts = [part for one in series if (part := _long(one, catalogue, dropped)) is not None]
-    if not parts:
-        return empty_frame(SAMPLES)
-    long = pd.concat(parts, ignore_index=True)
-    wide = (
-        long.pivot_table(index=_KEY, columns="quantity", values="value", aggfunc="last")
-        .reset_index()
-        .rename_axis(columns=None)
-    )
-    return check_frame(_with_derived(wide), SAMPLES)
+    everything = list(series)
+    info = {one.labels.get("uuid", ""): one.labels for one in everything if one.metric == INFO}
+    holders: dict[tuple[str, str, str], int] = {}
+    devices: list[list[Device]] = []
+    quantities: dict[str, _Readings] = {}
+    for one in everything:
+        meaning = BY_NAME.get(one.metric)
+        if meaning is None or not meaning[0].used:
+            continue
+        device = device_of(one.labels, catalogue, info)
+        if device is None:
+            dropped.counts["no-uuid"] += len(one.values)
+            continue
+        if device.mig_instance and meaning[0].quantity == "gpu_util":
+            continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
+        values, kept = plausible(*meaning, one.values, dropped.counts)
+        key = (device.gpu_uuid, device.mig_instance, device.job_id)
+        row = holders.setdefault(key, len(devices))
+        if row == len(devices):
+            devices.append([])
+        devices[row].append(device)
+        readings = quantities.setdefault(meaning[0].quantity, _Readings())
+        readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
+        readings.times.append(np.round(one.times[kept] * _MICROSECONDS).astype(np.int64))
+        readings.values.append(values[kept])
+    return _wide(quantities, list(holders), devices)
 
 
-def _long(one: Series, catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame | None:
-    meaning = FIELDS.get(one.metric)
-    if meaning is None:
-        return None
-    device = _device(one.labels, catalogue)
-    if not device["gpu_uuid"]:
-        dropped.counts["no-uuid"] += len(one.values)
-        return None
-    raw_values: list[float] = one.values.tolist()
-    checked = [reading(one.metric, raw) for raw in raw_values]
-    for _value, reason in checked:
-        if reason:
-            dropped.counts[reason] += 1
-    kept = np.array([value is not None for value, _reason in checked], dtype=bool)
-    if not kept.any():
-        return None
-    times = pd.to_datetime(one.times[kept], unit="s", utc=True)
-    return pd.DataFrame(
-        device
-        | {
-            "sampled_at": times.astype("datetime64[us, UTC]"),
-            "quantity": meaning.quantity,
-            "value": np.array([value for value, _reason in checked if value is not None]),
-        }
-    )
-
-
-def _with_derived(wide: pd.DataFrame) -> pd.DataFrame:
-    utilization = pd.Series(np.nan, index=wide.index)
-    signal = pd.Series("", index=wide.index, dtype="str")
-    for name in UTILIZATION_PREFERENCE:
-        if name in wide.columns:
-            fill = utilization.isna() & wide[name].notna()
-            utilization = utilization.where(~fill, wide[name])
-            signal = signal.where(~fill, name)
-    wide = wide.assign(utilization_ratio=utilization, utilization_signal=signal)
-    if {"memory_used_mib", "memory_free_mib"} <= set(wide.columns):
-        reserved = wide["memory_reserved_mib"] if "memory_reserved_mib" in wide.columns else 0.0
-        total = wide["memory_used_mib"] + wide["memory_free_mib"]
-        wide["memory_total_mib"] = total + (
-            reserved.fillna(0.0) if isinstance(reserved, pd.Series) else reserved
+def _wide(
+    quantities: Mapping[str, _Readings],
+    holders: Sequence[tuple[str, str, str]],
+    devices: Sequence[Sequence[Device]],
+) -> pd.DataFrame:
+    """Give one row per holder and time, every quantity its largest reading or NaN."""
+    long = {
+        name: (
+            np.concatenate(one.rows),
+            np.concatenate(one.times),
+            np.concatenate(one.values),
         )
-    return wide[[name for name in SAMPLES.names if name in wide.columns]]
+        for name, one in quantities.items()
+    }
+    if not any(len(rows) for rows, _times, _values in long.values()):
+        return empty_frame(SAMPLES)
+    pairs = np.unique(
+        np.concatenate([np.stack([rows, times]) for rows, times, _ in long.values()], axis=1),
+        axis=1,
+    )
+    place = pd.MultiIndex.from_arrays([pairs[0], pairs[1]])
+    wide: dict[str, npt.NDArray[np.float64]] = {}
+    for name, (rows, times, values) in long.items():
+        column = np.full(pairs.shape[1], -np.inf)
+        at = place.get_indexer(pd.MultiIndex.from_arrays([rows, times]))
+        np.maximum.at(column, at, values)
+        wide[name] = np.where(np.isneginf(column), np.nan, column)
+    frame = pd.DataFrame(_derived(wide, pairs.shape[1]))
+    keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
+    for name in _NAMED:
+        keys[name] = [max(getattr(one, name) for one in found) for found in devices]
+    named = keys.iloc[pairs[0]].reset_index(drop=True)
+    times = pd.to_datetime(pairs[1], unit="us", utc=True).as_unit("us")
+    return check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
+
+
+def _derived(
+    wide: Mapping[str, npt.NDArray[np.float64]], length: int
+) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.str_]]:
+    """Give the columns of samples from the quantities of the fields."""
+    unknown = np.full(length, np.nan)
+
+    def known(*names: str) -> npt.NDArray[np.float64]:
+        found = unknown
+        for name in names:
+            found = np.where(np.isnan(found), wide.get(name, unknown), found)
+        return found
+
+    signal = np.full(length, "", dtype="<U16")
+    for name in reversed(UTILIZATION_PREFERENCE):
+        signal = np.where(np.isnan(wide.get(name, unknown)), signal, name)
+    reserved = np.nan_to_num(wide.get("memory_reserved_mib", unknown), nan=0.0)
+    total = known("memory_total_mib")
+    parts = known("memory_used_mib") + known("memory_free_mib") + reserved
+    return {
+        "utilization_ratio": known(*UTILIZATION_PREFERENCE),
+        "utilization_signal": signal,
+        "memory_used_mib": known("memory_used_mib"),
+        "memory_total_mib": np.where(np.isnan(total), parts, total),
+        "power_watts": known("power_watts", "power_instant_watts"),
+        "power_limit_watts": known("power_limit_watts", "power_limit_requested_watts"),
+        "energy_joules": known("energy_joules"),
+    }
 
 
 def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:

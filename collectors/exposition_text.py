@@ -1,7 +1,6 @@
-"""Recorded telemetry: DCGM exposition text, and the JSON that Prometheus' query API answers."""
+"""Recorded telemetry: an exporter's exposition text, and what Prometheus' query API answers."""
 
 import json
-import math
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -10,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from collectors.dcgm_fields import FIELDS
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
+from collectors.metric_dialects import BY_NAME, INFO
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.errors import UnexpectedAnswerError, scrub
@@ -23,6 +22,7 @@ _LINE = re.compile(
 )
 # Real exporters put a space after the comma between labels, which strict parsers refuse.
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
+_WANTED = frozenset(BY_NAME) | {INFO}
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _ESCAPE = re.compile(r'\\[\\"n]')
 
@@ -42,7 +42,7 @@ def parse_labels(text: str) -> dict[str, str] | None:
 
 
 def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Series]:
-    """Give the DCGM series of an exposition text, all at `at`; broken lines are counted."""
+    """Give the GPU series of an exposition text, all at `at`; what is broken is counted."""
     for line in text.splitlines():
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
@@ -52,12 +52,14 @@ def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Seri
         if match is None or labels is None:
             dropped.counts["broken-line"] += 1
             continue
-        if match.group("name") not in FIELDS:
+        if match.group("name") not in _WANTED:
             continue
         try:
             value = float(match.group("value"))
         except ValueError:
-            value = math.nan
+            # <<<NOT_SUPPORTED>>>, [N/A], ERR!: what DCGM and nvidia-smi write for no reading.
+            dropped.counts["no-number"] += 1
+            continue
         yield Series(
             metric=match.group("name"),
             labels=labels,
@@ -83,7 +85,7 @@ def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
         pairs = [_point(point) for point in points]
         known = [pair for pair in pairs if pair is not None]
         dropped.counts["broken-value"] += len(pairs) - len(known)
-        if known and labels.get("__name__") in FIELDS:
+        if known and labels.get("__name__") in _WANTED:
             array = np.array(known, dtype=float)
             yield Series(
                 metric=labels["__name__"], labels=labels, times=array[:, 0], values=array[:, 1]
@@ -112,10 +114,9 @@ def _collected(
     samples = samples_of(series, catalogue, dropped)
     if samples.empty:
         raise UnexpectedAnswerError(
-            f"{path} holds no DCGM reading that could be kept",
-            f"Expected metrics such as {next(iter(FIELDS))} with a UUID label.",
+            f"{path} holds no GPU reading that could be kept",
+            f"Expected metrics such as {next(iter(BY_NAME))} with a UUID label.",
         )
-    dropped.counts = +dropped.counts
     return Collected(
         batch_id=digest_of(
             [source, path.name, _read(path), samples["sampled_at"].min().isoformat()]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.dcgm_readings import Dropped, job_of
+from collectors.dcgm_readings import Dropped
+from collectors.device_labels import holder_of
 from collectors.exposition_text import parse_exposition, parse_labels, read_dcgm_text
 from collectors.simulated_exposition import exposition
 from collectors.simulated_fleet import SimulatedFleet
@@ -86,7 +87,7 @@ def test_the_workload_is_found_whatever_prometheus_renamed(
     labels: dict[str, str], job: str
 ) -> None:
     """The exporter's own pod is no job."""
-    assert job_of(labels) == job
+    assert holder_of(labels) == job
 
 
 def test_a_text_without_gpus_says_what_was_expected(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""Who and what a series is about, from its labels, in every exporter's and relabeling's dialect.
+
+Labels are untrusted text. An empty label is an unknown one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+
+Labels = Mapping[str, str]
+
+_EXPORTER = re.compile(r"(?:dcgm|nvidia|gpu)[a-z-]{0,40}-exporter")
+_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/(\d+)/\d+")
+_REPLICA = re.compile(r"::\d+$")
+_PORT = re.compile(r":\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The board or MIG instance that a series is about, and who holds it as far as labels tell."""
+
+    gpu_uuid: str
+    mig_instance: str
+    job_id: str
+    mig_profile: str
+    node: str
+    gpu_index: str
+    gpu_model: str
+
+
+def _first(labels: Labels, *names: str) -> str:
+    return next((found for name in names if (found := labels.get(name, "").strip())), "")
+
+
+def device_of(
+    labels: Labels, catalogue: GpuCatalogue, known: Mapping[str, Labels]
+) -> Device | None:
+    """Give the device of a series, None when it names no board.
+
+    `known` maps a uuid to the labels of its info series, for exporters that name model and index
+    there only.
+    """
+    uuid = _REPLICA.sub("", _first(labels, "UUID", "gpu_uuid", "uuid"))
+    info = known.get(uuid, {})
+    node = node_of(labels)
+    index = _first(labels, "gpu", "minor_number", "ordinal") or info.get("index", "")
+    instance = _first(labels, "GPU_I_ID")
+    old = _OLD_MIG.fullmatch(uuid)
+    if old:
+        uuid, instance = old.group(1), instance or old.group(2)
+    elif uuid.startswith("MIG-"):
+        # A MIG UUID does not tell its board; node and index do, and the board's values are one.
+        uuid, instance = (f"{node}/gpu{index}", instance or uuid) if node and index else ("", "")
+    elif uuid and not uuid.startswith("GPU-") and "uuid" in labels:
+        uuid = f"GPU-{uuid}"
+    if not uuid:
+        return None
+    model = _first(labels, "modelName", "model_name", "name") or info.get("name", "")
+    return Device(
+        gpu_uuid=uuid,
+        mig_instance=instance,
+        job_id=holder_of(labels),
+        mig_profile=_first(labels, "GPU_I_PROFILE", "dra_mig_profile"),
+        node=node,
+        gpu_index=index,
+        gpu_model=catalogue.recognise(model) if model else "",
+    )
+
+
+def node_of(labels: Labels) -> str:
+    """Give the node: its label, else the host name unless that is the exporter's pod, else address.
+
+    Without host naming dcgm-exporter's Hostname is its own pod.
+    """
+    host = _first(labels, "Hostname", "hostname", "host")
+    if _EXPORTER.search(host):
+        host = ""
+    node = _first(labels, "node", "kubernetes_node", "nodename")
+    return node or host or _PORT.sub("", _first(labels, "instance"))
+
+
+def holder_of(labels: Labels) -> str:
+    """Give the id of the job that the labels name, '' when they name none.
+
+    With honor_labels off Prometheus moves the workload to exported_*, and `pod` is the exporter.
+    """
+    slurm = _first(labels, "hpc_job", "jobid")
+    if slurm and slurm != "0":
+        return f"slurm:{slurm}"
+    for pod, namespace in (
+        ("exported_pod", "exported_namespace"),
+        ("pod", "namespace"),
+        ("pod_name", "pod_namespace"),
+    ):
+        if pod in labels:
+            name = _first(labels, pod)
+            if not name or _EXPORTER.search(name):
+                return ""
+            return f"{_first(labels, namespace)}/{name}"
+    return ""

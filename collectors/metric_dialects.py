@@ -1,0 +1,248 @@
+"""Every name under which exporters publish a GPU field, and what a reading means in our units.
+
+One row per DCGM field, keyed by its id (DCGM field reference). Names are those of dcgm-exporter
+2-4 (`DCGM_FI_*`), of its 4.6 renames (`*_RATIO`, `*_WATTS`), of dcgm-exporter 1.x (`dcgm_*`), of
+nvidia_gpu_exporter (`nvidia_smi_*`) and of the jobstats exporter (`nvidia_gpu_*`). The number
+beside a name turns its readings into our unit.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+_MIB = 1 / 1_048_576
+_PERCENT = 0.01
+_MILLI = 0.001
+
+
+class Kind(StrEnum):
+    """How the readings of a field behave over time."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Field:
+    """One DCGM field. `largest` is the largest plausible reading in our unit.
+
+    `board`: the reading is of the whole board, whatever instance the series names. `used`: samples
+    keep it; the others are known, so that they do not count as unknown.
+    """
+
+    field_id: int
+    quantity: str
+    largest: float
+    names: tuple[tuple[str, float], ...]
+    board: bool = False
+    used: bool = True
+    kind: Kind = Kind.GAUGE
+
+
+def _same(*names: str, factor: float = 1.0) -> tuple[tuple[str, float], ...]:
+    return tuple((name, factor) for name in names)
+
+
+FIELDS: tuple[Field, ...] = (
+    Field(
+        field_id=1002,
+        quantity="sm_active",
+        largest=1.0,
+        names=_same("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO"),
+    ),
+    Field(
+        field_id=1001,
+        quantity="gr_engine_active",
+        largest=1.0,
+        names=_same(
+            "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
+            "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO",
+            "dcgm_fi_prof_gr_engine_active",
+        ),
+    ),
+    Field(
+        field_id=203,
+        quantity="gpu_util",
+        largest=1.0,
+        names=(
+            # 0..100 under both names: the exporter renames a field, it does not rescale it.
+            ("DCGM_FI_DEV_GPU_UTIL", _PERCENT),
+            ("DCGM_FI_DEV_GPU_UTIL_RATIO", _PERCENT),
+            ("dcgm_gpu_utilization", _PERCENT),
+            ("nvidia_smi_utilization_gpu_ratio", 1.0),
+            ("nvidia_gpu_duty_cycle", _PERCENT),
+        ),
+    ),
+    Field(
+        field_id=252,
+        quantity="memory_used_mib",
+        largest=1e7,
+        names=(
+            ("DCGM_FI_DEV_FB_USED", 1.0),
+            ("dcgm_fb_used", 1.0),
+            ("nvidia_smi_memory_used_bytes", _MIB),
+            ("nvidia_gpu_memory_used_bytes", _MIB),
+        ),
+    ),
+    Field(
+        field_id=251,
+        quantity="memory_free_mib",
+        largest=1e7,
+        names=(
+            ("DCGM_FI_DEV_FB_FREE", 1.0),
+            ("dcgm_fb_free", 1.0),
+            ("nvidia_smi_memory_free_bytes", _MIB),
+        ),
+    ),
+    Field(
+        field_id=253,
+        quantity="memory_reserved_mib",
+        largest=1e7,
+        names=(("DCGM_FI_DEV_FB_RESERVED", 1.0), ("nvidia_smi_memory_reserved_bytes", _MIB)),
+    ),
+    Field(
+        field_id=250,
+        quantity="memory_total_mib",
+        largest=1e7,
+        names=(
+            ("DCGM_FI_DEV_FB_TOTAL", 1.0),
+            ("nvidia_smi_memory_total_bytes", _MIB),
+            ("nvidia_gpu_memory_total_bytes", _MIB),
+        ),
+    ),
+    Field(
+        field_id=155,
+        quantity="power_watts",
+        largest=10_000.0,
+        board=True,
+        names=(
+            ("DCGM_FI_DEV_POWER_USAGE", 1.0),
+            ("DCGM_FI_DEV_BOARD_POWER_WATTS", 1.0),
+            ("dcgm_power_usage", 1.0),
+            ("nvidia_smi_power_draw_watts", 1.0),
+            ("nvidia_gpu_power_usage_milliwatts", _MILLI),
+        ),
+    ),
+    Field(
+        field_id=157,
+        quantity="power_instant_watts",
+        largest=10_000.0,
+        board=True,
+        names=_same(
+            "DCGM_FI_DEV_POWER_USAGE_INSTANT",
+            "DCGM_FI_DEV_BOARD_POWER_RAW_WATTS",
+            "nvidia_smi_power_draw_instant_watts",
+        ),
+    ),
+    Field(
+        field_id=156,
+        quantity="energy_joules",
+        largest=9.2e15,
+        board=True,
+        kind=Kind.COUNTER,
+        names=_same(
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+            "dcgm_total_energy_consumption",
+            factor=_MILLI,
+        ),
+    ),
+    Field(
+        field_id=164,
+        quantity="power_limit_watts",
+        largest=10_000.0,
+        board=True,
+        names=_same(
+            "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
+            "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
+            "nvidia_smi_enforced_power_limit_watts",
+        ),
+    ),
+    Field(
+        field_id=160,
+        quantity="power_limit_requested_watts",
+        largest=10_000.0,
+        board=True,
+        names=_same(
+            "DCGM_FI_DEV_POWER_MGMT_LIMIT",
+            "DCGM_FI_DEV_BOARD_POWER_LIMIT_REQUESTED_WATTS",
+            "nvidia_smi_power_limit_watts",
+        ),
+    ),
+    Field(
+        field_id=204,
+        quantity="memory_copy_util",
+        largest=1.0,
+        used=False,
+        names=(
+            ("DCGM_FI_DEV_MEM_COPY_UTIL", _PERCENT),
+            ("dcgm_mem_copy_utilization", _PERCENT),
+            ("nvidia_smi_utilization_memory_ratio", 1.0),
+        ),
+    ),
+    Field(
+        field_id=254,
+        quantity="memory_used_ratio",
+        largest=1.0,
+        used=False,
+        # 0..1 under both names: the older one says percent and means a ratio.
+        names=_same("DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO"),
+    ),
+    Field(
+        field_id=1004,
+        quantity="tensor_active",
+        largest=1.0,
+        used=False,
+        names=_same(
+            "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+            "DCGM_FI_PROF_TENSOR_UTIL_RATIO",
+            "dcgm_fi_prof_pipe_tensor_active",
+        ),
+    ),
+    Field(
+        field_id=1005,
+        quantity="dram_active",
+        largest=1.0,
+        used=False,
+        names=_same(
+            "DCGM_FI_PROF_DRAM_ACTIVE",
+            "DCGM_FI_PROF_DRAM_UTIL_RATIO",
+            "dcgm_fi_prof_dram_active",
+        ),
+    ),
+    Field(
+        field_id=230,
+        quantity="last_xid",
+        largest=1e6,
+        board=True,
+        used=False,
+        kind=Kind.CODE,
+        names=_same("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "dcgm_xid_errors"),
+    ),
+    Field(
+        field_id=112,
+        quantity="clock_event_reasons",
+        largest=1e12,
+        board=True,
+        used=False,
+        kind=Kind.CODE,
+        names=_same(
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+            "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+            "nvidia_smi_clocks_event_reasons_active",
+        ),
+    ),
+)
+
+BY_NAME: dict[str, tuple[Field, float]] = {
+    name: (field, factor) for field in FIELDS for name, factor in field.names
+}
+"""Metric name to its field and the factor into our unit."""
+
+NEEDED: tuple[str, ...] = tuple(name for field in FIELDS if field.used for name, _ in field.names)
+"""The metrics that samples are made of, under every name."""
+
+INFO = "nvidia_smi_gpu_info"
+"""nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""
+
+UTILIZATION_PREFERENCE = ("sm_active", "gr_engine_active", "gpu_util")
+"""SM_ACTIVE before GR_ENGINE_ACTIVE before GPU_UTIL, which one tiny kernel saturates."""
