@@ -92,7 +92,8 @@ def errors_in(document: object) -> list[str]:
     """
     found = document.get("errors") if isinstance(document, dict) else None
     return [
-        f"{one.get('description') or one.get('error') or 'error'} ({one.get('error_number')})"
+        ": ".join(str(one[key]) for key in ("description", "error") if one.get(key))
+        + f" ({one.get('error_number')})"
         for one in (found if isinstance(found, list) else [])
         if isinstance(one, dict) and one.get("error_number") != _NOTHING_FOUND
     ]

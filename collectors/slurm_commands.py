@@ -30,6 +30,7 @@ from collectors.slurm_answering import (
     read_nodes,
     read_queue,
 )
+from collectors.slurm_failures import OPERATOR_HINT, failure_of
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -43,11 +44,6 @@ from data.source_settings import SlurmSettings
 MOST_BYTES = 512 * 1024 * 1024
 """Of one command's output: some 100,000 jobs as JSON."""
 
-OPERATOR_HINT = (
-    "PrivateData in slurm.conf hides it. Give the user that asks `sacctmgr modify user NAME set "
-    "AdminLevel=Operator`, or ask as SlurmUser."
-)
-
 COMMANDS = ("squeue", "sinfo", "scontrol", "sacct")
 
 _NODES_BY_SCONTROL = 23
@@ -55,33 +51,6 @@ _NODES_BY_SCONTROL = 23
 it lists groups of them."""
 
 _UID = re.compile(r"\((\d+)\)")
-_SAYINGS: tuple[tuple[str, type[CollectorError], str], ...] = (
-    (
-        r"Unable to con(tact|nect)|Connection (refused|timed out)|Socket timed out|Zero Bytes",
-        SourceUnreachableError,
-        "Is slurmctld running, and does this machine reach it? Try `scontrol ping`.",
-    ),
-    (
-        r"[Aa]ccess/permission denied|Invalid user id",
-        SourceRefusedError,
-        OPERATOR_HINT,
-    ),
-    (
-        r"[Mm]unge|Protocol authentication",
-        SourceRefusedError,
-        "Is munged running here, with the cluster's munge.key?",
-    ),
-    (
-        r"configuration source|slurm\.conf|ClusterName",
-        SourceNotConfiguredError,
-        "Give the cluster's slurm.conf as slurm.conf_file.",
-    ),
-    (
-        r"unrecognized option|invalid option|Invalid field|JSON",
-        UnexpectedAnswerError,
-        "Slurm 22.05 or later is needed; for an older one use slurm.mode=rest.",
-    ),
-)
 
 
 class SlurmCommands:
@@ -210,7 +179,7 @@ class SlurmCommands:
         hidden = hidden_kinds(configuration)
         if hidden and not self.may_see_all(configuration):
             raise SourceRefusedError(
-                f"PrivateData={','.join(hidden)} in slurm.conf hides other users' jobs from uid "
+                f"PrivateData={','.join(hidden)} in slurm.conf hides jobs or nodes from uid "
                 f"{os.geteuid()}",
                 OPERATOR_HINT,
             )
@@ -255,13 +224,8 @@ def _release(document: object) -> int:
 def _failure(command: str, code: int, stderr: bytes, stdout: str) -> CollectorError:
     """Give the error that a command's words stand for."""
     said = stderr.decode("utf-8", errors="replace").strip() or stdout.strip()
-    if "accounting storage is disabled" in said:
-        return SourceNotConfiguredError(
-            "sacct says that accounting storage is disabled",
-            "Set AccountingStorageType=accounting_storage/slurmdbd in slurm.conf.",
-        )
-    message = f"{command} failed with code {code}: {scrub(said) or 'without a word'}"
-    for pattern, kind, hint in _SAYINGS:
-        if re.search(pattern, said):
-            return kind(message, hint)
-    return UnexpectedAnswerError(message, f"Run {command} by hand as the same user.")
+    return failure_of(
+        f"{command} failed with code {code}: {scrub(said) or 'without a word'}",
+        said,
+        otherwise=f"Run {command} by hand as the same user.",
+    )

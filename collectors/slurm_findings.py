@@ -3,7 +3,8 @@
 from collections import Counter
 
 from collectors.slurm_answering import list_in, read_nodes, read_queue
-from collectors.slurm_commands import COMMANDS, OPERATOR_HINT, SlurmCommands, hidden_kinds
+from collectors.slurm_commands import COMMANDS, SlurmCommands, hidden_kinds
+from collectors.slurm_failures import OPERATOR_HINT
 from collectors.slurm_rest import SlurmRest
 from data.errors import CollectorError, scrub
 from data.source_settings import SlurmSettings
@@ -82,7 +83,11 @@ def _visibility(commands: SlurmCommands, configuration: dict[str, str]) -> Findi
         return ("slurm visibility", "ok", "PrivateData hides no jobs and no nodes")
     if commands.may_see_all(configuration):
         return ("slurm visibility", "ok", f"PrivateData={','.join(hidden)}, not from this user")
-    return ("slurm visibility", "missing", f"PrivateData={','.join(hidden)}. {OPERATOR_HINT}")
+    return (
+        "slurm visibility",
+        "missing",
+        f"PrivateData={','.join(hidden)} hides it. {OPERATOR_HINT}",
+    )
 
 
 def _by_rest(rest: SlurmRest) -> tuple[Finding, ...]:

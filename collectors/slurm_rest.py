@@ -23,6 +23,7 @@ from collectors.slurm_answering import (
     read_nodes,
     read_queue,
 )
+from collectors.slurm_failures import OPERATOR_HINT, failure_of
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -126,10 +127,8 @@ class SlurmRest:
             raise UnexpectedAnswerError(
                 f"{asked} redirects elsewhere", "Give the final address as slurm.rest_url."
             )
-        if status >= 500:
-            raise _server_error(f"{asked} answered {status}: {said}", said)
         if status != 200 or errors_in(document):
-            raise SourceRefusedError(f"{asked} answered {status} with errors: {said}", _TOKEN_HINT)
+            raise _failure(f"{asked} answered {status}: {said}", said)
         return document
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
@@ -198,16 +197,15 @@ class SlurmRest:
         }
 
 
-def _server_error(message: str, said: str) -> CollectorError:
-    if "Unspecified error" in said or "authentication" in said.casefold() or "(-1)" in said:
+def _failure(message: str, said: str) -> CollectorError:
+    if "Unspecified error" in said or "(-1)" in said:
+        # Measured on 22.05: it says no more to a bad token, a dead slurmctld and hidden nodes.
         return SourceRefusedError(
-            message, f"Slurm 22.05 answers so to a token that it does not accept. {_TOKEN_HINT}"
+            message,
+            "Slurm 22.05 says no more than this when the token is not accepted, when slurmctld is "
+            f"down (try `scontrol ping`) and when PrivateData hides nodes. {_TOKEN_HINT}",
         )
-    if "denied" in said:
-        return SourceRefusedError(
-            message, "Give the user `sacctmgr modify user NAME set AdminLevel=Operator`."
-        )
-    return SourceUnreachableError(message, "Is slurmctld running? Try `scontrol ping`.")
+    return failure_of(message, said, otherwise="Ask slurmrestd by hand, and read its log.")
 
 
 def _refuse_hidden(name: str, jobs: int, in_use: int) -> None:
@@ -215,6 +213,5 @@ def _refuse_hidden(name: str, jobs: int, in_use: int) -> None:
     if in_use and not jobs:
         raise SourceRefusedError(
             f"{name} lists no job, though {in_use} GPUs are in use",
-            "PrivateData in slurm.conf hides them from slurm.rest_user: give that user "
-            "`sacctmgr modify user NAME set AdminLevel=Operator`.",
+            f"PrivateData in slurm.conf hides them from slurm.rest_user. {OPERATOR_HINT}",
         )

@@ -124,7 +124,7 @@ def test_a_command_that_hangs_is_ended(tmp_path: Path) -> None:
     "sacct",
     [
         'echo "Slurm accounting storage is disabled" >&2; exit 1',
-        'echo "sacct: error: Connection refused" >&2; exit 1',
+        'echo "slurm_persist_conn_open: Connection refused" >&2; exit 1',
     ],
 )
 def test_without_accounting_the_rest_is_still_told(sacct: str, tmp_path: Path) -> None:
@@ -135,6 +135,18 @@ def test_without_accounting_the_rest_is_still_told(sacct: str, tmp_path: Path) -
     assert len(told.jobs) == 11
     (warning,) = told.report.warnings
     assert warning.startswith("finished jobs are not visible: sacct")
+
+
+def test_without_slurmdbd_slurmrestd_still_tells_the_queue() -> None:
+    """22.05 answers HTTP 200 with the error in its list; the hint names slurmdbd."""
+    told = recorded_rest("22.05")
+    down = (
+        b'{"jobs": [], "errors": [{"error": "Failed connecting to slurmdbd", "error_number": 7}]}'
+    )
+    with answering(lambda path: (200, down) if "slurmdb/" in path else told(path)) as url:
+        collected = by_rest(url)
+    assert len(collected.jobs) == 11
+    assert "Is slurmdbd running" in collected.report.warnings[0]
 
 
 def test_hidden_jobs_are_refused_rather_than_half_told(
@@ -203,7 +215,7 @@ def test_a_refused_token_is_named(release: str, name: str) -> None:
     [
         (200, b"<html>please sign in</html>", UnexpectedAnswerError),
         (200, b"[]", UnexpectedAnswerError),
-        (200, b'{"jobs": [], "errors": [{"error_number": 9001}]}', SourceRefusedError),
+        (200, b'{"jobs": [], "errors": [{"error_number": 9001}]}', UnexpectedAnswerError),
         (302, b"", UnexpectedAnswerError),
         (404, b"Unable find requested URL.", UnexpectedAnswerError),
         (

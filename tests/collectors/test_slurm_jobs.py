@@ -1,0 +1,183 @@
+"""From Slurm's answers to records: models, MIG, shares, uneven totals, forgotten jobs."""
+
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pandas as pd
+
+from collectors.base import Window
+from collectors.slurm_accounting import ACCOUNTING_FIELDS, read_accounting_row
+from collectors.slurm_answering import SlurmAnswers
+from collectors.slurm_jobs import SlurmCollector
+from collectors.slurm_records import read_node, read_queue_job
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.collected import Collected
+from data.records.jobs import JobState
+
+END = datetime(2026, 1, 5, 12, tzinfo=UTC)
+WINDOW = Window(start=END - timedelta(hours=1), end=END)
+BOARDS = {"name": "n1", "state": "idle", "gres": "gpu:h100:8", "partitions": ["big"]}
+MIG = {
+    "name": "m1",
+    "state": "idle",
+    "gres": "gpu:h100_1g.10gb:7,gpu:h100:1",
+    "partitions": ["mig"],
+}
+RUNNING = {
+    "job_id": 7,
+    "job_state": "RUNNING",
+    "name": "train",
+    "user_name": "u",
+    "partition": "big",
+    "nodes": "n1",
+    "gres_detail": ["gpu:h100:2(IDX:3,5)"],
+    "start_time": int(END.timestamp()) - 600,
+}
+FINISHED = dict.fromkeys(ACCOUNTING_FIELDS, "") | {
+    "JobIDRaw": "5",
+    "JobID": "5",
+    "State": "COMPLETED",
+    "Submit": "2026-01-05T11:00:00",
+    "Start": "2026-01-05T11:30:00",
+    "End": "2026-01-05T11:50:00",
+    "NodeList": "n[1-2]",
+    "AllocTRES": "gres/gpu=4",
+    "Partition": "big",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A way of asking that has these answers."""
+
+    said: SlurmAnswers
+    name: str = "slurm"
+
+    def answers(self, _window: Window) -> SlurmAnswers:
+        """The answers."""
+        return self.said
+
+
+def told(
+    *queue: dict[str, Any],
+    past: tuple[dict[str, str], ...] | None = (),
+    nodes: tuple[dict[str, Any], ...] = (BOARDS, MIG),
+    models: dict[str, str] | None = None,
+) -> Collected:
+    """What the collector makes of these records."""
+    said = SlurmAnswers(
+        queue=tuple(read_queue_job(one) for one in queue),
+        nodes=tuple(read_node(one) for one in nodes),
+        past=None if past is None else tuple(read_accounting_row(one) for one in past),
+        warnings=(),
+        dropped=Counter(),
+    )
+    return SlurmCollector(Saying(said), models or {}, load_gpu_catalogue()).collect(WINDOW)
+
+
+def rows_of(collected: Collected) -> list[tuple[str, str, float]]:
+    """Node, index and count of every allocation."""
+    frame = collected.allocations
+    return [(row.node, row.gpu_index, row.gpu_count) for row in frame.itertuples()]
+
+
+def test_a_running_job_holds_the_gpus_that_slurm_names() -> None:
+    """One row for each index, open, confirmed at the window's end."""
+    collected = told(RUNNING)
+    assert rows_of(collected) == [("n1", "3", 1.0), ("n1", "5", 1.0)]
+    assert collected.allocations["ended_at"].isna().all()
+    assert (collected.allocations["seen_at"] == pd.Timestamp(END)).all()
+    assert collected.allocations["started_at"].iloc[0] == pd.Timestamp(END - timedelta(minutes=10))
+    (job,) = collected.jobs
+    assert (job.first_seen_at, job.last_seen_at) == (END - timedelta(minutes=10), END)
+
+
+def test_without_detail_only_the_count_is_known() -> None:
+    """Slurm that counts GPUs without device files names none."""
+    collected = told(RUNNING | {"gres_detail": ["gpu:h100:2(CNT:2)"]})
+    assert rows_of(collected) == [("n1", "", 2.0)]
+    collected = told(RUNNING | {"gres_detail": [], "tres_alloc_str": "gres/gpu=2"})
+    assert rows_of(collected) == [("n1", "", 2.0)]
+
+
+def test_a_total_is_spread_only_when_it_divides() -> None:
+    """Three GPUs on two nodes: which node had two is not known."""
+    assert rows_of(told(past=(FINISHED,))) == [("n1", "", 2.0), ("n2", "", 2.0)]
+    uneven = FINISHED | {"AllocTRES": "gres/gpu=3"}
+    assert rows_of(told(past=(uneven,))) == [("", "", 3.0)]
+
+
+def test_a_mig_instance_is_no_board() -> None:
+    """Its index counts instances, so none is given; profile and memory are the catalogue's."""
+    job = RUNNING | {
+        "nodes": "m1",
+        "partition": "mig",
+        "gres_detail": ["gpu:h100_1g.10gb:2(IDX:3,5)"],
+    }
+    collected = told(job, models={"h100": "H100-SXM5-80GB"})
+    (found,) = collected.jobs
+    assert (found.gpu_model, found.mig_profile, found.gpu_count) == ("H100-SXM5-80GB", "1g.10gb", 2)
+    assert found.gpu_memory_mib is not None
+    assert found.gpu_memory_mib < 12_000
+    assert rows_of(collected) == [("m1", "", 2.0)]
+    node = next(one for one in collected.nodes if one.name == "m1")
+    assert (node.gpu_count, node.mig_instances) == (1, (("1g.10gb", 7),))
+
+
+def test_an_untyped_request_is_the_only_type_around_or_unknown() -> None:
+    """What was concluded is marked as assumed; among several types nothing is concluded."""
+    waiting = {"job_id": 8, "job_state": "PENDING", "tres_per_job": "gres:gpu:2"}
+    collected = told(waiting | {"partition": "big"}, waiting | {"job_id": 9, "partition": "mig"})
+    sure, unsure = collected.jobs
+    assert (sure.gpu_model, sure.assumed[0][0]) == ("h100", "gpu_type")
+    assert (unsure.gpu_model, unsure.assumed) == ("", ())
+    (past,) = told(past=(FINISHED | {"NodeList": "n1"},)).jobs
+    assert (past.gpu_model, past.assumed[0][0]) == ("h100", "gpu_type")
+
+
+def test_what_has_no_gpu_is_counted_by_reason() -> None:
+    """Shares of a GPU are told apart from no GPU; a job that only accounting runs is named."""
+    shares = {"job_id": 9, "job_state": "PENDING", "tres_per_node": "gres:shard:2"}
+    none = {"job_id": 10, "job_state": "PENDING"}
+    runaway = FINISHED | {"JobIDRaw": "11", "State": "RUNNING", "End": "Unknown"}
+    collected = told(shares, none, past=(runaway,))
+    assert dict(collected.report.dropped) == {"gpu-shares": 1, "no-gpu": 1, "runaway": 1}
+    assert collected.jobs == ()
+    assert collected.report.reason == "no job with GPUs in the window"
+
+
+def test_a_job_that_shrank_is_counted_once_at_any_time() -> None:
+    """With accounting its open rows start at the resize, without it at the job's start."""
+    resized_at = END - timedelta(minutes=5)
+    job = RUNNING | {"resize_time": int(resized_at.timestamp())}
+    with_past, without = (told(job, past=past).allocations for past in ((), None))
+    assert set(with_past["started_at"]) == {pd.Timestamp(resized_at)}
+    assert set(without["started_at"]) == {pd.Timestamp(END - timedelta(minutes=10))}
+
+
+def test_a_job_that_ended_keeps_the_controllers_richer_facts() -> None:
+    """Known to both, it is told once, from the queue; what is long over is left out."""
+    over = RUNNING | {
+        "job_id": 5,
+        "job_state": ["TIMEOUT"],
+        "end_time": int(END.timestamp()) - 60,
+        "tres_per_node": "gres:gpu:h100:2",
+        "gres_detail": [],
+    }
+    (job,) = told(over, past=(FINISHED,)).jobs
+    assert job.scheduler is not None
+    assert (job.scheduler.state, job.scheduler.reason) == (JobState.FAILED, "TIMEOUT")
+    assert dict(job.scheduler.extra)["gres"] == "gres:gpu:h100:2"
+    long_over = over | {"start_time": 1_000, "end_time": int(WINDOW.start.timestamp()) - 1}
+    assert told(long_over, past=None).jobs == ()
+    assert told(long_over, past=None).allocations.empty
+
+
+def test_hidden_jobs_show_in_completeness() -> None:
+    """Nodes that report more GPUs in use than the visible jobs hold."""
+    busy = BOARDS | {"gres_used": "gpu:h100:8(IDX:0-7)"}
+    report = told(RUNNING, nodes=(busy,)).report
+    assert report.completeness_ratio == 0.25
+    assert "nodes report 8 GPUs in use, the visible jobs hold 2" in report.warnings[0]
