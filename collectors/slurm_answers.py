@@ -5,6 +5,7 @@ Pure. Slurm 22.05 writes `60`, `"RUNNING"` and `gres:gpu:h100:4` where 23.11 and
 writes `Unknown`, `UNLIMITED` and `CANCELLED by 0`. One reader for each kind of value serves all.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from data.records.jobs import JobState
 MOST_HOSTS = 100_000
 """Names that one node list may stand for."""
 
+_LONGEST_NUMBER = 20
 _NOTHING = {"", "(null)", "n/a", "none", "none assigned", "unknown", "invalid"}
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -77,12 +79,11 @@ def number_of(value: object) -> float | None:
         value = value.get("number")
     if isinstance(value, bool) or value is None:
         return None
-    if isinstance(value, int | float):
-        return float(value)
     try:
-        return float(str(value))
-    except ValueError:
+        number = float(value) if isinstance(value, int | float) else float(str(value))
+    except (ValueError, OverflowError):
         return None
+    return number if math.isfinite(number) else None
 
 
 def identifier_of(value: object) -> str:
@@ -171,7 +172,7 @@ def numbers_of(ranges: str) -> list[str]:
     for one in ranges.split(","):
         first, dash, last = one.partition("-")
         low, high = int(first), int(last if dash else first)
-        if high < low or high - low >= MOST_HOSTS:
+        if high < low or high - low >= MOST_HOSTS or len(first) > _LONGEST_NUMBER:
             raise ValueError("a range in a list runs backwards or is too long")
         found += [str(number).zfill(len(first)) for number in range(low, high + 1)]
     return found

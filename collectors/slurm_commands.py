@@ -30,6 +30,7 @@ from collectors.slurm_answering import (
     read_nodes,
     read_queue,
 )
+from collectors.slurm_answers import number_of
 from collectors.slurm_failures import OPERATOR_HINT, failure_of
 from data.errors import (
     CollectorError,
@@ -50,6 +51,8 @@ _NODES_BY_SCONTROL = 23
 """From 23.02 on `scontrol show nodes` knows --json; until then `sinfo --json` lists nodes, later
 it lists groups of them."""
 
+_OLDEST = 22
+_OPTIONS_BY_ENVIRONMENT = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_", "SLURM_CLUSTERS")
 _UID = re.compile(r"\((\d+)\)")
 
 
@@ -144,7 +147,7 @@ class SlurmCommands:
             for name, value in os.environ.items()
             # Every option of squeue and sacct can also be set by such a variable: a person's
             # SQUEUE_STATES or SACCT_FORMAT would change what is read here.
-            if not name.startswith(("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_FORMAT"))
+            if not name.startswith(_OPTIONS_BY_ENVIRONMENT)
         }
         kept |= {"LC_ALL": "C", "TZ": "UTC"}
         if self.settings.conf_file:
@@ -214,11 +217,11 @@ def _user_name(uid: int) -> str:
 
 
 def _release(document: object) -> int:
-    """The release's year of an answer of --json; 22 when it does not say."""
+    """The release's year of an answer of --json; the oldest when it does not say."""
     meta = document.get("meta") if isinstance(document, dict) else None
     slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
     major = (slurm.get("version") or {}).get("major") if isinstance(slurm, dict) else None
-    return int(major) if str(major).isdecimal() else 22
+    return int(number_of(major) or _OLDEST)
 
 
 def _failure(command: str, code: int, stderr: bytes, stdout: str) -> CollectorError:

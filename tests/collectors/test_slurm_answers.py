@@ -14,6 +14,7 @@ from collectors.slurm_accounting import (
     read_accounting_row,
     rows_of,
 )
+from collectors.slurm_answering import read_queue
 from collectors.slurm_answers import (
     Gpus,
     gpus_of,
@@ -50,6 +51,8 @@ AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
         ("Partition_Limit", None),
         (None, None),
         (True, None),
+        (float("inf"), None),
+        (10**400, None),
         (0, 0.0),
     ],
 )
@@ -115,7 +118,17 @@ def test_node_lists_expand_in_order(said: str, hosts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["n[1-", "n]1[", "n[2-1]", "n[0-99999999]", "n[1-900]m[1-900]", "n[a]", "n[[1]]"]
+    "said",
+    [
+        "n[1-",
+        "n]1[",
+        "n[2-1]",
+        "n[0-99999999]",
+        "n[1-900]m[1-900]",
+        "n[a]",
+        "n[[1]]",
+        f"n[{'0' * 90}-9]",
+    ],
 )
 def test_what_is_no_node_list_is_refused(said: str) -> None:
     """A hostile or broken list neither hangs nor fills the memory."""
@@ -211,6 +224,25 @@ def test_the_map_of_gpu_models_is_read_or_refused() -> None:
     assert gpu_models_of("") == {}
     with pytest.raises(SourceNotConfiguredError, match="h100"):
         gpu_models_of("h100")
+
+
+QUEUE_FIELDS = {
+    *("job_id", "job_state", "nodes", "node_count", "gres_detail", "tres_per_node", "tasks"),
+    *("tres_alloc_str", "start_time", "time_limit", "array_job_id", "array_task_id", "name"),
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(sorted(QUEUE_FIELDS)), JSON))
+def test_no_answer_however_strange_is_a_crash(changes: dict[str, object]) -> None:
+    """Of a good job and a broken one, the good one is told and the other counted."""
+    dropped: Counter[str] = Counter()
+    read = read_queue([queue_record(), queue_record(**changes)], dropped)
+    assert len(read) + dropped["unreadable-job"] == 2
 
 
 def queue_record(**changes: object) -> dict[str, object]:

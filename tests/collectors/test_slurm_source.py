@@ -185,6 +185,23 @@ def test_both_ways_tell_the_same(story: Story) -> None:
     pd.testing.assert_frame_equal(rows, other_rows)
 
 
+def test_a_persons_environment_changes_nothing(
+    story: Story, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every option of Slurm's commands can be set by a variable; none reaches them."""
+    before = collected_from(settings_of(story.bed)).allocations
+    for name, value in {
+        "TZ": "Asia/Tokyo",
+        "SLURM_TIME_FORMAT": "relative",
+        "SACCT_FORMAT": "JobID",
+        "SQUEUE_STATES": "PENDING",
+        "SLURM_CLUSTERS": "elsewhere",
+    }.items():
+        monkeypatch.setenv(name, value)
+    after = collected_from(settings_of(story.bed)).allocations
+    pd.testing.assert_frame_equal(before.drop(columns="seen_at"), after.drop(columns="seen_at"))
+
+
 def test_a_complete_cluster_lacks_nothing(story: Story) -> None:
     """Every finding is ok, by both ways."""
     for mode in ("commands", "rest"):
