@@ -8,6 +8,7 @@ import os
 import pwd
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -134,6 +135,18 @@ class SlurmBed:
                 time.sleep(0.1)
         for name in reversed(list(self.daemons)):
             self.end(name)
+        self._end_strays()
+
+    def _end_strays(self) -> None:
+        """Kill the jobs that a test left without a controller: their environment names this bed."""
+        mark = str(self.conf).encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                other = int(process.name) != os.getpid()
+                if other and mark in (process / "environ").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError, PermissionError):
+                continue  # ended meanwhile, or another user's
 
     def token(self, seconds: int = 600) -> str:
         """Give a JWT of the bed's own user."""
