@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pynvml
 
+from collectors.nvml_activity import SmActivity
 from collectors.nvml_calls import DeviceLostError, NvmlCalls
 from collectors.nvml_devices import Board, find_boards
 from collectors.nvml_library import nvml_session
@@ -18,6 +19,9 @@ _LOST = "see `dmesg | grep -i xid`; reset the board or reboot the node"
 _HOST_PIDS = (
     "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host), or set "
     "nvml.mapping_directory"
+)
+_GPM_FIX = (
+    "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 (modprobe option)"
 )
 _FIXES = {
     "NoPermission": "run as root (or with CAP_SYS_ADMIN)",
@@ -100,9 +104,15 @@ def _mig(board: Board) -> Finding:
 
 def _utilization(calls: NvmlCalls, board: Board) -> Finding:
     what = f"GPU {board.index} utilisation"
-    support, _ = calls.attempt(pynvml.nvmlGpmQueryDeviceSupport, board.handle)
-    if support is not None and support.isSupportedDevice:
-        return (what, "ok", "SM activity (GPM)")
+    activity = SmActivity()
+    try:
+        if activity.begin(calls, board.handle, board.uuid, ""):
+            return (what, "ok", "SM activity (GPM)")
+    finally:
+        activity.close()
+    if calls.missing:
+        refused = ", ".join(calls.missing)
+        return (what, "missing", f"{refused}: {_GPM_FIX}; until then gpu_util is used")
     _, reason = calls.attempt(pynvml.nvmlDeviceGetUtilizationRates, board.handle)
     if reason:
         return (what, "missing", f"{reason}: run dcgm-exporter for this board")

@@ -126,7 +126,8 @@ class NvmlCollector:
 
 
 def _stamped(reading: Reading) -> list[dict[str, object]]:
-    return [{"sampled_at": reading.at, **row} for row in reading.rows]
+    at = reading.at.replace(microsecond=0)
+    return [{"sampled_at": at, **row} for row in reading.rows]
 
 
 def _samples(rows: list[dict[str, object]]) -> pd.DataFrame:

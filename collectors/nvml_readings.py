@@ -30,7 +30,10 @@ _LONGEST_NAME = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """The rows of one moment, boards seen and read, and what was missing, by reason."""
+    """The rows of one moment, boards seen and read, and what was missing, by reason.
+
+    `at` is exact, so that a reading falls in one window; its rows are stamped in whole seconds.
+    """
 
     at: datetime
     rows: tuple[Row, ...]
@@ -58,7 +61,7 @@ class NvmlReader:
         calls = NvmlCalls()
         count, boards = find_boards(calls)
         self._begin(calls, boards)
-        at = clock().replace(microsecond=0)
+        at = clock()
         mapping = self.mapping()
         sees_the_host = self.processes.sees_the_host()
         rows: list[Row] = []

@@ -6,7 +6,6 @@ SM activity over all of the time, GPM giving the mean between two readings.
 
 import threading
 from collections import deque
-from datetime import timedelta
 from types import TracebackType
 
 from collectors.base import Window
@@ -81,12 +80,10 @@ class NvmlSampler:
 
         Errors: CollectorError, also why the thread cannot read.
         """
-        # a reading is stamped in whole seconds: one in the second of the end is in the window
-        end = window.end + timedelta(seconds=1)
         with self._lock:
             while self._readings and self._readings[0].at <= window.start:
                 self._readings.popleft()
-            readings = [one for one in self._readings if one.at < end]
+            readings = [one for one in self._readings if one.at <= window.end]
             overflowed, self._overflowed = self._overflowed, 0
             failure = self._failure
         if readings:

@@ -290,6 +290,37 @@ def test_mig_instances_with_gpm_have_their_own_activity(
     assert {one["utilization_signal"] for one in found} == {"sm_active"}
 
 
+def test_activity_without_permission_falls_back(library: Path, play: Play, proc: Path) -> None:
+    """Where profiling is for root alone, the driver's own rate stands in, and doctor says so."""
+    play(lines=H100.format(0) + "gpu0 error nvmlGpmSampleGet 4\n")
+    collected = collector(library, proc).collect(WINDOW)
+    (row,) = rows(collected)
+    assert (row["utilization_ratio"], row["utilization_signal"]) == (0.99, "gpu_util")
+    assert collected.report.dropped == (("nvmlGpmSampleGet: NoPermission", 1),)
+    assert stub(library, "nvml_stub_live_samples") == 0
+    settings = NvmlSettings(enabled=True, library=str(library))
+    found = {what: (state, detail) for what, state, detail in nvml_findings(settings)}
+    state, detail = found["GPU 0 utilisation"]
+    assert state == "missing"
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in detail
+
+
+@pytest.mark.parametrize("recorded", sorted(path.stem for path in RECORDED.glob("*.scenario")))
+def test_every_recorded_machine_can_be_collected(
+    library: Path, play: Play, proc: Path, recorded: str
+) -> None:
+    """One row per device, all of this node and moment, and the report adds up."""
+    play(recorded)
+    collected = collector(library, proc).collect(WINDOW)
+    samples = collected.samples
+    assert not samples.empty
+    assert not samples.duplicated(["gpu_uuid", "mig_instance", "job_id"]).any()
+    assert collected.report.samples == len(samples)
+    assert (samples["power_watts"] <= samples["power_limit_watts"]).all()
+    assert (samples["memory_used_mib"] <= samples["memory_total_mib"]).all()
+    assert samples["power_watts"].gt(0).all()
+
+
 def test_compute_instances_share_their_gpu_instance(library: Path, play: Play, proc: Path) -> None:
     """Two MIG devices of one GPU instance are one row, held by the jobs of both."""
     cgroup(proc, 11, "/system.slice/slurmstepd.scope/job_7/step_0")
@@ -521,14 +552,15 @@ def test_an_old_driver_lacks_functions(tmp_path: Path) -> None:
 
 
 class Ticking:
-    """A clock that is one second later at every look."""
+    """A clock that is a step later at every look."""
 
-    def __init__(self) -> None:
+    def __init__(self, step: timedelta = timedelta(seconds=1)) -> None:
         self.now = NOW - timedelta(minutes=4)
+        self.step = step
 
     def __call__(self) -> datetime:
-        """One second later."""
-        self.now += timedelta(seconds=1)
+        """A step later."""
+        self.now += self.step
         return self.now
 
 
@@ -563,6 +595,22 @@ def test_a_sampler_gives_all_readings_since_the_last_collection(
     assert first.samples["sampled_at"].is_unique
     assert stub(library, "nvml_stub_sessions") == 0
     assert stub(library, "nvml_stub_live_samples") == 0
+
+
+def test_a_reading_is_in_one_window(library: Path, play: Play, proc: Path) -> None:
+    """Windows that meet between two whole seconds neither lose nor repeat a reading."""
+    play(lines=H100.format(0))
+    clock = Ticking(timedelta(milliseconds=300))
+    with NvmlSampler(collector(library, proc, clock=clock), interval_seconds=0.005) as sampler:
+        until(lambda: clock.now > NOW - timedelta(minutes=3, seconds=54))
+        assert sampler.stop()
+        middle = NOW - timedelta(minutes=3, seconds=57, milliseconds=200)
+        whole = len(sampler.collect(WINDOW).samples)
+        before = len(sampler.collect(Window(start=WINDOW.start, end=middle)).samples)
+        after = len(sampler.collect(Window(start=middle, end=NOW)).samples)
+    assert before
+    assert after
+    assert before + after == whole
 
 
 def test_a_sampler_that_nobody_collects_from_keeps_the_newest(
