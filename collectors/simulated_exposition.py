@@ -1,12 +1,18 @@
-"""The simulated fleet as DCGM exposition text, in the dialect of dcgm-exporter 3 and 4."""
+"""The simulated fleet as exposition text, in the dialect of each exporter that Trimtab reads.
 
-from collections.abc import Iterable, Iterator
+Names and units come from `metric_dialects`; what a dialect adds is which of a field's names it
+uses, and what it calls board, host and holder.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from collectors.metric_dialects import BY_NAME, INFO, Kind
 from collectors.simulated_fleet import SimulatedFleet, coarse_utilization
 
 _REPORTED_NAMES = {
@@ -14,94 +20,217 @@ _REPORTED_NAMES = {
     "A100-SXM4-80GB": "NVIDIA A100-SXM4-80GB",
     "L40S-48GB": "NVIDIA L40S",
 }
-_METRICS = {
-    "DCGM_FI_DEV_GPU_UTIL": ("gauge", "GPU utilization (in %)."),
-    "DCGM_FI_PROF_SM_ACTIVE": ("gauge", "Ratio of cycles an SM has at least 1 warp assigned."),
-    "DCGM_FI_DEV_FB_USED": ("gauge", "Framebuffer memory used (in MiB)."),
-    "DCGM_FI_DEV_FB_FREE": ("gauge", "Framebuffer memory free (in MiB)."),
-    "DCGM_FI_DEV_FB_RESERVED": ("gauge", "Framebuffer memory reserved (in MiB)."),
-    "DCGM_FI_DEV_POWER_USAGE": ("gauge", "Power draw (in W)."),
-    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": (
-        "counter",
-        "Total energy consumption since boot (in mJ).",
+_EXPORTER = {"pod": "nvidia-dcgm-exporter-x7k2p", "namespace": "gpu-operator"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one exporter speaks: the metrics it publishes, its labels, and its info series' labels.
+
+    `labels` gets the sample, the board's number on its node and the board's driver name.
+    """
+
+    metrics: tuple[str, ...]
+    labels: Callable[[Any, int, str], dict[str, str]]
+    info: Callable[[Any, int, str], dict[str, str]] | None = None
+
+
+def _holder(row: Any) -> dict[str, str]:
+    job_id: str = row.job_id
+    if job_id.startswith("slurm:"):
+        return {"hpc_job": job_id.removeprefix("slurm:")}
+    if not job_id:
+        return {}
+    namespace, _, pod = job_id.partition("/")
+    return {"container": "main", "namespace": namespace, "pod": pod}
+
+
+def _dcgm(host: str = "Hostname") -> Callable[[Any, int, str], dict[str, str]]:
+    def labels(row: Any, index: int, model: str) -> dict[str, str]:
+        found = {
+            "gpu": str(index),
+            "UUID": row.gpu_uuid,
+            "device": f"nvidia{index}",
+            "modelName": model,
+            host: row.node,
+        }
+        if row.mig_instance:
+            found |= {"GPU_I_PROFILE": row.mig_profile, "GPU_I_ID": row.mig_instance}
+        return found | _holder(row)
+
+    return labels
+
+
+def _renamed(row: Any, index: int, model: str) -> dict[str, str]:
+    """What Prometheus stores with honor_labels off: the target's labels win, ours are exported."""
+    found = _dcgm()(row, index, model)
+    workload = {
+        f"exported_{name}": found.pop(name)
+        for name in ("container", "namespace", "pod")
+        if name in found
+    }
+    return found | workload | _EXPORTER | {"instance": f"{row.node}:9400"}
+
+
+def _first_exporter(row: Any, index: int, _model: str) -> dict[str, str]:
+    holder = _holder(row)
+    old = {f"{name}_name" if name != "namespace" else "pod_namespace": value
+           for name, value in holder.items() if name != "hpc_job"}  # fmt: skip
+    return {"gpu": str(index), "uuid": row.gpu_uuid, "instance": f"{row.node}:9400"} | old
+
+
+def _nvidia_smi(row: Any, _index: int, _model: str) -> dict[str, str]:
+    return {"uuid": row.gpu_uuid.removeprefix("GPU-"), "instance": f"{row.node}:9835"}
+
+
+def _nvidia_smi_info(row: Any, index: int, model: str) -> dict[str, str]:
+    return {
+        "uuid": row.gpu_uuid.removeprefix("GPU-"),
+        "name": model,
+        "index": str(index),
+        "driver_model_current": "[N/A]",
+    }
+
+
+def _jobstats(row: Any, index: int, model: str) -> dict[str, str]:
+    return {
+        "minor_number": str(index),
+        "name": model,
+        "uuid": row.gpu_uuid,
+        "jobid": row.job_id.removeprefix("slurm:") if row.job_id.startswith("slurm:") else "0",
+        "instance": f"{row.node}:9445",
+    }
+
+
+_CLASSIC = (
+    "DCGM_FI_DEV_GPU_UTIL",
+    "DCGM_FI_PROF_SM_ACTIVE",
+    "DCGM_FI_DEV_FB_USED",
+    "DCGM_FI_DEV_FB_FREE",
+    "DCGM_FI_DEV_FB_RESERVED",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+)
+DIALECTS: Mapping[str, Dialect] = {
+    "dcgm": Dialect(metrics=_CLASSIC, labels=_dcgm()),
+    "dcgm-renamed-labels": Dialect(metrics=_CLASSIC, labels=_renamed),
+    "dcgm-4.6": Dialect(
+        metrics=(
+            "DCGM_FI_DEV_GPU_UTIL_RATIO",
+            "DCGM_FI_PROF_SM_UTIL_RATIO",
+            "DCGM_FI_DEV_FB_USED",
+            "DCGM_FI_DEV_FB_FREE",
+            "DCGM_FI_DEV_BOARD_POWER_WATTS",
+            "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
+            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+        ),
+        labels=_dcgm("hostname"),
+    ),
+    "dcgm-1.x": Dialect(
+        metrics=(
+            "dcgm_gpu_utilization",
+            "dcgm_fb_used",
+            "dcgm_fb_free",
+            "dcgm_power_usage",
+            "dcgm_total_energy_consumption",
+        ),
+        labels=_first_exporter,
+    ),
+    "nvidia-smi": Dialect(
+        metrics=(
+            "nvidia_smi_utilization_gpu_ratio",
+            "nvidia_smi_memory_used_bytes",
+            "nvidia_smi_memory_total_bytes",
+            "nvidia_smi_power_draw_watts",
+            "nvidia_smi_enforced_power_limit_watts",
+        ),
+        labels=_nvidia_smi,
+        info=_nvidia_smi_info,
+    ),
+    "jobstats": Dialect(
+        metrics=(
+            "nvidia_gpu_duty_cycle",
+            "nvidia_gpu_memory_used_bytes",
+            "nvidia_gpu_memory_total_bytes",
+            "nvidia_gpu_power_usage_milliwatts",
+        ),
+        labels=_jobstats,
     ),
 }
-_INDEX_BY_UUID = "gpu"
+"""Name to dialect. The last three know whole boards only and say nothing of MIG instances."""
+
+_WHOLE_BOARDS = ("dcgm-1.x", "nvidia-smi", "jobstats")
 
 
-def exposition(fleet: SimulatedFleet, at: datetime) -> str:
+def exposition(fleet: SimulatedFleet, at: datetime, dialect: str = "dcgm") -> str:
     """Give what every exporter of the fleet would say at `at`, as one text."""
-    return "".join(f"{line}\n" for line in exposition_lines(fleet, at, with_time=False))
+    rows = fleet.at_times(np.array([int(at.timestamp())], dtype=np.int64))
+    lines = []
+    for metric, found in sample_lines(fleet, rows, dialect).items():
+        kind = BY_NAME[metric][0].kind if metric in BY_NAME else Kind.GAUGE
+        lines.append(f"# TYPE {metric} {'counter' if kind is Kind.COUNTER else 'gauge'}\n")
+        lines += [f"{metric}{{{labels}}} {value}\n" for labels, value, _time in found]
+    return "".join(lines)
 
 
-def exposition_lines(fleet: SimulatedFleet, at: datetime, *, with_time: bool) -> Iterator[str]:
-    """Give the lines, HELP and TYPE first; `with_time` appends the time in s (OpenMetrics)."""
-    rows = sample_lines(fleet, fleet.at_times(np.array([int(at.timestamp())], dtype=np.int64)))
-    suffix = f" {int(at.timestamp())}" if with_time else ""
-    for metric, (kind, text) in _METRICS.items():
-        yield f"# HELP {metric} {text}"
-        yield f"# TYPE {metric} {kind}"
-        for labels, value, _time in rows[metric]:
-            yield f"{metric}{{{labels}}} {value}{suffix}"
-
-
-def openmetrics(fleet: SimulatedFleet, samples: pd.DataFrame) -> Iterator[str]:
+def openmetrics(
+    fleet: SimulatedFleet, samples: pd.DataFrame, dialect: str = "dcgm"
+) -> Iterator[str]:
     """Give samples as an OpenMetrics file that `promtool tsdb create-blocks-from` reads."""
-    rows = sample_lines(fleet, samples)
-    for metric, lines in rows.items():
+    for metric, found in sample_lines(fleet, samples, dialect).items():
         yield f"# TYPE {metric} gauge\n"
-        for labels, value, time in lines:
+        for labels, value, time in found:
             yield f"{metric}{{{labels}}} {value} {time}\n"
     yield "# EOF\n"
 
 
 def sample_lines(
-    fleet: SimulatedFleet, samples: pd.DataFrame
+    fleet: SimulatedFleet, samples: pd.DataFrame, dialect: str = "dcgm"
 ) -> dict[str, list[tuple[str, str, int]]]:
     """Give (labels, value, time in s) per metric for samples of the fleet."""
+    speech = DIALECTS[dialect]
     index_of = {device.gpu_uuid: device.index for device in fleet.devices}
-    lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in _METRICS}
+    lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in speech.metrics}
+    if speech.info is not None:
+        lines[INFO] = []
     rows: Iterable[Any] = samples.itertuples(index=False)
     for row in rows:
-        labels = _labels(fleet, row, index_of[row.gpu_uuid])
+        if row.mig_instance and dialect in _WHOLE_BOARDS:
+            continue
+        about = (row, index_of[row.gpu_uuid], _REPORTED_NAMES[row.gpu_model])
+        labels = _text(speech.labels(*about))
         time = int(row.sampled_at.timestamp())
-        for metric, value in _values(row).items():
-            lines[metric].append((labels, value, time))
+        if speech.info is not None:
+            lines[INFO].append((_text(speech.info(*about)), "1", time))
+        readings = _readings(row)
+        for metric in speech.metrics:
+            field, factor = BY_NAME[metric]
+            reading = readings.get(field.quantity)
+            if reading is not None:
+                value = f"{reading / factor:.6f}".rstrip("0").rstrip(".")
+                lines[metric].append((labels, value, time))
     return lines
 
 
-def _labels(fleet: SimulatedFleet, row: Any, index: int) -> str:
-    labels = {
-        _INDEX_BY_UUID: str(index),
-        "UUID": row.gpu_uuid,
-        "device": f"nvidia{index}",
-        "modelName": _REPORTED_NAMES[row.gpu_model],
-        "Hostname": row.node,
-    }
-    if row.mig_instance:
-        labels |= {"GPU_I_PROFILE": row.mig_profile, "GPU_I_ID": row.mig_instance}
-    job_id = row.job_id
-    if job_id.startswith("slurm:"):
-        labels["hpc_job"] = job_id.removeprefix("slurm:")
-    elif job_id:
-        namespace, _, pod = job_id.partition("/")
-        labels |= {"container": "main", "namespace": namespace, "pod": pod}
+def _text(labels: Mapping[str, str]) -> str:
     return ",".join(f'{name}="{value}"' for name, value in labels.items())
 
 
-def _values(row: Any) -> dict[str, str]:
+def _readings(row: Any) -> dict[str, float]:
+    """Give the readings of a sample by quantity, in our units; what its board lacks is left out."""
     activity, signal = row.utilization_ratio, row.utilization_signal
-    total, used = row.memory_total_mib, row.memory_used_mib
     coarse = activity if signal == "gpu_util" else float(coarse_utilization(np.array(activity)))
-    values = {
-        "DCGM_FI_DEV_FB_USED": f"{used:.0f}",
-        "DCGM_FI_DEV_FB_FREE": f"{total - used:.0f}",
-        "DCGM_FI_DEV_FB_RESERVED": "0",
-        "DCGM_FI_DEV_POWER_USAGE": f"{row.power_watts:.6f}",
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION": f"{row.energy_joules * 1000:.0f}",
+    found = {
+        "memory_used_mib": row.memory_used_mib,
+        "memory_free_mib": row.memory_total_mib - row.memory_used_mib,
+        "memory_reserved_mib": 0.0,
+        "memory_total_mib": row.memory_total_mib,
+        "power_watts": row.power_watts,
+        "power_limit_watts": row.power_limit_watts,
+        "energy_joules": row.energy_joules,
     }
     if not row.mig_instance:
-        values["DCGM_FI_DEV_GPU_UTIL"] = f"{100 * coarse:.0f}"
+        found["gpu_util"] = coarse
     if signal == "sm_active":
-        values["DCGM_FI_PROF_SM_ACTIVE"] = f"{activity:.6f}"
-    return values
+        found["sm_active"] = activity
+    return {name: value for name, value in found.items() if value == value}

@@ -136,6 +136,7 @@ class SimulatedFleet:
                         "mig_instance": device.mig_instance,
                         "mig_profile": device.mig_profile,
                         "node": device.node,
+                        "gpu_index": str(device.index),
                         "gpu_model": device.gpu_model,
                         "job_id": "" if tenant is None else self._job_ids(tenant, seen),
                         "utilization_ratio": coarse_utilization(activity) if coarse else activity,
@@ -143,6 +144,7 @@ class SimulatedFleet:
                         "memory_used_mib": np.round(used * device.memory_total_mib),
                         "memory_total_mib": device.memory_total_mib,
                         "power_watts": power,
+                        "power_limit_watts": POWER_WATTS[device.gpu_model][1],
                         "energy_joules": energy,
                     }
                 )

@@ -1,13 +1,101 @@
-"""Every registered source exists, is documented, and imports on its own."""
+"""Every registered source exists, is documented, and reads what was recorded of it."""
 
 import importlib
+import json
+import urllib.parse
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
+from beds.slurm_replay import answering, recorded_commands
 
 from collectors import COLLECTORS
+from collectors.base import Window
+from collectors.dcgm_metrics import PrometheusDcgmCollector
+from collectors.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.prometheus_client import PrometheusClient
+from collectors.simulated_exposition import DIALECTS
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.slurm_jobs import slurm_collector
+from collectors.trace_files import load_map, read_trace
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.collected import Collected
+from data.source_settings import PrometheusSettings, SlurmSettings
 
-DOCS = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
+RECORDED = ROOT / "tests" / "recorded"
+AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
+Replay = Callable[[Path, Path], Iterator[Collected]]
+
+
+def texts(folder: Path, _free: Path) -> Iterator[Collected]:
+    """Every exposition text."""
+    for path in sorted(folder.glob("*.prom")):
+        yield read_dcgm_text(path, AT, load_gpu_catalogue())
+
+
+def answers(folder: Path, _free: Path) -> Iterator[Collected]:
+    """Every answer of the query API."""
+    for path in sorted(folder.glob("*.json")):
+        yield read_prometheus_json(path, load_gpu_catalogue())
+
+
+def prometheus(folder: Path, _free: Path) -> Iterator[Collected]:
+    """The collector against a server that answers what was recorded."""
+    for path in sorted(folder.glob("*.json")):
+        recorded = json.loads(path.read_text(encoding="utf-8"))
+
+        def answer(asked: str, recorded: dict[str, object] = recorded) -> tuple[int, bytes]:
+            url = urllib.parse.urlparse(asked)
+            if url.path.endswith("/label/__name__/values"):
+                return 200, json.dumps({"status": "success", "data": list(recorded)}).encode()
+            query = urllib.parse.parse_qs(url.query)["query"][0]
+            return 200, json.dumps(recorded[query]).encode()
+
+        with answering(answer) as url:
+            settings = PrometheusSettings(url=url, step_seconds=300)
+            collector = PrometheusDcgmCollector(
+                PrometheusClient(settings), settings, load_gpu_catalogue()
+            )
+            yield collector.collect(Window(start=AT - timedelta(minutes=15), end=AT))
+
+
+def traces(folder: Path, _free: Path) -> Iterator[Collected]:
+    """The trace through its map."""
+    yield read_trace(folder / "rows.csv", load_map(folder / "map.toml"))
+
+
+def fleet(folder: Path, _free: Path) -> Iterator[Collected]:
+    """The fleet of the recorded seed, which gives the recorded samples to the last digit."""
+    collector = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=300)
+    collected = collector.collect(Window(start=AT - timedelta(minutes=10), end=AT))
+    text = collected.samples.to_csv(index=False, float_format="%.6f")
+    assert text == (folder / "seed-7.csv").read_text(encoding="utf-8")
+    yield collected
+
+
+def slurm(folder: Path, free: Path) -> Iterator[Collected]:
+    """Every release through its recorded commands."""
+    for release in sorted(path.name for path in folder.iterdir() if path.is_dir()):
+        free.mkdir(exist_ok=True)
+        there = recorded_commands(free / release, release)
+        settings = SlurmSettings(mode="commands", bin_directory=str(there))
+        now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+        collector = slurm_collector(settings, load_gpu_catalogue())
+        yield collector.collect(Window(start=now - timedelta(days=1), end=now))
+
+
+REPLAYS: dict[str, Replay] = {
+    "dcgm-text": texts,
+    "prometheus-json": answers,
+    "prometheus-dcgm": prometheus,
+    "trace": traces,
+    "simulated-fleet": fleet,
+    "slurm": slurm,
+}
 
 
 @pytest.mark.parametrize(("name", "module"), COLLECTORS.items())
@@ -20,6 +108,33 @@ def test_a_registered_source_is_a_module_with_a_docstring(name: str, module: str
 def test_a_registered_source_is_named_in_the_docs(name: str) -> None:
     """A user finds every source."""
     text = "".join(
-        path.read_text(encoding="utf-8") for path in (DOCS / "README.md", *DOCS.glob("docs/*.md"))
+        path.read_text(encoding="utf-8") for path in (ROOT / "README.md", *ROOT.glob("docs/*.md"))
     )
     assert name in text
+
+
+@pytest.mark.parametrize("name", COLLECTORS)
+def test_a_registered_source_reads_its_recordings(name: str, tmp_path: Path) -> None:
+    """Recordings in, facts out: samples or jobs, an honest report, and the same batch id twice."""
+    folder = RECORDED / name
+    recordings = [path for path in folder.rglob("*") if path.is_file()]
+    assert recordings, f"{name} has no recordings: put what it answered into tests/recorded/{name}"
+    once = list(REPLAYS[name](folder, tmp_path / "once"))
+    again = list(REPLAYS[name](folder, tmp_path / "again"))
+    assert once
+    for one, other in zip(once, again, strict=True):
+        assert len(one.samples) or one.jobs, one.report
+        assert one.report.samples == len(one.samples)
+        assert not one.samples["gpu_uuid"].eq("").any()
+        pd.testing.assert_frame_equal(one.samples, other.samples)
+        pd.testing.assert_frame_equal(one.allocations, other.allocations)
+        assert len(one.jobs) == len(other.jobs)
+        for job, same in zip(one.jobs, other.jobs, strict=True):
+            assert replace(job, source="") == replace(same, source="")  # a server's port differs
+
+
+def test_every_dialect_is_recorded() -> None:
+    """A new dialect comes with its recordings."""
+    for folder, suffix in (("dcgm-text", ".prom"), ("prometheus-dcgm", ".json")):
+        found = {path.name for path in (RECORDED / folder).iterdir()}
+        assert found == {f"{dialect}{suffix}" for dialect in DIALECTS}
