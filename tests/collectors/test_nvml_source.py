@@ -195,6 +195,15 @@ def test_a_board_lost_in_the_middle_does_not_lose_the_others(
     assert "GpuIsLost" in collected.report.warnings[0]
 
 
+def test_a_lost_board_starts_its_activity_anew(library: Path, play: Play, proc: Path) -> None:
+    """What was held of it is freed: its counters may have been reset when it comes back."""
+    play("h100_one_lost")
+    with collector(library, proc).reading() as read:
+        assert read(lambda: NOW).boards_read == 2
+        assert stub(library, "nvml_stub_live_samples") == 2
+        assert read(lambda: NOW).boards_read == 2
+
+
 def test_a_machine_whose_every_board_is_lost_fails(library: Path, play: Play, proc: Path) -> None:
     """No reading at all is no success: the report of the source says why."""
     play(lines=H100.format(0) + "gpu0 lost_at nvmlDeviceGetHandleByIndex_v2\n")
