@@ -37,6 +37,7 @@ class PrometheusDcgmCollector:
 
     def collect(self, window: Window) -> Collected:
         """Give the samples on the step grid in (start, end]. Errors: CollectorError."""
+        self.client.begin()
         names = self.client.metric_names()
         held = [name for name in (*NEEDED, INFO) if name in names]
         if not held:
@@ -48,10 +49,15 @@ class PrometheusDcgmCollector:
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
         dropped = Dropped()
+        scrape = self.client.scrape_seconds(held[0], end)
         samples = pd.concat(
             [
                 samples_of(
-                    (one for name in held for one in self._series(name, first, last, dropped)),
+                    (
+                        one
+                        for name in held
+                        for one in self._series(name, first, last, scrape, dropped)
+                    ),
                     self.catalogue,
                     dropped,
                 )
@@ -61,12 +67,14 @@ class PrometheusDcgmCollector:
             ignore_index=True,
         )
         warnings = self.client.take_warnings()
+        answered, gap_start = self.client.answered()
         readings = samples[["gpu_uuid", "mig_instance", "sampled_at"]].drop_duplicates()
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
+        content = int(pd.util.hash_pandas_object(samples, index=False).sum())
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
         return Collected(
-            batch_id=digest_of([self.name, window.start, window.end, len(samples)]),
+            batch_id=digest_of([self.name, window.start, window.end, content]),
             samples=samples,
             jobs=jobs_of(samples, self.name),
             report=SourceReport(
@@ -75,20 +83,31 @@ class PrometheusDcgmCollector:
                 reason="" if len(samples) else "no sample in the window",
                 samples=len(samples),
                 dropped=dropped.as_pairs(),
-                completeness_ratio=min(1.0, len(readings) / expected) if expected else None,
+                completeness_ratio=answered * min(1.0, len(readings) / expected)
+                if expected
+                else None,
                 warnings=warnings,
                 window_start=window.start,
                 window_end=window.end,
+                complete_until=None if gap_start is None else max(window.start, gap_start),
             ),
         )
 
     def _series(
-        self, metric: str, start: datetime, end: datetime, dropped: Dropped
+        self,
+        metric: str,
+        start: datetime,
+        end: datetime,
+        scrape_seconds: float | None,
+        dropped: Dropped,
     ) -> list[Series]:
-        selector = f"{{{self.settings.selector}}}" if self.settings.selector else ""
         results = list(
-            self.client.range(
-                metric + selector, start=start, end=end, step_seconds=self.settings.step_seconds
+            self.client.series(
+                metric,
+                start=start,
+                end=end,
+                step_seconds=self.settings.step_seconds,
+                scrape_seconds=scrape_seconds,
             )
         )
         answer = {"data": {"resultType": "matrix", "result": results}}

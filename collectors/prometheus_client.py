@@ -1,19 +1,28 @@
 """Asks a Prometheus, through prometheus-api-client, with the guards that it lacks.
 
-Every request has a deadline, every answer a size limit; ranges are split below 11,000 points; the
-boundary sample is counted once; warnings are kept; every failure is one of our errors. The traps
-are in docs/adding-a-collector.md.
+One collection is one `begin()`: secrets are read anew and the time for all its requests starts.
+Questions too large are split, passing failures tried again, what stays unanswered is remembered as
+a gap; every failure is one of our errors. The traps are in docs/adding-a-collector.md.
 """
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
-from requests.adapters import HTTPAdapter
 
+from collectors.prometheus_ranges import Part, parts_of
+from collectors.prometheus_rollup import pushed_down
+from collectors.prometheus_session import (
+    GuardedSession,
+    PassingFailureError,
+    TooMuchAskedError,
+    TooSlowError,
+)
 from data.errors import (
     CollectorError,
     SourceRefusedError,
@@ -23,47 +32,11 @@ from data.errors import (
 )
 from data.source_settings import PrometheusSettings
 
-MOST_POINTS = 10_000
-"""Points asked for at once and series; Prometheus refuses more than 11,000."""
+_TRIES = 3
+_MOST_SLOW = 3
+"""Answers in a row that came too late before the server counts as down for this collection."""
 
-MOST_BYTES = 64 * 1024 * 1024
-_CONNECT_SECONDS = 5.0
-
-
-class _GuardedSession(requests.Session):
-    """A session whose every request has a timeout and whose every answer has a size limit."""
-
-    def __init__(self, timeout_seconds: float) -> None:
-        super().__init__()
-        self.warnings: list[str] = []
-        self._timeout = (min(_CONNECT_SECONDS, timeout_seconds), timeout_seconds)
-
-    def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
-        options["timeout"] = self._timeout
-        options["allow_redirects"] = False
-        options["stream"] = True
-        response = super().request(method, url, **options)
-        body = bytearray()
-        for chunk in response.iter_content(1 << 16):
-            body += chunk
-            if len(body) > MOST_BYTES:
-                response.close()
-                raise UnexpectedAnswerError(
-                    f"the answer of {scrub(str(url))[:100]} exceeds {MOST_BYTES >> 20} MiB",
-                    "Narrow prometheus.selector or lengthen prometheus.step_seconds.",
-                )
-        response._content = bytes(body)  # noqa: SLF001 - requests keeps a read body there
-        self.warnings.extend(_warnings_of(response))
-        return response
-
-
-def _warnings_of(response: requests.Response) -> list[str]:
-    try:
-        document = response.json()
-    except ValueError:
-        return []
-    found = document.get("warnings") if isinstance(document, dict) else None
-    return [scrub(str(one)) for one in found] if isinstance(found, list) else []
+_PROBE_SECONDS = 600
 
 
 def escape_label_value(value: str) -> str:
@@ -72,105 +45,176 @@ def escape_label_value(value: str) -> str:
 
 
 class PrometheusClient:
-    """One Prometheus."""
+    """One Prometheus, or a server that speaks its query API."""
 
     def __init__(self, settings: PrometheusSettings) -> None:
         self.url = settings.url
-        self._session = _GuardedSession(settings.timeout_seconds)
-        headers = (
-            {"Authorization": f"Bearer {settings.bearer_token}"} if settings.bearer_token else None
-        )
-        self._connect = PrometheusConnect(url=settings.url, headers=headers, session=self._session)
-        # The library mounts adapters that retry, which would multiply the deadline; the next cycle
-        # is the retry.
-        for prefix in ("http://", "https://", self._connect.url):
-            self._session.mount(prefix, HTTPAdapter(max_retries=0))
+        self._settings = settings
+        self._session = GuardedSession(settings)
+        self._connect = PrometheusConnect(url=settings.url, session=self._session)
+        self._gaps: list[tuple[Part, CollectorError]] = []
+        self._asked = self._slow = 0
+        self._down: SourceUnreachableError | None = None
+
+    def begin(self) -> None:
+        """Start a collection: sign in anew, forget earlier gaps, start the budget of time."""
+        self._session.sign_in()
+        self._session.ends = time.monotonic() + self._settings.budget_seconds
+        self._session.warnings.clear()
+        self._gaps.clear()
+        self._asked = self._slow = 0
+        self._down = None
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Give the warnings since the last call, each once."""
-        found = tuple(dict.fromkeys(self._session.warnings))
+        """Give the warnings and gaps since the last call, each once."""
+        gaps = [
+            f"no answer for {part.metric} from {part.start:%Y-%m-%d %H:%M} to "
+            f"{part.end:%Y-%m-%d %H:%M}: {error}"
+            for part, error in self._gaps
+        ]
+        found = tuple(dict.fromkeys([*self._session.warnings, *gaps]))
         self._session.warnings.clear()
         return found
 
+    def answered(self) -> tuple[float, datetime | None]:
+        """Give the share of parts that were answered, and the start of the first gap.
+
+        Errors: CollectorError when not one part was answered.
+        """
+        if self._gaps and len(self._gaps) == self._asked:
+            raise self._gaps[0][1]
+        share = 1 - len(self._gaps) / self._asked if self._asked else 1.0
+        return share, min((part.start for part, _error in self._gaps), default=None)
+
     def metric_names(self) -> frozenset[str]:
-        """Give the names of all metrics that the server holds."""
-        return frozenset(str(name) for name in self._guarded(self._connect.all_metrics))
+        """Give the names of all metrics that the server holds. Errors: CollectorError."""
+        found = self._tried(self._connect.all_metrics)
+        if not isinstance(found, list):
+            raise self._unexpected(found)
+        return frozenset(str(name) for name in found)
+
+    def scrape_seconds(self, metric: str, at: datetime) -> float | None:
+        """Give the usual time between two readings of a metric, None when it cannot be told."""
+        query = f"count_over_time({metric}[{_PROBE_SECONDS}s])"
+        try:
+            found = self.instant(query, at)
+            counts = sorted(float(one["value"][1]) for one in found)
+        except (CollectorError, KeyError, IndexError, TypeError, ValueError):
+            return None
+        middle = counts[len(counts) // 2] if counts else 0.0
+        return _PROBE_SECONDS / middle if middle > 0 else None
+
+    def instant(self, query: str, at: datetime) -> list[dict[str, Any]]:
+        """Give the vector that a query answers at a time. Errors: CollectorError."""
+        found = self._tried(
+            lambda: self._connect.custom_query(query, params={"time": at.timestamp()})
+        )
+        if not isinstance(found, list):
+            raise self._unexpected(found)
+        return found
 
     def range(
         self, query: str, *, start: datetime, end: datetime, step_seconds: int
     ) -> Iterator[dict[str, Any]]:
-        """Give the series of a range query in [start, end], part by part.
+        """Give the series of any range query in [start, end]. Errors: CollectorError."""
+        for part in parts_of(query, "", start, end, step_seconds):
+            yield from self._answer(query, part)
 
-        Each part spans at most 10,000 steps and starts one step after the part before it, so that
-        no sample comes twice.
+    def series(
+        self,
+        metric: str,
+        *,
+        start: datetime,
+        end: datetime,
+        step_seconds: int,
+        scrape_seconds: float | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """Give the series of a metric in [start, end], rolled up to the step by the server.
+
+        A part that stays unanswered after splits and retries is a gap (see `answered`), unless
+        nothing was answered at all: that is the error.
         """
-        step = timedelta(seconds=step_seconds)
-        begins = start
-        while begins <= end:
-            ends = min(end, begins + step * (MOST_POINTS - 1))
-            yield from self._part(query, begins, ends, step_seconds)
-            begins = ends + step
+        for part in parts_of(metric, self._settings.selector, start, end, step_seconds):
+            for one in self._split(part, scrape_seconds):
+                yield one | {"metric": {**one.get("metric", {}), "__name__": metric}}
 
-    def _part(
-        self, query: str, start: datetime, end: datetime, step_seconds: int
-    ) -> list[dict[str, Any]]:
-        def ask() -> Any:
-            return self._connect.custom_query_range(
-                query=query, start_time=start, end_time=end, step=str(step_seconds)
+    def _split(self, part: Part, scrape_seconds: float | None) -> Iterator[dict[str, Any]]:
+        self._asked += 1
+        if self._down is not None:
+            self._gaps.append((part, self._down))
+            return
+        step = int(part.step.total_seconds())
+        query = pushed_down(part.metric, part.vector(), step, scrape_seconds)
+        try:
+            found = self._answer(query, part)
+        except (TooMuchAskedError, TooSlowError) as error:
+            self._slow += isinstance(error, TooSlowError)
+            smaller = part.halves()
+            if self._slow >= _MOST_SLOW and isinstance(error, TooSlowError):
+                self._down = error
+            elif smaller and time.monotonic() < self._session.ends:
+                self._asked -= 1
+                for one in smaller:
+                    yield from self._split(one, scrape_seconds)
+                return
+            self._gaps.append((part, error))
+        except SourceUnreachableError as error:
+            # Every further question would wait as long: the next collection asks them again.
+            self._down = error
+            self._gaps.append((part, error))
+        except (UnexpectedAnswerError, SourceRefusedError) as error:
+            self._gaps.append((part, error))
+        else:
+            self._slow = 0
+            yield from found
+
+    def _answer(self, query: str, part: Part) -> list[dict[str, Any]]:
+        step = part.step // timedelta(seconds=1)
+        found = self._tried(
+            lambda: self._connect.custom_query_range(
+                query=query, start_time=part.start, end_time=part.end, step=str(step)
             )
+        )
+        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+            raise self._unexpected(found)
+        return found
 
-        answer = self._guarded(ask)
-        if not isinstance(answer, list):
-            raise UnexpectedAnswerError(
-                f"{self.url} answered {type(answer).__name__} where a list of series was expected",
-                "Is this the address of a Prometheus?",
-            )
-        return answer
+    def _tried(self, ask: Callable[[], Any]) -> Any:
+        """Ask, again after a pause with jitter when the failure may pass and time is left."""
+        for tries in range(1, _TRIES + 1):
+            try:
+                return self._guarded(ask)
+            except PassingFailureError as error:
+                pause = error.wait_seconds
+                if pause is None:
+                    pause = (0.2 * 2**tries) * (0.5 + random.random())  # noqa: S311 - jitter
+                if tries == _TRIES or time.monotonic() + pause >= self._session.ends:
+                    raise
+                time.sleep(pause)
+        raise AssertionError("unreachable")
 
-    def _guarded(self, ask: Any) -> Any:
-        """Give the answer, every failure as one of our errors."""
+    def _guarded(self, ask: Callable[[], Any]) -> Any:
+        """Give the answer, every failure of the library as one of our errors."""
         try:
             return ask()
-        except CollectorError:
-            raise
         except PrometheusApiClientException as error:
-            raise self._refused(str(error)) from error
-        except requests.exceptions.JSONDecodeError as error:
+            raise SourceRefusedError(
+                f"{self.url} refused: {scrub(str(error))}",
+                "Check prometheus.selector and the server's query limits.",
+            ) from error
+        except (requests.exceptions.JSONDecodeError, RecursionError) as error:
             raise UnexpectedAnswerError(
                 f"{self.url} answered something that is no JSON",
                 "A login page? Check the address, the path and prometheus.bearer_token.",
             ) from error
-        except requests.exceptions.Timeout as error:
-            raise SourceUnreachableError(
-                f"{self.url} did not answer in time",
-                "Raise prometheus.timeout_seconds or narrow prometheus.selector.",
-            ) from error
-        except requests.exceptions.RequestException as error:
-            raise SourceUnreachableError(
-                f"cannot reach {self.url}: {scrub(_root(error))}",
-                "Is Prometheus running there, and does this machine reach it?",
-            ) from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise UnexpectedAnswerError(
                 f"{self.url} answered JSON that is no Prometheus answer ({type(error).__name__})",
                 "Is this the address of a Prometheus?",
             ) from error
 
-    def _refused(self, text: str) -> CollectorError:
-        if "HTTP Status Code 30" in text:
-            return UnexpectedAnswerError(
-                f"{self.url} redirects elsewhere", "Give the final address as prometheus.url."
-            )
-        return SourceRefusedError(
-            f"{self.url} refused: {scrub(text)}",
-            "Check prometheus.bearer_token, prometheus.selector and the server's query limits.",
+    def _unexpected(self, found: object) -> UnexpectedAnswerError:
+        return UnexpectedAnswerError(
+            f"{self.url} answered {type(found).__name__} where a list of series was expected",
+            "Is this the address of a Prometheus?",
         )
-
-
-def _root(error: BaseException) -> str:
-    """Give the innermost cause, such as `Connection refused`, without addresses of objects."""
-    inner: BaseException = error
-    while inner.args and isinstance(inner.args[-1], BaseException):
-        inner = inner.args[-1]
-    reason = getattr(inner, "reason", None)
-    return str(reason or inner).rpartition(">: ")[2]

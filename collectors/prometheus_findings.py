@@ -15,9 +15,9 @@ _NEEDED = {
     "SM activity": (
         ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO"),
         (
-            "Add the line `DCGM_FI_PROF_SM_ACTIVE, gauge, SM activity.` to dcgm-exporter's counters "
-            "(-f FILE); on Ampere and older it needs datacenter-gpu-manager-4-proprietary and "
-            "SYS_ADMIN. Until then utilization is GPU_UTIL, which one tiny kernel saturates."
+            "Add the line `DCGM_FI_PROF_SM_ACTIVE, gauge, SM activity.` to the counters of "
+            "dcgm-exporter (-f FILE); Ampere and older need datacenter-gpu-manager-4-proprietary "
+            "and SYS_ADMIN. Until then utilization is GPU_UTIL, which one tiny kernel saturates."
         ),
     ),
     "power": (
@@ -38,8 +38,8 @@ _NEEDED = {
     "memory free": (
         ("DCGM_FI_DEV_FB_FREE",),
         (
-            "Add the line `DCGM_FI_DEV_FB_FREE, gauge, Framebuffer free (in MiB).` to the counters: "
-            "without it a board's size comes from the catalogue only."
+            "Add the line `DCGM_FI_DEV_FB_FREE, gauge, Framebuffer free (in MiB).` to the "
+            "counters: without it a board's size comes from the catalogue only."
         ),
     ),
 }
@@ -51,6 +51,7 @@ def prometheus_findings(
 ) -> tuple[Finding, ...]:
     """Give what is there and what is missing, over the ten minutes before `now` (UTC)."""
     try:
+        client.begin()
         names = client.metric_names()
     except CollectorError as error:
         return (("reachable and authorised", "missing", str(error)),)
@@ -134,8 +135,9 @@ def _holder(labels: Sequence[Mapping[str, Any]]) -> Finding:
             "job labels",
             "ok",
             (
-                f"{renamed} of {total} series name a pod as exported_pod. The line `honorLabels: true` "
-                "in the ServiceMonitor (honor_labels in scrape_configs) would keep the name pod."
+                f"{renamed} of {total} series name a pod as exported_pod. The line "
+                "`honorLabels: true` in the ServiceMonitor (honor_labels in scrape_configs) "
+                "would keep the name pod."
             ),
         )
     exporters = sum("dcgm-exporter" in str(one.get("pod", "")) for one in labels)
@@ -145,8 +147,9 @@ def _holder(labels: Sequence[Mapping[str, Any]]) -> Finding:
         "job labels",
         "missing",
         (
-            "no series names a job. Kubernetes: set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter. "
-            "Slurm: start it with --hpc-job-mapping-dir DIR and let prolog and epilog write DIR/<gpu>. "
+            "no series names a job. Kubernetes: set DCGM_EXPORTER_KUBERNETES=true on "
+            "dcgm-exporter. Slurm: start it with --hpc-job-mapping-dir DIR and let prolog and "
+            "epilog write DIR/<gpu>. "
             "Or name a scheduler: slurm.mode or kubernetes.enabled."
         ),
     )
@@ -161,8 +164,9 @@ def _hosts(labels: Sequence[Mapping[str, Any]]) -> Finding:
             "host names",
             "missing",
             (
-                f"Hostname is the exporter's pod ({scrub(pods[0])}). Set NODE_NAME from spec.nodeName "
-                "(chart: --set env) or relabel __meta_kubernetes_pod_node_name to node."
+                f"Hostname is the exporter's pod ({scrub(pods[0])}). Set NODE_NAME from "
+                "spec.nodeName (chart: --set env) or relabel "
+                "__meta_kubernetes_pod_node_name to node."
             ),
         )
     nodes = {str(one.get("node") or one.get("instance") or "") for one in labels} - {""}

@@ -83,7 +83,7 @@ def test_refused_port_is_unreachable() -> None:
         (401, b"unauthorized", SourceRefusedError),
         (403, b"forbidden", SourceRefusedError),
         (422, b'{"status":"error","error":"too many samples"}', SourceRefusedError),
-        (503, b"overloaded", SourceRefusedError),
+        (503, b"overloaded", SourceUnreachableError),
     ],
 )
 def test_every_other_answer_is_named(status: int, body: bytes, kind: type[CollectorError]) -> None:
