@@ -2,6 +2,7 @@
 
 COLLECTORS = {
     "prometheus-dcgm": "collectors.dcgm_metrics",
+    "nvml": "collectors.nvml_metrics",
     "slurm": "collectors.slurm_jobs",
     "dcgm-text": "collectors.exposition_text",
     "prometheus-json": "collectors.exposition_text",

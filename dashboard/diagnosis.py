@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+from collectors.nvml_findings import nvml_findings
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
 from collectors.slurm_findings import slurm_findings
@@ -20,6 +21,7 @@ def _prometheus(settings: Settings, now: datetime) -> tuple[Finding, ...]:
 def _asked(settings: Settings) -> dict[str, Callable[[Settings, datetime], tuple[Finding, ...]]]:
     checks: dict[str, tuple[bool, Callable[[Settings, datetime], tuple[Finding, ...]]]] = {
         "prometheus": (bool(settings.prometheus.url), _prometheus),
+        "nvml": (settings.nvml.enabled, lambda one, _now: tuple(nvml_findings(one.nvml))),
         "slurm": (bool(settings.slurm.mode), lambda one, _now: tuple(slurm_findings(one.slurm))),
     }
     return {name: check for name, (configured, check) in checks.items() if configured}

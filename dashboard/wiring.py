@@ -1,7 +1,14 @@
 """Builds the world from the settings: the only place where sources, store and catalogue meet."""
 
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
 from collectors.base import Collector
 from collectors.dcgm_metrics import PrometheusDcgmCollector
+from collectors.nvml_metrics import NvmlCollector
+from collectors.nvml_sampler import NvmlSampler
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm_jobs import slurm_collector
@@ -12,8 +19,11 @@ from data.settings import Settings
 from data.store import Store, open_store
 
 
-def build_collectors(settings: Settings) -> tuple[Collector, ...]:
-    """Give the configured sources; none when nothing is configured."""
+def build_collectors(settings: Settings, *, serving: bool = False) -> tuple[Collector, ...]:
+    """Give the configured sources; none when nothing is configured.
+
+    `serving`: the process lives on, so that NVML can be read between two cycles (see `sampling`).
+    """
     catalogue = load_gpu_catalogue()
     collectors: list[Collector] = []
     if settings.prometheus.url:
@@ -24,6 +34,13 @@ def build_collectors(settings: Settings) -> tuple[Collector, ...]:
         )
     if settings.slurm.mode:
         collectors.append(slurm_collector(settings.slurm, catalogue))
+    if settings.nvml.enabled:
+        one = settings.nvml
+        host = one.node or platform.node()
+        nvml = NvmlCollector(one, catalogue, host, proc_root=Path(one.proc_root))
+        collectors.append(
+            NvmlSampler(nvml, interval_seconds=one.interval_seconds) if serving else nvml
+        )
     if settings.fleet.enabled:
         fleet = SimulatedFleet(seed=settings.fleet.seed, nodes=settings.fleet.nodes)
         collectors.append(
@@ -32,8 +49,22 @@ def build_collectors(settings: Settings) -> tuple[Collector, ...]:
     return tuple(collectors)
 
 
+@contextmanager
+def sampling(collectors: Sequence[Collector]) -> Iterator[None]:
+    """Read NVML between the cycles for as long as the block runs."""
+    with ExitStack() as stack:
+        for collector in collectors:
+            if isinstance(collector, NvmlSampler):
+                stack.enter_context(collector)
+        yield
+
+
 def build_world(
-    settings: Settings, *, store: Store | None = None, progress: Progress | None = None
+    settings: Settings,
+    *,
+    store: Store | None = None,
+    progress: Progress | None = None,
+    serving: bool = False,
 ) -> World:
     """Give the world that a cycle touches; opens the store unless one is handed in."""
     carbon = load_carbon_table().get(settings.energy.region)
@@ -41,7 +72,7 @@ def build_world(
     return World(
         settings=settings,
         store=world_store,
-        collectors=build_collectors(settings),
+        collectors=build_collectors(settings, serving=serving),
         catalogue=load_gpu_catalogue(),
         carbon=carbon,
         progress=progress or silent,

@@ -90,7 +90,6 @@ class SlurmSettings:
         "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
     )
     timeout_seconds: float = documented(30.0, "time for one command or request, s")
-    lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
 
     def __post_init__(self) -> None:
         require(
@@ -110,12 +109,6 @@ class SlurmSettings:
             "slurm.timeout_seconds",
             self.timeout_seconds,
             "above 0 and at most 600 s",
-        )
-        require(
-            0 < self.lookback_hours <= 24 * 400,
-            "slurm.lookback_hours",
-            self.lookback_hours,
-            "above 0 and at most 9600 h",
         )
 
 
@@ -149,6 +142,17 @@ class NvmlSettings:
     mapping_directory: str = documented(
         "", "folder of job mapping files written by a Slurm prolog, named by GPU index or UUID"
     )
+    node: str = documented("", "this machine's name with its scheduler; empty: its host name")
+    proc_root: str = documented("/proc", "proc file system of the host, such as /host/proc")
+    interval_seconds: float = documented(10.0, "how often `serve` reads between two cycles, s")
+
+    def __post_init__(self) -> None:
+        require(
+            0 < self.interval_seconds <= 3600,
+            "nvml.interval_seconds",
+            self.interval_seconds,
+            "above 0 and at most 3600 s",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
-from dashboard.wiring import build_world
+from dashboard.wiring import build_world, sampling
 from data.clock import floor_to_slot, utc_now
 from data.load_settings import LoadedSettings
 from data.records.decisions import Decision
@@ -79,12 +79,13 @@ def serve(options: argparse.Namespace) -> int:
     """Serve the dashboard and run a cycle every `serve.cycle_minutes` while sources exist."""
     loaded = settings_of(options, extra=_serve_overrides(options))
     with open_store(loaded.settings.store.url) as store:
-        world = build_world(loaded.settings, store=store)
+        world = build_world(loaded.settings, store=store, serving=True)
         thread = None
         if world.collectors:
             pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
             thread = CycleThread(lambda: run_cycle(world, now=utc_now()), pause)
-        return _serve_world(loaded, world, thread)
+        with sampling(world.collectors):
+            return _serve_world(loaded, world, thread)
 
 
 def demo(options: argparse.Namespace) -> int:

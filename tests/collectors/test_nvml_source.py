@@ -2,7 +2,6 @@
 
 import ctypes
 import math
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pynvml
 import pytest
+from beds.nvml import SOURCE, build, stub_library
 
 from collectors.base import Window
 from collectors.collect import collect_all
@@ -33,7 +33,6 @@ from data.errors import (
 from data.records.cluster import SourceState
 from data.source_settings import NvmlSettings
 
-SOURCE = Path(__file__).parent / "nvml_stub" / "nvml_stub.c"
 RECORDED = Path(__file__).parents[1] / "recorded" / "nvml"
 NOW = datetime(2026, 1, 8, 12, 0, 0, tzinfo=UTC)
 WINDOW = Window(start=NOW - timedelta(minutes=5), end=NOW)
@@ -52,26 +51,10 @@ gpu{0} memory_used 1073741824
 """
 
 
-def build(folder: Path, *flags: str) -> Path:
-    """The stub, compiled; a missing compiler fails and says how to get one."""
-    compiler = shutil.which("gcc")
-    assert compiler, "gcc is not installed; as root: apt-get install gcc libc6-dev"
-    library = folder / "libnvidia-ml.so.1"
-    subprocess.run(
-        [
-            *(compiler, "-shared", "-fPIC", "-Wall", "-Werror", *flags),
-            *("-Wl,-soname,libnvidia-ml.so.1", "-o", str(library), str(SOURCE)),
-        ],
-        check=True,
-        timeout=60,
-    )
-    return library
-
-
 @pytest.fixture(scope="session")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def library() -> Path:
     """One build serves all tests of a process: pynvml keeps the first library for good."""
-    return build(tmp_path_factory.mktemp("nvml"))
+    return stub_library()
 
 
 @pytest.fixture

@@ -2,20 +2,24 @@
 
 import importlib
 import json
+import os
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from unittest import mock
 
 import pandas as pd
 import pytest
+from beds.nvml import stub_library
 from beds.slurm_replay import answering, recorded_commands
 
 from collectors import COLLECTORS
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
+from collectors.nvml_metrics import NvmlCollector
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_exposition import DIALECTS
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
@@ -23,7 +27,7 @@ from collectors.slurm_jobs import slurm_collector
 from collectors.trace_files import load_map, read_trace
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
-from data.source_settings import PrometheusSettings, SlurmSettings
+from data.source_settings import NvmlSettings, PrometheusSettings, SlurmSettings
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests" / "recorded"
@@ -88,6 +92,17 @@ def slurm(folder: Path, free: Path) -> Iterator[Collected]:
         yield collector.collect(Window(start=now - timedelta(days=1), end=now))
 
 
+def nvml(folder: Path, _free: Path) -> Iterator[Collected]:
+    """Every scenario of the compiled stub library, through the real ctypes binding."""
+    settings = NvmlSettings(enabled=True, library=str(stub_library()))
+    for path in sorted(folder.glob("*.scenario")):
+        with mock.patch.dict(os.environ, NVML_STUB_SCENARIO=str(path)):
+            collector = NvmlCollector(
+                settings, load_gpu_catalogue(), "n1", clock=lambda: AT, gpm_gap_seconds=0.0
+            )
+            yield collector.collect(Window(start=AT - timedelta(minutes=1), end=AT))
+
+
 REPLAYS: dict[str, Replay] = {
     "dcgm-text": texts,
     "prometheus-json": answers,
@@ -95,6 +110,7 @@ REPLAYS: dict[str, Replay] = {
     "trace": traces,
     "simulated-fleet": fleet,
     "slurm": slurm,
+    "nvml": nvml,
 }
 
 
