@@ -4,13 +4,14 @@ BIN := .venv/bin
 PYTHON := $(BIN)/python
 STAMP := .venv/.setup-stamp
 UV_VERSION := 0.13.8
+DATA := ../shared/data
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test check bench golden lock screenshots clean
+.PHONY: help setup servers demo test check bench bench-full golden lock screenshots clean
 
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
 
 setup: $(STAMP) ## make .venv with everything that requirements.lock names; instant when unchanged
 
@@ -57,11 +58,14 @@ check: setup ## format, lint, types, imports, docs and the tests that need no se
 	@$(BIN)/lint-imports
 	@$(PYTHON) -m pytest -q -m "$(UNMARKED)"
 
-bench: setup ## the benchmarks
+bench: setup ## the benchmarks, beside their peers; minutes
 	@set -eu; for file in benchmarks/[!_]*.py; do \
-		[ -e "$$file" ] || { echo "bench: there is no benchmark yet"; break; }; \
-		$(PYTHON) -m "benchmarks.$$(basename "$$file" .py)"; \
+		name=$$(basename "$$file" .py); echo "bench: $$name"; \
+		$(PYTHON) -m "benchmarks.$$name" --data "$(DATA)" $(FULL); \
 	done
+
+bench-full: ## the benchmarks at full size, 10^5 fuzzed answers included; an hour
+	@$(MAKE) bench FULL=--full
 
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
