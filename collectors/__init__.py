@@ -2,8 +2,8 @@
 
 COLLECTORS = {
     "prometheus-dcgm": "collectors.dcgm_metrics",
-    "nvml": "collectors.nvml_metrics",
-    "slurm": "collectors.slurm_jobs",
+    "nvml": "collectors.nvml.metrics",
+    "slurm": "collectors.slurm.jobs",
     "dcgm-text": "collectors.exposition_text",
     "prometheus-json": "collectors.exposition_text",
     "trace": "collectors.trace_files",

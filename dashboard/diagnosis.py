@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from collectors.nvml_findings import nvml_findings
+from collectors.nvml.findings import nvml_findings
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
-from collectors.slurm_findings import slurm_findings
+from collectors.slurm.findings import slurm_findings
 from data.errors import TrimtabError
 from data.settings import Settings
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from collectors.base import Collector
 from collectors.dcgm_metrics import PrometheusDcgmCollector
-from collectors.nvml_metrics import NvmlCollector
-from collectors.nvml_sampler import NvmlSampler
+from collectors.nvml.metrics import NvmlCollector
+from collectors.nvml.sampler import NvmlSampler
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from collectors.slurm_jobs import slurm_collector
+from collectors.slurm.jobs import slurm_collector
 from dashboard.cycle import Progress, World, silent
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

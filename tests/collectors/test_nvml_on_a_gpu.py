@@ -15,7 +15,7 @@ PROGRAM = textwrap.dedent(
     """
     from datetime import timedelta
     from collectors.base import Window
-    from collectors.nvml_metrics import NvmlCollector
+    from collectors.nvml.metrics import NvmlCollector
     from data.catalogue.gpu_catalogue import GpuCatalogue
     from data.clock import utc_now
     from data.source_settings import NvmlSettings

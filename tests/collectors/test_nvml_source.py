@@ -18,9 +18,9 @@ from beds.nvml import SOURCE, build, stub_library
 
 from collectors.base import Window
 from collectors.collect import collect_all
-from collectors.nvml_findings import nvml_findings
-from collectors.nvml_metrics import NvmlCollector
-from collectors.nvml_sampler import NvmlSampler
+from collectors.nvml.findings import nvml_findings
+from collectors.nvml.metrics import NvmlCollector
+from collectors.nvml.sampler import NvmlSampler
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.energy_integration import counter_steps
@@ -514,7 +514,7 @@ def test_an_old_driver_lacks_functions(tmp_path: Path) -> None:
         import sys
         from datetime import UTC, datetime, timedelta
         from collectors.base import Window
-        from collectors.nvml_metrics import NvmlCollector
+        from collectors.nvml.metrics import NvmlCollector
         from data.catalogue.gpu_catalogue import load_gpu_catalogue
         from data.source_settings import NvmlSettings
         end = datetime(2026, 1, 8, tzinfo=UTC)

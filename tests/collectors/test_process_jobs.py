@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.job_mapping_files import MappingFiles, booted_at
-from collectors.process_jobs import ProcessJobs, holder_in_cgroup, holder_in_path
+from collectors.nvml.job_mapping_files import MappingFiles, booted_at
+from collectors.nvml.process_jobs import ProcessJobs, holder_in_cgroup, holder_in_path
 
 POD = "0a1b2c3d-1111-2222-3333-444455556666"
 UNDERSCORED = POD.replace("-", "_")

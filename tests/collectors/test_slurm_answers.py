@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.slurm_accounting import (
+from collectors.slurm.accounting import (
     ACCOUNTING_FIELDS,
     SEPARATOR,
     read_accounting_row,
     rows_of,
 )
-from collectors.slurm_answering import read_queue
-from collectors.slurm_answers import (
+from collectors.slurm.answering import read_queue
+from collectors.slurm.answers import (
     Gpus,
     gpus_of,
     hosts_of,
@@ -30,8 +30,8 @@ from collectors.slurm_answers import (
     tres_text,
     words_of,
 )
-from collectors.slurm_gpu_models import gpu_models_of
-from collectors.slurm_records import read_node, read_queue_job
+from collectors.slurm.gpu_models import gpu_models_of
+from collectors.slurm.records import read_node, read_queue_job
 from data.errors import SourceNotConfiguredError
 from data.records.jobs import JobState
 

@@ -13,8 +13,8 @@ import pytest
 from beds.slurm_replay import answering, command_folder, recorded_commands, recorded_rest, refusal
 
 from collectors.base import Window
-from collectors.slurm_findings import slurm_findings
-from collectors.slurm_jobs import slurm_collector
+from collectors.slurm.findings import slurm_findings
+from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.errors import (

@@ -8,10 +8,10 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.slurm_accounting import ACCOUNTING_FIELDS, read_accounting_row
-from collectors.slurm_answering import SlurmAnswers
-from collectors.slurm_jobs import SlurmCollector
-from collectors.slurm_records import read_node, read_queue_job
+from collectors.slurm.accounting import ACCOUNTING_FIELDS, read_accounting_row
+from collectors.slurm.answering import SlurmAnswers
+from collectors.slurm.jobs import SlurmCollector
+from collectors.slurm.records import read_node, read_queue_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.records.jobs import JobState

@@ -9,7 +9,7 @@ import pytest
 from beds.slurm_replay import RECORDED, RELEASES, answering, recorded_commands, recorded_rest
 
 from collectors.base import Window
-from collectors.slurm_jobs import slurm_collector
+from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.records.jobs import Job, JobState

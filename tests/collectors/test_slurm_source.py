@@ -10,8 +10,8 @@ from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 
 from collectors.base import Window
-from collectors.slurm_findings import slurm_findings
-from collectors.slurm_jobs import slurm_collector
+from collectors.slurm.findings import slurm_findings
+from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected

@@ -19,11 +19,11 @@ from collectors import COLLECTORS
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
-from collectors.nvml_metrics import NvmlCollector
+from collectors.nvml.metrics import NvmlCollector
 from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_exposition import DIALECTS
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from collectors.slurm_jobs import slurm_collector
+from collectors.slurm.jobs import slurm_collector
 from collectors.trace_files import load_map, read_trace
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected

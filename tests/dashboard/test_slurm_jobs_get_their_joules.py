@@ -10,7 +10,7 @@ from beds.slurm import SlurmBed, running_slurm
 
 from collectors.base import Window
 from collectors.exposition_text import read_dcgm_text
-from collectors.slurm_jobs import slurm_collector
+from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot

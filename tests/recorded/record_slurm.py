@@ -17,7 +17,7 @@ from pathlib import Path
 
 from beds.slurm import SlurmBed, running_slurm
 
-from collectors.slurm_accounting import ACCOUNTING_FIELDS, SEPARATOR
+from collectors.slurm.accounting import ACCOUNTING_FIELDS, SEPARATOR
 
 HERE = Path(__file__).parent / "slurm"
 SETTLED_SECONDS = 8

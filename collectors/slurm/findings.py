@@ -2,10 +2,10 @@
 
 from collections import Counter
 
-from collectors.slurm_answering import list_in, read_nodes, read_queue
-from collectors.slurm_commands import COMMANDS, SlurmCommands, hidden_kinds
-from collectors.slurm_failures import OPERATOR_HINT
-from collectors.slurm_rest import SlurmRest
+from collectors.slurm.answering import list_in, read_nodes, read_queue
+from collectors.slurm.commands import COMMANDS, SlurmCommands, hidden_kinds
+from collectors.slurm.failures import OPERATOR_HINT
+from collectors.slurm.rest import SlurmRest
 from data.errors import CollectorError, scrub
 from data.source_settings import SlurmSettings
 

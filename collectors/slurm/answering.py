@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from collectors.base import Window
-from collectors.slurm_records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
+from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
 from data.errors import UnexpectedAnswerError
 
 Read = TypeVar("Read")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pynvml
 
-from collectors.nvml_activity import SmActivity
-from collectors.nvml_calls import DeviceLostError, NvmlCalls
-from collectors.nvml_devices import Board, find_boards
-from collectors.nvml_library import nvml_session
-from collectors.process_jobs import ProcessJobs
+from collectors.nvml.activity import SmActivity
+from collectors.nvml.calls import DeviceLostError, NvmlCalls
+from collectors.nvml.devices import Board, find_boards
+from collectors.nvml.library import nvml_session
+from collectors.nvml.process_jobs import ProcessJobs
 from data.errors import CollectorError, scrub
 from data.source_settings import NvmlSettings
 

@@ -16,11 +16,11 @@ import pandas as pd
 
 from collectors.base import Window
 from collectors.dcgm_readings import jobs_of
-from collectors.job_mapping_files import MappingFiles, booted_at
-from collectors.nvml_activity import SmActivity
-from collectors.nvml_library import nvml_session
-from collectors.nvml_readings import NvmlReader, Reading
-from collectors.process_jobs import POD_LABEL, ProcessJobs
+from collectors.nvml.activity import SmActivity
+from collectors.nvml.job_mapping_files import MappingFiles, booted_at
+from collectors.nvml.library import nvml_session
+from collectors.nvml.process_jobs import POD_LABEL, ProcessJobs
+from collectors.nvml.readings import NvmlReader, Reading
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import utc_now
 from data.collected import Collected

@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from collectors.nvml_calls import DeviceLostError, NvmlCalls
+from collectors.nvml.calls import DeviceLostError, NvmlCalls
 
 _LARGEST_PERCENT = 100.5
 """Rounding of the counters may show a little more than all."""

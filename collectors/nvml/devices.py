@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-from collectors.nvml_calls import DeviceLostError, NvmlCalls
+from collectors.nvml.calls import DeviceLostError, NvmlCalls
 
 _PROFILE = re.compile(r"MIG (?:[1-9]c\.)?([1-9]g\.[0-9]{1,4}gb(?:[+-][a-z.]{1,20})?)\s*")
 _MIB_PER_GB_OF_NAMES = 1024

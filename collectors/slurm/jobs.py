@@ -14,11 +14,11 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.slurm_answering import SlurmAnswers, SlurmBackend
-from collectors.slurm_commands import SlurmCommands
-from collectors.slurm_gpu_models import ModelNames, gpu_models_of
-from collectors.slurm_records import SlurmJob, SlurmNode
-from collectors.slurm_rest import SlurmRest
+from collectors.slurm.answering import SlurmAnswers, SlurmBackend
+from collectors.slurm.commands import SlurmCommands
+from collectors.slurm.gpu_models import ModelNames, gpu_models_of
+from collectors.slurm.records import SlurmJob, SlurmNode
+from collectors.slurm.rest import SlurmRest
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame

@@ -10,11 +10,11 @@ from typing import Any
 
 import pynvml
 
-from collectors.job_mapping_files import MappingFiles
-from collectors.nvml_activity import SmActivity
-from collectors.nvml_calls import DeviceLostError, NvmlCalls
-from collectors.nvml_devices import Board, Instance, find_boards
-from collectors.process_jobs import ProcessJobs
+from collectors.nvml.activity import SmActivity
+from collectors.nvml.calls import DeviceLostError, NvmlCalls
+from collectors.nvml.devices import Board, Instance, find_boards
+from collectors.nvml.job_mapping_files import MappingFiles
+from collectors.nvml.process_jobs import ProcessJobs
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.units import bytes_to_mib

@@ -9,8 +9,8 @@ from collections import deque
 from types import TracebackType
 
 from collectors.base import Window
-from collectors.nvml_metrics import NvmlCollector
-from collectors.nvml_readings import Reading
+from collectors.nvml.metrics import NvmlCollector
+from collectors.nvml.readings import Reading
 from data.collected import Collected
 from data.errors import CollectorError
 

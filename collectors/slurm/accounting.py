@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 
-from collectors.slurm_answers import (
+from collectors.slurm.answers import (
     Gpus,
     gpus_of,
     hosts_of,
@@ -18,7 +18,7 @@ from collectors.slurm_answers import (
     tres_text,
     words_of,
 )
-from collectors.slurm_records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
+from collectors.slurm.records import Record, SlurmJob, raw_id_of, requested_facts, workload_of
 from data.records.jobs import JobState
 
 ACCOUNTING_FIELDS = (

@@ -14,8 +14,8 @@ import requests
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from collectors.base import Window
-from collectors.slurm_accounting import read_accounting_record
-from collectors.slurm_answering import (
+from collectors.slurm.accounting import read_accounting_record
+from collectors.slurm.answering import (
     SlurmAnswers,
     errors_in,
     list_in,
@@ -23,7 +23,7 @@ from collectors.slurm_answering import (
     read_nodes,
     read_queue,
 )
-from collectors.slurm_failures import OPERATOR_HINT, failure_of
+from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pynvml
 
-from collectors.nvml_calls import error_name
+from collectors.nvml.calls import error_name
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,

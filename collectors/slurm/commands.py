@@ -16,13 +16,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from collectors.base import Window
-from collectors.slurm_accounting import (
+from collectors.slurm.accounting import (
     ACCOUNTING_FIELDS,
     SEPARATOR,
     read_accounting_row,
     rows_of,
 )
-from collectors.slurm_answering import (
+from collectors.slurm.answering import (
     SlurmAnswers,
     errors_in,
     list_in,
@@ -30,8 +30,8 @@ from collectors.slurm_answering import (
     read_nodes,
     read_queue,
 )
-from collectors.slurm_answers import number_of
-from collectors.slurm_failures import OPERATOR_HINT, failure_of
+from collectors.slurm.answers import number_of
+from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from collectors.slurm_answers import mig_of
-from collectors.slurm_records import SlurmJob, SlurmNode
+from collectors.slurm.answers import mig_of
+from collectors.slurm.records import SlurmJob, SlurmNode
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import SourceNotConfiguredError, scrub
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from collectors.slurm_answers import (
+from collectors.slurm.answers import (
     Gpus,
     gpus_of,
     hosts_of,

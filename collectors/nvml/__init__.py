@@ -1,0 +1,1 @@
+"""The NVIDIA driver of this machine as a source, where no exporter runs."""
