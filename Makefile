@@ -44,6 +44,7 @@ $(STAMP): pyproject.toml requirements.lock
 
 servers: ## install the servers that the tests start (Debian, as root; else says what is missing)
 	@.ci/servers
+	@.ci/kubernetes
 
 demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:8501
 	@$(BIN)/trimtab demo

@@ -68,7 +68,7 @@ class GpuCatalogue:
         self.models = models
         self._by_name = {model.name: model for model in models}
         self._by_reported = {
-            reported.casefold(): model.name for model in models for reported in model.vendor_names
+            _words(reported): model.name for model in models for reported in model.vendor_names
         }
 
     def __iter__(self) -> Iterator[GpuModel]:
@@ -94,12 +94,18 @@ class GpuCatalogue:
     def recognise(self, reported: str) -> str:
         """Give the catalogue name of a reported name such as `NVIDIA H100 80GB HBM3`.
 
-        A MIG device reports `NVIDIA H100 80GB HBM3 MIG 1g.10gb`. An unknown name is given back.
+        A MIG device reports `NVIDIA H100 80GB HBM3 MIG 1g.10gb`, a node label
+        `NVIDIA-H100-80GB-HBM3`. An unknown name is given back.
         """
         board = reported.partition(" MIG ")[0].strip()
         if board in self._by_name:
             return board
-        return self._by_reported.get(board.casefold(), board)
+        return self._by_reported.get(_words(board), board)
+
+
+def _words(reported: str) -> str:
+    """Give a reported name as its words: labels join them by hyphens."""
+    return reported.replace("-", " ").casefold()
 
 
 def _rows(name: str) -> list[dict[str, str]]:

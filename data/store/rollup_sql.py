@@ -74,6 +74,7 @@ WITH raw AS MATERIALIZED (
     WHERE reported.label_id = ''
 ), boards_of_host AS (
     SELECT host, count(DISTINCT gpu_uuid) AS boards FROM raw GROUP BY host
+    HAVING max(mig_instance) = ''
 ), allocated AS MATERIALIZED (
     SELECT nameless.*, spans.job FROM nameless JOIN spans
         ON nameless.gpu_uuid = spans.gpu_uuid AND nameless.moment BETWEEN since AND until

@@ -1,0 +1,1 @@
+"""Kubernetes as a source: workloads, nodes and allocations, by reading its API."""

@@ -1,0 +1,291 @@
+"""Reads lists from a Kubernetes API: page by page, with deadlines, every failure named.
+
+Signing in is the official client's work (kubeconfig, exec plugins, in-cluster); objects are taken
+as the JSON they are, because the cluster may be years older or newer than any client's models.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+
+from data.errors import (
+    CollectorError,
+    SourceNotConfiguredError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+    scrub,
+)
+from data.source_settings import KubernetesSettings
+
+Document = dict[str, Any]
+
+MOST_BYTES = 256 * 1024 * 1024
+_CONNECT_SECONDS = 5.0
+_MOST_PAGES = 10_000
+_RESTARTS = 3
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "Node": ("api/v1/nodes",),
+    "Pod": ("api/v1/pods",),
+    "ReplicaSet": ("apis/apps/v1/replicasets",),
+    "Deployment": ("apis/apps/v1/deployments",),
+    "StatefulSet": ("apis/apps/v1/statefulsets",),
+    "DaemonSet": ("apis/apps/v1/daemonsets",),
+    "Job": ("apis/batch/v1/jobs",),
+    "CronJob": ("apis/batch/v1/cronjobs", "apis/batch/v1beta1/cronjobs"),
+    "HorizontalPodAutoscaler": (
+        "apis/autoscaling/v2/horizontalpodautoscalers",
+        "apis/autoscaling/v1/horizontalpodautoscalers",
+    ),
+    "PyTorchJob": ("apis/kubeflow.org/v1/pytorchjobs",),
+    "MPIJob": ("apis/kubeflow.org/v2beta1/mpijobs", "apis/kubeflow.org/v1/mpijobs"),
+    "TrainJob": ("apis/trainer.kubeflow.org/v1alpha1/trainjobs",),
+    "JobSet": ("apis/jobset.x-k8s.io/v1alpha2/jobsets",),
+    "RayCluster": ("apis/ray.io/v1/rayclusters", "apis/ray.io/v1alpha1/rayclusters"),
+    "RayJob": ("apis/ray.io/v1/rayjobs", "apis/ray.io/v1alpha1/rayjobs"),
+    "RayService": ("apis/ray.io/v1/rayservices", "apis/ray.io/v1alpha1/rayservices"),
+    "LeaderWorkerSet": ("apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",),
+    "Workload": ("apis/kueue.x-k8s.io/v1beta1/workloads",),
+    "ResourceClaim": (
+        "apis/resource.k8s.io/v1/resourceclaims",
+        "apis/resource.k8s.io/v1beta1/resourceclaims",
+    ),
+}
+"""Kind to the paths under which versions of Kubernetes list it, the newest first."""
+
+NEEDED = ("Node", "Pod")
+"""Without these nothing is known; every other kind only makes the picture fuller."""
+
+
+@dataclass(slots=True)
+class Inventory:
+    """The objects by kind, and the kinds that were refused or failed, with the reason."""
+
+    objects: dict[str, list[Document]] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    def of(self, kind: str) -> list[Document]:
+        """Give the objects of a kind, none when it is not installed or was refused."""
+        return self.objects.get(kind, [])
+
+
+class KubernetesClient:
+    """One API server."""
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self._configuration: Any = None
+
+    @property
+    def name(self) -> str:
+        """The server for reports: its host, or the context when it is not known yet."""
+        if self._configuration is None:
+            return self._settings.context or self._settings.kubeconfig or "in-cluster or default"
+        return str(self._configuration.host).partition("://")[2]
+
+    def inventory(self) -> Inventory:
+        """Give all objects of the known kinds. Errors: CollectorError when nodes or pods fail."""
+        found = Inventory()
+        for kind in KINDS:
+            try:
+                listed = self.listed(kind)
+            except CollectorError as error:
+                if kind in NEEDED:
+                    raise
+                found.missing[kind] = str(error)
+                continue
+            if listed is not None:
+                found.objects[kind] = listed
+        return found
+
+    def listed(self, kind: str) -> list[Document] | None:
+        """Give every object of a kind, None when the server does not know it."""
+        for path in KINDS[kind]:
+            pages = [self._all_pages(one) for one in self._paths(kind, path)]
+            if all(page is not None for page in pages):
+                return [one for page in pages for one in page or []]
+        return None
+
+    def _paths(self, kind: str, path: str) -> list[str]:
+        namespaces = [one.strip() for one in self._settings.namespaces.split(",") if one.strip()]
+        if not namespaces or kind == "Node":
+            return [path]
+        group, _, plural = path.rpartition("/")
+        return [f"{group}/namespaces/{one}/{plural}" for one in namespaces]
+
+    def _all_pages(self, path: str) -> list[Document] | None:
+        """Give a whole list; a list whose continue token expired is begun again."""
+        for _attempt in range(_RESTARTS):
+            try:
+                return list(self._pages(path))
+            except _ListExpiredError:
+                continue
+            except _NotServedError:
+                return None
+        raise UnexpectedAnswerError(
+            f"{self.name}: the list {path} changed faster than it could be read",
+            "Raise kubernetes.page_size, so that it takes fewer pages.",
+        )
+
+    def _pages(self, path: str) -> Iterator[Document]:
+        token = ""
+        for _page in range(_MOST_PAGES):
+            query = {"limit": str(self._settings.page_size)} | (
+                {"continue": token} if token else {}
+            )
+            document = self.get(path, query)
+            items = document.get("items")
+            if not isinstance(items, list):
+                raise UnexpectedAnswerError(
+                    f"{self.name}: {path} answered no list", "Is this a Kubernetes API?"
+                )
+            yield from (one for one in items if isinstance(one, dict))
+            metadata = document.get("metadata")
+            token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
+            if not token:
+                return
+        raise UnexpectedAnswerError(
+            f"{self.name}: {path} has more than {_MOST_PAGES} pages", "Raise kubernetes.page_size."
+        )
+
+    def get(self, path: str, query: dict[str, str] | None = None) -> Document:
+        """Give one answer. Errors: CollectorError."""
+        configuration = self._signed_in()
+        ends = time.monotonic() + self._settings.timeout_seconds
+        url = f"{configuration.host}/{path}"
+        certificate = (
+            (configuration.cert_file, configuration.key_file) if configuration.cert_file else None
+        )
+        try:
+            with requests.Session() as session:
+                session.trust_env = False
+                response = session.get(
+                    url,
+                    params=query,
+                    headers=self._authorization(configuration),
+                    verify=(configuration.ssl_ca_cert or True)
+                    if configuration.verify_ssl
+                    else False,
+                    cert=certificate,
+                    timeout=(_CONNECT_SECONDS, self._settings.timeout_seconds),
+                    allow_redirects=False,
+                    stream=True,
+                )
+                body = self._body(response, ends, path)
+        except requests.exceptions.SSLError as error:
+            raise SourceRefusedError(
+                f"no trusted connection to {self.name}: {scrub(str(error))[:160]}",
+                "Check certificate-authority and client-certificate of the kubeconfig.",
+            ) from error
+        except requests.RequestException as error:
+            raise SourceUnreachableError(
+                f"cannot reach {self.name}: {type(error).__name__}",
+                "Is the API server up, and does this machine reach it?",
+            ) from error
+        return self._document(response.status_code, body, path)
+
+    def _body(self, response: requests.Response, ends: float, path: str) -> bytes:
+        body = bytearray()
+        while piece := response.raw.read1(1 << 16, decode_content=True):
+            body += piece
+            if time.monotonic() > ends:
+                raise SourceUnreachableError(
+                    f"{self.name}: {path} did not answer in time",
+                    "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
+                )
+            if len(body) > MOST_BYTES:
+                raise UnexpectedAnswerError(
+                    f"{self.name}: a page of {path} exceeds {MOST_BYTES >> 20} MiB",
+                    "Lower kubernetes.page_size.",
+                )
+        return bytes(body)
+
+    def _document(self, status: int, body: bytes, path: str) -> Document:
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            document = None
+        said = document.get("message") if isinstance(document, dict) else ""
+        text = scrub(str(said or body[:120].decode("utf-8", "replace")))
+        if status == 404:
+            raise _NotServedError
+        if status == 410:
+            raise _ListExpiredError
+        if status == 401:
+            raise SourceRefusedError(
+                f"{self.name} does not know this user: {text}",
+                "Renew the token or certificate of the kubeconfig.",
+            )
+        if status == 403:
+            raise SourceRefusedError(
+                f"{self.name} refused {path}: {text}",
+                "Bind deploy/kubernetes-reader.yaml's ClusterRole to this user.",
+            )
+        if status in (429, 500, 502, 503, 504):
+            raise SourceUnreachableError(
+                f"{self.name} answered {status} to {path}: {text}",
+                "It is overloaded or starting; the next collection asks again.",
+            )
+        if status != 200 or not isinstance(document, dict):
+            raise UnexpectedAnswerError(
+                f"{self.name} answered {status} to {path}: {text}",
+                "Is this the address of a Kubernetes API?",
+            )
+        return document
+
+    def _authorization(self, configuration: Any) -> dict[str, str]:
+        token = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        return {"Authorization": token, "Accept": "application/json"} if token else {}
+
+    def _signed_in(self) -> Any:
+        """Give the official client's configuration, loaded once."""
+        if self._configuration is None:
+            self._configuration = _load(self._settings)
+        return self._configuration
+
+
+class _NotServedError(Exception):
+    """The server has no such path: the kind is not installed."""
+
+
+class _ListExpiredError(Exception):
+    """The continue token is too old: the list has to be read from its start."""
+
+
+def _load(settings: KubernetesSettings) -> Any:
+    try:
+        from kubernetes import client, config
+    except ImportError as error:
+        raise SourceNotConfiguredError(
+            "the package kubernetes is not installed",
+            "Install the extra: pip install 'trimtab[kubernetes]'.",
+        ) from error
+    configuration = client.Configuration()
+    try:
+        if settings.kubeconfig or settings.context:
+            config.load_kube_config(
+                config_file=settings.kubeconfig or None,
+                context=settings.context or None,
+                client_configuration=configuration,
+            )
+        else:
+            _load_default(config, configuration)
+    except (config.ConfigException, OSError, ValueError, TypeError) as error:
+        raise SourceNotConfiguredError(
+            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}",
+            "Set kubernetes.kubeconfig and kubernetes.context.",
+        ) from error
+    return configuration
+
+
+def _load_default(config: Any, configuration: Any) -> None:
+    """Load what a pod is given, else the kubeconfig of this user."""
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException:
+        config.load_kube_config(client_configuration=configuration)

@@ -1,0 +1,78 @@
+"""What a Kubernetes cluster lacks for Trimtab, and the exact line that would add it."""
+
+from collections.abc import Iterator
+
+from collectors.kubernetes.client import KINDS, Document, Inventory, KubernetesClient
+from collectors.kubernetes.objects import WHOLE_GPU, gpu_resources, mig_offer, text_in
+from data.errors import CollectorError
+from data.source_settings import KubernetesSettings
+
+Finding = tuple[str, str, str]
+"""What was looked at; `ok` or `missing`; what was found, or the line to change."""
+
+
+def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
+    """Give what is there and what is missing, for the user of the settings."""
+    client = KubernetesClient(settings)
+    try:
+        inventory = client.inventory()
+    except CollectorError as error:
+        return (("reachable and authorised", "missing", str(error)),)
+    nodes = inventory.of("Node")
+    return (
+        ("reachable and authorised", "ok", f"{client.name}, {len(nodes)} nodes"),
+        *_rights(inventory),
+        *_devices(nodes),
+    )
+
+
+def _rights(inventory: Inventory) -> Iterator[Finding]:
+    for kind in sorted(inventory.missing):
+        group, _, resources = KINDS[kind][0].rpartition("/")
+        name = group.split("/")[1] if group.startswith("apis/") else ""
+        yield (
+            f"may list {kind}",
+            "missing",
+            (
+                f"{inventory.missing[kind]} Add to the ClusterRole: "
+                f'{{apiGroups: ["{name}"], resources: ["{resources}"], verbs: ["get", "list"]}}.'
+            ),
+        )
+    if not inventory.missing:
+        yield "may list every kind", "ok", f"{len(inventory.objects)} kinds are installed"
+
+
+def _devices(nodes: list[Document]) -> Iterator[Finding]:
+    offers = {text_in(one, "metadata", "name"): gpu_resources(one) for one in nodes}
+    offering = {name: found for name, found in offers.items() if found}
+    if not offering:
+        yield (
+            "GPU resources",
+            "missing",
+            "no node offers nvidia.com/gpu: install the NVIDIA device plugin or GPU operator.",
+        )
+        return
+    boards = sum(found.get(WHOLE_GPU, 0) for found in offering.values())
+    instances = sum(count for found in offering.values() for _profile, count in mig_offer(found))
+    yield (
+        "GPU resources",
+        "ok",
+        f"{len(offering)} nodes offer {boards} GPUs and {instances} MIG instances",
+    )
+    nameless = [
+        text_in(one, "metadata", "name")
+        for one in nodes
+        if text_in(one, "metadata", "name") in offering
+        and not text_in(one, "metadata", "labels", "nvidia.com/gpu.product")
+    ]
+    if nameless:
+        yield (
+            "GPU models",
+            "missing",
+            (
+                f"{len(nameless)} nodes such as {nameless[0]} have no label nvidia.com/gpu.product: "
+                "enable gpu-feature-discovery (gfd.enabled=true in the device plugin's chart)."
+            ),
+        )
+    else:
+        yield "GPU models", "ok", "every GPU node names its model"
