@@ -7,6 +7,7 @@ a gap; every failure is one of our errors. The traps are in docs/adding-a-collec
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ import requests
 from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
+from collectors.prometheus_answers import read_answer
 from collectors.prometheus_ranges import Part, parts_of
 from collectors.prometheus_rollup import pushed_down
 from collectors.prometheus_session import (
@@ -23,6 +25,7 @@ from collectors.prometheus_session import (
     TooMuchAskedError,
     TooSlowError,
 )
+from data.clock import utc_now
 from data.errors import (
     CollectorError,
     SourceRefusedError,
@@ -36,7 +39,13 @@ _TRIES = 3
 _MOST_SLOW = 3
 """Answers in a row that came too late before the server counts as down for this collection."""
 
+_MOST_REFUSED = 3
+"""Smallest questions refused, after which a metric's others are not asked in this collection."""
+
+_MOST_GAPS_NAMED = 20
 _PROBE_SECONDS = 600
+_NOT_YET = timedelta(seconds=31)
+"""VictoriaMetrics repeats older values for the last 30 s, until its -search.latencyOffset."""
 
 
 def escape_label_value(value: str) -> str:
@@ -48,12 +57,15 @@ class PrometheusClient:
     """One Prometheus, or a server that speaks its query API."""
 
     def __init__(self, settings: PrometheusSettings) -> None:
-        self.url = settings.url
         self._settings = settings
         self._session = GuardedSession(settings)
+        self.url = self._session.url
         self._connect = PrometheusConnect(url=settings.url, session=self._session)
         self._gaps: list[tuple[Part, CollectorError]] = []
-        self._asked = self._slow = 0
+        self._asked = 0.0
+        self._answers = self._slow = 0
+        self._refused: Counter[str] = Counter()
+        self._broken: Counter[str] = Counter()
         self._down: SourceUnreachableError | None = None
 
     def begin(self) -> None:
@@ -62,28 +74,48 @@ class PrometheusClient:
         self._session.ends = time.monotonic() + self._settings.budget_seconds
         self._session.warnings.clear()
         self._gaps.clear()
-        self._asked = self._slow = 0
+        self._asked = 0.0
+        self._answers = self._slow = 0
+        self._refused.clear()
+        self._broken.clear()
         self._down = None
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Give the warnings and gaps since the last call, each once."""
-        gaps = [
-            f"no answer for {part.metric} from {part.start:%Y-%m-%d %H:%M} to "
-            f"{part.end:%Y-%m-%d %H:%M}: {error}"
-            for part, error in self._gaps
-        ]
-        found = tuple(dict.fromkeys([*self._session.warnings, *gaps]))
+        """Give the server's warnings, what was left out, and the gaps of this collection."""
+        broken = [f"{count} {what} left out" for what, count in self._broken.items()]
+        found = (*self._session.warnings, *broken, *self._named_gaps())
         self._session.warnings.clear()
+        self._broken.clear()
         return found
 
-    def answered(self) -> tuple[float, datetime | None]:
-        """Give the share of parts that were answered, and the start of the first gap.
+    def _named_gaps(self) -> list[str]:
+        """Give a line for each run of gaps of a metric that have one reason."""
+        runs: list[tuple[Part, datetime, str]] = []
+        for part, error in self._gaps:
+            first, until, reason = runs[-1] if runs else (part, part.start, "")
+            if (first.metric, str(error)) == (part.metric, reason) and part.start <= (
+                until + part.step
+            ):
+                runs[-1] = (first, max(until, part.end), reason)
+            else:
+                runs.append((part, part.end, str(error)))
+        lines = [
+            f"no answer for {part.metric} from {part.start:%Y-%m-%d %H:%M} to "
+            f"{until:%Y-%m-%d %H:%M}: {reason}"
+            for part, until, reason in runs[:_MOST_GAPS_NAMED]
+        ]
+        further = len(runs) - len(lines)
+        return [*lines, f"no answer for {further} further times"] if further else lines
 
-        Errors: CollectorError when not one part was answered.
+    def answered(self) -> tuple[float, datetime | None]:
+        """Give the share of what was asked that was answered, and the start of the first gap.
+
+        Errors: CollectorError when nothing was answered at all.
         """
-        if self._gaps and len(self._gaps) == self._asked:
+        if self._gaps and not self._answers:
             raise self._gaps[0][1]
-        share = 1 - len(self._gaps) / self._asked if self._asked else 1.0
+        lost = sum(part.size for part, _error in self._gaps)
+        share = max(0.0, 1 - lost / self._asked) if self._asked else 1.0
         return share, min((part.start for part, _error in self._gaps), default=None)
 
     def metric_names(self) -> frozenset[str]:
@@ -95,7 +127,8 @@ class PrometheusClient:
 
     def scrape_seconds(self, metric: str, at: datetime) -> float | None:
         """Give the usual time between two readings of a metric, None when it cannot be told."""
-        query = f"count_over_time({metric}[{_PROBE_SECONDS}s])"
+        selector = f"{{{self._settings.selector}}}" if self._settings.selector else ""
+        query = f"count_over_time({metric}{selector}[{_PROBE_SECONDS}s])"
         try:
             found = self.instant(query, at)
             counts = sorted(float(one["value"][1]) for one in found)
@@ -134,12 +167,14 @@ class PrometheusClient:
         A part that stays unanswered after splits and retries is a gap (see `answered`), unless
         nothing was answered at all: that is the error.
         """
+        if self._session.victoria_metrics:
+            end = min(end, utc_now() - _NOT_YET)
         for part in parts_of(metric, self._settings.selector, start, end, step_seconds):
+            self._asked += part.size
             for one in self._split(part, scrape_seconds):
-                yield one | {"metric": {**one.get("metric", {}), "__name__": metric}}
+                yield one | {"metric": {**one["metric"], "__name__": metric}}
 
     def _split(self, part: Part, scrape_seconds: float | None) -> Iterator[dict[str, Any]]:
-        self._asked += 1
         if self._down is not None:
             self._gaps.append((part, self._down))
             return
@@ -148,16 +183,8 @@ class PrometheusClient:
         try:
             found = self._answer(query, part)
         except (TooMuchAskedError, TooSlowError) as error:
-            self._slow += isinstance(error, TooSlowError)
-            smaller = part.halves()
-            if self._slow >= _MOST_SLOW and isinstance(error, TooSlowError):
-                self._down = error
-            elif smaller and time.monotonic() < self._session.ends:
-                self._asked -= 1
-                for one in smaller:
-                    yield from self._split(one, scrape_seconds)
-                return
-            self._gaps.append((part, error))
+            for one in self._smaller(part, error):
+                yield from self._split(one, scrape_seconds)
         except SourceUnreachableError as error:
             # Every further question would wait as long: the next collection asks them again.
             self._down = error
@@ -166,7 +193,22 @@ class PrometheusClient:
             self._gaps.append((part, error))
         else:
             self._slow = 0
+            self._answers += 1
             yield from found
+
+    def _smaller(self, part: Part, error: TooMuchAskedError | TooSlowError) -> tuple[Part, ...]:
+        """Give the smaller questions to ask instead; none, and a gap, when that is of no use."""
+        if isinstance(error, TooSlowError):
+            self._slow += 1
+            if self._slow >= _MOST_SLOW:
+                self._down = error
+        smaller = part.halves()
+        self._refused[part.metric] += not smaller
+        hopeless = self._refused[part.metric] >= _MOST_REFUSED
+        if smaller and not hopeless and self._down is None:
+            return smaller
+        self._gaps.append((part, error))
+        return ()
 
     def _answer(self, query: str, part: Part) -> list[dict[str, Any]]:
         step = part.step // timedelta(seconds=1)
@@ -175,9 +217,21 @@ class PrometheusClient:
                 query=query, start_time=part.start, end_time=part.end, step=str(step)
             )
         )
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        if not isinstance(found, list):
             raise self._unexpected(found)
-        return found
+        answer = read_answer(found, part.start, part.end)
+        if found and answer.broken_series == len(found):
+            raise UnexpectedAnswerError(
+                f"{self.url} answered a range query with something that is no matrix",
+                "Is this the address of a Prometheus?",
+            )
+        for what, count in (
+            ("series without labels and values", answer.broken_series),
+            ("readings without a time in the range and a value", answer.broken_readings),
+        ):
+            if count:
+                self._broken[what] += count
+        return answer.series
 
     def _tried(self, ask: Callable[[], Any]) -> Any:
         """Ask, again after a pause with jitter when the failure may pass and time is left."""

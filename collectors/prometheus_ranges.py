@@ -30,6 +30,13 @@ class Part:
     step: timedelta
     digits: str | None = None
 
+    @property
+    def size(self) -> float:
+        """How much is asked, in steps of all series; halves add up to the whole."""
+        steps = (self.end - self.start) // self.step + 1
+        # One of seventeen shares is that of UUIDs that begin with no digit.
+        return steps if self.digits is None else steps * (len(self.digits) or 1) / 17
+
     def matchers(self) -> str:
         """Give the matchers inside the braces."""
         return ",".join(one for one in (self.selector, self._board()) if one)

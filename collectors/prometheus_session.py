@@ -4,14 +4,15 @@ A timeout of `requests` is per read, so a server that drips bytes outlives it; a
 body may unpack to gigabytes. Both are counted here while the body is read.
 """
 
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
-from requests.adapters import HTTPAdapter
 
+from collectors.http_deadline import DeadlineAdapter
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -25,7 +26,8 @@ from data.source_settings import PrometheusSettings
 MOST_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 5.0
 _CHUNK = 1 << 16
-_TEMPORARY = frozenset({429, 502, 503, 504})
+_TEMPORARY = frozenset({429, 502, 503})
+_TOO_MUCH_STATUS = frozenset({413, 422})
 _TOO_MUCH = (
     "exceeded maximum resolution",
     "too many samples",
@@ -37,6 +39,9 @@ _TOO_MUCH = (
     "-search.max",
 )
 _MOST_WAIT_SECONDS = 10.0
+_MOST_WARNINGS = 20
+_OF_OBJECT = re.compile(r"^\S*Connection\([^)]*\): ")
+_OF_VICTORIA_METRICS = "X-Server-Hostname"
 
 
 class TooMuchAskedError(SourceRefusedError):
@@ -55,6 +60,10 @@ class PassingFailureError(SourceUnreachableError):
         self.wait_seconds = wait_seconds
 
 
+class ProxyGaveUpError(PassingFailureError, TooSlowError):
+    """A proxy did not wait for the answer: worth another try, and a smaller question."""
+
+
 class GuardedSession(requests.Session):
     """The session that prometheus-api-client is given. `ends` is when the collection must end."""
 
@@ -62,20 +71,24 @@ class GuardedSession(requests.Session):
         super().__init__()
         self.warnings: list[str] = []
         self.ends = float("inf")
+        self.victoria_metrics = False
+        self.url = without_credentials(settings.url)
         self._settings = settings
         self.trust_env = False
-        adapter = HTTPAdapter(max_retries=0)
-        for prefix in ("http://", "https://", settings.url):
-            self.mount(prefix, adapter)
+        for prefix in ("http://", "https://"):
+            super().mount(prefix, DeadlineAdapter())
 
     def mount(self, prefix: str | bytes, adapter: Any) -> None:
-        """Mount adapters that do not retry; the library's own would multiply the deadline."""
-        super().mount(prefix, HTTPAdapter(max_retries=0))
+        """Refuse further adapters: the library's own would retry beyond the deadline."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        """Give none: to prepare a redirect, requests would read its body whole, without limits."""
+        return None
 
     def sign_in(self) -> None:
         """Read secrets from their files anew. Errors: SourceNotConfiguredError."""
         one = self._settings
-        self.headers.pop("Authorization", None)
+        self.headers = requests.utils.default_headers()
         if one.headers_file:
             self.headers.update(_headers(_text(one.headers_file, "prometheus.headers_file")))
         token = one.bearer_token or (
@@ -85,7 +98,15 @@ class GuardedSession(requests.Session):
         )
         if token:
             self.headers["Authorization"] = f"Bearer {token}"
-        self.auth = (one.username, one.password) if one.username else None
+        # As UTF-8: requests would encode text as Latin-1, or fail.
+        self.auth = (one.username.encode(), one.password.encode()) if one.username else None
+        for path, setting in (
+            (one.ca_file, "prometheus.ca_file"),
+            (one.client_cert_file, "prometheus.client_cert_file"),
+            (one.client_key_file, "prometheus.client_key_file"),
+        ):
+            if path:
+                _text(path, setting)
         self.verify = one.ca_file or True
         if one.client_cert_file:
             key = one.client_key_file
@@ -97,7 +118,7 @@ class GuardedSession(requests.Session):
         ends = min(now + self._settings.timeout_seconds, self.ends)
         if ends <= now:
             raise SourceUnreachableError(
-                f"{self._settings.url}: the time for this collection is used up",
+                f"{self.url}: the time for this collection is used up",
                 "Raise prometheus.budget_seconds or narrow prometheus.selector.",
             )
         left = ends - now
@@ -108,8 +129,16 @@ class GuardedSession(requests.Session):
         try:
             with super().request(method, url, **options) as response:
                 response._content = self._body(response, ends)  # noqa: SLF001 - requests keeps it
+        except (requests.exceptions.InvalidHeader, UnicodeError) as error:
+            # The error quotes the header, which is a secret.
+            raise SourceNotConfiguredError(
+                "a header for Prometheus holds characters that HTTP does not allow",
+                "Check prometheus.bearer_token, its file and prometheus.headers_file.",
+            ) from error
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise self._named(error) from error
+            raise (self._too_slow() if time.monotonic() >= ends else self._named(error)) from error
+        # Else bytes that are no UTF-8 would be searched for a likely encoding, for minutes.
+        response.encoding = "utf-8"
         self._check(response)
         return response
 
@@ -119,22 +148,25 @@ class GuardedSession(requests.Session):
         raw = response.raw
         while True:
             if time.monotonic() > ends:
-                raise TooSlowError(
-                    f"{self._settings.url} did not answer in time",
-                    "Raise prometheus.timeout_seconds or narrow prometheus.selector.",
-                )
+                raise self._too_slow()
             piece = raw.read1(_CHUNK, decode_content=True)
             if not piece:
                 return bytes(body)
             body += piece
             if len(body) > MOST_BYTES:
                 raise TooMuchAskedError(
-                    f"the answer of {self._settings.url} exceeds {MOST_BYTES >> 20} MiB",
+                    f"the answer of {self.url} exceeds {MOST_BYTES >> 20} MiB",
                     "Narrow prometheus.selector or lengthen prometheus.step_seconds.",
                 )
 
+    def _too_slow(self) -> TooSlowError:
+        return TooSlowError(
+            f"{self.url} did not answer in time",
+            "Raise prometheus.timeout_seconds or narrow prometheus.selector.",
+        )
+
     def _named(self, error: BaseException) -> CollectorError:
-        url = self._settings.url
+        url = self.url
         if isinstance(error, requests.exceptions.SSLError):
             return SourceRefusedError(
                 f"no trusted connection to {url}: {scrub(_root(error))}",
@@ -142,11 +174,8 @@ class GuardedSession(requests.Session):
                 "prometheus.client_cert_file when it asks for one.",
             )
         if isinstance(error, requests.exceptions.ReadTimeout | urllib3.exceptions.ReadTimeoutError):
-            return TooSlowError(
-                f"{url} did not answer in time",
-                "Raise prometheus.timeout_seconds or narrow prometheus.selector.",
-            )
-        if isinstance(error, requests.exceptions.InvalidURL | requests.exceptions.InvalidHeader):
+            return self._too_slow()
+        if isinstance(error, requests.exceptions.InvalidURL):
             return SourceRefusedError(f"{url}: {scrub(str(error))}", "Mend prometheus.url.")
         if isinstance(error, urllib3.exceptions.DecodeError):
             return UnexpectedAnswerError(
@@ -159,9 +188,12 @@ class GuardedSession(requests.Session):
 
     def _check(self, response: requests.Response) -> None:
         """Raise what a status means, and note the warnings of an answer."""
-        url, status = self._settings.url, response.status_code
+        url, status = self.url, response.status_code
+        self.victoria_metrics = _OF_VICTORIA_METRICS in response.headers
         if status == 200:
-            self.warnings.extend(_warnings_of(response))
+            for one in _warnings_of(response):
+                if len(self.warnings) < _MOST_WARNINGS and one not in self.warnings:
+                    self.warnings.append(one)
             return
         said = scrub(_said(response))
         if 300 <= status < 400:
@@ -173,10 +205,15 @@ class GuardedSession(requests.Session):
                 f"{url} refused with {status}: {said}",
                 "Check prometheus.bearer_token, username or client certificate.",
             )
-        if any(words in said.lower() for words in _TOO_MUCH):
+        if status in _TOO_MUCH_STATUS or any(words in said.lower() for words in _TOO_MUCH):
             raise TooMuchAskedError(
                 f"{url} refused with {status}: {said}",
                 "Lengthen prometheus.step_seconds or raise the server's query limits.",
+            )
+        if status == 504:
+            raise ProxyGaveUpError(
+                f"{url} answered {status}: {said}",
+                "A proxy gave up waiting: raise its timeout or narrow prometheus.selector.",
             )
         if status in _TEMPORARY:
             raise PassingFailureError(
@@ -188,6 +225,13 @@ class GuardedSession(requests.Session):
             f"{url} refused with {status}: {said}",
             "Check prometheus.url, prometheus.selector and the server's query limits.",
         )
+
+
+def without_credentials(url: str) -> str:
+    """Give the address fit for messages."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
 
 
 def _text(path: str, setting: str) -> str:
@@ -219,10 +263,13 @@ def _said(response: requests.Response) -> str:
         document = response.json()
     except (ValueError, RecursionError):
         return response.content[:200].decode("utf-8", "replace")
-    return str(document.get("error", "")) if isinstance(document, dict) else ""
+    said = document.get("error") if isinstance(document, dict) else None
+    return said if isinstance(said, str) else ""
 
 
 def _warnings_of(response: requests.Response) -> list[str]:
+    if not any(word in response.content for word in (b'"warnings"', b'"infos"')):
+        return []
     try:
         document = response.json()
     except (ValueError, RecursionError):
@@ -230,7 +277,13 @@ def _warnings_of(response: requests.Response) -> list[str]:
     if not isinstance(document, dict):
         return []
     lists = (document.get(name) for name in ("warnings", "infos"))
-    return [scrub(str(one)) for found in lists if isinstance(found, list) for one in found]
+    return [
+        scrub(one)
+        for found in lists
+        if isinstance(found, list)
+        for one in found[:_MOST_WARNINGS]
+        if isinstance(one, str)
+    ]
 
 
 def _wait_of(response: requests.Response) -> float | None:
@@ -246,4 +299,4 @@ def _root(error: BaseException) -> str:
     while inner.args and isinstance(inner.args[-1], BaseException):
         inner = inner.args[-1]
     reason = getattr(inner, "reason", None)
-    return str(reason or inner).rpartition(">: ")[2]
+    return _OF_OBJECT.sub("", str(reason or inner))

@@ -2,12 +2,27 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from beds.faulty_server import (
+    POWER,
+    Behaviour,
+    broken_gzip,
+    drips_body,
+    drips_headers,
+    faulty_server,
+    gzip_bomb,
+    hangs,
+    redirects_and_drips,
+    resets,
+    says,
+    truncates,
+)
 
 from collectors.base import Window
 from collectors.collect import collect_all
@@ -105,6 +120,40 @@ def test_one_failing_source_is_a_report_and_no_error() -> None:
     assert collected.report.state is SourceState.FAILED
     assert "127.0.0.1:9" in collected.report.reason
     assert collected.samples.empty
+
+
+@pytest.mark.parametrize("names", [(), (POWER,)])
+@pytest.mark.parametrize(
+    ("behave", "kind", "says_so"),
+    [
+        (hangs, SourceUnreachableError, "in time"),
+        (drips_body, SourceUnreachableError, "in time"),
+        (drips_headers, SourceUnreachableError, "in time"),
+        (redirects_and_drips, SourceUnreachableError, "in time"),
+        (resets, SourceUnreachableError, "cannot reach"),
+        (truncates, SourceUnreachableError, "cannot reach"),
+        (gzip_bomb, SourceRefusedError, "exceeds 64 MiB"),
+        (broken_gzip, UnexpectedAnswerError, "does not unpack"),
+        (says(200, b"[" * 200_000), UnexpectedAnswerError, "no JSON"),
+        (says(200, b'{"data": ' + b"9" * 5000 + b"}"), UnexpectedAnswerError, "no Prometheus"),
+        (says(200, b"\xff\xfe{}", ("Content-Type", "text/x; charset=undefined")),
+         UnexpectedAnswerError, "no JSON"),
+        (says(301, b"", ("Location", "http://\xff/")), UnexpectedAnswerError, "redirects"),
+        (says(429, b"", ("Retry-After", "nan")), SourceUnreachableError, "429"),
+    ],
+)  # fmt: skip
+def test_every_misbehaviour_is_named_in_bounded_time(
+    behave: Behaviour, kind: type[CollectorError], says_so: str, names: tuple[str, ...]
+) -> None:
+    """From the first question or only when asked for data: one error, and no endless wait."""
+    with faulty_server(behave, names=names) as server:
+        settings = PrometheusSettings(url=server.url, timeout_seconds=0.7, budget_seconds=6.0)
+        one = PrometheusDcgmCollector(PrometheusClient(settings), settings, load_gpu_catalogue())
+        began = time.monotonic()
+        with pytest.raises(kind, match=says_so) as caught:
+            one.collect(WINDOW)
+        assert time.monotonic() - began < 7
+    assert caught.value.hint
 
 
 def test_warnings_of_a_partial_answer_are_kept() -> None:
