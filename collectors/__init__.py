@@ -2,6 +2,7 @@
 
 COLLECTORS = {
     "prometheus-dcgm": "collectors.dcgm_metrics",
+    "kubernetes": "collectors.kubernetes.jobs",
     "nvml": "collectors.nvml.metrics",
     "slurm": "collectors.slurm.jobs",
     "dcgm-text": "collectors.exposition_text",

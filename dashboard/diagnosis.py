@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
+from collectors.kubernetes.findings import kubernetes_findings
 from collectors.nvml.findings import nvml_findings
 from collectors.prometheus_client import PrometheusClient
 from collectors.prometheus_findings import prometheus_findings
@@ -21,6 +22,10 @@ def _prometheus(settings: Settings, now: datetime) -> tuple[Finding, ...]:
 def _asked(settings: Settings) -> dict[str, Callable[[Settings, datetime], tuple[Finding, ...]]]:
     checks: dict[str, tuple[bool, Callable[[Settings, datetime], tuple[Finding, ...]]]] = {
         "prometheus": (bool(settings.prometheus.url), _prometheus),
+        "kubernetes": (
+            settings.kubernetes.enabled,
+            lambda one, _now: tuple(kubernetes_findings(one.kubernetes)),
+        ),
         "nvml": (settings.nvml.enabled, lambda one, _now: tuple(nvml_findings(one.nvml))),
         "slurm": (bool(settings.slurm.mode), lambda one, _now: tuple(slurm_findings(one.slurm))),
     }

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from collectors.base import Collector
 from collectors.dcgm_metrics import PrometheusDcgmCollector
+from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.nvml.metrics import NvmlCollector
 from collectors.nvml.sampler import NvmlSampler
 from collectors.prometheus_client import PrometheusClient
@@ -34,6 +36,8 @@ def build_collectors(settings: Settings, *, serving: bool = False) -> tuple[Coll
         )
     if settings.slurm.mode:
         collectors.append(slurm_collector(settings.slurm, catalogue))
+    if settings.kubernetes.enabled:
+        collectors.append(KubernetesCollector(KubernetesClient(settings.kubernetes), catalogue))
     if settings.nvml.enabled:
         one = settings.nvml
         host = one.node or platform.node()

@@ -70,8 +70,9 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
             "GPU models",
             "missing",
             (
-                f"{len(nameless)} nodes such as {nameless[0]} have no label nvidia.com/gpu.product: "
-                "enable gpu-feature-discovery (gfd.enabled=true in the device plugin's chart)."
+                f"{len(nameless)} nodes such as {nameless[0]} have no label "
+                "nvidia.com/gpu.product: enable gpu-feature-discovery (gfd.enabled=true in the "
+                "chart of the device plugin)."
             ),
         )
     else:

@@ -249,6 +249,7 @@ class _View:
         common = {
             "job_id": workload.job_id,
             "node": pod.node,
+            "gpu_index": "",
             "started_at": started_at,
             "ended_at": pod.ended_at,
             "seen_at": self.window.end,

@@ -1,151 +1,151 @@
 """A real Kubernetes API on loopback: etcd, kube-apiserver, controllers and scheduler.
 
-There is no kubelet. Pods are scheduled by the real scheduler; a thread does what is left of a kubelet's work and calls
-them running. Every process is a child of the test process and ends with the bed.
+Only the kubelet is none: pods that the real scheduler binds are called running, no container is
+started. Every process is a child of the test process and ends with the bed.
 """
 
-import os
-import socket
-import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import requests
 import yaml
 
-READER = Path(__file__).parents[2] / "deploy" / "kubernetes-reader.yaml"
-_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-_USERS = {"admin": "system:masters", "reader": "", "nobody": ""}
-_READY_SECONDS = 90.0
-_KINDS = {
-    "Namespace": ("api/v1", "namespaces"),
-    "Node": ("api/v1", "nodes"),
-    "Pod": ("api/v1", "pods"),
-    "ServiceAccount": ("api/v1", "serviceaccounts"),
-    "Deployment": ("apis/apps/v1", "deployments"),
-    "StatefulSet": ("apis/apps/v1", "statefulsets"),
-    "Job": ("apis/batch/v1", "jobs"),
-    "CronJob": ("apis/batch/v1beta1", "cronjobs"),
-    "HorizontalPodAutoscaler": ("apis/autoscaling/v1", "horizontalpodautoscalers"),
-    "ClusterRole": ("apis/rbac.authorization.k8s.io/v1", "clusterroles"),
-    "ClusterRoleBinding": ("apis/rbac.authorization.k8s.io/v1", "clusterrolebindings"),
-    "CustomResourceDefinition": ("apis/apiextensions.k8s.io/v1", "customresourcedefinitions"),
-}
-_WITHOUT_NAMESPACE = {
-    "Namespace",
-    "Node",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "CustomResourceDefinition",
-}
+from beds.kubernetes_kubelet import FakeKubelet
+from beds.kubernetes_servers import USERS, Servers, program_folder, start_api, start_controllers
 
-
-def program_folder() -> Path:
-    """Where the servers are, or a failure that says how to get them; never a skip."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folders = [
-        Path(os.environ[name])
-        for name in ("KUBEBUILDER_ASSETS", "KUBE_BIN_DIR")
-        if os.environ.get(name)
-    ]
-    folders.append(cache / "trimtab" / "kubernetes-1.20.2")
-    for folder in folders:
-        if all((folder / name).is_file() for name in _PROGRAMS):
-            return folder
-    raise AssertionError(f"no {', '.join(_PROGRAMS)} in {folders}; as root: .ci/kubernetes")
+READER_MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes-reader.yaml"
+_RBAC = "rbac.authorization.k8s.io"
+_MERGE_PATCH = {"Content-Type": "application/merge-patch+json"}
+_KNOWN = {
+    "Namespace": "v1",
+    "Node": "v1",
+    "Pod": "v1",
+    "Deployment": "apps/v1",
+    "ReplicaSet": "apps/v1",
+    "StatefulSet": "apps/v1",
+    "DaemonSet": "apps/v1",
+    "Job": "batch/v1",
+}
 
 
 @dataclass(slots=True, kw_only=True)
 class KubernetesBed:
-    """A running cluster without kubelets."""
+    """A running cluster. Kinds are named as in manifests; `admin` asks unless told otherwise.
 
-    folder: Path
+    A kind outside the core, apps and batch groups is known once an object of it was applied.
+    """
+
+    servers: Servers
     port: int
-    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    resources: dict[str, tuple[str, str]] = field(default_factory=lambda: dict(_KINDS))
+    api_versions: dict[str, str] = field(default_factory=lambda: dict(_KNOWN))
+    resources: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> Path:
+        """Where the bed's files are; it goes with the bed."""
+        return self.servers.folder
 
     @property
     def url(self) -> str:
         """The address of the API."""
         return f"https://127.0.0.1:{self.port}"
 
-    def ask(self, method: str, path: str, *, user: str = "admin", **options: Any) -> Any:
-        """Give the answer's JSON; a refusal is an AssertionError with its status and words."""
-        answer = requests.request(
-            method,
-            f"{self.url}/{path}",
-            headers={"Authorization": f"Bearer {user}-token"} | options.pop("headers", {}),
-            verify=str(self.folder / "certs" / "apiserver.crt"),
-            timeout=30,
-            **options,
-        )
-        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text[:400]}"
-        return answer.json()
+    @property
+    def certificate(self) -> Path:
+        """The certificate that the API made itself: also the authority that vouches for it."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    def token(self, user: str) -> str:
+        """The bearer token of admin, reader or nobody."""
+        assert user in USERS, f"{user} is none of {USERS}"
+        return f"{user}-token"
 
     def kubeconfig(self, user: str) -> Path:
         """A kubeconfig file that signs in as admin, reader or nobody."""
-        path = self.folder / f"{user}.kubeconfig"
+        cluster = {"server": self.url, "certificate-authority": str(self.certificate)}
+        context = {"cluster": "bed", "user": user, "namespace": "default"}
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "bed",
-            "clusters": [
-                {
-                    "name": "bed",
-                    "cluster": {
-                        "server": self.url,
-                        "certificate-authority": str(self.folder / "certs" / "apiserver.crt"),
-                    },
-                }
-            ],
-            "users": [{"name": user, "user": {"token": f"{user}-token"}}],
-            "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": user}}],
+            "clusters": [{"name": "bed", "cluster": cluster}],
+            "users": [{"name": user, "user": {"token": self.token(user)}}],
+            "contexts": [{"name": "bed", "context": context}],
         }
+        path = self.folder / f"{user}.kubeconfig"
         path.write_text(yaml.safe_dump(document))
         return path
 
-    def path_of(self, kind: str, namespace: str) -> str:
-        """The path under which objects of a kind are listed and made."""
-        group, plural = self.resources[kind]
-        inside = "" if kind in _WITHOUT_NAMESPACE else f"namespaces/{namespace}/"
-        return f"{group}/{inside}{plural}"
-
-    def apply(self, *documents: dict[str, Any]) -> None:
-        """Make objects; a definition of a custom resource is waited for."""
-        for one in documents:
-            kind, namespace = one["kind"], one["metadata"].get("namespace", "default")
-            self.ask("POST", self.path_of(kind, namespace), json=one)
-            if kind == "CustomResourceDefinition":
-                spec = one["spec"]
-                path = f"apis/{spec['group']}/{spec['versions'][0]['name']}"
-                self.resources[spec["names"]["kind"]] = (path, spec["names"]["plural"])
-                self.until(f"{path} is served", partial(self._serves, path, spec))
-
-    def _serves(self, path: str, spec: dict[str, Any]) -> bool:
-        try:
-            return bool(self.ask("GET", f"{path}/{spec['names']['plural']}"))
-        except AssertionError:
-            return False
-
-    def apply_file(self, path: Path) -> None:
-        """Make every object of a YAML file."""
-        self.apply(*filter(None, yaml.safe_load_all(path.read_text(encoding="utf-8"))))
-
-    def patch_status(self, kind: str, namespace: str, name: str, status: dict[str, Any]) -> None:
-        """Merge into an object's status."""
-        self.ask(
-            "PATCH",
-            f"{self.path_of(kind, namespace)}/{name}/status",
-            json={"status": status},
-            headers={"Content-Type": "application/merge-patch+json"},
+    def answer(
+        self, method: str, path: str, *, user: str = "admin", **options: Any
+    ) -> requests.Response:
+        """Give what the API answers to a user, refusals included."""
+        headers = {"Authorization": f"Bearer {self.token(user)}", **options.pop("headers", {})}
+        return requests.request(
+            method,
+            f"{self.url}/{path}",
+            headers=headers,
+            verify=str(self.certificate),
+            timeout=30,
+            **options,
         )
+
+    def ask(self, method: str, path: str, **options: Any) -> Any:
+        """Give the answer's JSON; a refusal is an AssertionError with its status and words."""
+        answer = self.answer(method, path, **options)
+        assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text[:600]}"
+        return answer.json()
+
+    def apply(self, *documents: str | dict[str, Any]) -> None:
+        """Make the objects, or merge into those that exist: dicts, or YAML of one or several.
+
+        A merge adds and changes; it removes nothing. Statuses are left out: see patch_status. A
+        definition of custom resources is waited for.
+        """
+        for document in documents:
+            several = yaml.safe_load_all(document) if isinstance(document, str) else [document]
+            for one in filter(None, several):
+                self._apply(one)
+
+    def get(self, kind: str, name: str, *, namespace: str = "default") -> dict[str, Any]:
+        """Give an object."""
+        found: dict[str, Any] = self.ask("GET", self.path(kind, namespace, name))
+        return found
+
+    def list(self, kind: str, *, namespace: str | None = None) -> list[dict[str, Any]]:
+        """Give the objects of a kind, of all namespaces unless one is named."""
+        found: list[dict[str, Any]] = self.ask("GET", self.path(kind, namespace))["items"]
+        return found
+
+    def patch(
+        self, kind: str, name: str, change: dict[str, Any], *, namespace: str = "default"
+    ) -> None:
+        """Merge into an object; None removes a key."""
+        self.ask("PATCH", self.path(kind, namespace, name), json=change, headers=_MERGE_PATCH)
+
+    def patch_status(
+        self, kind: str, name: str, status: dict[str, Any], *, namespace: str = "default"
+    ) -> None:
+        """Merge into an object's status."""
+        path = f"{self.path(kind, namespace, name)}/status"
+        self.ask("PATCH", path, json={"status": status}, headers=_MERGE_PATCH)
+
+    def delete(
+        self,
+        kind: str,
+        name: str,
+        *,
+        namespace: str = "default",
+        grace_seconds: int | None = None,
+    ) -> None:
+        """Delete an object; what it owns stays, as no garbage collector runs."""
+        grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+        self.ask("DELETE", self.path(kind, namespace, name), params=grace)
 
     def add_gpu_node(
         self,
@@ -155,193 +155,119 @@ class KubernetesBed:
         product: str = "NVIDIA-H100-80GB-HBM3",
         memory_mib: int = 81559,
         mig: dict[str, int] | None = None,
+        cpus: int = 64,
         unschedulable: bool = False,
     ) -> None:
-        """Add a node with GPUs, as device plugin and feature discovery would describe it."""
-        capacity = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
-        capacity |= {f"nvidia.com/mig-{one}": str(count) for one, count in (mig or {}).items()}
-        labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory_mib)}
-        node: dict[str, Any] = {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": {"name": name, "labels": labels},
-            "spec": {"unschedulable": True} if unschedulable else {},
+        """Add a node as NVIDIA's device plugin and feature discovery describe it.
+
+        `mig` counts the slices by profile (`3g.40gb`), beside the `gpus` that are whole.
+        """
+        capacity = {"cpu": str(cpus), "memory": "512Gi", "pods": "110", "nvidia.com/gpu": str(gpus)}
+        capacity |= {f"nvidia.com/mig-{profile}": str(n) for profile, n in (mig or {}).items()}
+        labels = {
+            "kubernetes.io/hostname": name,
+            "nvidia.com/gpu.present": "true",
+            "nvidia.com/gpu.product": product,
+            "nvidia.com/gpu.memory": str(memory_mib),
+            "nvidia.com/gpu.count": str(gpus),
         }
-        self.apply(node)
+        self.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": labels},
+                "spec": {"unschedulable": unschedulable},
+            }
+        )
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
-        self.patch_status("Node", "", name, status)
-        taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
-        self.ask(
-            "PATCH",
-            f"api/v1/nodes/{name}",
-            json={"spec": {"taints": taints if unschedulable else None}},
-            headers={"Content-Type": "application/merge-patch+json"},
-        )
+        self.patch_status("Node", name, status)
+        # A new node is tainted as not ready, and no controller of nodes runs that would change it.
+        cordon = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+        self.patch("Node", name, {"spec": {"taints": [cordon] if unschedulable else None}})
 
-    def pods(self) -> list[dict[str, Any]]:
-        """Every pod."""
-        found: list[dict[str, Any]] = self.ask("GET", "api/v1/pods")["items"]
-        return found
+    def until(self, what: str, holds: Callable[[], bool], seconds: float = 30.0) -> None:
+        """Wait until it holds, or fail with the ends of the logs."""
+        self.servers.until(what, holds, seconds)
 
-    def until(self, what: str, holds: Callable[[], bool], seconds: float = _READY_SECONDS) -> None:
-        """Wait until it holds, or fail with the end of the logs."""
-        ends = time.monotonic() + seconds
-        while not holds():
-            for name, process in self.processes.items():
-                assert process.poll() is None, f"{name} ended: {self._log(name)}"
-            assert time.monotonic() < ends, f"not in {seconds} s: {what}; {self._log('scheduler')}"
-            time.sleep(0.1)
+    def path(self, kind: str, namespace: str | None = None, name: str = "") -> str:
+        """The path of a kind's list, or of an object; `namespace` is ignored where none fits."""
+        assert kind in self.api_versions, f"{kind} is none of {sorted(self.api_versions)}"
+        version = self.api_versions[kind]
+        resource = self._resource(version, kind)
+        assert resource, f"the API serves no {version} {kind}"
+        parts = ["api" if version == "v1" else "apis", version]
+        if resource["namespaced"] and namespace is not None:
+            parts += ["namespaces", namespace]
+        parts += [resource["name"], name]
+        return "/".join(filter(None, parts))
 
-    def _log(self, name: str) -> str:
-        path = self.folder / f"{name}.log"
-        return path.read_text(errors="replace")[-800:] if path.exists() else ""
+    def _apply(self, one: dict[str, Any]) -> None:
+        kind, meta = one["kind"], one["metadata"]
+        self.api_versions[kind] = one["apiVersion"]
+        namespace = meta.get("namespace", "default")
+        made = self.answer("POST", self.path(kind, namespace), json=one)
+        if made.status_code == requests.codes.conflict:
+            self.patch(kind, meta["name"], one, namespace=namespace)
+        else:
+            assert made.ok, f"{kind} {meta['name']}: {made.status_code} {made.text[:600]}"
+        if kind == "CustomResourceDefinition":
+            self._await_definition(one["spec"])
 
-    def spawn(self, name: str, *command: str | Path) -> None:
-        """Start a server of the bed."""
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [str(part) for part in command], stdout=log, stderr=log, cwd=self.folder
-            )
+    def _await_definition(self, spec: dict[str, Any]) -> None:
+        kind = spec["names"]["kind"]
+        for version in (f"{spec['group']}/{one['name']}" for one in spec["versions"]):
+            self.api_versions[kind] = version
+            self.until(f"{version} {kind} is named", lambda: self._resource(version, kind) != {})
+            # Named is not yet served: for a moment the path answers 404.
+            path = self.path(kind)
+            self.until(f"{path} is served", lambda: self.answer("GET", path).ok)
 
-    def end_all(self) -> None:
-        """End the servers, the last one started first."""
-        for process in reversed(self.processes.values()):
-            process.terminate()
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+    def _resource(self, version: str, kind: str) -> dict[str, Any]:
+        """What discovery says of a kind; nothing when it says nothing."""
+        if (version, kind) not in self.resources:
+            named = self.answer("GET", f"{'api' if version == 'v1' else 'apis'}/{version}")
+            for one in named.json().get("resources", []):
+                if "/" not in one["name"]:  # the others are subresources
+                    self.resources[version, one["kind"]] = one
+        return self.resources.get((version, kind), {})
 
 
 @contextmanager
 def running_kubernetes() -> Iterator[KubernetesBed]:
-    """A cluster whose `reader` has the rights of deploy/kubernetes-reader.yaml, `nobody` none."""
-    binaries = program_folder()
+    """A cluster without nodes; `reader` has the rights of deploy/kubernetes-reader.yaml."""
+    programs = program_folder()
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kube-")))
-        bed = KubernetesBed(folder=folder, port=_free_port())
-        stack.callback(bed.end_all)
-        _start(bed, binaries)
-        bed.apply_file(READER)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kubernetes-")))
+        servers = Servers(folder=folder, programs=programs)
+        stack.callback(servers.end_all)
+        bed = KubernetesBed(servers=servers, port=start_api(servers))
+        servers.until("the API is ready", lambda: _ready(bed))
+        start_controllers(servers, bed.kubeconfig("admin"))
+        bed.apply(READER_MANIFEST.read_text(encoding="utf-8"))
         bed.apply(_binding("reader", "trimtab-reader"))
-        stop = threading.Event()
-        kubelet = threading.Thread(target=_run_pods, args=(bed, stop))
-        kubelet.start()
-        stack.callback(kubelet.join)
-        stack.callback(stop.set)
+        kubelet = FakeKubelet(bed=bed)
+        thread = threading.Thread(target=kubelet.run, name="kubelet")
+        thread.start()
+        stack.callback(thread.join, timeout=60)
+        stack.callback(kubelet.stop.set)
         yield bed
 
 
-def _start(bed: KubernetesBed, binaries: Path) -> None:
-    folder, client, peer = bed.folder, _free_port(), _free_port()
-    subprocess.run(
-        ["openssl", "genrsa", "-out", folder / "sa.key", "2048"], check=True, capture_output=True
-    )
-    rows = [f'{user}-token,{user},uid-{user},"{group}"' for user, group in _USERS.items()]
-    (folder / "tokens.csv").write_text("\n".join(rows) + "\n")
-    bed.spawn(
-        "etcd",
-        binaries / "etcd",
-        f"--data-dir={folder}/etcd",
-        f"--listen-client-urls=http://127.0.0.1:{client}",
-        f"--advertise-client-urls=http://127.0.0.1:{client}",
-        f"--listen-peer-urls=http://127.0.0.1:{peer}",
-        f"--initial-advertise-peer-urls=http://127.0.0.1:{peer}",
-        f"--initial-cluster=default=http://127.0.0.1:{peer}",
-    )
-    bed.spawn(
-        "apiserver",
-        binaries / "kube-apiserver",
-        f"--etcd-servers=http://127.0.0.1:{client}",
-        "--bind-address=127.0.0.1",
-        "--advertise-address=127.0.0.1",
-        f"--secure-port={bed.port}",
-        f"--cert-dir={folder}/certs",
-        "--service-cluster-ip-range=10.0.0.0/24",
-        "--endpoint-reconciler-type=none",
-        "--service-account-issuer=https://kubernetes.default.svc",
-        f"--service-account-key-file={folder}/sa.key",
-        f"--service-account-signing-key-file={folder}/sa.key",
-        f"--token-auth-file={folder}/tokens.csv",
-        "--authorization-mode=RBAC",
-        "--disable-admission-plugins=ServiceAccount",
-    )
-    bed.until("the API is ready", lambda: _ready(bed))
-    common = (f"--kubeconfig={bed.kubeconfig('admin')}", "--leader-elect=false")
-    closed = ("--port=0", "--secure-port=0")
-    controllers = "deployment,replicaset,statefulset,job,cronjob"
-    bed.spawn(
-        "controllers",
-        binaries / "kube-controller-manager",
-        *common,
-        *closed,
-        f"--controllers={controllers}",
-    )
-    bed.spawn("scheduler", binaries / "kube-scheduler", *common, *closed)
-
-
 def _ready(bed: KubernetesBed) -> bool:
-    if not (bed.folder / "certs" / "apiserver.crt").exists():
+    if not bed.certificate.exists():
         return False
     try:
-        return bool(bed.ask("GET", "api/v1/namespaces/default"))
-    except (requests.RequestException, OSError, AssertionError):
+        return all(bed.answer("GET", path).ok for path in ("readyz", "api/v1/namespaces/default"))
+    except (requests.ConnectionError, requests.Timeout):
         return False
 
 
 def _binding(user: str, role: str) -> dict[str, Any]:
-    group = "rbac.authorization.k8s.io"
     return {
-        "apiVersion": f"{group}/v1",
+        "apiVersion": f"{_RBAC}/v1",
         "kind": "ClusterRoleBinding",
         "metadata": {"name": f"bed-{user}"},
-        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
-        "subjects": [{"kind": "User", "name": user, "apiGroup": group}],
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "name": user, "apiGroup": _RBAC}],
     }
-
-
-def _run_pods(bed: KubernetesBed, stop: threading.Event) -> None:
-    """Do a kubelet's work: a pod that is bound runs."""
-    while not stop.wait(0.2):
-        try:
-            for pod in bed.pods():
-                if pod["spec"].get("nodeName") and pod["status"].get("phase") == "Pending":
-                    _run(bed, pod)
-        except (requests.RequestException, AssertionError):
-            continue  # deleted meanwhile, or the bed ends
-
-
-def _run(bed: KubernetesBed, pod: dict[str, Any]) -> None:
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    containers = [
-        {
-            "name": one["name"],
-            "image": one["image"],
-            "imageID": "",
-            "ready": True,
-            "restartCount": 0,
-            "state": {"running": {"startedAt": now}},
-        }
-        for one in pod["spec"]["containers"]
-    ]
-    ready = {"type": "Ready", "status": "True"}
-    bed.patch_status(
-        "Pod",
-        pod["metadata"]["namespace"],
-        pod["metadata"]["name"],
-        {
-            "phase": "Running",
-            "startTime": now,
-            "containerStatuses": containers,
-            "conditions": [*pod["status"].get("conditions", []), ready],
-        },
-    )
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
