@@ -14,7 +14,6 @@ from typing import Any
 
 import requests
 import yaml
-
 from beds.kubernetes_kubelet import FakeKubelet
 from beds.kubernetes_servers import USERS, Servers, program_folder, start_api, start_controllers
 
@@ -212,22 +211,22 @@ class KubernetesBed:
         else:
             assert made.ok, f"{kind} {meta['name']}: {made.status_code} {made.text[:600]}"
         if kind == "CustomResourceDefinition":
-            self._await_definition(one["spec"])
+            spec = one["spec"]
+            for version in spec["versions"]:
+                self._await_custom(f"{spec['group']}/{version['name']}", spec["names"]["kind"])
 
-    def _await_definition(self, spec: dict[str, Any]) -> None:
-        kind = spec["names"]["kind"]
-        for version in (f"{spec['group']}/{one['name']}" for one in spec["versions"]):
-            self.api_versions[kind] = version
-            self.until(f"{version} {kind} is named", lambda: self._resource(version, kind) != {})
-            # Named is not yet served: for a moment the path answers 404.
-            path = self.path(kind)
-            self.until(f"{path} is served", lambda: self.answer("GET", path).ok)
+    def _await_custom(self, version: str, kind: str) -> None:
+        self.api_versions[kind] = version
+        self.until(f"{version} {kind} is named", lambda: self._resource(version, kind) != {})
+        # Named is not yet served: for a moment the path answers 404.
+        path = self.path(kind)
+        self.until(f"{path} is served", lambda: self.answer("GET", path).ok)
 
     def _resource(self, version: str, kind: str) -> dict[str, Any]:
         """What discovery says of a kind; nothing when it says nothing."""
         if (version, kind) not in self.resources:
             named = self.answer("GET", f"{'api' if version == 'v1' else 'apis'}/{version}")
-            for one in named.json().get("resources", []):
+            for one in named.json().get("resources", []) if named.ok else []:
                 if "/" not in one["name"]:  # the others are subresources
                     self.resources[version, one["kind"]] = one
         return self.resources.get((version, kind), {})
