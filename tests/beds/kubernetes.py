@@ -116,6 +116,10 @@ class KubernetesBed:
         found: dict[str, Any] = self.ask("GET", self.path(kind, namespace, name))
         return found
 
+    def pods(self) -> list[dict[str, Any]]:
+        """Give every pod."""
+        return self.list("Pod")
+
     def list(self, kind: str, *, namespace: str | None = None) -> list[dict[str, Any]]:
         """Give the objects of a kind, of all namespaces unless one is named."""
         found: list[dict[str, Any]] = self.ask("GET", self.path(kind, namespace))["items"]
