@@ -93,7 +93,8 @@ def require_unchanged(reader: StoreReader, recommendation: Recommendation) -> No
 
 def preview(store: Store, recommendation: Recommendation) -> ChangeText:
     """Give the exact text that `write_approved` would write."""
-    return change_for(recommendation, gpus_of(store.reader, recommendation.job_id))
+    job_id = recommendation.job_id
+    return change_for(recommendation, gpus_of(store.reader, job_id), store.reader.job(job_id))
 
 
 def write_approved(

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
+from data.records.jobs import Job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class ChangeText:
 class Applier(Protocol):
     """Turns a recommendation into the text of its change; pure, so preview equals apply."""
 
-    def change_for(self, recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
-        """Give the change; `gpus` are those that the job holds now."""
+    def change_for(
+        self, recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None
+    ) -> ChangeText:
+        """Give the change; `gpus` are those that the job holds now, `job` what is known of it."""
         ...

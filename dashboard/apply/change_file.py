@@ -14,15 +14,17 @@ from dashboard.apply.slurm_commands import slurm_change
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
-from data.records.jobs import Platform
+from data.records.jobs import Job, Platform
 
 
-def change_for(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
+def change_for(
+    recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
+) -> ChangeText:
     """Give the text of the change; ChangeRefusedError when the platform is unknown."""
     if recommendation.action is Action.POWER_CAP:
         return power_cap_change(recommendation, gpus)
     if recommendation.platform is Platform.KUBERNETES:
-        return kubernetes_change(recommendation, gpus)
+        return kubernetes_change(recommendation, job)
     if recommendation.platform is Platform.SLURM:
         return slurm_change(recommendation, gpus)
     raise ChangeRefusedError(

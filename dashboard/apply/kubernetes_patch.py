@@ -12,8 +12,8 @@ import yaml
 
 from dashboard.apply.base import ChangeText
 from data.errors import ChangeRefusedError
-from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job
 from data.records.plans import Configuration
 
 _WHOLE_GPU = "nvidia.com/gpu"
@@ -58,21 +58,52 @@ def _resize(now: Configuration, proposed: Configuration) -> list[dict[str, Any]]
     return operations
 
 
-def _operations(recommendation: Recommendation) -> list[dict[str, Any]]:
+_COUNTS = {
+    "deployment": "/spec/replicas",
+    "statefulset": "/spec/replicas",
+    "job": "/spec/parallelism",
+}
+"""Where a kind says how many pods it has; the pods of the others are changed by hand."""
+
+
+def _pods_of(job: Job | None) -> tuple[int, int]:
+    """Give (running pods, GPUs a pod) as the scheduler told, (1, 0) when it did not."""
+    facts = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    pods, each = facts.get("pods", ""), facts.get("gpus_per_pod", "")
+    return (int(pods), int(each)) if pods.isdecimal() and each.isdecimal() else (1, 0)
+
+
+def _operations(recommendation: Recommendation, kind: str, job: Job | None) -> list[dict[str, Any]]:
+    pods, each = _pods_of(job)
+    count = _COUNTS.get(kind, "/spec/replicas")
     if recommendation.action is Action.RECLAIM:
-        # Only an owner with this one pod may go to 0: with more replicas the others may be busy.
+        # The plan saw all of these pods idle: one more or less, and the patch is refused.
         return [
-            {"op": "test", "path": "/spec/replicas", "value": 1},
-            {"op": "replace", "path": "/spec/replicas", "value": 0},
+            {"op": "test", "path": count, "value": pods},
+            {"op": "replace", "path": count, "value": 0},
         ]
-    return _resize(recommendation.now, recommendation.proposed)
+    if pods == 1 and kind != "job":
+        return _resize(recommendation.now, recommendation.proposed)
+    now, proposed = recommendation.now, recommendation.proposed
+    same_board = (now.gpu_model, now.mig_profile) == (proposed.gpu_model, proposed.mig_profile)
+    if kind not in _COUNTS or not each or not same_board or proposed.gpu_count % each:
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} has {pods} pods with {each or 'unknown'} GPUs each: "
+            f"{now.describe()} -> {proposed.describe()} is no change of their number alone",
+            "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
+        )
+    return [
+        {"op": "test", "path": count, "value": pods},
+        {"op": "replace", "path": count, "value": proposed.gpu_count // each},
+    ]
 
 
-def kubernetes_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
-    """Give the patch file for a workload, or for a pod's owner; `gpus` is unused.
+def kubernetes_change(recommendation: Recommendation, job: Job | None) -> ChangeText:
+    """Give the patch file for a workload, or for the owner of a pod whose workload is not known.
 
-    Errors: ChangeRefusedError when the job id is no `namespace/kind/name` or `namespace/pod` whose
-    names Kubernetes allows.
+    A workload of several pods gets fewer pods, one of a single pod fewer or smaller GPUs. Errors:
+    ChangeRefusedError when neither says it, or when the job id is no `namespace/kind/name` or
+    `namespace/pod` whose names Kubernetes allows.
     """
     names = recommendation.job_id.split("/")
     if len(names) not in (2, 3) or not all(_NAME.fullmatch(name) for name in names):
@@ -81,6 +112,7 @@ def kubernetes_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> 
             "Kubernetes names hold a-z, 0-9, '-' and '.'; change this job by hand.",
         )
     at = shlex.quote(names[0])
+    operations = _operations(recommendation, names[1] if len(names) == 3 else "", job)
     lines = [
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
@@ -108,7 +140,7 @@ def kubernetes_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> 
             "# nodeSelector replaces an existing one: merge by hand, with the value of the label "
             "nvidia.com/gpu.product on the wanted nodes."
         )
-    body = yaml.safe_dump(_operations(recommendation), sort_keys=False)
+    body = yaml.safe_dump(operations, sort_keys=False)
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.kubernetes-patch.yaml",
         text="\n".join(lines) + "\n" + body,

@@ -4,12 +4,14 @@ Every call takes a connection of its own, so any thread may call.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pandas as pd
 import sqlalchemy as sa
 
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.columns import HISTORY, check_frame
 from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
@@ -90,14 +92,41 @@ class FactReader:
         )
 
     def jobs(self) -> tuple[Job, ...]:
-        """Give every job ever seen, by id."""
-        rows = self._rows(sa.select(tables.jobs.c.record).order_by(tables.jobs.c.job_id))
-        return tuple(from_json(Job, row.record) for row in rows)
+        """Give every job ever seen, by id; a pod whose workload is known is not one of its own."""
+        rows = self._rows(sa.text(samples_sql.JOBS))
+        return self._completed(from_json(Job, row.record) for row in rows)
 
     def job(self, job_id: str) -> Job | None:
         """Give one job, None when it was never seen."""
         rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
-        return from_json(Job, rows[0].record) if rows else None
+        found = self._completed(from_json(Job, row.record) for row in rows)
+        return found[0] if found else None
+
+    def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
+        """Give the jobs with the GPU model that telemetry reports where a scheduler has none.
+
+        Schedulers know a gres type or nothing; the catalogue knows the boards that a job held in
+        the last day.
+        """
+        latest = self.latest_sample_at()
+        if latest is None:
+            return tuple(jobs)
+        catalogue = load_gpu_catalogue()
+        held = {
+            gpu.job_id: gpu
+            for gpu in self.gpus(start=latest - timedelta(days=1), end=latest)
+            if catalogue.find(gpu.gpu_model) is not None
+        }
+        return tuple(
+            replace(
+                job,
+                gpu_model=gpu.gpu_model,
+                gpu_memory_mib=job.gpu_memory_mib or gpu.memory_total_mib,
+            )
+            if (gpu := held.get(job.job_id)) is not None and catalogue.find(job.gpu_model) is None
+            else job
+            for job in jobs
+        )
 
     def nodes(self) -> tuple[Node, ...]:
         """Give every node as its scheduler described it last, by name."""

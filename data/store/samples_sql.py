@@ -85,7 +85,10 @@ UNATTRIBUTED = "(unattributed)"
 _NOBODY = f"CASE holder WHEN 'unattributed' THEN '{UNATTRIBUTED}' ELSE '' END"
 ENERGY_KEYS = {
     "job": f"CASE holder WHEN 'job' THEN job_id ELSE {_NOBODY} END",
-    "namespace": f"CASE holder WHEN 'job' THEN jobs.record->>'namespace' ELSE {_NOBODY} END",
+    "namespace": (
+        "CASE holder WHEN 'job' THEN coalesce(jobs.record->>'namespace', '(unknown)') "
+        f"ELSE {_NOBODY} END"
+    ),
     "node": "node",
     "gpu_model": "gpu_model",
     "day": "strftime(make_timestamp(epoch_us(slot_start)), '%Y-%m-%d')",
@@ -138,6 +141,12 @@ FROM (
     FROM five_minute WHERE {_WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
 ) GROUP BY job_id
 """  # noqa: S608
+
+JOBS = """
+SELECT record FROM jobs WHERE job_id NOT IN (
+    SELECT label_id FROM allocations WHERE label_id <> job_id
+) ORDER BY job_id
+"""
 
 DISAGREEMENTS = """
 SELECT gpu_uuid, max(node) AS node,

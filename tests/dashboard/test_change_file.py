@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from factories import H100, NOW, make_recommendation
+from factories import H100, NOW, make_job, make_recommendation
 
 from dashboard.apply.change_file import change_for, write_change
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
 from data.records.decisions import Action
-from data.records.jobs import Platform
+from data.records.jobs import Job, Platform, SchedulerFacts
 from data.records.plans import Configuration
 
 
@@ -64,6 +64,31 @@ def test_a_known_workload_is_named_in_the_command() -> None:
     text = change_for(make_recommendation(job_id="search/deployment/ranker"), ()).text
     assert "kubectl -n search patch deployment/ranker --type json" in text
     assert "OWNER" not in text
+
+
+def with_pods(job_id: str, pods: int, each: int) -> Job:
+    """A workload as its scheduler told it."""
+    extra = (("pods", str(pods)), ("gpus_per_pod", str(each)))
+    return make_job(job_id, scheduler=SchedulerFacts(extra=extra))
+
+
+@pytest.mark.parametrize(("kind", "field"), [("deployment", "replicas"), ("job", "parallelism")])
+def test_a_workload_of_several_pods_gets_fewer_pods(kind: str, field: str) -> None:
+    """Four GPUs in two pods become two in one; the server checks the number it had."""
+    job_id = f"search/{kind}/ranker"
+    change = change_for(make_recommendation(job_id=job_id), (), with_pods(job_id, 2, 2))
+    assert yaml.safe_load(change.text) == [
+        {"op": "test", "path": f"/spec/{field}", "value": 2},
+        {"op": "replace", "path": f"/spec/{field}", "value": 1},
+    ]
+
+
+@pytest.mark.parametrize("job_id", ["search/deployment/ranker", "search/pytorchjob/train"])
+def test_what_no_number_of_pods_says_is_refused(job_id: str) -> None:
+    """Two GPUs of pods with four each, or a kind whose pods have roles: a person's work."""
+    each = 4 if "deployment" in job_id else 2
+    with pytest.raises(ChangeRefusedError, match="pods"):
+        change_for(make_recommendation(job_id=job_id), (), with_pods(job_id, 2, each))
 
 
 @pytest.mark.parametrize(

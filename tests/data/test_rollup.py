@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from factories import H100, NOW, make_collected, make_samples
+from factories import H100, NOW, make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +122,7 @@ def expected_joules(board: pd.DataFrame) -> float:
     return float(np.nansum(np.where(np.isnan(believed), trapezoid, believed)))
 
 
-@settings(max_examples=25, **RELAXED)
+@settings(max_examples=12, **RELAXED)
 @given(samples=boards())
 def test_jobs_idle_and_unattributed_add_up_to_the_board(
     samples: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
@@ -141,7 +141,7 @@ def test_jobs_idle_and_unattributed_add_up_to_the_board(
     assert fine["board_seconds"].sum() == pytest.approx(hours["board_seconds"].sum())
 
 
-@settings(max_examples=25, **RELAXED)
+@settings(max_examples=12, **RELAXED)
 @given(samples=boards(), data=st.data())
 def test_no_order_of_arrival_shows(
     samples: pd.DataFrame, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
@@ -232,6 +232,19 @@ def test_labels_lead_to_the_workload(store: Store) -> None:
     alias = {"job_id": "search/deployment/ranker", "label_id": "search/ranker-7d9f-x1"}
     store.keep(facts(held=allocations(alias)))
     assert holders(store) == {"search/deployment/ranker": 3600}
+
+
+def test_a_pod_of_a_known_workload_is_no_job_of_its_own(store: Store) -> None:
+    """The list shows the workload, with the model that its boards report."""
+    pod, workload = "search/ranker-x1", "search/deployment/ranker"
+    samples = make_samples(minutes=61, job_id=pod)
+    store.keep(make_collected(samples, (make_job(pod),)))
+    alias = allocations({"job_id": workload, "label_id": pod})
+    known = make_job(workload, gpu_model="", gpu_memory_mib=None)
+    store.keep(make_collected(empty_frame(SAMPLES), (known,), allocations=alias, batch_id="w"))
+    (job,) = store.reader.jobs()
+    assert (job.job_id, job.gpu_model, job.gpu_memory_mib) == (workload, H100, 81559.0)
+    assert store.reader.job(workload) == job
 
 
 def test_a_short_loss_of_the_mapping_is_bridged(store: Store) -> None:
