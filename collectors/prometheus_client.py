@@ -128,7 +128,7 @@ class PrometheusClient:
     def scrape_seconds(self, metric: str, at: datetime) -> float | None:
         """Give the usual time between two readings of a metric, None when it cannot be told."""
         selector = f"{{{self._settings.selector}}}" if self._settings.selector else ""
-        query = f"count_over_time({metric}{selector}[{_PROBE_SECONDS}s])"
+        query = f"count_over_time({metric}{selector}[{_PROBE_SECONDS * 1000 - 1}ms])"
         try:
             found = self.instant(query, at)
             counts = sorted(float(one["value"][1]) for one in found)

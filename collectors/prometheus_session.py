@@ -6,13 +6,13 @@ body may unpack to gigabytes. Both are counted here while the body is read.
 
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import requests
 import urllib3
 
 from collectors.http_deadline import DeadlineAdapter
+from collectors.prometheus_signin import read_sign_in, without_credentials
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -87,30 +87,10 @@ class GuardedSession(requests.Session):
 
     def sign_in(self) -> None:
         """Read secrets from their files anew. Errors: SourceNotConfiguredError."""
-        one = self._settings
+        one = read_sign_in(self._settings)
         self.headers = requests.utils.default_headers()
-        if one.headers_file:
-            self.headers.update(_headers(_text(one.headers_file, "prometheus.headers_file")))
-        token = one.bearer_token or (
-            _text(one.bearer_token_file, "prometheus.bearer_token_file").strip()
-            if one.bearer_token_file
-            else ""
-        )
-        if token:
-            self.headers["Authorization"] = f"Bearer {token}"
-        # As UTF-8: requests would encode text as Latin-1, or fail.
-        self.auth = (one.username.encode(), one.password.encode()) if one.username else None
-        for path, setting in (
-            (one.ca_file, "prometheus.ca_file"),
-            (one.client_cert_file, "prometheus.client_cert_file"),
-            (one.client_key_file, "prometheus.client_key_file"),
-        ):
-            if path:
-                _text(path, setting)
-        self.verify = one.ca_file or True
-        if one.client_cert_file:
-            key = one.client_key_file
-            self.cert = (one.client_cert_file, key) if key else one.client_cert_file
+        self.headers.update(one.headers)
+        self.auth, self.verify, self.cert = one.auth, one.verify, one.cert
 
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
         """Give the whole answer. Errors: CollectorError for all but what its body says."""
@@ -225,36 +205,6 @@ class GuardedSession(requests.Session):
             f"{url} refused with {status}: {said}",
             "Check prometheus.url, prometheus.selector and the server's query limits.",
         )
-
-
-def without_credentials(url: str) -> str:
-    """Give the address fit for messages."""
-    scheme, mark, rest = url.partition("://")
-    host, slash, path = rest.partition("/")
-    return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"
-
-
-def _text(path: str, setting: str) -> str:
-    try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SourceNotConfiguredError(
-            f"{setting}: cannot read {path}: {getattr(error, 'strerror', 'no UTF-8 text')}",
-            "Give a file that this process can read.",
-        ) from error
-
-
-def _headers(text: str) -> dict[str, str]:
-    found = {}
-    for line in filter(str.strip, text.splitlines()):
-        name, colon, value = line.partition(":")
-        if not colon or not name.strip():
-            raise SourceNotConfiguredError(
-                "prometheus.headers_file has a line that is no `Name: value`",
-                "Write one header a line.",
-            )
-        found[name.strip()] = value.strip()
-    return found
 
 
 def _said(response: requests.Response) -> str:
