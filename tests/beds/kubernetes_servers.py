@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -40,9 +41,11 @@ class Servers:
     def spawn(self, name: str, **options: object) -> None:
         """Start a program with `--option=value` for each option."""
         words = [f"--{key.replace('_', '-')}={value}" for key, value in options.items()]
+        # A test process that is killed ends no bed: the kernel then ends the server (util-linux).
+        bound = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         with self._log(name).open("wb") as log:
             self.running[name] = subprocess.Popen(
-                [self.programs / name, *words],
+                [*bound, self.programs / name, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

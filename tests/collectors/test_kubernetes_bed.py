@@ -1,6 +1,11 @@
 """The Kubernetes test bed: real API, controllers and scheduler; only the kubelets are fake."""
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +14,8 @@ import yaml
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_kubelet import EXIT_AFTER
 from beds.kubernetes_servers import program_folder
+
+from collectors.kubernetes.client import KINDS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -174,23 +181,15 @@ def test_custom_resources_are_served_and_patched(bed: KubernetesBed) -> None:
     assert read["status"] == {"phase": "Running"}
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "api/v1/nodes",
-        "api/v1/pods",
-        "apis/apps/v1/deployments",
-        "apis/apps/v1/replicasets",
-        "apis/apps/v1/statefulsets",
-        "apis/apps/v1/daemonsets",
-        "apis/batch/v1/jobs",
-        "apis/autoscaling/v1/horizontalpodautoscalers",
-    ],
-)
-def test_the_reader_may_list_what_holds_gpus(bed: KubernetesBed, path: str) -> None:
-    """The role of deploy/kubernetes-reader.yaml suffices, and a user without it gets nothing."""
-    assert bed.answer("GET", path, user="reader").status_code == requests.codes.ok
-    assert bed.answer("GET", path, user="nobody").status_code == requests.codes.forbidden
+def test_the_reader_may_list_all_that_the_collector_reads(bed: KubernetesBed) -> None:
+    """The role of deploy/kubernetes-reader.yaml suffices; a user without it gets nothing.
+
+    Rights are asked before a path is looked up: a kind that this API lacks answers 404, not 403.
+    """
+    told = (requests.codes.ok, requests.codes.not_found)
+    for path in (path for paths in KINDS.values() for path in paths):
+        assert bed.answer("GET", path, user="reader").status_code in told, path
+        assert bed.answer("GET", path, user="nobody").status_code == requests.codes.forbidden, path
 
 
 @pytest.mark.parametrize("path", ["api/v1/secrets", "api/v1/configmaps", "api/v1/events"])
@@ -233,8 +232,42 @@ def test_a_wait_that_fails_shows_what_the_servers_wrote(bed: KubernetesBed) -> N
     assert "--- kube-scheduler ---" in str(caught.value)
 
 
+def test_the_servers_end_with_a_test_process_that_is_killed(tmp_path: Path) -> None:
+    """A killed run leaves nothing behind that holds memory and ports."""
+    lines = (
+        "import pathlib, time",
+        "from beds.kubernetes_servers import Servers, program_folder, start_api",
+        f"servers = Servers(folder=pathlib.Path({str(tmp_path)!r}), programs=program_folder())",
+        "start_api(servers)",
+        "print(*(one.pid for one in servers.running.values()), flush=True)",
+        "time.sleep(60)",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", "\n".join(lines)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
+    ) as parent:
+        assert parent.stdout is not None
+        servers = [Path("/proc", pid) for pid in parent.stdout.readline().split()]
+        assert len([one for one in servers if one.exists()]) == 2
+        parent.kill()
+    ends = time.monotonic() + 10
+    while any(map(runs, servers)):
+        assert time.monotonic() < ends, "a server outlived its test process"
+        time.sleep(0.05)
+
+
+def runs(process: Path) -> bool:
+    """Whether a folder of /proc is of a process that has not ended, collected or not."""
+    try:
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 def test_missing_servers_fail_and_say_how_to_get_them(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A test that cannot find its server is no passed test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
