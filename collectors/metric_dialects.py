@@ -4,6 +4,9 @@ One row per DCGM field, keyed by its id (DCGM field reference). Names are those 
 2-4 (`DCGM_FI_*`), of its 4.6 renames (`*_RATIO`, `*_WATTS`), of dcgm-exporter 1.x (`dcgm_*`), of
 nvidia_gpu_exporter (`nvidia_smi_*`) and of the jobstats exporter (`nvidia_gpu_*`). The number
 beside a name turns its readings into our unit.
+
+Sources: dcgm_fields.h and dcgm-exporter's counter lists (DCGM_FI_*, dcgm_*), the /metrics of
+nvidia_gpu_exporter on RTX, L40S, H100 and H200 boards, and jobstats' documentation.
 """
 
 from dataclasses import dataclass
@@ -12,6 +15,7 @@ from enum import StrEnum
 _MIB = 1 / 1_048_576
 _PERCENT = 0.01
 _MILLI = 0.001
+_NANO = 1e-9
 
 
 class Kind(StrEnum):
@@ -27,7 +31,8 @@ class Field:
     """One DCGM field. `largest` is the largest plausible reading in our unit.
 
     `board`: the reading is of the whole board, whatever instance the series names. `used`: samples
-    keep it; the others are known, so that they do not count as unknown.
+    keep it; the others are known, so that they do not count as unknown. `percent_or_ratio`:
+    releases disagree whether it is 0..100 or 0..1, and only a reading above 1 settles it.
     """
 
     field_id: int
@@ -36,6 +41,7 @@ class Field:
     names: tuple[tuple[str, float], ...]
     board: bool = False
     used: bool = True
+    percent_or_ratio: bool = False
     kind: Kind = Kind.GAUGE
 
 
@@ -65,13 +71,20 @@ FIELDS: tuple[Field, ...] = (
         quantity="gpu_util",
         largest=1.0,
         names=(
-            # 0..100 under both names: the exporter renames a field, it does not rescale it.
             ("DCGM_FI_DEV_GPU_UTIL", _PERCENT),
-            ("DCGM_FI_DEV_GPU_UTIL_RATIO", _PERCENT),
             ("dcgm_gpu_utilization", _PERCENT),
             ("nvidia_smi_utilization_gpu_ratio", 1.0),
             ("nvidia_gpu_duty_cycle", _PERCENT),
         ),
+    ),
+    Field(
+        # DCGM 4.6 gives field 203 this name and keeps 0..100; 4.7 is said to give it to a field of
+        # its own, 0..1. Taking the one for the other shows a busy board as idle.
+        field_id=1613,
+        quantity="gpu_util",
+        largest=1.0,
+        percent_or_ratio=True,
+        names=(("DCGM_FI_DEV_GPU_UTIL_RATIO", _PERCENT),),
     ),
     Field(
         field_id=252,
@@ -140,10 +153,10 @@ FIELDS: tuple[Field, ...] = (
         largest=9.2e15,
         board=True,
         kind=Kind.COUNTER,
-        names=_same(
-            "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-            "dcgm_total_energy_consumption",
-            factor=_MILLI,
+        names=(
+            ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
+            ("dcgm_total_energy_consumption", _MILLI),
+            ("nvidia_smi_energy_joules_total", 1.0),
         ),
     ),
     Field(
@@ -188,6 +201,13 @@ FIELDS: tuple[Field, ...] = (
         names=_same("DCGM_FI_DEV_FB_USED_PERCENT", "DCGM_FI_DEV_FB_USED_RATIO"),
     ),
     Field(
+        field_id=1003,
+        quantity="sm_occupancy",
+        largest=1.0,
+        used=False,
+        names=_same("DCGM_FI_PROF_SM_OCCUPANCY", "DCGM_FI_PROF_SM_OCCUPANCY_RATIO"),
+    ),
+    Field(
         field_id=1004,
         quantity="tensor_active",
         largest=1.0,
@@ -230,6 +250,25 @@ FIELDS: tuple[Field, ...] = (
             "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
             "nvidia_smi_clocks_event_reasons_active",
         ),
+    ),
+    # Nanoseconds, whatever the help text says: that of older exporters says microseconds.
+    Field(
+        field_id=240,
+        quantity="power_violation_seconds",
+        largest=1e10,
+        board=True,
+        used=False,
+        kind=Kind.COUNTER,
+        names=_same("DCGM_FI_DEV_POWER_VIOLATION", factor=_NANO),
+    ),
+    Field(
+        field_id=241,
+        quantity="thermal_violation_seconds",
+        largest=1e10,
+        board=True,
+        used=False,
+        kind=Kind.COUNTER,
+        names=_same("DCGM_FI_DEV_THERMAL_VIOLATION", factor=_NANO),
     ),
 )
 

@@ -15,8 +15,8 @@ _INT64_BLANK = 9.2e18
 _INT32_BLANK = 2_147_483_632.0
 _INT32_BLANKS = 16
 _DOUBLE_BLANK = 1.4e14
-_ROUNDING = 1.01
-"""A ratio may exceed its limit by rounding; far above it the reading is wrong."""
+_ROUNDING = 1.005
+"""A ratio may exceed its limit by rounding; 101 % is a wrong reading."""
 
 
 def plausible(
@@ -24,7 +24,8 @@ def plausible(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
     """Give (readings in our unit, which of them are kept); the others are counted by reason.
 
-    Reasons: not-finite, blank, negative, too-large. Shapes: both like `raw`.
+    Reasons: not-finite, blank, negative, too-large, unclear-unit. `raw` is one whole series, as
+    its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
     """
     counter = field.kind is Kind.COUNTER
     finite = np.isfinite(raw)
@@ -36,13 +37,18 @@ def plausible(
     values = known * factor
     negative = values < 0
     large = ~blank & (values > field.largest * _ROUNDING)
+    unclear = np.zeros(raw.shape, dtype=bool)
+    if field.percent_or_ratio and not (finite & ~blank & ~large & (known > 1)).any():
+        unclear = ~blank & ~large & (known > 0)
     for reason, found in (
         ("not-finite", ~finite),
         ("blank", finite & blank),
         ("negative", finite & negative),
         ("too-large", finite & large),
+        ("unclear-unit", finite & unclear),
     ):
         count = int(found.sum())
         if count:
             dropped[reason] += count
-    return np.minimum(values, field.largest), finite & ~blank & ~negative & ~large
+    kept = finite & ~blank & ~negative & ~large & ~unclear
+    return np.minimum(values, field.largest), kept
