@@ -2,7 +2,6 @@
 
 import json
 import time
-from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import duckdb
 import pandas as pd
 import pytest
 from beds.faulty_server import (
+    Behaviour,
     asks_upstream,
     drips_body,
     drips_headers,
@@ -29,7 +29,7 @@ from dashboard.cli import main
 
 pytestmark = pytest.mark.prometheus
 END = datetime(2026, 1, 8, 12, tzinfo=UTC)
-START = END - timedelta(hours=4)
+BUDGET_SECONDS = 8.0
 KEY = ["sampled_at", "gpu_uuid", "mig_instance"]
 
 
@@ -38,7 +38,7 @@ def collect(
 ) -> tuple[int, dict[str, Any]]:
     """Run the command as a person would; give its code and its row."""
     settings = folder / "trimtab.toml"
-    settings.write_text("[prometheus]\ntimeout_seconds = 1.0\nbudget_seconds = 8.0\n")
+    settings.write_text(f"[prometheus]\ntimeout_seconds = 1.0\nbudget_seconds = {BUDGET_SECONDS}\n")
     code = main(
         [
             *("--quiet", "--settings", str(settings), "--store", f"duckdb:///{folder}/t.duckdb"),
@@ -54,27 +54,111 @@ def kept(folder: Path) -> pd.DataFrame:
     """What the store holds, by key."""
     with duckdb.connect(f"{folder}/t.duckdb", read_only=True) as store:
         store.execute("SET TimeZone = 'UTC'")
-        return store.execute(f"SELECT * FROM samples ORDER BY {', '.join(KEY)}").df()  # noqa: S608
+        found = store.execute("SELECT * FROM samples")
+        return pd.DataFrame(found.fetchall(), columns=[one[0] for one in found.description])
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pd.DataFrame]:
-    """The data folder of a Prometheus, and the fleet's own history of three hours."""
+    """The data folder of a Prometheus, and the fleet's own history that it holds."""
     folder = tmp_path_factory.mktemp("tsdb")
     fleet = SimulatedFleet(seed=7, nodes=1)
-    history = fleet.history(START, END, 60)
+    history = fleet.history(END - timedelta(hours=4), END, 60)
     backfill(openmetrics(fleet, history), folder)
     return folder, history
 
 
-def same(found: pd.DataFrame, history: pd.DataFrame) -> None:
-    """Every sample of the history from three hours before stands there once, and no other."""
-    expected = history[history["sampled_at"] > END - timedelta(hours=4)]
+def assert_whole(folder: Path, history: pd.DataFrame) -> None:
+    """Every sample of the history stands in the store once, and no other of its time."""
+    found = kept(folder)
     assert not found.duplicated(KEY).any()
-    merged = expected.merge(
-        found.assign(sampled_at=pd.to_datetime(found["sampled_at"], utc=True)),
-        on=KEY,
-        suffixes=("", "_found"),
-    )
-    assert len(merged) == len(expected) == len(found)
+    found["sampled_at"] = pd.to_datetime(found["sampled_at"], utc=True)
+    # A collection asks again for the minutes before its own.
+    found = found[found["sampled_at"] >= history["sampled_at"].min()]
+    merged = history.merge(found, on=KEY, suffixes=("", "_found"))
+    assert len(merged) == len(history) == len(found)
     assert (merged["power_watts"] - merged["power_watts_found"]).abs().max() < 1e-4
+    assert (merged["job_id"] == merged["job_id_found"]).all()
+
+
+def test_a_prometheus_that_dies_and_returns_leaves_no_gap(
+    tmp_path: Path, recorded: tuple[Path, pd.DataFrame], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was missed while it was down is fetched when it is back, nothing twice."""
+    folder, history = recorded
+    port = free_port()
+    with prometheus_with(folder, port=port) as url:
+        assert collect(tmp_path, url, END - timedelta(hours=2), capsys)[0] == 0
+    before = len(kept(tmp_path))
+    for minutes in (90, 60):
+        code, row = collect(tmp_path, url, END - timedelta(minutes=minutes), capsys)
+        assert code == 3
+        assert row["state"] == "failed"
+        assert f"127.0.0.1:{port}" in row["reason"]
+        assert row["completeness_ratio"] == 0
+    assert len(kept(tmp_path)) == before
+    with prometheus_with(folder, port=port) as url:
+        for _again in range(2):
+            code, row = collect(tmp_path, url, END, capsys)
+            assert code == 0
+            assert row["completeness_ratio"] > 0.95
+    assert_whole(tmp_path, history)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        hangs,
+        drips_body,
+        drips_headers,
+        truncates,
+        gzip_bomb,
+        says(200, b"<html>please sign in</html>"),
+        says(302, b"", ("Location", "/login")),
+        says(503, b"starting"),
+    ],
+    ids=["hangs", "drips", "drips-headers", "truncates", "bomb", "login", "redirects", "503"],
+)
+def test_a_misbehaving_prometheus_costs_bounded_time_and_no_sample(
+    tmp_path: Path,
+    recorded: tuple[Path, pd.DataFrame],
+    capsys: pytest.CaptureFixture[str],
+    fault: Behaviour,
+) -> None:
+    """A fault is told, ends in time, changes nothing kept, and is caught up afterwards."""
+    folder, history = recorded
+    with prometheus_with(folder) as real, faulty_server(asks_upstream(real), names=()) as server:
+        assert collect(tmp_path, server.url, END - timedelta(hours=2), capsys)[0] == 0
+        before = len(kept(tmp_path))
+        server.script = [fault]
+        began = time.monotonic()
+        code, row = collect(tmp_path, server.url, END - timedelta(hours=1), capsys)
+        assert time.monotonic() - began < BUDGET_SECONDS + 5
+        assert (code, row["state"], row["completeness_ratio"]) == (3, "failed", 0)
+        assert len(kept(tmp_path)) == before
+        server.script = [asks_upstream(real)]
+        assert collect(tmp_path, server.url, END, capsys)[0] == 0
+    assert_whole(tmp_path, history)
+
+
+def test_a_part_that_fails_is_named_and_fetched_later(
+    tmp_path: Path, recorded: tuple[Path, pd.DataFrame], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With some metrics refused the rest is kept, completeness says so, and the gap is filled."""
+    folder, history = recorded
+    with prometheus_with(folder) as real, faulty_server(asks_upstream(real), names=()) as server:
+        # The names, the interval between readings and two metrics; then nothing more.
+        server.script = [asks_upstream(real)] * 4 + [says(400, b"no such shard")]
+        code, row = collect(tmp_path, server.url, END, capsys)
+        assert code == 0
+        assert row["state"] == "ran"
+        assert 0 < row["completeness_ratio"] < 0.7
+        assert all("no such shard" in warning for warning in row["warnings"])
+        refused = {query["query"].partition("{")[0] for query in server.ranges()[2:]}
+        assert all(any(name in warning for warning in row["warnings"]) for name in refused)
+        server.script = [asks_upstream(real)]
+        code, row = collect(tmp_path, server.url, END, capsys)
+        assert row["warnings"] == []
+        assert row["completeness_ratio"] > 0.95
+    # The first collection reached back three hours.
+    assert_whole(tmp_path, history[history["sampled_at"] > END - timedelta(hours=3)])
