@@ -6,14 +6,14 @@ however many replicas say the same, the rows are the same: the larger reading wi
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.device_labels import Device, device_of
+from collectors.device_labels import Device, device_of, readable_labels
 from collectors.metric_dialects import BY_NAME, INFO, UTILIZATION_PREFERENCE
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -21,6 +21,8 @@ from data.columns import SAMPLES, check_frame, empty_frame
 from data.records.jobs import Job, Platform, WorkloadKind
 
 _MICROSECONDS = 1_000_000
+_FIRST_SECOND, _LAST_SECOND = 1e9, 4e9
+"""2001 and 2096: a time before or after is no time of a reading."""
 _NAMED = ("mig_profile", "node", "gpu_index", "gpu_model")
 
 
@@ -56,7 +58,7 @@ class _Readings:
 
 def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
     """Give the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
-    everything = list(series)
+    everything = list(_readable(series, dropped))
     info = {one.labels.get("uuid", ""): one.labels for one in everything if one.metric == INFO}
     holders: dict[tuple[str, str, str], int] = {}
     devices: list[list[Device]] = []
@@ -71,7 +73,10 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
             continue
         if device.mig_instance and meaning[0].quantity == "gpu_util":
             continue  # of a MIG instance GPU_UTIL is 0 or absent, never a reading
-        values, kept = plausible(*meaning, one.values, dropped.counts)
+        timed = (one.times >= _FIRST_SECOND) & (one.times <= _LAST_SECOND)
+        dropped.counts["broken-time"] += int((~timed).sum())
+        times = one.times[timed]
+        values, kept = plausible(*meaning, one.values[timed], dropped.counts)
         key = (device.gpu_uuid, device.mig_instance, device.job_id)
         row = holders.setdefault(key, len(devices))
         if row == len(devices):
@@ -79,9 +84,19 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
         devices[row].append(device)
         readings = quantities.setdefault(meaning[0].quantity, _Readings())
         readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
-        readings.times.append(np.round(one.times[kept] * _MICROSECONDS).astype(np.int64))
+        readings.times.append(np.round(times[kept] * _MICROSECONDS).astype(np.int64))
         readings.values.append(values[kept])
     return _wide(quantities, list(holders), devices)
+
+
+def _readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
+    """Give the series with labels that can be kept; the readings of others are counted."""
+    for one in series:
+        labels = readable_labels(one.labels)
+        if labels is None:
+            dropped.counts["broken-label"] += len(one.values)
+        else:
+            yield replace(one, labels=labels)
 
 
 def _wide(

@@ -15,6 +15,8 @@ _EXPORTER = re.compile(r"(?:dcgm|nvidia|gpu)[a-z-]{0,40}-exporter")
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/(\d+)/\d+")
 _REPLICA = re.compile(r"::\d+$")
 _PORT = re.compile(r":\d+$")
+_LONGEST_LABEL = 1024
+"""Characters; names of pods, nodes and models have at most 253."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,21 @@ class Device:
     node: str
     gpu_index: str
     gpu_model: str
+
+
+def readable_labels(labels: Mapping[str, object]) -> Labels | None:
+    r"""Give the labels as text that can be kept and shown, None when one is no text or too long.
+
+    JSON allows half characters (`\ud800`) and NUL in text; no store takes both.
+    """
+    found: dict[str, str] = {}
+    for name, value in labels.items():
+        if not isinstance(value, str) or len(value) > _LONGEST_LABEL:
+            return None
+        if not value.isascii() or "\0" in value:
+            value = value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
+        found[name] = value
+    return found
 
 
 def _first(labels: Labels, *names: str) -> str:

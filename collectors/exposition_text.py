@@ -17,14 +17,18 @@ from data.errors import UnexpectedAnswerError, scrub
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 
+# Possessive, or a line of a megabyte of spaces would be tried in every split of them.
 _LINE = re.compile(
-    r"(?P<name>[A-Za-z_:][\w:]*)\s*(?:\{(?P<labels>.*)\})?\s+(?P<value>\S+)(?:\s+(?P<time>-?\d+))?"
+    r"(?P<name>[A-Za-z_:][\w:]*+)(?:\s*+\{(?P<labels>.*)\})?\s++(?P<value>\S++)(?:\s++-?\d++)?"
 )
 # Real exporters put a space after the comma between labels, which strict parsers refuse.
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 _WANTED = frozenset(BY_NAME) | {INFO}
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _ESCAPE = re.compile(r'\\[\\"n]')
+_MOST_SHOWN = 120
+_LARGEST_WHOLE = 10**300
+"""Below it a whole number has a place among floats."""
 
 
 def parse_labels(text: str) -> dict[str, str] | None:
@@ -43,7 +47,8 @@ def parse_labels(text: str) -> dict[str, str] | None:
 
 def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Series]:
     """Give the GPU series of an exposition text, all at `at`; what is broken is counted."""
-    for line in text.splitlines():
+    # Not splitlines: that would cut inside labels, at every line separator of Unicode.
+    for line in text.split("\n"):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue
@@ -55,7 +60,7 @@ def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Seri
         if match.group("name") not in _WANTED:
             continue
         try:
-            value = float(match.group("value"))
+            value = number_of(match.group("value"))
         except ValueError:
             # <<<NOT_SUPPORTED>>>, [N/A], ERR!: what DCGM and nvidia-smi write for no reading.
             dropped.counts["no-number"] += 1
@@ -71,18 +76,24 @@ def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Seri
 def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
     """Give the series of one answer of Prometheus' query API (vector or matrix).
 
-    Errors: UnexpectedAnswerError when it is no such answer.
+    What has not the form of a series or of a reading is counted in `dropped`. Errors:
+    UnexpectedAnswerError when it is no such answer.
     """
     data = document.get("data") if isinstance(document, dict) else None
-    if not isinstance(data, dict) or data.get("resultType") not in ("vector", "matrix"):
+    kind = data.get("resultType") if isinstance(data, dict) else None
+    results = data.get("result") if isinstance(data, dict) else None
+    if kind not in ("vector", "matrix") or not isinstance(results, list | None):
         raise UnexpectedAnswerError(
-            f"no vector or matrix in the answer: {scrub(json.dumps(document))[:120]}",
+            f"no vector or matrix in the answer but {_told(document)}",
             "Give the JSON that /api/v1/query or /api/v1/query_range answers.",
         )
-    for result in data.get("result") or []:
-        labels = result.get("metric") or {}
+    for result in results or ():
+        labels = (result.get("metric") or {}) if isinstance(result, dict) else None
+        if not isinstance(labels, dict) or not isinstance(labels.get("__name__", ""), str):
+            dropped.counts["broken-series"] += 1
+            continue
         points = result.get("values") or [result.get("value")]
-        pairs = [_point(point) for point in points]
+        pairs = [_point(point) for point in points] if isinstance(points, list) else [None]
         known = [pair for pair in pairs if pair is not None]
         dropped.counts["broken-value"] += len(pairs) - len(known)
         if known and labels.get("__name__") in _WANTED:
@@ -92,11 +103,40 @@ def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
             )
 
 
-def _point(point: Any) -> tuple[float, float] | None:
-    try:
-        return float(point[0]), float(point[1])
-    except (TypeError, ValueError, IndexError, KeyError):
+def number_of(written: object) -> float:
+    """Give the number that a server wrote as text or number. Errors: ValueError when it is none.
+
+    Python would take `1_000`, digits of every script and True for numbers as well.
+    """
+    if isinstance(written, str):
+        if "_" in written or not written.isascii():
+            raise ValueError("no number of Prometheus")
+        return float(written)
+    if isinstance(written, float):
+        return written
+    if isinstance(written, int) and not isinstance(written, bool) and abs(written) < _LARGEST_WHOLE:
+        return float(written)
+    raise ValueError("no number")
+
+
+def _point(point: object) -> tuple[float, float] | None:
+    if not isinstance(point, list) or len(point) != 2:
         return None
+    try:
+        return number_of(point[0]), number_of(point[1])
+    except ValueError:
+        return None
+
+
+def _told(document: object) -> str:
+    """Give what stands in a document that is no answer, short, whatever its size or depth."""
+    if not isinstance(document, dict):
+        return f"a {type(document).__name__}"
+    error = document.get("error")
+    if isinstance(error, str):
+        return f"the error {scrub(error[:_MOST_SHOWN], limit=_MOST_SHOWN)}"
+    names = ", ".join(str(name)[:_MOST_SHOWN] for name in list(document)[:5])
+    return f"an object of {scrub(names, limit=_MOST_SHOWN)}" if names else "an empty object"
 
 
 def _read(path: Path) -> str:
@@ -144,16 +184,29 @@ def read_dcgm_text(path: Path, at: datetime, catalogue: GpuCatalogue) -> Collect
     return _collected(path, f"dcgm-text {path.name}", series, catalogue, dropped)
 
 
-def read_prometheus_json(path: Path, catalogue: GpuCatalogue) -> Collected:
-    """Give the samples of one answer, or of a list of answers, of Prometheus' query API."""
+def answers_in(text: str, where: object) -> list[Any]:
+    """Give the answers, not yet looked at, of a JSON text that holds one or a list of them.
+
+    Errors: UnexpectedAnswerError, naming `where` the text is from.
+    """
+    hint = "Give the JSON that Prometheus answered."
     try:
-        document = json.loads(_read(path))
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise UnexpectedAnswerError(
-            f"{path} is no JSON: {error.msg} in line {error.lineno}",
-            "Give the JSON that Prometheus answered.",
+            f"{where} is no JSON: {error.msg} in line {error.lineno}", hint
         ) from error
+    except RecursionError as error:
+        raise UnexpectedAnswerError(f"{where} is nested too deeply", hint) from error
+    except ValueError as error:
+        # Python reads no whole number of more than 4,300 digits.
+        raise UnexpectedAnswerError(f"{where} holds a number that is too long", hint) from error
+    return document if isinstance(document, list) else [document]
+
+
+def read_prometheus_json(path: Path, catalogue: GpuCatalogue) -> Collected:
+    """Give the samples of one answer, or of a list of answers, of Prometheus' query API."""
     dropped = Dropped()
-    answers = document if isinstance(document, list) else [document]
+    answers = answers_in(_read(path), path)
     series = [one for answer in answers for one in parse_answer(answer, dropped)]
     return _collected(path, f"prometheus-json {path.name}", series, catalogue, dropped)
