@@ -9,9 +9,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 
 import requests
+from urllib3.exceptions import HTTPError
 
+from collectors.http_deadline import DeadlineAdapter
+from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -50,7 +54,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     "RayJob": ("apis/ray.io/v1/rayjobs", "apis/ray.io/v1alpha1/rayjobs"),
     "RayService": ("apis/ray.io/v1/rayservices", "apis/ray.io/v1alpha1/rayservices"),
     "LeaderWorkerSet": ("apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",),
-    "Workload": ("apis/kueue.x-k8s.io/v1beta1/workloads",),
+    "Workload": (
+        "apis/kueue.x-k8s.io/v1beta2/workloads",
+        "apis/kueue.x-k8s.io/v1beta1/workloads",
+    ),
     "ResourceClaim": (
         "apis/resource.k8s.io/v1/resourceclaims",
         "apis/resource.k8s.io/v1beta1/resourceclaims",
@@ -64,10 +71,14 @@ NEEDED = ("Node", "Pod")
 
 @dataclass(slots=True)
 class Inventory:
-    """The objects by kind, and the kinds that were refused or failed, with the reason."""
+    """The objects by kind, and the kinds that were refused or failed, with the reason.
+
+    `unreadable` counts the list entries that were no objects.
+    """
 
     objects: dict[str, list[Document]] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
+    unreadable: int = 0
 
     def of(self, kind: str) -> list[Document]:
         """Give the objects of a kind, none when it is not installed or was refused."""
@@ -83,10 +94,15 @@ class KubernetesClient:
 
     @property
     def name(self) -> str:
-        """The server for reports: its host, or the context when it is not known yet."""
-        if self._configuration is None:
+        """The server for reports: its host; what the settings name when they lead to none.
+
+        The same before and after the first question: the store remembers a source by its name.
+        """
+        try:
+            host = str(self._signed_in().host)
+        except SourceNotConfiguredError:
             return self._settings.context or self._settings.kubeconfig or "in-cluster or default"
-        return str(self._configuration.host).partition("://")[2]
+        return host.partition("://")[2].rpartition("@")[2]
 
     def inventory(self) -> Inventory:
         """Give all objects of the known kinds. Errors: CollectorError when nodes or pods fail."""
@@ -100,11 +116,17 @@ class KubernetesClient:
                 found.missing[kind] = str(error)
                 continue
             if listed is not None:
-                found.objects[kind] = listed
+                found.objects[kind] = [one for one in listed if isinstance(one, dict)]
+                found.unreadable += len(listed) - len(found.objects[kind])
+            elif kind in NEEDED:
+                raise UnexpectedAnswerError(
+                    f"{self.name} knows no {kind}s: {KINDS[kind][0]} answered 404",
+                    "Is this the address of a Kubernetes API?",
+                )
         return found
 
-    def listed(self, kind: str) -> list[Document] | None:
-        """Give every object of a kind, None when the server does not know it."""
+    def listed(self, kind: str) -> list[Any] | None:
+        """Give every entry of a kind's list, None when the server does not know the kind."""
         for path in KINDS[kind]:
             pages = [self._all_pages(one) for one in self._paths(kind, path)]
             if all(page is not None for page in pages):
@@ -116,11 +138,11 @@ class KubernetesClient:
         if not namespaces or kind == "Node":
             return [path]
         group, _, plural = path.rpartition("/")
-        return [f"{group}/namespaces/{one}/{plural}" for one in namespaces]
+        return [f"{group}/namespaces/{quote(one, safe='')}/{plural}" for one in namespaces]
 
-    def _all_pages(self, path: str) -> list[Document] | None:
+    def _all_pages(self, path: str) -> list[Any] | None:
         """Give a whole list; a list whose continue token expired is begun again."""
-        for _attempt in range(_RESTARTS):
+        for _attempt in range(1 + _RESTARTS):
             try:
                 return list(self._pages(path))
             except _ListExpiredError:
@@ -132,7 +154,7 @@ class KubernetesClient:
             "Raise kubernetes.page_size, so that it takes fewer pages.",
         )
 
-    def _pages(self, path: str) -> Iterator[Document]:
+    def _pages(self, path: str) -> Iterator[Any]:
         token = ""
         for _page in range(_MOST_PAGES):
             query = {"limit": str(self._settings.page_size)} | (
@@ -144,7 +166,7 @@ class KubernetesClient:
                 raise UnexpectedAnswerError(
                     f"{self.name}: {path} answered no list", "Is this a Kubernetes API?"
                 )
-            yield from (one for one in items if isinstance(one, dict))
+            yield from items
             metadata = document.get("metadata")
             token = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
             if not token:
@@ -157,35 +179,43 @@ class KubernetesClient:
         """Give one answer. Errors: CollectorError."""
         configuration = self._signed_in()
         ends = time.monotonic() + self._settings.timeout_seconds
-        url = f"{configuration.host}/{path}"
-        certificate = (
-            (configuration.cert_file, configuration.key_file) if configuration.cert_file else None
-        )
         try:
             with requests.Session() as session:
                 session.trust_env = False
-                response = session.get(
-                    url,
+                session.mount("https://", DeadlineAdapter())
+                session.mount("http://", DeadlineAdapter())
+                with session.get(
+                    f"{configuration.host}/{path}",
                     params=query,
-                    headers=self._authorization(configuration),
-                    verify=(configuration.ssl_ca_cert or True)
-                    if configuration.verify_ssl
-                    else False,
-                    cert=certificate,
-                    timeout=(_CONNECT_SECONDS, self._settings.timeout_seconds),
+                    timeout=(
+                        min(_CONNECT_SECONDS, self._settings.timeout_seconds),
+                        self._settings.timeout_seconds,
+                    ),
                     allow_redirects=False,
                     stream=True,
-                )
-                body = self._body(response, ends, path)
+                    **transport(configuration),
+                ) as response:
+                    body = self._body(response, ends, path)
         except requests.exceptions.SSLError as error:
             raise SourceRefusedError(
                 f"no trusted connection to {self.name}: {scrub(str(error))[:160]}",
                 "Check certificate-authority and client-certificate of the kubeconfig.",
             ) from error
-        except requests.RequestException as error:
+        except (requests.exceptions.InvalidHeader, UnicodeError) as error:
+            raise SourceNotConfiguredError(
+                f"the token for {self.name} is none that can be sent",
+                "Write the token alone, without line breaks, into the kubeconfig.",
+            ) from error
+        except (requests.RequestException, HTTPError) as error:
             raise SourceUnreachableError(
-                f"cannot reach {self.name}: {type(error).__name__}",
-                "Is the API server up, and does this machine reach it?",
+                f"cannot read {path} from {self.name}: {type(error).__name__}",
+                "Is the API server up, does this machine reach it, and does it answer within "
+                f"kubernetes.timeout_seconds ({self._settings.timeout_seconds:g} s)?",
+            ) from error
+        except OSError as error:
+            raise SourceNotConfiguredError(
+                f"a certificate or key for {self.name} cannot be read: {scrub(str(error))[:160]}",
+                "Check certificate-authority and client-certificate of the kubeconfig.",
             ) from error
         return self._document(response.status_code, body, path)
 
@@ -193,17 +223,21 @@ class KubernetesClient:
         body = bytearray()
         while piece := response.raw.read1(1 << 16, decode_content=True):
             body += piece
-            if time.monotonic() > ends:
-                raise SourceUnreachableError(
-                    f"{self.name}: {path} did not answer in time",
-                    "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
-                )
+            self._in_time(ends, path)
             if len(body) > MOST_BYTES:
                 raise UnexpectedAnswerError(
                     f"{self.name}: a page of {path} exceeds {MOST_BYTES >> 20} MiB",
                     "Lower kubernetes.page_size.",
                 )
+        self._in_time(ends, path)  # headers that were cut at the deadline read as an empty answer
         return bytes(body)
+
+    def _in_time(self, ends: float, path: str) -> None:
+        if time.monotonic() > ends:
+            raise SourceUnreachableError(
+                f"{self.name}: {path} did not answer in time",
+                "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
+            )
 
     def _document(self, status: int, body: bytes, path: str) -> Document:
         try:
@@ -226,7 +260,7 @@ class KubernetesClient:
                 f"{self.name} refused {path}: {text}",
                 "Bind deploy/kubernetes-reader.yaml's ClusterRole to this user.",
             )
-        if status in (429, 500, 502, 503, 504):
+        if status == 429 or status >= 500:
             raise SourceUnreachableError(
                 f"{self.name} answered {status} to {path}: {text}",
                 "It is overloaded or starting; the next collection asks again.",
@@ -238,14 +272,10 @@ class KubernetesClient:
             )
         return document
 
-    def _authorization(self, configuration: Any) -> dict[str, str]:
-        token = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
-        return {"Authorization": token, "Accept": "application/json"} if token else {}
-
     def _signed_in(self) -> Any:
         """Give the official client's configuration, loaded once."""
         if self._configuration is None:
-            self._configuration = _load(self._settings)
+            self._configuration = configuration_of(self._settings)
         return self._configuration
 
 
@@ -255,37 +285,3 @@ class _NotServedError(Exception):
 
 class _ListExpiredError(Exception):
     """The continue token is too old: the list has to be read from its start."""
-
-
-def _load(settings: KubernetesSettings) -> Any:
-    try:
-        from kubernetes import client, config
-    except ImportError as error:
-        raise SourceNotConfiguredError(
-            "the package kubernetes is not installed",
-            "Install the extra: pip install 'trimtab[kubernetes]'.",
-        ) from error
-    configuration = client.Configuration()
-    try:
-        if settings.kubeconfig or settings.context:
-            config.load_kube_config(
-                config_file=settings.kubeconfig or None,
-                context=settings.context or None,
-                client_configuration=configuration,
-            )
-        else:
-            _load_default(config, configuration)
-    except (config.ConfigException, OSError, ValueError, TypeError) as error:
-        raise SourceNotConfiguredError(
-            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}",
-            "Set kubernetes.kubeconfig and kubernetes.context.",
-        ) from error
-    return configuration
-
-
-def _load_default(config: Any, configuration: Any) -> None:
-    """Load what a pod is given, else the kubeconfig of this user."""
-    try:
-        config.load_incluster_config(client_configuration=configuration)
-    except config.ConfigException:
-        config.load_kube_config(client_configuration=configuration)

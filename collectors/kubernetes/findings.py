@@ -3,8 +3,14 @@
 from collections.abc import Iterator
 
 from collectors.kubernetes.client import KINDS, Document, Inventory, KubernetesClient
-from collectors.kubernetes.objects import WHOLE_GPU, gpu_resources, mig_offer, text_in
-from data.errors import CollectorError
+from collectors.kubernetes.objects import (
+    boards_of,
+    claimed_devices,
+    gpu_resources,
+    mig_offer,
+    text_in,
+)
+from data.errors import CollectorError, scrub
 from data.source_settings import KubernetesSettings
 
 Finding = tuple[str, str, str]
@@ -23,6 +29,8 @@ def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
         ("reachable and authorised", "ok", f"{client.name}, {len(nodes)} nodes"),
         *_rights(inventory),
         *_devices(nodes),
+        *_mig(nodes),
+        _claims(inventory),
     )
 
 
@@ -52,7 +60,7 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
             "no node offers nvidia.com/gpu: install the NVIDIA device plugin or GPU operator.",
         )
         return
-    boards = sum(found.get(WHOLE_GPU, 0) for found in offering.values())
+    boards = sum(map(boards_of, nodes))
     instances = sum(count for found in offering.values() for _profile, count in mig_offer(found))
     yield (
         "GPU resources",
@@ -77,3 +85,20 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
         )
     else:
         yield "GPU models", "ok", "every GPU node names its model"
+
+
+def _mig(nodes: list[Document]) -> Iterator[Finding]:
+    cut = [one for one in nodes if mig_offer(gpu_resources(one))]
+    strategies = {text_in(one, "metadata", "labels", "nvidia.com/mig.strategy") for one in cut}
+    strategies.discard("")
+    if cut:
+        said = ", ".join(sorted(scrub(one, limit=20) for one in strategies)) or "mixed (no label)"
+        yield "MIG strategy", "ok", f"{said}, on {len(cut)} nodes"
+
+
+def _claims(inventory: Inventory) -> Finding:
+    what = "GPUs by resource claim (DRA)"
+    if "ResourceClaim" not in inventory.objects:
+        return what, "ok", "not served; telemetry alone tells which board a pod holds"
+    given = sum(len(claimed_devices(one)) for one in inventory.of("ResourceClaim"))
+    return what, "ok", f"{given} devices are given to claims"

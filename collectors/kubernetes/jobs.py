@@ -15,24 +15,25 @@ import pandas as pd
 
 from collectors.base import Window
 from collectors.kubernetes.client import KINDS, Document, Inventory, KubernetesClient
+from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
-    WHOLE_GPU,
     PodFacts,
     claimed_devices,
     gpu_resources,
     labels_of,
-    list_in,
-    mig_offer,
     model_of,
+    on_node,
     part,
     read_pod,
     shares_gpus,
     text_in,
+    with_claims,
 )
 from collectors.kubernetes.workloads import Owners, Workload, admissions
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
+from data.errors import scrub
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
@@ -73,7 +74,7 @@ class KubernetesCollector:
                 state=SourceState.RAN,
                 reason="" if jobs or nodes else "no node offers and no pod asks for GPUs",
                 samples=0,
-                dropped=tuple(sorted(view.dropped.items())),
+                dropped=tuple(sorted((+view.dropped).items())),
                 completeness_ratio=1 - len(inventory.missing) / len(KINDS),
                 warnings=tuple(inventory.missing.values()),
                 window_start=window.start,
@@ -99,55 +100,39 @@ class _View:
             for one in inventory.of("ResourceClaim")
         }
         self._pods: dict[Workload, list[PodFacts]] = {}
+        self.dropped.update({"unreadable-object": inventory.unreadable} if inventory.unreadable
+                            else {})  # fmt: skip
         for document in inventory.of("Pod"):
-            pod = read_pod(document)
-            if pod is None:
-                self.dropped["no-gpu"] += 1
-            elif not pod.name or not pod.namespace:
-                self.dropped["unreadable-pod"] += 1
-            else:
+            pod = self._pod(document)
+            if pod is not None:
                 workload = self._owners.workload_of(pod.namespace, pod.name, pod.owner)
                 self._pods.setdefault(workload, []).append(pod)
+
+    def _pod(self, document: Document) -> PodFacts | None:
+        """Give a pod with GPUs, None of any other, which is counted."""
+        pod = read_pod(document)
+        if pod is None:
+            self.dropped["no-gpu-pod"] += 1
+            return None
+        if not pod.name or not pod.namespace:
+            self.dropped["unreadable-object"] += 1
+            return None
+        named = [self._claims.get((pod.namespace, one)) for one in pod.claims]
+        known = [one for one in named if one is not None]
+        self.dropped.update(["claim-not-visible"] * (len(named) - len(known)))
+        counted = with_claims(pod, known)
+        if counted is None:
+            self.dropped["no-gpu-pod"] += len(known) == len(named)
+            return None
+        return on_node(counted, self._nodes.get(pod.node, {}))
 
     def nodes(self) -> tuple[Node, ...]:
         """Give every node that offers GPUs."""
         return tuple(
-            self._node(name, one) for name, one in sorted(self._nodes.items()) if gpu_resources(one)
+            read_node(one, self.catalogue, seen_at=self.window.end, source=self.source)
+            for _name, one in sorted(self._nodes.items())
+            if gpu_resources(one)
         )
-
-    def _node(self, name: str, node: Document) -> Node:
-        resources = gpu_resources(node)
-        blocked = [
-            text_in(taint, "key")
-            for taint in list_in(node, "spec", "taints")
-            if text_in(taint, "effect") in ("NoSchedule", "NoExecute")
-            and not text_in(taint, "key").startswith("nvidia.com/")
-        ]
-        ready = any(
-            text_in(one, "type") == "Ready" and text_in(one, "status") == "True"
-            for one in list_in(node, "status", "conditions")
-        )
-        cordoned = part(node, "spec", "unschedulable") is True
-        labels = part(node, "metadata", "labels")
-        return Node(
-            name=name,
-            gpu_model=model_of(node, self.catalogue),
-            gpu_count=resources.get(WHOLE_GPU, 0),
-            mig_instances=mig_offer(resources),
-            cpus=int(cpus) if (cpus := text_in(node, "status", "capacity", "cpu")).isdecimal()
-            else None,
-            memory_mib=_mebibytes(text_in(node, "status", "capacity", "memory")),
-            features=tuple(
-                f"{key}={value}"
-                for key, value in sorted(labels.items() if isinstance(labels, dict) else ())
-                if str(key).startswith(("nvidia.com/", "topology.kubernetes.io/"))
-            ),
-            state="Ready" if ready else "NotReady",
-            reason=", ".join((["cordoned"] if cordoned else []) + blocked),
-            schedulable=ready and not cordoned and not blocked,
-            seen_at=self.window.end,
-            source=self.source,
-        )  # fmt: skip
 
     def jobs(self) -> tuple[Job, ...]:
         """Give every workload whose pods ask for GPUs."""
@@ -181,7 +166,7 @@ class _View:
             platform=Platform.KUBERNETES,
             kind=workload.work,
             gpu_model=models[0] if models else "",
-            gpu_count=max(1, sum(one.gpus for one in counted)),
+            gpu_count=_at_once(counted) if over else sum(one.gpus for one in counted),
             mig_profile=profiles[-1] if profiles else "",
             gpu_memory_mib=None,
             first_seen_at=min(first, last),
@@ -189,7 +174,7 @@ class _View:
             source=self.source,
             scheduler=SchedulerFacts(
                 state=state,
-                reason=reason[:_LONGEST_REASON],
+                reason=scrub(reason, limit=_LONGEST_REASON),
                 workload=f"{workload.kind.lower()}/{workload.name}",
                 user=next((marks[label] for label in _USER_LABELS if marks.get(label)), ""),
                 nodes=nodes,
@@ -218,12 +203,8 @@ class _View:
             yield "queue", queue
         said = self._admissions.get((workload.kind, workload.namespace, workload.name))
         if said:
-            yield "kueue", said
-        scaler = self._owners.autoscaler_of(workload)
-        for name in ("minReplicas", "maxReplicas"):
-            found = part(scaler, "spec", name)
-            if isinstance(found, int):
-                yield f"autoscaler {name}", str(found)
+            yield "kueue", scrub(said, limit=_LONGEST_REASON)
+        yield from self._owners.bounds_of(workload)
         if any(one.shared for pod in counted for one in pod.requests):
             yield "sharing", "time-slicing or MPS"
 
@@ -233,7 +214,7 @@ class _View:
             row
             for workload, pods in self._pods.items()
             for pod in pods
-            if pod.started_at is not None and pod.node
+            if pod.started_at is not None and pod.node and not self._endless(pod)
             for row in self._held(workload, pod, pod.started_at)
         ]
         if not rows:
@@ -242,6 +223,12 @@ class _View:
         for name in ("started_at", "ended_at", "seen_at"):
             frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
         return check_frame(frame.sort_values(["job_id", "label_id", "gpu_index"]), ALLOCATIONS)
+
+    def _endless(self, pod: PodFacts) -> bool:
+        """Whether a pod is over and nothing says since when: a row would hold boards for ever."""
+        unknown = pod.phase in ("Succeeded", "Failed") and pod.ended_at is None
+        self.dropped["end-unknown"] += unknown
+        return unknown
 
     def _held(
         self, workload: Workload, pod: PodFacts, started_at: datetime
@@ -259,7 +246,7 @@ class _View:
             index
             for claim in pod.claims
             for node, index in claimed_devices(self._claims.get((pod.namespace, claim), {}))
-            if node == pod.node
+            if node == pod.node and index
         ]
         # A share or a slice is no board: a count would claim the node's boards for this pod.
         whole = not any(one.mig_profile or one.shared for one in pod.requests) and not shares_gpus(
@@ -268,11 +255,11 @@ class _View:
         count = float(pod.gpus) if whole and pod.gpus else None
         labels = [f"{pod.namespace}/{pod.name}"] + ([f"pod-uid:{pod.uid}"] if pod.uid else [])
         for label in labels:
-            if named:
-                for index in named:
-                    yield common | {"label_id": label, "gpu_index": index, "gpu_count": 1.0}
-            else:
-                yield common | {"label_id": label, "gpu_count": count}
+            for index in named:
+                yield common | {"label_id": label, "gpu_index": index, "gpu_count": 1.0}
+            rest = None if count is None else count - len(named)
+            if not named or rest:
+                yield common | {"label_id": label, "gpu_count": rest}
 
 
 def _state(workload: Workload, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
@@ -290,14 +277,14 @@ def _state(workload: Workload, pods: Sequence[PodFacts]) -> tuple[JobState, str]
     return (JobState.FINISHED if phases["Succeeded"] else JobState.UNKNOWN), ""
 
 
-_UNITS = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0**2}
-
-
-def _mebibytes(quantity: str) -> float | None:
-    """Give a memory quantity such as 527Gi in MiB, None when it is none."""
-    number, unit = quantity[:-2], quantity[-2:]
-    if quantity.isascii() and quantity.isdecimal() and len(quantity) < 20:
-        return int(quantity) / 1024**2
-    if unit in _UNITS and number.isascii() and number.isdecimal() and len(number) < 16:
-        return int(number) * _UNITS[unit]
-    return None
+def _at_once(pods: Sequence[PodFacts]) -> int:
+    """Give the most GPUs that these pods held at a time; a finished job's may have taken turns."""
+    moments: list[tuple[datetime, int]] = []
+    for pod in pods:
+        if pod.started_at is not None and pod.ended_at is not None:
+            moments += [(pod.started_at, pod.gpus), (pod.ended_at, -pod.gpus)]
+    held, most = 0, max(one.gpus for one in pods)
+    for _moment, change in sorted(moments):
+        held += change
+        most = max(most, held)
+    return most

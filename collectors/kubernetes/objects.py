@@ -1,8 +1,8 @@
 """What Kubernetes' objects say of GPUs, from their plain JSON. Names and labels are untrusted."""
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,8 +12,11 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 WHOLE_GPU = "nvidia.com/gpu"
 _SHARED_GPU = "nvidia.com/gpu.shared"
 _MIG = re.compile(r"nvidia\.com/mig-([0-9a-z.+]{1,40}?)(?:\.shared)?")
-_SHARED_PRODUCT = re.compile(r"-(?:SHARED|MIG-[0-9a-z.+]+)$")
+_SHARED_PRODUCT = re.compile(r"-SHARED$")
+_MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _GPU_DEVICE = re.compile(r"gpu-(\d{1,3})")
+_GPU_DRIVER = "gpu.nvidia.com"
+_GPU_CLASSES = ("gpu.nvidia.com", "mig.nvidia.com")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +84,9 @@ def time_in(document: object, *names: str) -> datetime | None:
     """Give a time (RFC 3339) found by these names, None when there is none."""
     try:
         found = datetime.fromisoformat(text_in(document, *names))
-    except ValueError:
+        return found.astimezone(UTC) if found.tzinfo else None
+    except (ValueError, OverflowError):  # an hour west of the year 1 is no time
         return None
-    return found.astimezone(UTC) if found.tzinfo else None
 
 
 def labels_of(document: Document) -> dict[str, str]:
@@ -107,12 +110,17 @@ def controller_of(document: Document) -> Owner | None:
 
 
 def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
-    """Give the GPUs of a pod's spec: containers together, or its largest init container's."""
+    """Give the GPUs of a pod's spec: containers together, or its largest init container's.
+
+    An init container that is restarted always is a sidecar: it runs beside the containers.
+    """
+    first = list_in(pod_spec, "initContainers")
+    sidecars = [one for one in first if text_in(one, "restartPolicy") == "Always"]
     main: dict[str, int] = {}
-    for container in list_in(pod_spec, "containers"):
+    for container in [*list_in(pod_spec, "containers"), *sidecars]:
         for name, count in _asked(container):
             main[name] = main.get(name, 0) + count
-    for container in list_in(pod_spec, "initContainers"):
+    for container in first:
         for name, count in _asked(container):
             main[name] = max(main.get(name, 0), count)
     found = []
@@ -131,10 +139,14 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
 def _asked(container: object) -> Iterator[tuple[str, int]]:
     limits = part(container, "resources", "limits")
     for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
-        known = name in (WHOLE_GPU, _SHARED_GPU) or _MIG.fullmatch(str(name))
         count = count_of(quantity)
-        if known and count:
+        if _is_gpu(str(name)) and count:
             yield str(name), count
+
+
+def _is_gpu(resource: str) -> bool:
+    """Whether it counts GPUs: NVIDIA's operators also offer network cards and memory."""
+    return resource in (WHOLE_GPU, _SHARED_GPU) or _MIG.fullmatch(resource) is not None
 
 
 def count_of(quantity: object) -> int:
@@ -144,16 +156,26 @@ def count_of(quantity: object) -> int:
 
 
 def read_pod(pod: Document) -> PodFacts | None:
-    """Give a pod's facts, None when it asks for no GPU."""
+    """Give a pod's facts, None when it asks for no GPU and claims no device."""
     spec, status = part(pod, "spec"), part(pod, "status")
     requests = requests_of(spec)
+    # The status names claims that were made from a template, the spec those that a person made.
     claims = tuple(
-        text_in(one, "resourceClaimName") for one in list_in(status, "resourceClaimStatuses")
+        dict.fromkeys(
+            name
+            for one in (
+                *list_in(spec, "resourceClaims"),
+                *list_in(status, "resourceClaimStatuses"),
+            )
+            if (name := text_in(one, "resourceClaimName"))
+        )
     )
     if not requests and not claims:
         return None
     statuses = list_in(status, "containerStatuses")
     ends = [time_in(one, "state", "terminated", "finishedAt") for one in statuses]
+    if not any(ends):  # an evicted pod may list no container
+        ends = [time_in(one, "lastTransitionTime") for one in list_in(status, "conditions")]
     phase = text_in(status, "phase")
     over = phase in ("Succeeded", "Failed")
     return PodFacts(
@@ -163,13 +185,34 @@ def read_pod(pod: Document) -> PodFacts | None:
         node=text_in(spec, "nodeName"),
         phase=phase,
         requests=requests,
-        claims=tuple(filter(None, claims)),
+        claims=claims,
         owner=controller_of(pod),
         started_at=time_in(status, "startTime"),
         ended_at=max((one for one in ends if one), default=None) if over else None,
         created_at=time_in(pod, "metadata", "creationTimestamp"),
         reason=_waiting(status),
     )
+
+
+def on_node(pod: PodFacts, node: Document) -> PodFacts:
+    """Give the pod with what whole GPUs of its node really are: instances under `single`."""
+    profile = single_profile(node)
+    if not profile:
+        return pod
+    requests = [
+        one if one.mig_profile or one.shared else replace(one, mig_profile=profile)
+        for one in pod.requests
+    ]
+    return replace(pod, requests=tuple(requests))
+
+
+def with_claims(pod: PodFacts, claims: Sequence[Document]) -> PodFacts | None:
+    """Give the pod with the GPUs of its claims counted, None when it has no GPU at all."""
+    claimed = sum(map(claimed_gpus, claims))
+    if claimed:
+        request = GpuRequest(mig_profile="", shared=False, count=claimed)
+        return replace(pod, requests=(*pod.requests, request))
+    return pod if pod.requests else None
 
 
 def _waiting(status: object) -> str:
@@ -185,15 +228,42 @@ def _waiting(status: object) -> str:
 
 
 def gpu_resources(node: Document) -> dict[str, int]:
-    """Give the GPU resources that a node offers, by name."""
+    """Give the GPU resources that a node offers, by name.
+
+    Where the device plugin calls every MIG instance a GPU (strategy `single`), they are named as
+    the instances that they are.
+    """
     offered = part(node, "status", "allocatable")
     if not isinstance(offered, Mapping):
         return {}
-    return {
-        str(name): count_of(quantity)
-        for name, quantity in offered.items()
-        if str(name).startswith("nvidia.com/") and count_of(quantity)
-    }
+    profile = single_profile(node)
+    found: dict[str, int] = {}
+    for name, quantity in offered.items():
+        count = count_of(quantity)
+        if _is_gpu(str(name)) and count:
+            resource = f"nvidia.com/mig-{profile}" if profile and name == WHOLE_GPU else str(name)
+            found[resource] = found.get(resource, 0) + count
+    return found
+
+
+def single_profile(node: Document) -> str:
+    """Give the MIG profile that a node offers under the name of whole GPUs, '' when it does not."""
+    match = _MIG_PRODUCT.search(_SHARED_PRODUCT.sub("", _product(node)))
+    return match.group(1) if match else ""
+
+
+def boards_of(node: Document) -> int:
+    """Give the number of whole boards that a node offers; a shared board counts once."""
+    resources = gpu_resources(node)
+    offered = resources.get(WHOLE_GPU, 0) + resources.get(_SHARED_GPU, 0)
+    if offered and (shares_gpus(node) or resources.get(_SHARED_GPU)):
+        boards = count_of(text_in(node, "metadata", "labels", "nvidia.com/gpu.count"))
+        return min(boards, offered) if boards else offered
+    return offered
+
+
+def _product(node: Document) -> str:
+    return text_in(node, "metadata", "labels", "nvidia.com/gpu.product")
 
 
 def mig_offer(resources: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -204,10 +274,8 @@ def mig_offer(resources: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 def model_of(node: Document, catalogue: GpuCatalogue) -> str:
     """Give the catalogue's name of a node's GPUs from their product label, '' without one."""
-    product = text_in(node, "metadata", "labels", "nvidia.com/gpu.product")
-    if not product:
-        return ""
-    return catalogue.recognise(_SHARED_PRODUCT.sub("", product))
+    product = _MIG_PRODUCT.sub("", _SHARED_PRODUCT.sub("", _product(node)))
+    return catalogue.recognise(product) if product else ""
 
 
 def shares_gpus(node: Document) -> bool:
@@ -216,9 +284,24 @@ def shares_gpus(node: Document) -> bool:
     return strategy in ("time-slicing", "mps")
 
 
-def claimed_devices(claim: Document) -> Iterator[tuple[str, str]]:
-    """Give (node, index) of the GPUs that a DRA claim was given, where its device names tell."""
+def claimed_devices(claim: Document) -> tuple[tuple[str, str], ...]:
+    """Give (node, index) of the GPUs that a DRA claim was given; index '' of any other name."""
+    found = []
     for result in list_in(claim, "status", "allocation", "devices", "results"):
-        match = _GPU_DEVICE.fullmatch(text_in(result, "device"))
-        if text_in(result, "driver") == "gpu.nvidia.com" and match:
-            yield text_in(result, "pool"), match.group(1)
+        if text_in(result, "driver") == _GPU_DRIVER:
+            match = _GPU_DEVICE.fullmatch(text_in(result, "device"))
+            found.append((text_in(result, "pool"), match.group(1) if match else ""))
+    return tuple(found)
+
+
+def claimed_gpus(claim: Document) -> int:
+    """Give how many GPUs or MIG instances a DRA claim was given; what it asks for until then."""
+    given = len(claimed_devices(claim))
+    if given or part(claim, "status", "allocation") is not None:
+        return given
+    return sum(
+        count_of(part(one, "count") or 1)
+        for entry in list_in(claim, "spec", "devices", "requests")
+        for one in (entry, part(entry, "exactly"))
+        if text_in(one, "deviceClassName") in _GPU_CLASSES
+    )

@@ -1,6 +1,6 @@
 """From a pod up to the workload that a person would change, and who would undo a change of it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collectors.kubernetes.client import Document, Inventory
@@ -61,7 +61,7 @@ class Owners:
         kind, name = "Pod", pod
         chain: list[Document] = []
         for _step in range(_MOST_OWNERS):
-            if owner is None:
+            if owner is None or owner.kind == "Node":  # a static pod is of its node
                 break
             kind, name = owner.kind, owner.name
             found = self._objects.get((kind, namespace, name))
@@ -74,6 +74,16 @@ class Owners:
     def autoscaler_of(self, workload: Workload) -> Document | None:
         """Give the autoscaler of a workload, None without one."""
         return self._scaled.get((workload.namespace, workload.kind, workload.name))
+
+    def bounds_of(self, workload: Workload) -> Iterator[tuple[str, str]]:
+        """Give between how many replicas something else moves the workload."""
+        scaler = part(self.autoscaler_of(workload), "spec")
+        elastic = (part(one, "spec", "elasticPolicy") for one in workload.chain[:1])
+        policy = scaler or next(elastic, None)
+        for fact, name in (("min_replicas", "minReplicas"), ("max_replicas", "maxReplicas")):
+            found = part(policy, name)
+            if isinstance(found, int):
+                yield fact, str(found)
 
     def managers_of(self, workload: Workload) -> tuple[str, ...]:
         """Name who would undo a change of the workload, from what its objects carry."""
@@ -93,7 +103,8 @@ class Owners:
 
 
 def _helm(marks: Mapping[str, str]) -> bool:
-    return marks.get("app.kubernetes.io/managed-by") == "Helm"
+    named = marks.get("app.kubernetes.io/managed-by") == "Helm"
+    return named or "meta.helm.sh/release-name" in marks
 
 
 def _argo(marks: Mapping[str, str]) -> bool:
@@ -126,7 +137,9 @@ def admissions(inventory: Inventory) -> dict[tuple[str, str, str], str]:
         admitted = text_in(said.get("Admitted"), "status") == "True"
         waiting = text_in(said.get("QuotaReserved"), "message")
         namespace = text_in(one, "metadata", "namespace")
-        found[(owner.kind, namespace, owner.name)] = (
-            "admitted" if admitted else waiting or "waits for quota"
-        )
+        word = "admitted" if admitted else waiting or "waits for quota"
+        priority = part(one, "spec", "priority")
+        if isinstance(priority, int):
+            word += f", priority {priority}"
+        found[(owner.kind, namespace, owner.name)] = word
     return found

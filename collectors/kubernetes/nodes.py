@@ -1,0 +1,64 @@
+"""A Kubernetes node as the fleet knows it: what it offers, and whether it takes pods."""
+
+from datetime import datetime
+
+from collectors.kubernetes.client import Document
+from collectors.kubernetes.objects import (
+    boards_of,
+    count_of,
+    gpu_resources,
+    list_in,
+    mig_offer,
+    model_of,
+    part,
+    text_in,
+)
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.cluster import Node
+
+
+def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, source: str) -> Node:
+    """Give the node. Its memory is in MiB; taints of GPU operators do not block GPU pods."""
+    blocked = [
+        text_in(taint, "key")
+        for taint in list_in(node, "spec", "taints")
+        if text_in(taint, "effect") in ("NoSchedule", "NoExecute")
+        and not text_in(taint, "key").startswith("nvidia.com/")
+    ]
+    ready = any(
+        text_in(one, "type") == "Ready" and text_in(one, "status") == "True"
+        for one in list_in(node, "status", "conditions")
+    )
+    cordoned = part(node, "spec", "unschedulable") is True
+    labels = part(node, "metadata", "labels")
+    return Node(
+        name=text_in(node, "metadata", "name"),
+        gpu_model=model_of(node, catalogue),
+        gpu_count=boards_of(node),
+        mig_instances=mig_offer(gpu_resources(node)),
+        cpus=count_of(part(node, "status", "capacity", "cpu")) or None,
+        memory_mib=_mebibytes(text_in(node, "status", "capacity", "memory")),
+        features=tuple(
+            f"{key}={value}"
+            for key, value in sorted(labels.items() if isinstance(labels, dict) else ())
+            if str(key).startswith(("nvidia.com/", "topology.kubernetes.io/"))
+        ),
+        state="Ready" if ready else "NotReady",
+        reason=", ".join((["cordoned"] if cordoned else []) + blocked),
+        schedulable=ready and not cordoned and not blocked,
+        seen_at=seen_at,
+        source=source,
+    )
+
+
+_UNITS = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0**2}
+
+
+def _mebibytes(quantity: str) -> float | None:
+    """Give a memory quantity such as 527Gi in MiB, None when it is none."""
+    number, unit = quantity[:-2], quantity[-2:]
+    if quantity.isascii() and quantity.isdecimal() and len(quantity) < 20:
+        return int(quantity) / 1024**2
+    if unit in _UNITS and number.isascii() and number.isdecimal() and len(number) < 16:
+        return int(number) * _UNITS[unit]
+    return None

@@ -1,0 +1,60 @@
+"""Signing in to a Kubernetes API, as the official client does: kubeconfig, plugins, in-cluster."""
+
+from typing import Any
+
+from yaml import YAMLError
+
+from data.errors import SourceNotConfiguredError, scrub
+from data.source_settings import KubernetesSettings
+
+
+def configuration_of(settings: KubernetesSettings) -> Any:
+    """Give the official client's configuration: host, certificates, and a token that renews.
+
+    Errors: SourceNotConfiguredError when the package or every way to sign in is missing.
+    """
+    try:
+        from kubernetes import client, config
+    except ImportError as error:
+        raise SourceNotConfiguredError(
+            "the package kubernetes is not installed",
+            "Install the extra: pip install 'trimtab[kubernetes]'.",
+        ) from error
+    configuration: Any = client.Configuration()
+    try:
+        _load(settings, config, configuration)
+    except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
+        raise SourceNotConfiguredError(
+            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}",
+            "Set kubernetes.kubeconfig and kubernetes.context.",
+        ) from error
+    return configuration
+
+
+def transport(configuration: Any) -> dict[str, Any]:
+    """Give what a request needs to be trusted and to trust, from the client's configuration."""
+    token = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    trusted = (configuration.ssl_ca_cert or True) if configuration.verify_ssl else False
+    signed = (configuration.cert_file, configuration.key_file)
+    proxy = configuration.proxy
+    return {
+        "headers": {"Accept": "application/json"} | ({"Authorization": token} if token else {}),
+        "verify": trusted,
+        "cert": signed if configuration.cert_file else None,
+        "proxies": {"http": proxy, "https": proxy} if proxy else None,
+    }
+
+
+def _load(settings: KubernetesSettings, config: Any, configuration: Any) -> None:
+    """Load the kubeconfig of the settings, else what a pod is given, else that of this user."""
+    if settings.kubeconfig or settings.context:
+        config.load_kube_config(
+            config_file=settings.kubeconfig or None,
+            context=settings.context or None,
+            client_configuration=configuration,
+        )
+        return
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException:
+        config.load_kube_config(client_configuration=configuration)
