@@ -132,7 +132,7 @@ class PrometheusClient:
         try:
             found = self.instant(query, at)
             counts = sorted(float(one["value"][1]) for one in found)
-        except (CollectorError, KeyError, IndexError, TypeError, ValueError):
+        except (CollectorError, KeyError, IndexError, TypeError, ValueError, OverflowError):
             return None
         middle = counts[len(counts) // 2] if counts else 0.0
         return _PROBE_SECONDS / middle if middle > 0 else None
