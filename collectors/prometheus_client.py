@@ -123,7 +123,7 @@ class PrometheusClient:
         found = self._tried(self._connect.all_metrics)
         if not isinstance(found, list):
             raise self._unexpected(found)
-        return frozenset(str(name) for name in found)
+        return frozenset(name for name in found if isinstance(name, str))
 
     def scrape_seconds(self, metric: str, at: datetime) -> float | None:
         """Give the usual time between two readings of a metric, None when it cannot be told."""
