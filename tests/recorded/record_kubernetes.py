@@ -29,14 +29,17 @@ RUNNING_PODS = 11
 """Pods that have found room: the last of the story neither fits nor ends."""
 
 
-def template(resource: str, count: int, *, restart: str = "Always", **marks: str) -> dict[str, Any]:
-    """A pod template of one container that asks for GPUs."""
+def template(
+    resource: str, count: int, *, node: str = "", restart: str = "Always", exit_after: str = ""
+) -> dict[str, Any]:
+    """A pod template of one container that asks for GPUs, of one node if it is named."""
     limits = {f"nvidia.com/{resource}": str(count)}
     container = {"name": "main", "image": "example/work:1", "resources": {"limits": limits}}
-    annotations = {EXIT_AFTER: marks.pop("exit_after")} if "exit_after" in marks else {}
+    annotations = {EXIT_AFTER: exit_after} if exit_after else {}
+    selector = {"kubernetes.io/hostname": node} if node else {}
     return {
-        "metadata": {"labels": marks, "annotations": annotations},
-        "spec": {"containers": [container], "restartPolicy": restart},
+        "metadata": {"labels": {}, "annotations": annotations},
+        "spec": {"containers": [container], "restartPolicy": restart, "nodeSelector": selector},
     }
 
 
@@ -110,10 +113,15 @@ def tell_story(bed: KubernetesBed) -> None:
     bed.apply(*map(definition, CUSTOM))
     helm = {"app.kubernetes.io/managed-by": "Helm", "owner": "search"}
     bed.apply(
-        replicated("Deployment", "ranker", 2, template("gpu", 2), labels=helm),
+        replicated("Deployment", "ranker", 2, template("gpu", 2, node="gpu-0"), labels=helm),
         replicated("Deployment", "small", 1, template("mig-3g.40gb", 1)),
-        replicated("StatefulSet", "index", 1, template("gpu", 1)),
-        built_in("batch/v1", "Job", "train", {"template": template("gpu", 2, restart="Never")}),
+        replicated("StatefulSet", "index", 1, template("gpu", 1, node="gpu-1")),
+        built_in(
+            "batch/v1",
+            "Job",
+            "train",
+            {"template": template("gpu", 2, node="gpu-1", restart="Never")},
+        ),
         built_in(
             "batch/v1",
             "Job",
