@@ -239,6 +239,9 @@ def test_the_servers_end_with_a_test_process_that_is_killed(tmp_path: Path) -> N
         "from beds.kubernetes_servers import Servers, program_folder, start_api",
         f"servers = Servers(folder=pathlib.Path({str(tmp_path)!r}), programs=program_folder())",
         "start_api(servers)",
+        # What has written is past the moment at which it bound itself to its parent.
+        "logs = [servers.folder / f'{name}.log' for name in servers.running]",
+        "servers.until('both write', lambda: all(log.stat().st_size for log in logs))",
         "print(*(one.pid for one in servers.running.values()), flush=True)",
         "time.sleep(60)",
     )
