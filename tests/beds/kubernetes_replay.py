@@ -47,6 +47,15 @@ def recorded_lists(folder: Path) -> Callable[[str], tuple[int, bytes]]:
     return answer
 
 
+class RecordedClient(KubernetesClient):
+    """A client whose name stays, though its server listens at another port each time."""
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return "recorded"
+
+
 @contextmanager
 def recorded_collector(folder: Path, free: Path) -> Iterator[KubernetesCollector]:
     """A collector of a server that answers the lists in `folder`; `free` takes its kubeconfig."""
@@ -54,4 +63,4 @@ def recorded_collector(folder: Path, free: Path) -> Iterator[KubernetesCollector
     with answering(recorded_lists(folder)) as url:
         path = kubeconfig(free / "kubeconfig", url)
         settings = KubernetesSettings(enabled=True, kubeconfig=str(path))
-        yield KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
+        yield KubernetesCollector(RecordedClient(settings), load_gpu_catalogue())
