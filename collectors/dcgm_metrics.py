@@ -9,7 +9,7 @@ import pandas as pd
 from collectors.base import Window
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
-from collectors.metric_dialects import INFO, NEEDED
+from collectors.metric_dialects import INFOS, NEEDED
 from collectors.prometheus_client import PrometheusClient
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
@@ -39,7 +39,7 @@ class PrometheusDcgmCollector:
         """Give the samples on the step grid in (start, end]. Errors: CollectorError."""
         self.client.begin()
         names = self.client.metric_names()
-        held = [name for name in (*NEEDED, INFO) if name in names]
+        held = [name for name in (*NEEDED, *sorted(INFOS)) if name in names]
         if not held:
             raise UnexpectedAnswerError(
                 f"{self.name} holds no GPU metric",

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.device_labels import Device, device_of, readable_labels
-from collectors.metric_dialects import BY_NAME, INFO, UTILIZATION_PREFERENCE
+from collectors.device_labels import Device, device_of, known_as, readable_labels
+from collectors.metric_dialects import BY_NAME, INFOS, UTILIZATION_PREFERENCE
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.columns import SAMPLES, check_frame, empty_frame
@@ -59,7 +59,7 @@ class _Readings:
 def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
     """Give the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
     everything = list(_readable(series, dropped))
-    info = {one.labels.get("uuid", ""): one.labels for one in everything if one.metric == INFO}
+    info = _known(everything)
     holders: dict[tuple[str, str, str], int] = {}
     devices: list[list[Device]] = []
     quantities: dict[str, _Readings] = {}
@@ -99,6 +99,16 @@ def _readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
             yield replace(one, labels=labels)
 
 
+def _known(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
+    """Give the labels of the info series by uuid, of MIG instances by uuid/instance.
+
+    Where several speak of one device, the last in the order of their labels counts.
+    """
+    said = [one.labels for one in series if one.metric in INFOS]
+    ordered = sorted(said, key=lambda labels: sorted(labels.items()))
+    return {known_as(labels): labels for labels in ordered}
+
+
 def _wide(
     quantities: Mapping[str, _Readings],
     holders: Sequence[tuple[str, str, str]],
@@ -115,24 +125,33 @@ def _wide(
     }
     if not any(len(rows) for rows, _times, _values in long.values()):
         return empty_frame(SAMPLES)
-    pairs = np.unique(
-        np.concatenate([np.stack([rows, times]) for rows, times, _ in long.values()], axis=1),
-        axis=1,
-    )
-    place = pd.MultiIndex.from_arrays([pairs[0], pairs[1]])
+    instants = _distinct([times for _rows, times, _values in long.values()])
+    # One whole number per row and time: sorting those is many times faster than sorting pairs.
+    cells = {
+        name: rows * len(instants) + np.searchsorted(instants, times)
+        for name, (rows, times, _values) in long.items()
+    }
+    found = _distinct(list(cells.values()))
     wide: dict[str, npt.NDArray[np.float64]] = {}
-    for name, (rows, times, values) in long.items():
-        column = np.full(pairs.shape[1], -np.inf)
-        at = place.get_indexer(pd.MultiIndex.from_arrays([rows, times]))
-        np.maximum.at(column, at, values)
+    for name, (_rows, _times, values) in long.items():
+        column = np.full(len(found), -np.inf)
+        np.maximum.at(column, np.searchsorted(found, cells[name]), values)
         wide[name] = np.where(np.isneginf(column), np.nan, column)
-    frame = pd.DataFrame(_derived(wide, pairs.shape[1]))
+    frame = pd.DataFrame(_derived(wide, len(found)))
+    holder, instant = np.divmod(found, len(instants))
     keys = pd.DataFrame(holders, columns=["gpu_uuid", "mig_instance", "job_id"])
     for name in _NAMED:
-        keys[name] = [max(getattr(one, name) for one in found) for found in devices]
-    named = keys.iloc[pairs[0]].reset_index(drop=True)
-    times = pd.to_datetime(pairs[1], unit="us", utc=True).as_unit("us")
+        keys[name] = [max(getattr(one, name) for one in said) for said in devices]
+    named = keys.iloc[holder].reset_index(drop=True)
+    times = pd.to_datetime(instants[instant], unit="us", utc=True).as_unit("us")
     return check_frame(pd.concat([named, frame], axis=1).assign(sampled_at=times), SAMPLES)
+
+
+def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
+    """Give the distinct numbers of all parts in order; numpy's unique hashes, which is slower."""
+    ordered: npt.NDArray[np.int64] = np.sort(np.concatenate(parts))
+    found: npt.NDArray[np.int64] = ordered[np.append(True, ordered[1:] != ordered[:-1])]
+    return found
 
 
 def _derived(

@@ -13,6 +13,8 @@ Labels = Mapping[str, str]
 
 _EXPORTER = re.compile(r"(?:dcgm|nvidia|gpu)[a-z-]{0,40}-exporter")
 _OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-fA-F-]+)/(\d+)/\d+")
+_NUMBERED = re.compile(r"nvidia(\d+)/gi(\d+)(?:/vgpu\d+)?")
+_COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
 _REPLICA = re.compile(r"::\d+$")
 _PORT = re.compile(r":\d+$")
 _LONGEST_LABEL = 1024
@@ -56,17 +58,25 @@ def device_of(
 ) -> Device | None:
     """Give the device of a series, None when it names no board.
 
-    `known` maps a uuid to the labels of its info series, for exporters that name model and index
-    there only.
+    `known` maps `known_as` of an info series to its labels, for exporters that name model, index
+    and MIG profile there only.
     """
     uuid = _REPLICA.sub("", _first(labels, "UUID", "gpu_uuid", "uuid"))
     info = known.get(uuid, {})
     node = node_of(labels)
     index = _first(labels, "gpu", "minor_number", "ordinal") or info.get("index", "")
-    instance = _first(labels, "GPU_I_ID")
+    instance = _first(labels, "GPU_I_ID", "gpu_instance_id")
+    profile = _first(labels, "GPU_I_PROFILE", "dra_mig_profile") or _COMPUTE_INSTANCE.sub(
+        "", known.get(f"{uuid}/{instance}", {}).get("profile", "")
+    )
     old = _OLD_MIG.fullmatch(uuid)
+    numbered = _NUMBERED.fullmatch(uuid)
     if old:
         uuid, instance = old.group(1), instance or old.group(2)
+    elif numbered:
+        # Google's device plugin numbers boards per node.
+        index = index or numbered.group(1)
+        uuid, instance = (f"{node}/gpu{index}", instance or numbered.group(2)) if node else ("", "")
     elif uuid.startswith("MIG-"):
         # A MIG UUID does not tell its board; node and index do, and the board's values are one.
         uuid, instance = (f"{node}/gpu{index}", instance or uuid) if node and index else ("", "")
@@ -79,11 +89,17 @@ def device_of(
         gpu_uuid=uuid,
         mig_instance=instance,
         job_id=holder_of(labels),
-        mig_profile=_first(labels, "GPU_I_PROFILE", "dra_mig_profile"),
+        mig_profile=profile,
         node=node,
         gpu_index=index,
         gpu_model=catalogue.recognise(model) if model else "",
     )
+
+
+def known_as(info: Labels) -> str:
+    """Give the key of an info series: its uuid, of a MIG instance uuid/instance."""
+    instance = info.get("gpu_instance_id", "")
+    return f"{info.get('uuid', '')}/{instance}" if instance else info.get("uuid", "")
 
 
 def node_of(labels: Labels) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
-from collectors.metric_dialects import BY_NAME, INFO
+from collectors.metric_dialects import BY_NAME, INFOS
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.errors import UnexpectedAnswerError, scrub
@@ -23,7 +23,7 @@ _LINE = re.compile(
 )
 # Real exporters put a space after the comma between labels, which strict parsers refuse.
 _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
-_WANTED = frozenset(BY_NAME) | {INFO}
+_WANTED = frozenset(BY_NAME) | INFOS
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _ESCAPE = re.compile(r'\\[\\"n]')
 _MOST_SHOWN = 120

@@ -94,6 +94,7 @@ FIELDS: tuple[Field, ...] = (
             ("DCGM_FI_DEV_FB_USED", 1.0),
             ("dcgm_fb_used", 1.0),
             ("nvidia_smi_memory_used_bytes", _MIB),
+            ("nvidia_smi_mig_memory_used_bytes", _MIB),
             ("nvidia_gpu_memory_used_bytes", _MIB),
         ),
     ),
@@ -105,13 +106,18 @@ FIELDS: tuple[Field, ...] = (
             ("DCGM_FI_DEV_FB_FREE", 1.0),
             ("dcgm_fb_free", 1.0),
             ("nvidia_smi_memory_free_bytes", _MIB),
+            ("nvidia_smi_mig_memory_free_bytes", _MIB),
         ),
     ),
     Field(
         field_id=253,
         quantity="memory_reserved_mib",
         largest=1e7,
-        names=(("DCGM_FI_DEV_FB_RESERVED", 1.0), ("nvidia_smi_memory_reserved_bytes", _MIB)),
+        names=(
+            ("DCGM_FI_DEV_FB_RESERVED", 1.0),
+            ("nvidia_smi_memory_reserved_bytes", _MIB),
+            ("nvidia_smi_mig_memory_reserved_bytes", _MIB),
+        ),
     ),
     Field(
         field_id=250,
@@ -120,6 +126,7 @@ FIELDS: tuple[Field, ...] = (
         names=(
             ("DCGM_FI_DEV_FB_TOTAL", 1.0),
             ("nvidia_smi_memory_total_bytes", _MIB),
+            ("nvidia_smi_mig_memory_total_bytes", _MIB),
             ("nvidia_gpu_memory_total_bytes", _MIB),
         ),
     ),
@@ -282,6 +289,9 @@ NEEDED: tuple[str, ...] = tuple(name for field in FIELDS if field.used for name,
 
 INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""
+
+INFOS = frozenset({INFO, "nvidia_smi_mig_info"})
+"""Series whose labels name what other series leave out: the board's, and a MIG instance's."""
 
 UTILIZATION_PREFERENCE = ("sm_active", "gr_engine_active", "gpu_util")
 """SM_ACTIVE before GR_ENGINE_ACTIVE before GPU_UTIL, which one tiny kernel saturates."""
