@@ -17,7 +17,6 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
-from data.energy_integration import LARGEST_GAP_SECONDS
 from data.records.cluster import Node
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.store import tables
@@ -82,7 +81,7 @@ def keep_samples(
         changed = 0 if found is None else _enlarge(connection, source)
         new = _insert(connection, source, may_exist=found is not None)
         if new or changed:
-            mark_hours(connection, source, "sampled_at", LARGEST_GAP_SECONDS)
+            mark_hours(connection, source)
     return new, int(late.sum())
 
 
@@ -187,8 +186,9 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
                     WHERE a.job_id = m.job_id AND a.label_id = m.label_id) AS renames
             FROM merged_allocations AS m
         )
-        SELECT coalesce(least(same_until, until), told_until, started_at) AS started_at,
-            CASE WHEN renames THEN 'infinity'::TIMESTAMPTZ
+        SELECT CASE WHEN coalesce(same_until, told_until) IS NULL THEN started_at
+                ELSE least(same_until, told_until, until) END AS started_at,
+            CASE WHEN renames THEN '9000-01-01 00:00:00+00'::TIMESTAMPTZ
                 ELSE greatest(same_until, told_until, until) END AS until
         FROM compared WHERE same_until IS NULL OR same_until <> until
         """  # noqa: S608

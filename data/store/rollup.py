@@ -28,20 +28,22 @@ _RESOLUTIONS = (
 )
 
 
-def mark_hours(connection: sa.Connection, source: str, column: str, gap: float) -> None:
-    """Mark the hours that the times in `column` of the relation touch, give or take a gap."""
+def mark_hours(connection: sa.Connection, source: str) -> None:
+    """Mark the hours that the samples of the relation can change."""
+    reach = rollup_sql.REACH_SECONDS
     connection.exec_driver_sql(
         f"""
         INSERT INTO dirty_hours SELECT DISTINCT hour_start FROM (
-            SELECT to_timestamp(floor((epoch({column}) + shift) / 3600) * 3600) AS hour_start
-            FROM (SELECT DISTINCT {column} FROM {source}), (VALUES (-{gap}), ({gap})) AS near(shift)
+            SELECT to_timestamp(floor((epoch(sampled_at) + shift) / 3600) * 3600) AS hour_start
+            FROM (SELECT DISTINCT sampled_at FROM {source}),
+                (VALUES (-{reach}), ({reach})) AS near(shift)
         ) ANTI JOIN dirty_hours USING (hour_start)
         """  # noqa: S608 - names of this package only
     )
 
 
 def mark_spans(connection: sa.Connection, source: str) -> None:
-    """Mark the hours with roll-ups that the spans (started_at, until) of the relation touch."""
+    """Mark the hours that the spans (started_at, until) of the relation can change."""
     connection.exec_driver_sql(
         f"""
         INSERT INTO dirty_hours SELECT hour_start FROM (
@@ -49,8 +51,9 @@ def mark_spans(connection: sa.Connection, source: str) -> None:
             WHERE slot_start >= (SELECT coalesce(max(since), to_timestamp(0)) FROM retained
                 WHERE resolution = 'samples')
         ) AS hours SEMI JOIN {source} AS spans
-            ON hours.hour_start <= spans.until
-            AND epoch(hours.hour_start) + 3600 >= epoch(spans.started_at)
+            ON epoch(hours.hour_start) - {rollup_sql.REACH_SECONDS} <= epoch(spans.until)
+            AND epoch(hours.hour_start) + 3600 + {rollup_sql.REACH_SECONDS}
+                >= epoch(spans.started_at)
         ANTI JOIN dirty_hours USING (hour_start)
         """  # noqa: S608
     )

@@ -20,6 +20,9 @@ What it settles, in this order:
 from data.energy_integration import CAP_FACTOR, LARGEST_GAP_SECONDS, SLACK_JOULES
 
 SLOT_SECONDS = 300
+REACH_SECONDS = 2 * LARGEST_GAP_SECONDS
+"""How far a sample or a holder reaches: over a hole in the mapping, then back over the interval."""
+
 IDLE_UTILIZATION = 0.01
 IDLE_MEMORY_RATIO = 0.05
 UNKNOWN_LIMIT_WATTS = 2000.0
@@ -45,12 +48,13 @@ INSERT INTO five_minute
 WITH raw AS MATERIALIZED (
     SELECT epoch(sampled_at) AS moment, gpu_uuid, mig_instance, mig_profile, node, gpu_index,
         gpu_model, job_id AS label_id, utilization_ratio AS utilization,
+        floor(epoch(sampled_at) / {SLOT_SECONDS}) AS own_slot,
         utilization_signal AS signal, memory_used_mib AS memory, memory_total_mib AS memory_total,
         power_watts AS power, power_limit_watts AS limit_watts, energy_joules AS counter,
         {host("node")} AS host
     FROM samples
-    WHERE sampled_at > to_timestamp(:start - {LARGEST_GAP_SECONDS})
-        AND sampled_at <= to_timestamp(:end + {LARGEST_GAP_SECONDS})
+    WHERE sampled_at >= to_timestamp(:start - {LARGEST_GAP_SECONDS})
+        AND sampled_at < to_timestamp(:end + {REACH_SECONDS})
 ), cut_boards AS (
     SELECT DISTINCT gpu_uuid, moment FROM raw WHERE mig_instance <> ''
 ), reported AS MATERIALIZED (
@@ -60,7 +64,7 @@ WITH raw AS MATERIALIZED (
 ), spans AS MATERIALIZED (
     SELECT job_id AS job, {host("node")} AS host, gpu_index, gpu_uuid, mig_instance, gpu_count,
         epoch(started_at) AS since, epoch(coalesce(ended_at, {_ENDED}, seen_at)) AS until
-    FROM allocations WHERE started_at <= to_timestamp(:end + {LARGEST_GAP_SECONDS})
+    FROM allocations WHERE started_at <= to_timestamp(:end + {REACH_SECONDS})
 ), aliases AS (
     SELECT label_id, epoch(started_at) - {SLOT_SECONDS} AS since, max(job_id) AS job
     FROM allocations WHERE label_id <> '' GROUP BY ALL
@@ -73,7 +77,7 @@ WITH raw AS MATERIALIZED (
     SELECT reported.* FROM reported ANTI JOIN labelled USING ({_DEVICE})
     WHERE reported.label_id = ''
 ), boards_of_host AS (
-    SELECT host, count(DISTINCT gpu_uuid) AS boards FROM raw GROUP BY host
+    SELECT host, own_slot, count(DISTINCT gpu_uuid) AS boards FROM raw GROUP BY ALL
     HAVING max(mig_instance) = ''
 ), allocated AS MATERIALIZED (
     SELECT nameless.*, spans.job FROM nameless JOIN spans
@@ -86,7 +90,8 @@ WITH raw AS MATERIALIZED (
     WHERE spans.gpu_uuid = '' AND spans.gpu_index <> ''
         AND spans.mig_instance IN ('', nameless.mig_instance)
     UNION
-    SELECT nameless.*, spans.job FROM nameless JOIN boards_of_host USING (host) JOIN spans
+    SELECT nameless.*, spans.job FROM nameless JOIN boards_of_host USING (host, own_slot)
+    JOIN spans
         ON nameless.host = spans.host AND nameless.moment BETWEEN since AND until
     WHERE spans.gpu_uuid = '' AND spans.gpu_index = '' AND spans.gpu_count >= boards
 ), nobody AS (
