@@ -12,6 +12,7 @@ from unittest import mock
 
 import pandas as pd
 import pytest
+from beds.kubernetes_replay import recorded_collector
 from beds.nvml import stub_library
 from beds.slurm_replay import answering, recorded_commands
 
@@ -103,6 +104,14 @@ def nvml(folder: Path, _free: Path) -> Iterator[Collected]:
             yield collector.collect(Window(start=AT - timedelta(minutes=1), end=AT))
 
 
+def kubernetes(folder: Path, free: Path) -> Iterator[Collected]:
+    """Every release through a server that answers its recorded lists."""
+    for there in sorted(path for path in folder.iterdir() if path.is_dir()):
+        with recorded_collector(there, free / there.name) as collector:
+            now = datetime(2026, 11, 21, 12, tzinfo=UTC)
+            yield collector.collect(Window(start=now - timedelta(days=1), end=now))
+
+
 REPLAYS: dict[str, Replay] = {
     "dcgm-text": texts,
     "prometheus-json": answers,
@@ -111,6 +120,7 @@ REPLAYS: dict[str, Replay] = {
     "simulated-fleet": fleet,
     "slurm": slurm,
     "nvml": nvml,
+    "kubernetes": kubernetes,
 }
 
 
