@@ -11,10 +11,10 @@ PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 LARGEST_FILE = 400
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
 PLACEHOLDER_HOSTS = re.compile(
-    r"(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|[a-z0-9-]+|.*\.(example|invalid|test)|"
+    r"(127\.\d+\.\d+\.\d+|0\.0\.0\.0|localhost|[a-z0-9-]+|.*\.(example|invalid|test|svc)|"
     r"(.*\.)?example\.(com|org|net)|www\.w3\.org)"
 )
-"""Loopback, one-word names (a compose service), reserved example names, XML name spaces."""
+"""Loopback, services of a compose file or a cluster, reserved example names, XML name spaces."""
 
 
 def tracked_files() -> list[Path]:

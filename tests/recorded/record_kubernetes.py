@@ -68,7 +68,7 @@ def definition(kind: str) -> dict[str, Any]:
         "storage": True,
         "schema": {"openAPIV3Schema": schema},
     }
-    annotations = {"api-approved.kubernetes.io": "https://github.com/kubernetes/enhancements"}
+    annotations = {"api-approved.kubernetes.io": "unapproved, only for tests"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
