@@ -88,7 +88,8 @@ class GuardedSession(requests.Session):
     def sign_in(self) -> None:
         """Read secrets from their files anew. Errors: SourceNotConfiguredError."""
         one = read_sign_in(self._settings)
-        self.headers = requests.utils.default_headers()
+        self.headers.clear()
+        self.headers.update(requests.utils.default_headers())
         self.headers.update(one.headers)
         self.auth, self.verify, self.cert = one.auth, one.verify, one.cert
 

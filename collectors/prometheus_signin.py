@@ -4,6 +4,8 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from requests.auth import HTTPBasicAuth
+
 from data.errors import SourceNotConfiguredError
 from data.source_settings import PrometheusSettings
 
@@ -13,7 +15,7 @@ class SignIn:
     """Headers to send, user and password as UTF-8, what to trust and what certificate to show."""
 
     headers: dict[str, str]
-    auth: tuple[bytes, bytes] | None
+    auth: HTTPBasicAuth | None
     verify: str | bool
     cert: str | tuple[str, str] | None
 
@@ -34,7 +36,7 @@ def read_sign_in(settings: PrometheusSettings) -> SignIn:
     return SignIn(
         headers=headers,
         # As bytes: requests would encode text as Latin-1, or fail.
-        auth=(user.encode(), settings.password.encode()) if user else None,
+        auth=HTTPBasicAuth(user.encode(), settings.password.encode()) if user else None,
         verify=settings.ca_file or True,
         cert=((certificate, key) if key else certificate) or None,
     )
