@@ -153,7 +153,8 @@ def range_text(value: Any) -> str:
     """Give a range as `central (low–high) unit`, empty when unknown."""
     if value is None:
         return ""
-    return f"{value.central:.3g} ({value.low:.3g}–{value.high:.3g}) {value.unit}"
+    low, central, high = (round(one, 9) + 0.0 for one in (value.low, value.central, value.high))
+    return f"{central:.3g} ({low:.3g}–{high:.3g}) {value.unit}"
 
 
 def _warn_of_failures(reports: tuple[SourceReport, ...]) -> bool:
