@@ -1,7 +1,7 @@
 """What a Prometheus is shown: headers, a password, certificates. Files are read anew each time."""
 
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from requests.auth import HTTPBasicAuth
@@ -14,8 +14,8 @@ from data.source_settings import PrometheusSettings
 class SignIn:
     """Headers to send, user and password as UTF-8, what to trust and what certificate to show."""
 
-    headers: dict[str, str]
-    auth: HTTPBasicAuth | None
+    headers: dict[str, str] = field(repr=False)
+    auth: HTTPBasicAuth | None = field(repr=False)
     verify: str | bool
     cert: str | tuple[str, str] | None
 

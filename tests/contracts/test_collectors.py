@@ -57,6 +57,8 @@ def prometheus(folder: Path, _free: Path) -> Iterator[Collected]:
             url = urllib.parse.urlparse(asked)
             if url.path.endswith("/label/__name__/values"):
                 return 200, json.dumps({"status": "success", "data": list(recorded)}).encode()
+            if url.path.endswith("/api/v1/query"):
+                return 200, b'{"status":"success","data":{"resultType":"vector","result":[]}}'
             query = urllib.parse.parse_qs(url.query)["query"][0]
             return 200, json.dumps(recorded[query]).encode()
 

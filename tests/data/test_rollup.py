@@ -141,7 +141,8 @@ def test_jobs_idle_and_unattributed_add_up_to_the_board(
     assert fine["board_seconds"].sum() == pytest.approx(hours["board_seconds"].sum())
 
 
-@settings(max_examples=12, **RELAXED)
+@pytest.mark.slow
+@settings(max_examples=20, **RELAXED)
 @given(samples=boards(), data=st.data())
 def test_no_order_of_arrival_shows(
     samples: pd.DataFrame, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

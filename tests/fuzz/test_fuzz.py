@@ -51,6 +51,7 @@ def ran(samples: pd.DataFrame) -> Collected:
     return Collected(batch_id="fuzz", samples=samples, report=report)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "read"), SOURCES)
 def test_hostile_cases_are_read_or_refused_and_can_be_kept(
     make: Callable[..., Iterator[Case]], read: Read, tmp_path: Path
