@@ -15,6 +15,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from collectors.http_deadline import DeadlineAdapter
+from collectors.kubernetes.kinds import KINDS, NEEDED, WITHOUT_NAMESPACE, lean
 from collectors.kubernetes.sign_in import configuration_of, transport
 from data.errors import (
     CollectorError,
@@ -32,41 +33,6 @@ MOST_BYTES = 256 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
 _MOST_PAGES = 10_000
 _RESTARTS = 3
-
-KINDS: dict[str, tuple[str, ...]] = {
-    "Node": ("api/v1/nodes",),
-    "Pod": ("api/v1/pods",),
-    "ReplicaSet": ("apis/apps/v1/replicasets",),
-    "Deployment": ("apis/apps/v1/deployments",),
-    "StatefulSet": ("apis/apps/v1/statefulsets",),
-    "DaemonSet": ("apis/apps/v1/daemonsets",),
-    "Job": ("apis/batch/v1/jobs",),
-    "CronJob": ("apis/batch/v1/cronjobs", "apis/batch/v1beta1/cronjobs"),
-    "HorizontalPodAutoscaler": (
-        "apis/autoscaling/v2/horizontalpodautoscalers",
-        "apis/autoscaling/v1/horizontalpodautoscalers",
-    ),
-    "PyTorchJob": ("apis/kubeflow.org/v1/pytorchjobs",),
-    "MPIJob": ("apis/kubeflow.org/v2beta1/mpijobs", "apis/kubeflow.org/v1/mpijobs"),
-    "TrainJob": ("apis/trainer.kubeflow.org/v1alpha1/trainjobs",),
-    "JobSet": ("apis/jobset.x-k8s.io/v1alpha2/jobsets",),
-    "RayCluster": ("apis/ray.io/v1/rayclusters", "apis/ray.io/v1alpha1/rayclusters"),
-    "RayJob": ("apis/ray.io/v1/rayjobs", "apis/ray.io/v1alpha1/rayjobs"),
-    "RayService": ("apis/ray.io/v1/rayservices", "apis/ray.io/v1alpha1/rayservices"),
-    "LeaderWorkerSet": ("apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",),
-    "Workload": (
-        "apis/kueue.x-k8s.io/v1beta2/workloads",
-        "apis/kueue.x-k8s.io/v1beta1/workloads",
-    ),
-    "ResourceClaim": (
-        "apis/resource.k8s.io/v1/resourceclaims",
-        "apis/resource.k8s.io/v1beta1/resourceclaims",
-    ),
-}
-"""Kind to the paths under which versions of Kubernetes list it, the newest first."""
-
-NEEDED = ("Node", "Pod")
-"""Without these nothing is known; every other kind only makes the picture fuller."""
 
 
 @dataclass(slots=True)
@@ -105,14 +71,26 @@ class KubernetesClient:
         return host.partition("://")[2].rpartition("@")[2]
 
     def inventory(self) -> Inventory:
-        """Give all objects of the known kinds. Errors: CollectorError when nodes or pods fail."""
+        """Give all objects of the known kinds.
+
+        Errors: CollectorError when neither nodes nor pods may be read, or either fails otherwise.
+        """
         found = Inventory()
+        errors: dict[str, CollectorError] = {}
         for kind in KINDS:
+            silent = [one for one in errors.values() if isinstance(one, SourceUnreachableError)]
+            if len(silent) > 1:
+                # The server is gone: every further kind would wait as long.
+                found.missing[kind] = f"not asked: {silent[-1]}"
+                continue
             try:
                 listed = self.listed(kind)
             except CollectorError as error:
-                if kind in NEEDED:
+                errors[kind] = error
+                if kind in NEEDED and not isinstance(error, SourceRefusedError):
                     raise
+                if errors.keys() >= set(NEEDED):
+                    raise errors[NEEDED[0]] from error
                 found.missing[kind] = str(error)
                 continue
             if listed is not None:
@@ -126,25 +104,28 @@ class KubernetesClient:
         return found
 
     def listed(self, kind: str) -> list[Any] | None:
-        """Give every entry of a kind's list, None when the server does not know the kind."""
+        """Give every entry of a kind's list, None when the server does not know the kind.
+
+        Of pods that ask for no device only the name is kept: most pods of a cluster are such.
+        """
         for path in KINDS[kind]:
-            pages = [self._all_pages(one) for one in self._paths(kind, path)]
+            pages = [self._all_pages(kind, one) for one in self._paths(kind, path)]
             if all(page is not None for page in pages):
                 return [one for page in pages for one in page or []]
         return None
 
     def _paths(self, kind: str, path: str) -> list[str]:
         namespaces = [one.strip() for one in self._settings.namespaces.split(",") if one.strip()]
-        if not namespaces or kind == "Node":
+        if not namespaces or kind in WITHOUT_NAMESPACE:
             return [path]
         group, _, plural = path.rpartition("/")
         return [f"{group}/namespaces/{quote(one, safe='')}/{plural}" for one in namespaces]
 
-    def _all_pages(self, path: str) -> list[Any] | None:
+    def _all_pages(self, kind: str, path: str) -> list[Any] | None:
         """Give a whole list; a list whose continue token expired is begun again."""
         for _attempt in range(1 + _RESTARTS):
             try:
-                return list(self._pages(path))
+                return [lean(kind, entry) for entry in self._pages(path)]
             except _ListExpiredError:
                 continue
             except _NotServedError:

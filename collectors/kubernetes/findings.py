@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from collectors.kubernetes.client import KINDS, Document, Inventory, KubernetesClient
+from collectors.kubernetes.claims import claimed_devices, devices_of
+from collectors.kubernetes.client import Document, Inventory, KubernetesClient
+from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import (
     boards_of,
-    claimed_devices,
     gpu_resources,
     mig_offer,
     text_in,
@@ -28,7 +29,7 @@ def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
     return (
         ("reachable and authorised", "ok", f"{client.name}, {len(nodes)} nodes"),
         *_rights(inventory),
-        *_devices(nodes),
+        *(_devices(nodes) if "Node" in inventory.objects else ()),
         *_mig(nodes),
         _claims(inventory),
     )
@@ -36,14 +37,14 @@ def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
 
 def _rights(inventory: Inventory) -> Iterator[Finding]:
     for kind in sorted(inventory.missing):
-        group, _, resources = KINDS[kind][0].rpartition("/")
-        name = group.split("/")[1] if group.startswith("apis/") else ""
+        resources = KINDS[kind][0].rpartition("/")[2]
         yield (
             f"may list {kind}",
             "missing",
             (
                 f"{inventory.missing[kind]} Add to the ClusterRole: "
-                f'{{apiGroups: ["{name}"], resources: ["{resources}"], verbs: ["get", "list"]}}.'
+                f'{{apiGroups: ["{GROUPS[kind]}"], resources: ["{resources}"], '
+                'verbs: ["get", "list"]}.'
             ),
         )
     if not inventory.missing:
@@ -100,5 +101,6 @@ def _claims(inventory: Inventory) -> Finding:
     what = "GPUs by resource claim (DRA)"
     if "ResourceClaim" not in inventory.objects:
         return what, "ok", "not served; telemetry alone tells which board a pod holds"
-    given = sum(len(claimed_devices(one)) for one in inventory.of("ResourceClaim"))
-    return what, "ok", f"{given} devices are given to claims"
+    known = devices_of(inventory.of("ResourceSlice"))
+    given = sum(len(claimed_devices(one, known)) for one in inventory.of("ResourceClaim"))
+    return what, "ok", f"{given} devices are given to claims, {len(known)} are described"

@@ -14,21 +14,30 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.kubernetes.client import KINDS, Document, Inventory, KubernetesClient
+from collectors.kubernetes.claims import (
+    UNKNOWN_PROFILE,
+    Device,
+    claimed_devices,
+    devices_of,
+    with_claims,
+)
+from collectors.kubernetes.client import Document, Inventory, KubernetesClient
+from collectors.kubernetes.kinds import KINDS
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
+    GpuRequest,
     PodFacts,
-    claimed_devices,
+    count_of,
     gpu_resources,
-    labels_of,
     model_of,
     on_node,
-    part,
     read_pod,
     shares_gpus,
     text_in,
-    with_claims,
+    time_in,
 )
+from collectors.kubernetes.standing import Standing, standing_of
+from collectors.kubernetes.templates import KINDS_WITH_TEMPLATES, demand_of
 from collectors.kubernetes.workloads import Owners, Workload, admissions
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
@@ -36,9 +45,9 @@ from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.errors import scrub
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
-from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.jobs import Job, Platform, SchedulerFacts
 
-_USER_LABELS = ("app.kubernetes.io/created-by", "owner", "user")
+_MEMORY = "nvidia.com/gpu.memory"
 _LONGEST_REASON = 300
 
 
@@ -99,14 +108,22 @@ class _View:
             (text_in(one, "metadata", "namespace"), text_in(one, "metadata", "name")): one
             for one in inventory.of("ResourceClaim")
         }
+        self._devices = devices_of(inventory.of("ResourceSlice"))
         self._pods: dict[Workload, list[PodFacts]] = {}
+        self._wanted: dict[Workload, tuple[GpuRequest, ...]] = {}
         self.dropped.update({"unreadable-object": inventory.unreadable} if inventory.unreadable
                             else {})  # fmt: skip
         for document in inventory.of("Pod"):
             pod = self._pod(document)
             if pod is not None:
-                workload = self._owners.workload_of(pod.namespace, pod.name, pod.owner)
-                self._pods.setdefault(workload, []).append(pod)
+                self._pods.setdefault(self._owners.workload_of(pod), []).append(pod)
+        for kind in KINDS_WITH_TEMPLATES:
+            for document in inventory.of(kind):
+                workload = self._owners.workload_over(kind, document)
+                wanted = demand_of(kind, document)
+                if workload is not None and wanted:
+                    self._wanted.setdefault(workload, wanted)
+                    self._pods.setdefault(workload, [])
 
     def _pod(self, document: Document) -> PodFacts | None:
         """Give a pod with GPUs, None of any other, which is counted."""
@@ -120,7 +137,7 @@ class _View:
         named = [self._claims.get((pod.namespace, one)) for one in pod.claims]
         known = [one for one in named if one is not None]
         self.dropped.update(["claim-not-visible"] * (len(named) - len(known)))
-        counted = with_claims(pod, known)
+        counted = with_claims(pod, known, self._devices)
         if counted is None:
             self.dropped["no-gpu-pod"] += len(known) == len(named)
             return None
@@ -135,69 +152,95 @@ class _View:
         )
 
     def jobs(self) -> tuple[Job, ...]:
-        """Give every workload whose pods ask for GPUs."""
-        return tuple(
-            self._job(workload, pods)
-            for workload, pods in sorted(self._pods.items(), key=lambda pair: pair[0].job_id)
-        )
+        """Give every workload whose pods ask for GPUs, or that wants such pods and has none."""
+        found = []
+        for workload in sorted(self._pods, key=lambda one: one.job_id):
+            pods = self._pods[workload]
+            standing = standing_of(workload, pods, self._wanted.get(workload, ()))
+            over = standing.ended_at is not None and standing.ended_at < self.window.start
+            if standing.count and (pods or not over):
+                found.append(self._job(workload, pods, standing))
+        return tuple(found)
 
-    def _job(self, workload: Workload, pods: Sequence[PodFacts]) -> Job:
-        running = [one for one in pods if one.phase == "Running"]
-        waiting = [one for one in pods if one.phase == "Pending"]
-        counted = running or waiting or list(pods)
-        state, reason = _state(workload, pods)
+    def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: Standing) -> Job:
         starts = [one.started_at for one in pods if one.started_at]
-        ends = [one.ended_at for one in pods if one.ended_at]
-        over = state in (JobState.FINISHED, JobState.FAILED)
-        last = max(ends) if over and ends else self.window.end
-        first = min([*starts, *(one.created_at for one in pods if one.created_at)], default=last)
-        marks = labels_of(workload.chain[0]) if workload.chain else {}
-        profiles = sorted({one.mig_profile for pod in counted for one in pod.requests})
-        nodes = tuple(sorted({one.node for one in running if one.node}))
-        models = sorted({model_of(self._nodes[one], self.catalogue) for one in nodes
-                         if one in self._nodes} - {""})  # fmt: skip
+        created = [one.created_at for one in pods if one.created_at]
+        created = created or list(filter(None, (_created_at(one) for one in workload.chain)))
+        last = standing.ended_at or self.window.end
+        profiles = sorted({one.mig_profile for one in standing.devices})
+        models = self._models(pods)
         if len(models) > 1 or len(profiles) > 1:
-            self.dropped["further-gpu-type-of-workload"] += len(models) + len(profiles) - 2
+            more = max(0, len(models) - 1) + len(profiles) - 1
+            self.dropped["further-gpu-type-of-workload"] += more
+        model, profile = models[0] if models else "", profiles[-1]
+        if profile == UNKNOWN_PROFILE:
+            profile = ""
+        user = self._owners.user_of(workload)
         return Job(
             job_id=workload.job_id,
             name=workload.name,
             namespace=workload.namespace,
-            owner=next((marks[label] for label in _USER_LABELS if marks.get(label)), ""),
+            owner=user,
             platform=Platform.KUBERNETES,
             kind=workload.work,
-            gpu_model=models[0] if models else "",
-            gpu_count=_at_once(counted) if over else sum(one.gpus for one in counted),
-            mig_profile=profiles[-1] if profiles else "",
-            gpu_memory_mib=None,
-            first_seen_at=min(first, last),
+            gpu_model=model,
+            gpu_count=standing.count,
+            mig_profile=profile,
+            gpu_memory_mib=self._memory(model, profile, pods),
+            first_seen_at=min([*starts, *created, last]),
             last_seen_at=last,
             source=self.source,
+            assumed=workload.assumed,
             scheduler=SchedulerFacts(
-                state=state,
-                reason=scrub(reason, limit=_LONGEST_REASON),
-                workload=f"{workload.kind.lower()}/{workload.name}",
-                user=next((marks[label] for label in _USER_LABELS if marks.get(label)), ""),
-                nodes=nodes,
-                submitted_at=min((one.created_at for one in pods if one.created_at), default=None),
+                state=standing.state,
+                reason=scrub(standing.reason, limit=_LONGEST_REASON),
+                workload=f"{workload.word}/{workload.name}",
+                user=user,
+                nodes=tuple(sorted({one.node for one in pods if one.holds})),
+                submitted_at=min(created, default=None),
                 started_at=min(starts, default=None),
-                ended_at=max(ends) if over and ends else None,
+                ended_at=standing.ended_at,
                 managed_by=self._owners.managers_of(workload),
-                extra=tuple(self._extra(workload, counted, running, waiting)),
+                extra=tuple(self._extra(workload, pods, standing)),
             ),
         )
 
+    def _models(self, pods: Sequence[PodFacts]) -> list[str]:
+        """Give the models of the boards that claims name, else of the nodes that pods hold."""
+        named = {
+            self.catalogue.recognise(one.product)
+            for pod in pods
+            if pod.holds
+            for one in self._devices_of(pod)
+            if one.product
+        }
+        nodes = (self._nodes.get(one.node, {}) for one in pods if one.holds)
+        return sorted(named or {model_of(one, self.catalogue) for one in nodes} - {""})
+
+    def _memory(self, model: str, profile: str, pods: Sequence[PodFacts]) -> float | None:
+        """Give the MiB of a board as its node says, else as the catalogue does; of an instance."""
+        known = self.catalogue.find(model)
+        if profile:
+            instance = known.mig_profile(profile) if known else None
+            return float(instance.memory_mib) if instance else None
+        nodes = [self._nodes.get(one.node, {}) for one in pods if one.holds]
+        told = {count_of(text_in(one, "metadata", "labels", _MEMORY)) for one in nodes} - {0}
+        if len(told) == 1:
+            return float(told.pop())
+        return float(known.memory_mib) if known else None
+
     def _extra(
-        self,
-        workload: Workload,
-        counted: Sequence[PodFacts],
-        running: Sequence[PodFacts],
-        waiting: Sequence[PodFacts],
+        self, workload: Workload, pods: Sequence[PodFacts], standing: Standing
     ) -> Iterator[tuple[str, str]]:
-        per_pod = sorted({one.gpus for one in counted})
-        yield "pods", str(len(running))
-        yield "gpus_per_pod", ", ".join(map(str, per_pod))
+        holding = [one for one in pods if one.holds]
+        waiting = [one for one in pods if one.waits]
+        yield "pods", str(len(holding))
+        per_pod = sorted({one.gpus for one in holding or waiting or pods})
+        if per_pod:
+            yield "gpus_per_pod", ", ".join(map(str, per_pod))
         if waiting:
             yield "pending_pods", str(len(waiting))
+            yield "pending_gpus", str(sum(one.gpus for one in waiting))
         queue = self._owners.queue_of(workload)
         if queue:
             yield "queue", queue
@@ -205,8 +248,8 @@ class _View:
         if said:
             yield "kueue", scrub(said, limit=_LONGEST_REASON)
         yield from self._owners.bounds_of(workload)
-        if any(one.shared for pod in counted for one in pod.requests):
-            yield "sharing", "time-slicing or MPS"
+        if any(one.shared for one in standing.devices):
+            yield "sharing", "others use the same boards"
 
     def allocations(self) -> pd.DataFrame:
         """Give who held what: a row for each name by which telemetry may know the pod."""
@@ -222,7 +265,9 @@ class _View:
         frame = pd.DataFrame(rows)
         for name in ("started_at", "ended_at", "seen_at"):
             frame[name] = pd.to_datetime(frame[name], utc=True).astype("datetime64[us, UTC]")
-        return check_frame(frame.sort_values(["job_id", "label_id", "gpu_index"]), ALLOCATIONS)
+        return check_frame(
+            frame.sort_values(["job_id", "label_id", "gpu_uuid", "gpu_index"]), ALLOCATIONS
+        )
 
     def _endless(self, pod: PodFacts) -> bool:
         """Whether a pod is over and nothing says since when: a row would hold boards for ever."""
@@ -237,16 +282,16 @@ class _View:
             "job_id": workload.job_id,
             "node": pod.node,
             "gpu_index": "",
+            "gpu_uuid": "",
             "started_at": started_at,
             "ended_at": pod.ended_at,
             "seen_at": self.window.end,
             "source": self.source,
         }
         named = [
-            index
-            for claim in pod.claims
-            for node, index in claimed_devices(self._claims.get((pod.namespace, claim), {}))
-            if node == pod.node and index
+            {"gpu_uuid": one.gpu_uuid, "gpu_index": one.gpu_index, "gpu_count": 1.0}
+            for one in self._devices_of(pod)
+            if one.node == pod.node and (one.gpu_uuid or one.gpu_index)
         ]
         # A share or a slice is no board: a count would claim the node's boards for this pod.
         whole = not any(one.mig_profile or one.shared for one in pod.requests) and not shares_gpus(
@@ -255,36 +300,17 @@ class _View:
         count = float(pod.gpus) if whole and pod.gpus else None
         labels = [f"{pod.namespace}/{pod.name}"] + ([f"pod-uid:{pod.uid}"] if pod.uid else [])
         for label in labels:
-            for index in named:
-                yield common | {"label_id": label, "gpu_index": index, "gpu_count": 1.0}
+            for device in named:
+                yield common | {"label_id": label} | device
             rest = None if count is None else count - len(named)
             if not named or rest:
                 yield common | {"label_id": label, "gpu_count": rest}
 
-
-def _state(workload: Workload, pods: Sequence[PodFacts]) -> tuple[JobState, str]:
-    """Give a workload's state and the reason for it, from its pods."""
-    phases = Counter(one.phase for one in pods)
-    why = next((one.reason for one in pods if one.phase == "Pending" and one.reason), "")
-    if phases["Running"]:
-        return JobState.RUNNING, why
-    if phases["Pending"]:
-        return JobState.PENDING, why
-    if any(part(one, "spec", "suspend") is True for one in workload.chain):
-        return JobState.SUSPENDED, "suspended"
-    if phases["Failed"]:
-        return JobState.FAILED, next((one.reason for one in pods if one.reason), "")
-    return (JobState.FINISHED if phases["Succeeded"] else JobState.UNKNOWN), ""
+    def _devices_of(self, pod: PodFacts) -> list[Device]:
+        """Give the devices of a pod's claims."""
+        claims = (self._claims.get((pod.namespace, one), {}) for one in pod.claims)
+        return [device for one in claims for device in claimed_devices(one, self._devices)]
 
 
-def _at_once(pods: Sequence[PodFacts]) -> int:
-    """Give the most GPUs that these pods held at a time; a finished job's may have taken turns."""
-    moments: list[tuple[datetime, int]] = []
-    for pod in pods:
-        if pod.started_at is not None and pod.ended_at is not None:
-            moments += [(pod.started_at, pod.gpus), (pod.ended_at, -pod.gpus)]
-    held, most = 0, max(one.gpus for one in pods)
-    for _moment, change in sorted(moments):
-        held += change
-        most = max(most, held)
-    return most
+def _created_at(document: Document) -> datetime | None:
+    return time_in(document, "metadata", "creationTimestamp")

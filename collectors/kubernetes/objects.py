@@ -1,30 +1,33 @@
 """What Kubernetes' objects say of GPUs, from their plain JSON. Names and labels are untrusted."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
 from collectors.kubernetes.client import Document
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import scrub
 
 WHOLE_GPU = "nvidia.com/gpu"
 _SHARED_GPU = "nvidia.com/gpu.shared"
 _MIG = re.compile(r"nvidia\.com/mig-([0-9a-z.+]{1,40}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
-_GPU_DEVICE = re.compile(r"gpu-(\d{1,3})")
-_GPU_DRIVER = "gpu.nvidia.com"
-_GPU_CLASSES = ("gpu.nvidia.com", "mig.nvidia.com")
+_PIECES = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
+"""HAMi's words for a piece of a board; beside them nvidia.com/gpu counts pieces."""
+_KAI_SCHEDULER = "kai-scheduler"
+_LONGEST_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """The object that controls another."""
+    """The object that controls another; `group` is '' for the core group or where none is told."""
 
     kind: str
     name: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +55,17 @@ class PodFacts:
     ended_at: datetime | None
     created_at: datetime | None
     reason: str
+    template_hash: str = ""
+
+    @property
+    def holds(self) -> bool:
+        """Whether devices of a node are its own: from being bound, before any container runs."""
+        return bool(self.node) and self.phase in ("Pending", "Running", "Unknown")
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has found no node yet."""
+        return not self.node and self.phase == "Pending"
 
     @property
     def gpus(self) -> int:
@@ -71,7 +85,14 @@ def part(document: object, *names: str) -> Any:
 def text_in(document: object, *names: str) -> str:
     """Give a text found by these names, '' when there is none."""
     found = part(document, *names)
-    return found if isinstance(found, str) else ""
+    return fit(found) if isinstance(found, str) else ""
+
+
+def fit(text: str) -> str:
+    """Give foreign text on one line, clipped: annotations hold a quarter of a megabyte of any."""
+    if len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable():
+        return text
+    return scrub(text[: 4 * _LONGEST_TEXT], limit=_LONGEST_TEXT)
 
 
 def list_in(document: object, *names: str) -> list[Any]:
@@ -95,7 +116,7 @@ def labels_of(document: Document) -> dict[str, str]:
     for where in ("labels", "annotations"):
         pairs = part(document, "metadata", where)
         if isinstance(pairs, Mapping):
-            found |= {str(name): str(value) for name, value in pairs.items()}
+            found |= {str(name): fit(str(value)) for name, value in pairs.items()}
     return found
 
 
@@ -106,13 +127,19 @@ def controller_of(document: Document) -> Owner | None:
     owners.sort(key=lambda one: part(one, "controller") is not True)
     if not owners:
         return None
-    return Owner(kind=text_in(owners[0], "kind"), name=text_in(owners[0], "name"))
+    group, slash, _version = text_in(owners[0], "apiVersion").partition("/")
+    return Owner(
+        kind=text_in(owners[0], "kind"),
+        name=text_in(owners[0], "name"),
+        group=group if slash else "",
+    )
 
 
 def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     """Give the GPUs of a pod's spec: containers together, or its largest init container's.
 
     An init container that is restarted always is a sidecar: it runs beside the containers.
+    Where memory or cores of a board are asked for too, the GPUs are pieces of boards.
     """
     first = list_in(pod_spec, "initContainers")
     sidecars = [one for one in first if text_in(one, "restartPolicy") == "Always"]
@@ -123,16 +150,18 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     for container in first:
         for name, count in _asked(container):
             main[name] = max(main.get(name, 0), count)
+    pieces = any(name in _PIECES for name in main)
     found = []
     for name, count in sorted(main.items()):
-        mig = _MIG.fullmatch(name)
-        found.append(
-            GpuRequest(
-                mig_profile=mig.group(1) if mig else "",
-                shared=name == _SHARED_GPU or name.endswith(".shared"),
-                count=count,
+        if name not in _PIECES:
+            mig = _MIG.fullmatch(name)
+            found.append(
+                GpuRequest(
+                    mig_profile=mig.group(1) if mig else "",
+                    shared=pieces or name == _SHARED_GPU or name.endswith(".shared"),
+                    count=count,
+                )
             )
-        )
     return tuple(found)
 
 
@@ -140,8 +169,19 @@ def _asked(container: object) -> Iterator[tuple[str, int]]:
     limits = part(container, "resources", "limits")
     for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
         count = count_of(quantity)
-        if _is_gpu(str(name)) and count:
+        if (_is_gpu(str(name)) or name in _PIECES) and count:
             yield str(name), count
+
+
+def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
+    """Give the share of a board that KAI-scheduler's annotations ask for: it has no resource."""
+    if text_in(pod, "spec", "schedulerName") != _KAI_SCHEDULER:
+        return ()
+    notes = labels_of(pod)
+    if not notes.get("gpu-fraction") and not notes.get("gpu-memory"):
+        return ()
+    count = count_of(notes.get("gpu-fraction-num-devices", "1")) or 1
+    return (GpuRequest(mig_profile="", shared=True, count=count),)
 
 
 def _is_gpu(resource: str) -> bool:
@@ -158,7 +198,7 @@ def count_of(quantity: object) -> int:
 def read_pod(pod: Document) -> PodFacts | None:
     """Give a pod's facts, None when it asks for no GPU and claims no device."""
     spec, status = part(pod, "spec"), part(pod, "status")
-    requests = requests_of(spec)
+    requests = requests_of(spec) or _fraction_of(pod)
     # The status names claims that were made from a template, the spec those that a person made.
     claims = tuple(
         dict.fromkeys(
@@ -191,6 +231,7 @@ def read_pod(pod: Document) -> PodFacts | None:
         ended_at=max((one for one in ends if one), default=None) if over else None,
         created_at=time_in(pod, "metadata", "creationTimestamp"),
         reason=_waiting(status),
+        template_hash=text_in(pod, "metadata", "labels", "pod-template-hash"),
     )
 
 
@@ -204,15 +245,6 @@ def on_node(pod: PodFacts, node: Document) -> PodFacts:
         for one in pod.requests
     ]
     return replace(pod, requests=tuple(requests))
-
-
-def with_claims(pod: PodFacts, claims: Sequence[Document]) -> PodFacts | None:
-    """Give the pod with the GPUs of its claims counted, None when it has no GPU at all."""
-    claimed = sum(map(claimed_gpus, claims))
-    if claimed:
-        request = GpuRequest(mig_profile="", shared=False, count=claimed)
-        return replace(pod, requests=(*pod.requests, request))
-    return pod if pod.requests else None
 
 
 def _waiting(status: object) -> str:
@@ -282,26 +314,3 @@ def shares_gpus(node: Document) -> bool:
     """Whether a node's device plugin hands one board to several pods."""
     strategy = text_in(node, "metadata", "labels", "nvidia.com/gpu.sharing-strategy")
     return strategy in ("time-slicing", "mps")
-
-
-def claimed_devices(claim: Document) -> tuple[tuple[str, str], ...]:
-    """Give (node, index) of the GPUs that a DRA claim was given; index '' of any other name."""
-    found = []
-    for result in list_in(claim, "status", "allocation", "devices", "results"):
-        if text_in(result, "driver") == _GPU_DRIVER:
-            match = _GPU_DEVICE.fullmatch(text_in(result, "device"))
-            found.append((text_in(result, "pool"), match.group(1) if match else ""))
-    return tuple(found)
-
-
-def claimed_gpus(claim: Document) -> int:
-    """Give how many GPUs or MIG instances a DRA claim was given; what it asks for until then."""
-    given = len(claimed_devices(claim))
-    if given or part(claim, "status", "allocation") is not None:
-        return given
-    return sum(
-        count_of(part(one, "count") or 1)
-        for entry in list_in(claim, "spec", "devices", "requests")
-        for one in (entry, part(entry, "exactly"))
-        if text_in(one, "deviceClassName") in _GPU_CLASSES
-    )

@@ -32,8 +32,19 @@ def configuration_of(settings: KubernetesSettings) -> Any:
 
 
 def transport(configuration: Any) -> dict[str, Any]:
-    """Give what a request needs to be trusted and to trust, from the client's configuration."""
-    token = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    """Give what a request needs to be trusted and to trust, from the client's configuration.
+
+    Errors: SourceNotConfiguredError when a token that has to be renewed cannot be.
+    """
+    from kubernetes.config import ConfigException
+
+    try:
+        token = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+    except (ConfigException, OSError, ValueError) as error:
+        raise SourceNotConfiguredError(
+            f"the token of the kubeconfig or the pod cannot be renewed: {scrub(str(error))[:160]}",
+            "Sign in again with kubectl; in a pod, is its service account mounted?",
+        ) from error
     trusted = (configuration.ssl_ca_cert or True) if configuration.verify_ssl else False
     signed = (configuration.cert_file, configuration.key_file)
     proxy = configuration.proxy

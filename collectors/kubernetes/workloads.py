@@ -4,33 +4,53 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from collectors.kubernetes.client import Document, Inventory
-from collectors.kubernetes.objects import Owner, controller_of, labels_of, part, text_in
+from collectors.kubernetes.kinds import GROUPS
+from collectors.kubernetes.objects import (
+    Owner,
+    PodFacts,
+    controller_of,
+    labels_of,
+    list_in,
+    part,
+    text_in,
+)
 from data.records.jobs import WorkloadKind
 
 _MOST_OWNERS = 8
 _TRAINING = {"Job", "CronJob", "PyTorchJob", "MPIJob", "TrainJob", "JobSet", "RayJob"}
 _INFERENCE = {"Deployment", "StatefulSet", "RayService", "LeaderWorkerSet"}
+_USER_LABELS = ("owner", "user", "hub.jupyter.org/username", "workflows.argoproj.io/creator")
 _QUEUE = "kueue.x-k8s.io/queue-name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The topmost controller of pods; `chain` are its known objects, itself first."""
+    """The topmost controller of pods; `chain` are its known objects, itself first.
+
+    `group` is that of a kind whose name another group has too; `assumed` what was concluded.
+    """
 
     namespace: str
     kind: str
     name: str
+    group: str = ""
+    assumed: tuple[tuple[str, str], ...] = ()
     chain: tuple[Document, ...] = field(default=(), compare=False, hash=False)
 
     @property
     def job_id(self) -> str:
         """The id of the job that it is."""
-        return f"{self.namespace}/{self.kind.lower()}/{self.name}"
+        return f"{self.namespace}/{self.word}/{self.name}"
+
+    @property
+    def word(self) -> str:
+        """Its kind as kubectl takes it: with the group where the kind alone means another."""
+        return f"{self.kind.lower()}.{self.group}" if self.group else self.kind.lower()
 
     @property
     def work(self) -> WorkloadKind:
         """What it does with its GPUs, as far as its kind tells."""
-        if self.kind in _TRAINING:
+        if self.kind in _TRAINING:  # of any group: a Job of Volcano trains as well
             return WorkloadKind.TRAINING
         return WorkloadKind.INFERENCE if self.kind in _INFERENCE else WorkloadKind.UNKNOWN
 
@@ -53,23 +73,56 @@ class Owners:
             for one in inventory.of("HorizontalPodAutoscaler")
         }
 
-    def workload_of(self, namespace: str, pod: str, owner: Owner | None) -> Workload:
+    def workload_of(self, pod: PodFacts) -> Workload:
         """Give the workload of a pod: its topmost controller, or the pod itself.
 
         An owner that may not be read ends the walk: it is named, and what owns it stays unknown.
+        Only of a ReplicaSet it can be told: its name is its Deployment's and the hash of its pods.
         """
-        kind, name = "Pod", pod
+        found = self._above(pod.namespace, Owner(kind="Pod", name=pod.name), pod.owner)
+        name = found.name.removesuffix(f"-{pod.template_hash}")
+        if found.kind == "ReplicaSet" and not found.chain and name != found.name:
+            return Workload(
+                namespace=pod.namespace,
+                kind="Deployment",
+                name=name,
+                assumed=(("workload", f"deployment/{name}: its ReplicaSet cannot be read"),),
+            )
+        return found
+
+    def workload_over(self, kind: str, document: Document) -> Workload | None:
+        """Give the workload of an object; None when another known object controls it."""
+        namespace = text_in(document, "metadata", "namespace")
+        name = text_in(document, "metadata", "name")
+        owner = controller_of(document)
+        if not namespace or not name or (owner and self._object(namespace, owner) is not None):
+            return None
+        return self._above(namespace, Owner(kind=kind, name=name), Owner(kind=kind, name=name))
+
+    def _object(self, namespace: str, owner: Owner) -> Document | None:
+        if owner.group not in ("", GROUPS.get(owner.kind)):
+            return None
+        return self._objects.get((owner.kind, namespace, owner.name))
+
+    def _above(self, namespace: str, top: Owner, owner: Owner | None) -> Workload:
         chain: list[Document] = []
         for _step in range(_MOST_OWNERS):
             if owner is None or owner.kind == "Node":  # a static pod is of its node
                 break
-            kind, name = owner.kind, owner.name
-            found = self._objects.get((kind, namespace, name))
+            top = owner
+            found = self._object(namespace, owner)
             if found is None:
                 break
             chain.insert(0, found)
             owner = controller_of(found)
-        return Workload(namespace=namespace, kind=kind, name=name, chain=tuple(chain))
+        known = GROUPS.get(top.kind)
+        return Workload(
+            namespace=namespace,
+            kind=top.kind,
+            name=top.name,
+            group=top.group if known is not None and top.group != known else "",
+            chain=tuple(chain),
+        )
 
     def autoscaler_of(self, workload: Workload) -> Document | None:
         """Give the autoscaler of a workload, None without one."""
@@ -93,7 +146,17 @@ class Owners:
         found = [name for name, holds in _MANAGERS.items() if holds(marks)]
         if self.autoscaler_of(workload) is not None:
             found.append("HorizontalPodAutoscaler")
-        return tuple(found)
+        for one in workload.chain:
+            cluster = part(one, "spec", "rayClusterSpec") or part(one, "spec")
+            if part(cluster, "enableInTreeAutoscaling") is True:
+                found.append("Ray autoscaler")
+            found += _appliers(one)
+        return tuple(dict.fromkeys(found))
+
+    def user_of(self, workload: Workload) -> str:
+        """Give whose workload it is, as its own labels say; no field of Kubernetes does."""
+        marks = labels_of(workload.chain[0]) if workload.chain else {}
+        return next((marks[label] for label in _USER_LABELS if marks.get(label)), "")
 
     def queue_of(self, workload: Workload) -> str:
         """Give the Kueue queue of a workload, '' without one."""
@@ -119,6 +182,26 @@ def _kueue(marks: Mapping[str, str]) -> bool:
     return bool(marks.get(_QUEUE))
 
 
+_APPLIERS = {
+    "argocd-controller": "Argo CD",
+    "helm": "Helm",
+    "helm-controller": "Flux",
+    "kustomize-controller": "Flux",
+    "kubectl": "",  # a person's
+}
+
+
+def _appliers(document: Document) -> Iterator[str]:
+    """Name who owns fields of the spec by server-side apply: it would set them again."""
+    for one in list_in(document, "metadata", "managedFields"):
+        manager = text_in(one, "manager")
+        applied = text_in(one, "operation") == "Apply"
+        if applied and manager and part(one, "fieldsV1", "f:spec") is not None:
+            name = _APPLIERS.get(manager, f"server-side apply by {manager}")
+            if name:
+                yield name
+
+
 _MANAGERS = {"Helm": _helm, "Argo CD": _argo, "Flux": _flux, "Kueue": _kueue}
 
 
@@ -127,7 +210,7 @@ def admissions(inventory: Inventory) -> dict[tuple[str, str, str], str]:
     found = {}
     for one in inventory.of("Workload"):
         owner = controller_of(one)
-        if owner is None:
+        if owner is None or owner.group not in ("", GROUPS.get(owner.kind)):
             continue
         conditions = part(one, "status", "conditions")
         said = {

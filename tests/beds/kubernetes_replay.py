@@ -8,8 +8,9 @@ from pathlib import Path
 import yaml
 from beds.slurm_replay import answering
 
-from collectors.kubernetes.client import KINDS, KubernetesClient
+from collectors.kubernetes.client import KubernetesClient
 from collectors.kubernetes.jobs import KubernetesCollector
+from collectors.kubernetes.kinds import KINDS
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.source_settings import KubernetesSettings
 

@@ -15,7 +15,7 @@ from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_kubelet import EXIT_AFTER
 from beds.kubernetes_servers import program_folder
 
-from collectors.kubernetes.client import KINDS
+from collectors.kubernetes.kinds import KINDS
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 

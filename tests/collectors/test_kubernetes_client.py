@@ -25,7 +25,8 @@ from beds.faulty_server import (
 from beds.kubernetes_replay import A_TOKEN, kubeconfig
 
 from collectors.kubernetes import client as client_module
-from collectors.kubernetes.client import KINDS, KubernetesClient
+from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.kinds import KINDS
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -186,7 +187,7 @@ def test_entries_that_are_no_objects_are_counted(folder: Path) -> None:
 
 
 def test_namespaces_restrict_what_is_asked(folder: Path) -> None:
-    """Nodes have none; a name cannot lead to another path."""
+    """Nodes and slices have none; a name cannot lead to another path."""
     with faulty_server(by_path(), names=()) as server:
         client_of(folder, server, namespaces="ml, a/../b").inventory()
         asked = [path for path, _query, _headers in server.asked]
@@ -195,7 +196,8 @@ def test_namespaces_restrict_what_is_asked(folder: Path) -> None:
         "/api/v1/namespaces/ml/pods",
         "/api/v1/namespaces/a%2F..%2Fb/pods",
     ]
-    assert not [path for path in asked[1:] if "/namespaces/" not in path]
+    everywhere = [path for path in asked[1:] if "/namespaces/" not in path]
+    assert all(path.endswith("/resourceslices") for path in everywhere)
 
 
 def test_the_token_goes_to_the_server_and_the_name_stays(folder: Path) -> None:

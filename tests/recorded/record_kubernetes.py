@@ -13,7 +13,7 @@ from typing import Any
 from beds.kubernetes import KubernetesBed, running_kubernetes
 from beds.kubernetes_kubelet import EXIT_AFTER
 
-from collectors.kubernetes.client import KINDS
+from collectors.kubernetes.kinds import KINDS
 
 HERE = Path(__file__).parent / "kubernetes"
 CUSTOM = {

@@ -1,0 +1,115 @@
+"""Dynamic resource allocation: which devices a ResourceClaim was given, and what they are.
+
+NVIDIA's driver names a device by its minor number (gpu-0), which is its index on most machines, and
+tells the UUID in a ResourceSlice, in lower case.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from collectors.kubernetes.client import Document
+from collectors.kubernetes.objects import (
+    GpuRequest,
+    PodFacts,
+    count_of,
+    list_in,
+    part,
+    text_in,
+)
+
+UNKNOWN_PROFILE = "unknown"
+"""Of a MIG instance whose slice cannot be read: it is no board, and more is not known."""
+
+_DRIVER = "gpu.nvidia.com"
+_BOARDS, _INSTANCES = "gpu.nvidia.com", "mig.nvidia.com"
+_BOARD_NAME = re.compile(r"gpu-(\d{1,3})")
+_INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,60}")
+_UUID = re.compile(r"gpu-([0-9a-f-]{8,40})", re.IGNORECASE)
+
+DeviceName = tuple[str, str]
+"""Pool and device: what a claim says, and a slice explains."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A GPU. `mig_profile` is '' for a board; `gpu_uuid` and `gpu_index` are its board's or ''."""
+
+    node: str
+    gpu_uuid: str
+    gpu_index: str
+    product: str
+    mig_profile: str
+
+
+def devices_of(slices: Iterable[Document]) -> dict[DeviceName, Device]:
+    """Give what the ResourceSlices of NVIDIA's driver say of their devices."""
+    found = {}
+    for document in slices:
+        if text_in(document, "spec", "driver") != _DRIVER:
+            continue
+        pool = text_in(document, "spec", "pool", "name")
+        for one in list_in(document, "spec", "devices"):
+            # Before v1 the attributes stood in `basic`.
+            attributes = part(one, "attributes") or part(one, "basic", "attributes")
+            uuid = _UUID.fullmatch(text_in(attributes, "uuid", "string"))
+            found[pool, text_in(one, "name")] = Device(
+                node=text_in(document, "spec", "nodeName") or pool,
+                gpu_uuid=f"GPU-{uuid[1].lower()}" if uuid else "",
+                gpu_index="",
+                product=text_in(attributes, "productName", "string"),
+                mig_profile=text_in(attributes, "profile", "string"),
+            )
+    return found
+
+
+def claimed_devices(claim: Document, known: Mapping[DeviceName, Device]) -> tuple[Device, ...]:
+    """Give the GPUs that a claim was given to use. Admin access is a monitor's: it takes none."""
+    found = []
+    for result in list_in(claim, "status", "allocation", "devices", "results"):
+        if text_in(result, "driver") != _DRIVER or part(result, "adminAccess") is True:
+            continue
+        pool, name = text_in(result, "pool"), text_in(result, "device")
+        board = _BOARD_NAME.fullmatch(name)
+        device = known.get((pool, name)) or Device(
+            node=pool,
+            gpu_uuid="",
+            gpu_index=board.group(1) if board else "",
+            product="",
+            mig_profile=UNKNOWN_PROFILE if _INSTANCE_NAME.fullmatch(name) else "",
+        )
+        # The board of an instance is not the pod's own.
+        found.append(replace(device, gpu_uuid="") if device.mig_profile else device)
+    return tuple(found)
+
+
+def with_claims(
+    pod: PodFacts, claims: Sequence[Document], known: Mapping[DeviceName, Device]
+) -> PodFacts | None:
+    """Give the pod with the GPUs of its claims counted, None when it has no GPU at all."""
+    claimed = [request for claim in claims for request in _requests(claim, known)]
+    if claimed:
+        return replace(pod, requests=(*pod.requests, *claimed))
+    return pod if pod.requests else None
+
+
+def _requests(claim: Document, known: Mapping[DeviceName, Device]) -> Iterator[GpuRequest]:
+    """Give what a claim was given; what it asks for until then."""
+    shared = len(list_in(claim, "status", "reservedFor")) > 1
+    if part(claim, "status", "allocation") is None:
+        yield from _asked(claim)
+        return
+    profiles = [one.mig_profile for one in claimed_devices(claim, known)]
+    for profile in sorted(set(profiles)):
+        count = profiles.count(profile)
+        yield GpuRequest(mig_profile=profile, shared=shared, count=count)
+
+
+def _asked(claim: Document) -> Iterator[GpuRequest]:
+    for entry in list_in(claim, "spec", "devices", "requests"):
+        for one in (entry, part(entry, "exactly")):  # before v1 it stood in the request itself
+            device_class = text_in(one, "deviceClassName")
+            count = count_of(part(one, "count") or 1)
+            if device_class in (_BOARDS, _INSTANCES) and part(one, "adminAccess") is not True:
+                profile = "" if device_class == _BOARDS else UNKNOWN_PROFILE
+                yield GpuRequest(mig_profile=profile, shared=False, count=count)

@@ -1,0 +1,83 @@
+"""The kinds of objects that are read, where an API serves them, and what is kept of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "Node": ("api/v1/nodes",),
+    "Pod": ("api/v1/pods",),
+    "ReplicaSet": ("apis/apps/v1/replicasets",),
+    "Deployment": ("apis/apps/v1/deployments",),
+    "StatefulSet": ("apis/apps/v1/statefulsets",),
+    "DaemonSet": ("apis/apps/v1/daemonsets",),
+    "Job": ("apis/batch/v1/jobs",),
+    "CronJob": ("apis/batch/v1/cronjobs", "apis/batch/v1beta1/cronjobs"),
+    "HorizontalPodAutoscaler": (
+        "apis/autoscaling/v2/horizontalpodautoscalers",
+        "apis/autoscaling/v1/horizontalpodautoscalers",
+    ),
+    "PyTorchJob": ("apis/kubeflow.org/v1/pytorchjobs",),
+    "MPIJob": ("apis/kubeflow.org/v2beta1/mpijobs", "apis/kubeflow.org/v1/mpijobs"),
+    "TrainJob": ("apis/trainer.kubeflow.org/v1alpha1/trainjobs",),
+    "JobSet": ("apis/jobset.x-k8s.io/v1alpha2/jobsets",),
+    "RayCluster": ("apis/ray.io/v1/rayclusters", "apis/ray.io/v1alpha1/rayclusters"),
+    "RayJob": ("apis/ray.io/v1/rayjobs", "apis/ray.io/v1alpha1/rayjobs"),
+    "RayService": ("apis/ray.io/v1/rayservices", "apis/ray.io/v1alpha1/rayservices"),
+    "LeaderWorkerSet": ("apis/leaderworkerset.x-k8s.io/v1/leaderworkersets",),
+    "Workload": (
+        "apis/kueue.x-k8s.io/v1beta2/workloads",
+        "apis/kueue.x-k8s.io/v1beta1/workloads",
+    ),
+    "ResourceClaim": (
+        "apis/resource.k8s.io/v1/resourceclaims",
+        "apis/resource.k8s.io/v1beta2/resourceclaims",
+        "apis/resource.k8s.io/v1beta1/resourceclaims",
+    ),
+    "ResourceSlice": (
+        "apis/resource.k8s.io/v1/resourceslices",
+        "apis/resource.k8s.io/v1beta2/resourceslices",
+        "apis/resource.k8s.io/v1beta1/resourceslices",
+    ),
+}
+"""Kind to the paths under which versions of Kubernetes list it, the newest first."""
+
+GROUPS = {
+    kind: paths[0].split("/")[1] if paths[0].startswith("apis/") else ""
+    for kind, paths in KINDS.items()
+}
+"""Kind to its API group: another group may have a kind of the same name."""
+
+WITHOUT_NAMESPACE = ("Node", "ResourceSlice")
+
+NEEDED = ("Node", "Pod")
+"""Without one of these nothing is known; every other kind only makes the picture fuller."""
+
+_KAI_SHARES = ("gpu-fraction", "gpu-memory")
+
+
+def lean(kind: str, entry: Any) -> Any:
+    """Give an entry of a list without what is never read of it."""
+    if kind == "ReplicaSet" and isinstance(entry, dict):
+        return {"metadata": entry.get("metadata")}
+    if kind != "Pod" or not isinstance(entry, dict) or _may_hold_devices(entry):
+        return entry
+    about = entry.get("metadata")
+    kept = about if isinstance(about, dict) else {}
+    return {"metadata": {name: kept[name] for name in ("name", "namespace") if name in kept}}
+
+
+def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
+    spec, about = pod.get("spec"), pod.get("metadata")
+    if not isinstance(spec, dict) or spec.get("resourceClaims"):
+        return True
+    notes = about.get("annotations") if isinstance(about, dict) else None
+    if isinstance(notes, dict) and any(name in notes for name in _KAI_SHARES):
+        return True
+    for place in ("containers", "initContainers"):
+        containers = spec.get(place)
+        for one in containers if isinstance(containers, list) else ():
+            resources = one.get("resources") if isinstance(one, dict) else None
+            limits = resources.get("limits") if isinstance(resources, dict) else None
+            if isinstance(limits, dict) and any("nvidia.com/" in name for name in limits):
+                return True
+    return False

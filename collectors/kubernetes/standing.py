@@ -1,0 +1,125 @@
+"""Where a workload stands: by its pods that live, else by its own word, else by its dead pods."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from collectors.kubernetes.client import Document
+from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
+from collectors.kubernetes.templates import added
+from collectors.kubernetes.workloads import Workload
+from data.records.jobs import JobState
+
+_FINISHED = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "STOPPED"})
+_FAILED = frozenset({"Failed", "FAILED"})
+_WHY_NO_PODS = frozenset({("ReplicaFailure", "True"), ("Progressing", "False")})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """A workload's state, why, and since when it is over.
+
+    `devices` are those that its pods hold; else those that it waits for; else those it held.
+    """
+
+    state: JobState
+    reason: str
+    ended_at: datetime | None
+    devices: tuple[GpuRequest, ...]
+
+    @property
+    def count(self) -> int:
+        """Devices of all kinds."""
+        return sum(one.count for one in self.devices)
+
+
+def standing_of(
+    workload: Workload, pods: Sequence[PodFacts], wanted: tuple[GpuRequest, ...]
+) -> Standing:
+    """Give where a workload stands; `wanted` is what its pod templates ask for in all."""
+    holding = [one for one in pods if one.holds]
+    living = holding or [one for one in pods if one.waits]
+    if living:
+        runs = any(one.phase != "Pending" for one in holding)
+        why = next((one.reason for one in pods if one.phase == "Pending" and one.reason), "")
+        return Standing(
+            state=JobState.RUNNING if runs else JobState.PENDING,
+            reason=why,
+            ended_at=None,
+            devices=added(request for one in living for request in one.requests),
+        )
+    state, reason, ended_at = _without_living(workload, pods)
+    over = state in (JobState.FINISHED, JobState.FAILED)
+    held = _at_once(pods) if pods else ()
+    return Standing(
+        state=state,
+        reason=reason,
+        ended_at=ended_at if over else None,
+        devices=held or wanted if over else wanted or held,
+    )
+
+
+def _without_living(
+    workload: Workload, pods: Sequence[PodFacts]
+) -> tuple[JobState, str, datetime | None]:
+    """Give (state, reason, end) of a workload none of whose pods lives."""
+    last = max((one.ended_at for one in pods if one.ended_at), default=None)
+    waiting = ""
+    for one in workload.chain:
+        state, said, ended_at = _own_word(one)
+        if state is not None:
+            return state, said, last or ended_at
+        waiting = waiting or said
+    if any(_is_suspended(one) for one in workload.chain):
+        return JobState.SUSPENDED, "suspended", None
+    if not pods:
+        return JobState.PENDING, waiting, None
+    newest = max(pods, key=lambda one: one.ended_at.timestamp() if one.ended_at else 0.0)
+    if newest.phase == "Failed":
+        return JobState.FAILED, newest.reason, last
+    finished = newest.phase == "Succeeded"
+    return (JobState.FINISHED if finished else JobState.UNKNOWN), "", last
+
+
+def _own_word(document: Document) -> tuple[JobState | None, str, datetime | None]:
+    """Give (state, reason, end) that an object's conditions tell; else why it has no pods."""
+    status = part(document, "status")
+    ended_at = time_in(status, "completionTime") or time_in(status, "endTime")
+    waiting = ""
+    for one in list_in(status, "conditions"):
+        kind, holds = text_in(one, "type"), text_in(one, "status")
+        said = ": ".join(filter(None, (text_in(one, "reason"), text_in(one, "message"))))
+        if holds == "True" and kind in _FINISHED:
+            return JobState.FINISHED, "", ended_at or time_in(one, "lastTransitionTime")
+        if holds == "True" and kind in _FAILED:
+            return JobState.FAILED, said, ended_at or time_in(one, "lastTransitionTime")
+        if (kind, holds) in _WHY_NO_PODS:
+            waiting = said
+    word = text_in(status, "jobStatus")  # RayJob has no condition for it
+    if word in _FINISHED | _FAILED:
+        state = JobState.FINISHED if word in _FINISHED else JobState.FAILED
+        return state, text_in(status, "message"), ended_at
+    return None, waiting, None
+
+
+def _is_suspended(document: Document) -> bool:
+    spec = part(document, "spec")
+    return part(spec, "suspend") is True or part(spec, "runPolicy", "suspend") is True
+
+
+def _at_once(pods: Sequence[PodFacts]) -> tuple[GpuRequest, ...]:
+    """Give the most devices that dead pods held at a time: retried, they took turns."""
+    moments: list[tuple[datetime, int, PodFacts]] = []
+    for pod in pods:
+        if pod.started_at is not None and pod.ended_at is not None:
+            moments += [(pod.started_at, 1, pod), (pod.ended_at, 0, pod)]
+    held: list[PodFacts] = []
+    most = [max(pods, key=lambda one: one.gpus)]
+    for _moment, begins, pod in sorted(moments, key=lambda one: one[:2]):
+        if begins:
+            held.append(pod)
+        elif pod in held:
+            held.remove(pod)
+        if sum(one.gpus for one in held) > sum(one.gpus for one in most):
+            most = list(held)
+    return added(request for one in most for request in one.requests)

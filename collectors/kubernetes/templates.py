@@ -1,0 +1,107 @@
+"""How many GPUs a workload wants by its own words, also while it has no pods.
+
+The GPUs of its pod templates, times the pods that it makes of each.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from collectors.kubernetes.client import Document
+from collectors.kubernetes.objects import GpuRequest, count_of, list_in, part, requests_of
+
+Templates = Iterator[tuple[int, object]]
+"""Pods to make, and the pod spec to make them of."""
+
+
+def _times(value: object) -> int:
+    """Give a number of pods; what is left out is one, as Kubernetes fills it in."""
+    return 1 if value is None else count_of(value)
+
+
+def _replicated(document: object) -> Templates:
+    yield _times(part(document, "spec", "replicas")), part(document, "spec", "template", "spec")
+
+
+def _job(document: object) -> Templates:
+    yield _times(part(document, "spec", "parallelism")), part(document, "spec", "template", "spec")
+
+
+def _roles(document: object) -> Templates:
+    """Kubeflow: a template for each role, under a name that begins with the framework's."""
+    spec = part(document, "spec")
+    for name, roles in spec.items() if isinstance(spec, Mapping) else ():
+        if str(name).endswith("ReplicaSpecs") and isinstance(roles, Mapping):
+            for role in roles.values():
+                yield _times(part(role, "replicas")), part(role, "template", "spec")
+
+
+def _train_job(document: object) -> Templates:
+    trainer = part(document, "spec", "trainer")
+    container = {"resources": part(trainer, "resourcesPerNode")}
+    yield _times(part(trainer, "numNodes")), {"containers": [container]}
+
+
+def _job_set(document: object) -> Templates:
+    for one in list_in(document, "spec", "replicatedJobs"):
+        for times, spec in _job(part(one, "template")):
+            yield _times(part(one, "replicas")) * times, spec
+
+
+def _ray(*place: str) -> Callable[[object], Templates]:
+    def templates(document: object) -> Templates:
+        cluster = part(document, *place)
+        yield 1, part(cluster, "headGroupSpec", "template", "spec")
+        for group in list_in(cluster, "workerGroupSpecs"):
+            pods = _times(part(group, "replicas")) * _times(part(group, "numOfHosts"))
+            yield pods, part(group, "template", "spec")
+
+    return templates
+
+
+def _leader_worker_set(document: object) -> Templates:
+    groups = _times(part(document, "spec", "replicas"))
+    group = part(document, "spec", "leaderWorkerTemplate")
+    worker = part(group, "workerTemplate", "spec")
+    leader = part(group, "leaderTemplate", "spec") or worker
+    yield groups, leader
+    yield groups * max(0, _times(part(group, "size")) - 1), worker
+
+
+_BY_KIND: Mapping[str, Callable[[object], Templates]] = {
+    "Deployment": _replicated,
+    "StatefulSet": _replicated,
+    "Job": _job,
+    "PyTorchJob": _roles,
+    "MPIJob": _roles,
+    "TrainJob": _train_job,
+    "JobSet": _job_set,
+    "RayCluster": _ray("spec"),
+    "RayJob": _ray("spec", "rayClusterSpec"),
+    "RayService": _ray("spec", "rayClusterConfig"),
+    "LeaderWorkerSet": _leader_worker_set,
+}
+
+
+def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
+    """Give the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
+    return added(
+        replace(one, count=one.count * pods)
+        for pods, spec in _BY_KIND[kind](document)
+        for one in requests_of(spec)
+    )
+
+
+KINDS_WITH_TEMPLATES = tuple(_BY_KIND)
+
+
+def added(requests: Iterable[GpuRequest]) -> tuple[GpuRequest, ...]:
+    """Give the requests with those of one kind added up, the most devices first."""
+    total: Counter[tuple[str, bool]] = Counter()
+    for one in requests:
+        total[one.mig_profile, one.shared] += one.count
+    return tuple(
+        GpuRequest(mig_profile=profile, shared=shared, count=count)
+        for (profile, shared), count in sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))
+        if count > 0
+    )

@@ -1,0 +1,422 @@
+"""What a cluster's answers mean for who holds, awaits and held which boards."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from beds.kubernetes_replay import kubeconfig
+from beds.slurm_replay import answering
+from kubernetes.config import incluster_config
+
+from collectors.base import Window
+from collectors.kubernetes.client import KubernetesClient
+from collectors.kubernetes.findings import kubernetes_findings
+from collectors.kubernetes.jobs import KubernetesCollector
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.collected import Collected
+from data.errors import SourceNotConfiguredError, SourceUnreachableError
+from data.records.jobs import Job, JobState, SchedulerFacts
+from data.source_settings import KubernetesSettings
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WINDOW = Window(start=NOW - timedelta(hours=2), end=NOW)
+STARTED = "2026-03-01T11:00:00Z"
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+JOBS, SETS = "/apis/batch/v1/jobs", "/apis/apps/v1/statefulsets"
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+GPU = "nvidia.com/gpu"
+
+Lists = dict[str, list[dict[str, Any]]]
+
+
+@contextmanager
+def served(lists: Lists, folder: Path, *refused: str, **more: Any) -> Iterator[KubernetesSettings]:
+    """Settings of an API that answers these lists by path, refuses some, and knows no others."""
+    known = {NODES: [node("n1")], PODS: []} | lists
+
+    def answer(asked: str) -> tuple[int, bytes]:
+        path = asked.partition("?")[0]
+        if path in refused:
+            return 403, b'{"kind": "Status", "message": "forbidden", "code": 403}'
+        if path not in known:
+            return 404, b"404 page not found"
+        return 200, json.dumps({"items": known[path], "metadata": {}}).encode()
+
+    with answering(answer) as url:
+        path = kubeconfig(folder / "kubeconfig", url)
+        yield KubernetesSettings(enabled=True, kubeconfig=str(path), **more)
+
+
+def told(lists: Lists, folder: Path, *refused: str, **more: Any) -> Collected:
+    """What the collector tells of the two hours."""
+    with served(lists, folder, *refused, **more) as settings:
+        collector = KubernetesCollector(KubernetesClient(settings), load_gpu_catalogue())
+        return collector.collect(WINDOW)
+
+
+def only(found: Collected) -> Job:
+    """The only job."""
+    (job,) = found.jobs
+    return job
+
+
+def facts(found: Collected) -> SchedulerFacts:
+    """What the scheduler says of the only job."""
+    known = only(found).scheduler
+    assert known is not None
+    return known
+
+
+def node(name: str, gpus: str = "8", memory: str = "81000") -> dict[str, Any]:
+    """A ready node with H100 boards."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": memory}
+    capacity = {"cpu": "64", "memory": "512Gi", GPU: gpus}
+    ready = {"type": "Ready", "status": "True"}
+    status = {"capacity": capacity, "allocatable": capacity, "conditions": [ready]}
+    return {"metadata": {"name": name, "labels": labels}, "status": status}
+
+
+def thing(kind: str, name: str, spec: Any = None, status: Any = None, **about: Any) -> Any:
+    """An object of the namespace ml."""
+    meta = {"name": name, "namespace": "ml", "uid": f"{kind}-{name}", "creationTimestamp": STARTED}
+    return {"metadata": meta | about, "spec": spec or {}, "status": status or {}}
+
+
+def pod(name: str, owner: str = "", *, at: str = "n1", limits: Any = None, **status: Any) -> Any:
+    """A running pod with two boards; `owner` is `version/kind/name`."""
+    container = {"name": "main", "resources": {"limits": {GPU: "2"} if limits is None else limits}}
+    about: dict[str, Any] = {}
+    if owner:
+        version, kind, above = owner.rsplit("/", 2)
+        reference = {"apiVersion": version, "kind": kind, "name": above, "controller": True}
+        about["ownerReferences"] = [reference]
+    running = {"phase": "Running", "startTime": STARTED}
+    spec = {"containers": [container]} | ({"nodeName": at} if at else {})
+    return thing("Pod", name, spec, running | status, **about)
+
+
+def over(phase: str, at: str) -> dict[str, Any]:
+    """The status of a pod that ended."""
+    terminated = {"finishedAt": f"2026-03-01T{at}:00Z"}
+    return {"phase": phase, "containerStatuses": [{"state": {"terminated": terminated}}]}
+
+
+def template(gpus: str = "4") -> dict[str, Any]:
+    """A pod template."""
+    return {"spec": {"containers": [{"name": "main", "resources": {"limits": {GPU: gpus}}}]}}
+
+
+SET = "apps/v1/StatefulSet/s"
+TRAIN = "batch/v1/Job/train"
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [("Complete", JobState.FINISHED), ("Failed", JobState.FAILED), ("Other", JobState.FAILED)],
+)
+def test_the_word_of_a_job_counts_before_that_of_its_dead_pods(
+    tmp_path: Path, condition: str, state: JobState
+) -> None:
+    """It was tried twice: whether that is success is the Job's to say, else the last try's."""
+    own = thing("Job", "train", status={"conditions": [{"type": condition, "status": "True"}]})
+    pods = [
+        pod("a", TRAIN, **over("Succeeded", "11:10")),
+        pod("b", TRAIN, **over("Failed", "11:30")),
+    ]
+    found = told({PODS: pods, JOBS: [own]}, tmp_path)
+    assert facts(found).state is state
+    assert facts(found).ended_at == datetime(2026, 3, 1, 11, 30, tzinfo=UTC)
+
+
+SUSPENDED = {"suspend": True, "parallelism": 2, "template": template()}
+ROLES = {"Master": {"template": template("1")}, "Worker": {"replicas": 3, "template": template()}}
+RAY = {
+    "headGroupSpec": {"template": template("0")},
+    "workerGroupSpecs": [{"replicas": 2, "numOfHosts": 2, "template": template("1")}],
+}
+REPLICATED = [{"replicas": 3, "template": {"spec": {"parallelism": 2, "template": template("1")}}}]
+NODES_OF_TRAINER = {"numNodes": 2, "resourcesPerNode": {"limits": {GPU: "8"}}}
+GROUPS_OF_WORKERS = {"size": 3, "workerTemplate": template("2")}
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "spec", "gpus", "state"),
+    [
+        (JOBS, "Job", SUSPENDED, 8, JobState.SUSPENDED),
+        ("/apis/apps/v1/deployments", "Deployment", {"replicas": 3, "template": template()}, 12,
+         JobState.PENDING),
+        ("/apis/kubeflow.org/v1/pytorchjobs", "PyTorchJob",
+         {"runPolicy": {"suspend": True}, "pytorchReplicaSpecs": ROLES}, 13, JobState.SUSPENDED),
+        ("/apis/ray.io/v1/rayjobs", "RayJob", {"rayClusterSpec": RAY}, 4, JobState.PENDING),
+        ("/apis/ray.io/v1/rayservices", "RayService", {"rayClusterConfig": RAY}, 4,
+         JobState.PENDING),
+        ("/apis/jobset.x-k8s.io/v1alpha2/jobsets", "JobSet", {"replicatedJobs": REPLICATED}, 6,
+         JobState.PENDING),
+        ("/apis/trainer.kubeflow.org/v1alpha1/trainjobs", "TrainJob",
+         {"trainer": NODES_OF_TRAINER}, 16, JobState.PENDING),
+        ("/apis/leaderworkerset.x-k8s.io/v1/leaderworkersets", "LeaderWorkerSet",
+         {"replicas": 2, "leaderWorkerTemplate": GROUPS_OF_WORKERS}, 12, JobState.PENDING),
+    ],
+)  # fmt: skip
+def test_what_waits_without_a_pod_is_told(
+    tmp_path: Path, path: str, kind: str, spec: Any, gpus: int, state: JobState
+) -> None:
+    """What a queue suspended, and what is over a quota, wants GPUs and has no pod."""
+    found = told({path: [thing(kind, "w", spec)]}, tmp_path)
+    assert (only(found).job_id, only(found).gpu_count) == (f"ml/{kind.lower()}/w", gpus)
+    assert facts(found).state is state
+    assert found.allocations.empty
+
+
+def test_why_a_deployment_has_no_pods_is_told(tmp_path: Path) -> None:
+    """The words of the quota."""
+    condition = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+                 "message": "exceeded quota: gpus"}  # fmt: skip
+    own = thing("Deployment", "w", {"template": template()}, {"conditions": [condition]})
+    found = told({"/apis/apps/v1/deployments": [own]}, tmp_path)
+    assert facts(found).reason == "FailedCreate: exceeded quota: gpus"
+
+
+def test_what_is_scaled_to_nothing_is_no_job(tmp_path: Path) -> None:
+    """It wants no GPUs."""
+    own = thing("Deployment", "w", {"replicas": 0, "template": template()})
+    assert told({"/apis/apps/v1/deployments": [own]}, tmp_path).jobs == ()
+
+
+def test_what_another_object_makes_is_not_counted_twice(tmp_path: Path) -> None:
+    """The Job of a JobSet repeats the JobSet's template."""
+    above = [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "name": "w",
+              "controller": True}]  # fmt: skip
+    lists = {
+        "/apis/jobset.x-k8s.io/v1alpha2/jobsets": [
+            thing("JobSet", "w", {"replicatedJobs": REPLICATED})
+        ],
+        JOBS: [thing("Job", "w-0", {"template": template("1")}, ownerReferences=above)],
+    }
+    assert only(told(lists, tmp_path)).gpu_count == 6
+
+
+def test_one_kind_of_two_groups_is_two_workloads(tmp_path: Path) -> None:
+    """A Job of Volcano and one of Kubernetes may have the same name, and only one Helm."""
+    own = thing("Job", "train", labels={"app.kubernetes.io/managed-by": "Helm"})
+    pods = [pod("a", TRAIN), pod("b", "batch.volcano.sh/v1alpha1/Job/train")]
+    jobs = {one.job_id: one for one in told({PODS: pods, JOBS: [own]}, tmp_path).jobs}
+    managed = {name: one.scheduler and one.scheduler.managed_by for name, one in jobs.items()}
+    assert managed == {"ml/job/train": ("Helm",), "ml/job.batch.volcano.sh/train": ()}
+    assert {one.gpu_count for one in jobs.values()} == {2}
+
+
+def claim(name: str, *devices: str, **more: Any) -> dict[str, Any]:
+    """A claim that was given these devices of n1."""
+    results = [
+        {"driver": "gpu.nvidia.com", "pool": "n1", "device": device} | more for device in devices
+    ]
+    return thing("ResourceClaim", name, status={"allocation": {"devices": {"results": results}}})
+
+
+def claiming(name: str, claimed: str) -> dict[str, Any]:
+    """A pod with a claim and no resource."""
+    document = pod(name, limits={})
+    document["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claimed}]
+    return dict(document)
+
+
+@pytest.mark.parametrize("place", [(), ("basic",)])
+def test_a_claimed_board_is_known_by_its_uuid(tmp_path: Path, place: tuple[str, ...]) -> None:
+    """The driver names boards by minor number, no index; its slices tell UUIDs, in lower case."""
+    uuid = "650f49e1-eb8f-4d88-8756-776ef8f06151"
+    told_of: Any = {
+        "attributes": {
+            "uuid": {"string": f"gpu-{uuid}"},
+            "productName": {"string": "NVIDIA H200"},
+        }
+    }
+    for name in place:
+        told_of = {name: told_of}
+    spec = {
+        "driver": "gpu.nvidia.com",
+        "nodeName": "n1",
+        "pool": {"name": "n1"},
+        "devices": [{"name": "gpu-5"} | told_of],
+    }
+    lists = {
+        PODS: [claiming("a", "c")],
+        CLAIMS: [claim("c", "gpu-5")],
+        SLICES: [{"metadata": {"name": "s"}, "spec": spec}],
+    }
+    found = told(lists, tmp_path)
+    rows = found.allocations[["gpu_uuid", "gpu_index", "gpu_count"]].drop_duplicates()
+    assert rows.to_numpy().tolist() == [[f"GPU-{uuid}", "", 1.0]]
+    assert only(found).gpu_model == "H200-SXM-141GB"
+
+
+def test_an_instance_that_is_claimed_is_no_board(tmp_path: Path) -> None:
+    """Else the boards of a node would be the pod's as soon as it holds as many instances."""
+    names = ["gpu-0-mig-19-0-1", "gpu-0-mig-19-1-1"]
+    found = told({PODS: [claiming("a", "c")], CLAIMS: [claim("c", *names)]}, tmp_path)
+    assert (only(found).gpu_count, only(found).mig_profile) == (2, "")
+    assert found.allocations["gpu_count"].isna().all()
+
+
+def test_a_monitor_with_admin_access_holds_nothing(tmp_path: Path) -> None:
+    """The claim of an exporter names every board and takes none."""
+    lists = {PODS: [claiming("exporter", "c")], CLAIMS: [claim("c", "gpu-0", adminAccess=True)]}
+    found = told(lists, tmp_path)
+    assert (found.jobs, len(found.allocations)) == ((), 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "spec", "notes"),
+    [
+        ({GPU: "1", "nvidia.com/gpumem": "20000"}, {}, {}),
+        ({GPU: "1", "nvidia.com/gpucores": "30"}, {}, {}),
+        ({}, {"schedulerName": "kai-scheduler"}, {"gpu-fraction": "0.5"}),
+    ],
+)
+def test_a_piece_of_a_board_is_no_board(
+    tmp_path: Path, limits: Any, spec: Any, notes: dict[str, str]
+) -> None:
+    """HAMi counts pieces under the name of boards; KAI asks for them by annotation."""
+    document = pod("a", limits=limits)
+    document["spec"] |= spec
+    document["metadata"]["annotations"] = notes
+    found = told({PODS: [document], NODES: [node("n1", "1")]}, tmp_path)
+    assert only(found).gpu_count == 1
+    assert "sharing" in dict(facts(found).extra)
+    assert found.allocations["gpu_count"].isna().all()
+
+
+def test_a_pod_that_cannot_pull_its_image_holds_its_boards(tmp_path: Path) -> None:
+    """Once bound, its devices are nobody else's; one without a node holds none."""
+    pulling = [{"state": {"waiting": {"reason": "ImagePullBackOff"}}}]
+    stuck = pod("b", SET, phase="Pending", containerStatuses=pulling)
+    pods = [pod("a", SET, at="n2"), stuck, pod("c", SET, at="", phase="Pending", startTime=None)]
+    found = told({PODS: pods}, tmp_path)
+    assert (only(found).gpu_count, facts(found).nodes) == (4, ("n1", "n2"))
+    assert facts(found).reason == "ImagePullBackOff"
+    assert dict(facts(found).extra)["pending_gpus"] == "2"
+
+
+def test_a_team_that_may_not_see_nodes_is_served(tmp_path: Path) -> None:
+    """A Role of one namespace grants none: the models stay unknown, the workloads do not."""
+    lists = {"/api/v1/namespaces/ml/pods": [pod("a")]}
+    with served(lists, tmp_path, NODES, namespaces="ml") as settings:
+        client = KubernetesClient(settings)
+        found = KubernetesCollector(client, load_gpu_catalogue()).collect(WINDOW)
+        findings = {what: (state, detail) for what, state, detail in kubernetes_findings(settings)}
+    assert (only(found).gpu_count, only(found).gpu_model) == (2, "")
+    assert found.report.completeness_ratio is not None
+    assert found.report.completeness_ratio < 1
+    assert any("api/v1/nodes" in one for one in found.report.warnings)
+    assert 'apiGroups: [""], resources: ["nodes"]' in findings["may list Node"][1]
+    assert "GPU resources" not in findings
+
+
+def test_memory_is_told(tmp_path: Path) -> None:
+    """Of a board by the label of its node, of an instance by the catalogue."""
+    assert only(told({PODS: [pod("a")]}, tmp_path)).gpu_memory_mib == 81_000
+    instance = pod("a", limits={"nvidia.com/mig-3g.40gb": "1"})
+    assert only(told({PODS: [instance]}, tmp_path)).gpu_memory_mib == 40_448
+
+
+def test_text_of_any_length_and_kind_stays_fit_for_a_line(tmp_path: Path) -> None:
+    """Annotations hold a quarter of a megabyte; a proxy may pass on half a character."""
+    loud = thing("StatefulSet", "s", annotations={"owner": "\x1b[2J\ud800" + "x" * 200_000})
+    owner = only(told({PODS: [pod("a", SET)], SETS: [loud]}, tmp_path)).owner
+    assert len(owner) <= 300
+    assert owner.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("manager", "named"),
+    [
+        ("platform-operator", ("server-side apply by platform-operator",)),
+        ("kustomize-controller", ("Flux",)),
+        ("kubectl", ()),
+    ],
+)
+def test_who_applied_the_spec_would_apply_it_again(
+    tmp_path: Path, manager: str, named: tuple[str, ...]
+) -> None:
+    """The manager of its fields, where no label says it; kubectl is a person."""
+    fields = {"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:x": {}}}}
+    own = thing("StatefulSet", "s", managedFields=[fields])
+    assert facts(told({PODS: [pod("a", SET)], SETS: [own]}, tmp_path)).managed_by == named
+
+
+def test_the_autoscaler_of_ray_is_named(tmp_path: Path) -> None:
+    """It sets the replicas again."""
+    own = thing("RayCluster", "c", {"enableInTreeAutoscaling": True})
+    lists = {PODS: [pod("a", "ray.io/v1/RayCluster/c")], "/apis/ray.io/v1/rayclusters": [own]}
+    assert facts(told(lists, tmp_path)).managed_by == ("Ray autoscaler",)
+
+
+def test_a_deployment_is_known_without_its_replica_sets(tmp_path: Path) -> None:
+    """Their name is its name and the hash that the pods carry; that it was concluded is said."""
+    document = pod("ranker-5d4f8c-x", "apps/v1/ReplicaSet/ranker-5d4f8c")
+    document["metadata"]["labels"] = {"pod-template-hash": "5d4f8c"}
+    job = only(told({PODS: [document]}, tmp_path, "/apis/apps/v1/replicasets"))
+    assert job.job_id == "ml/deployment/ranker"
+    assert "ReplicaSet cannot be read" in dict(job.assumed)["workload"]
+
+
+def test_of_pods_without_devices_only_the_name_is_kept(tmp_path: Path) -> None:
+    """Most pods of a cluster are such, and each is twenty kilobytes."""
+    web = pod("web", limits={"cpu": "4"}, message="x" * 10_000)
+    sets = [thing("ReplicaSet", "r", {"template": template()})]
+    with served({PODS: [web], "/apis/apps/v1/replicasets": sets}, tmp_path) as settings:
+        found = KubernetesClient(settings).inventory()
+    assert found.of("Pod") == [{"metadata": {"name": "web", "namespace": "ml"}}]
+    assert [list(one) for one in found.of("ReplicaSet")] == [["metadata"]]
+
+
+def test_a_server_that_falls_silent_is_not_asked_for_every_kind(tmp_path: Path) -> None:
+    """Each kind would wait for its whole time; what was read is told."""
+    with served({PODS: [pod("a")]}, tmp_path) as settings:
+        client = KubernetesClient(settings)
+        known, asked = client.get, []
+
+        def get(path: str, query: Any = None) -> Any:
+            asked.append(path)
+            if len(asked) > 2:
+                raise SourceUnreachableError("nothing", "wait")
+            return known(path, query)
+
+        with mock.patch.object(client, "get", get):
+            found = KubernetesCollector(client, load_gpu_catalogue()).collect(WINDOW)
+    assert only(found).gpu_count == 2
+    assert len(asked) == 4
+    assert any(one.startswith("not asked: nothing") for one in found.report.warnings)
+
+
+def test_a_token_that_cannot_be_renewed_is_said(tmp_path: Path) -> None:
+    """In a pod it is read anew every minute; while it is replaced the file may be empty."""
+    token, authority = tmp_path / "token", tmp_path / "ca.crt"
+    token.write_text("t")
+    authority.write_text("unused over http")
+    loader = incluster_config.InClusterConfigLoader
+    read = loader._read_token_file
+
+    def soon_over(self: Any) -> None:
+        read(self)
+        self.token_expires_at = datetime.min  # noqa: DTZ901 - naive, as the client compares it
+
+    with (
+        mock.patch.object(incluster_config, "SERVICE_TOKEN_FILENAME", str(token)),
+        mock.patch.object(incluster_config, "SERVICE_CERT_FILENAME", str(authority)),
+        mock.patch.object(loader, "_read_token_file", soon_over),
+        mock.patch.dict(
+            "os.environ", {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "9"}
+        ),
+    ):
+        client = KubernetesClient(KubernetesSettings(enabled=True))
+        assert client.name == "127.0.0.1:9"
+        token.write_text("")
+        with pytest.raises(SourceNotConfiguredError, match="cannot be renewed: Token file exists"):
+            client.inventory()
