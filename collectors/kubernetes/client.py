@@ -33,6 +33,8 @@ MOST_BYTES = 256 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
 _MOST_PAGES = 10_000
 _RESTARTS = 3
+_TRIES = 3
+_LONGEST_WAIT_SECONDS = 10
 
 
 @dataclass(slots=True)
@@ -157,7 +159,15 @@ class KubernetesClient:
         )
 
     def get(self, path: str, query: dict[str, str] | None = None) -> Document:
-        """Give one answer. Errors: CollectorError."""
+        """Give one answer; a busy server is asked again when it says so. Errors: CollectorError."""
+        for _attempt in range(_TRIES - 1):
+            try:
+                return self._once(path, query)
+            except _ComeAgainError as error:
+                time.sleep(error.wait_seconds)
+        return self._once(path, query)
+
+    def _once(self, path: str, query: dict[str, str] | None) -> Document:
         configuration = self._signed_in()
         ends = time.monotonic() + self._settings.timeout_seconds
         try:
@@ -198,7 +208,7 @@ class KubernetesClient:
                 f"a certificate or key for {self.name} cannot be read: {scrub(str(error))[:160]}",
                 "Check certificate-authority and client-certificate of the kubeconfig.",
             ) from error
-        return self._document(response.status_code, body, path)
+        return self._document(response, body, path)
 
     def _body(self, response: requests.Response, ends: float, path: str) -> bytes:
         body = bytearray()
@@ -220,7 +230,8 @@ class KubernetesClient:
                 "Raise kubernetes.timeout_seconds or lower kubernetes.page_size.",
             )
 
-    def _document(self, status: int, body: bytes, path: str) -> Document:
+    def _document(self, response: requests.Response, body: bytes, path: str) -> Document:
+        status = response.status_code
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
@@ -242,10 +253,12 @@ class KubernetesClient:
                 "Bind deploy/kubernetes-reader.yaml's ClusterRole to this user.",
             )
         if status == 429 or status >= 500:
-            raise SourceUnreachableError(
-                f"{self.name} answered {status} to {path}: {text}",
-                "It is overloaded or starting; the next collection asks again.",
-            )
+            busy = f"{self.name} answered {status} to {path}: {text}"
+            hint = "It is overloaded or starting; the next collection asks again."
+            wait = response.headers.get("Retry-After", "")
+            if wait.isascii() and wait.isdecimal() and int(wait[:9]) <= _LONGEST_WAIT_SECONDS:
+                raise _ComeAgainError(busy, hint, int(wait))
+            raise SourceUnreachableError(busy, hint)
         if status != 200 or not isinstance(document, dict):
             raise UnexpectedAnswerError(
                 f"{self.name} answered {status} to {path}: {text}",
@@ -258,6 +271,14 @@ class KubernetesClient:
         if self._configuration is None:
             self._configuration = configuration_of(self._settings)
         return self._configuration
+
+
+class _ComeAgainError(SourceUnreachableError):
+    """The server names a time after which it will answer."""
+
+    def __init__(self, message: str, hint: str, wait_seconds: float) -> None:
+        super().__init__(message, hint)
+        self.wait_seconds = wait_seconds
 
 
 class _NotServedError(Exception):

@@ -130,6 +130,31 @@ def test_pages_are_put_together(folder: Path) -> None:
     assert asked == [{"limit": "2"}, {"limit": "2", "continue": "t1"}]
 
 
+@pytest.mark.parametrize("code", [429, 503])
+def test_a_busy_server_is_asked_again_when_it_says_when(folder: Path, code: int) -> None:
+    """Servers share their time out fairly: one refusal is no failure, three are."""
+    busy = says(code, b'{"message": "too many requests"}', ("Retry-After", "0"))
+    with faulty_server(busy, busy, items("a"), names=()) as server:
+        assert client_of(folder, server).listed("Pod") == [{"metadata": {"name": "a"}}]
+    with (
+        faulty_server(busy, names=()) as server,
+        pytest.raises(SourceUnreachableError, match="too many requests"),
+    ):
+        client_of(folder, server).listed("Pod")
+    assert len(server.asked) == 3
+
+
+def test_a_server_that_asks_for_an_hour_is_not_waited_for(folder: Path) -> None:
+    """The next collection comes before."""
+    busy = says(429, b"{}", ("Retry-After", "3600"))
+    with (
+        faulty_server(busy, names=()) as server,
+        pytest.raises(SourceUnreachableError, match="answered 429"),
+    ):
+        client_of(folder, server).listed("Pod")
+    assert len(server.asked) == 1
+
+
 def test_an_expired_list_is_begun_again(folder: Path) -> None:
     """What the first pages told is forgotten: it would be told twice."""
     expired = status(410, "The provided continue parameter is too old")
