@@ -231,8 +231,8 @@ class _View:
             for entry in held:
                 mig = self.models.of_type(entry.gpu_type)[1]
                 if entry.indices is None or mig:
-                    # The index of a MIG instance is none of a board.
-                    yield row | {"node": node, "gpu_count": float(entry.count)}
+                    # The index of a MIG instance is none of a board, and instances are no boards.
+                    yield row | {"node": node, "gpu_count": None if mig else float(entry.count)}
                     continue
                 for index in entry.indices:
                     yield row | {"node": node, "gpu_index": index, "gpu_count": 1.0}
@@ -247,6 +247,10 @@ class _View:
         """Slurm keeps only the total: it is spread over the nodes when it divides evenly."""
         total = sum(entry.count for entry in one.gpus)
         if total < 1:
+            return
+        if any(self.models.of_type(entry.gpu_type)[1] for entry in one.gpus):
+            # Counted instances would pass for the boards of the node.
+            yield from (row | {"node": node, "gpu_count": None} for node in one.nodes)
             return
         if not one.nodes or total % len(one.nodes):
             yield row | {"gpu_count": float(total)}
