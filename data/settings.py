@@ -42,13 +42,17 @@ class RetentionSettings:
         )
 
 
+FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningSettings:
     """The grid of slots, and the guardrails of recommendations."""
 
     slot_minutes: int = documented(15, "length of a slot, min; divides 1440")
     horizon_slots: int = documented(96, "slots planned ahead")
-    history_days: int = documented(14, "history that forecasts look back on, d")
+    history_days: int = documented(42, "history that forecasts look back on, d")
+    model: str = documented("mix", "forecasting model: mix, prophet or seasonal-naive")
     minimum_history_hours: float = documented(6.0, "jobs with less known history are skipped, h")
     minimum_coverage_ratio: float = documented(
         0.5, "known share of a job's history below which no change is recommended, 0..1"
@@ -69,7 +73,8 @@ class PlanningSettings:
     power_cap_ratio: float = documented(0.7, "power cap considered, share of the board's TDP")
     expiry_hours: float = documented(24.0, "life of a recommendation, h")
     budget_seconds: float = documented(10.0, "time the planner may take, s")
-    workers: int = documented(0, "forecasting processes; 0: one per core")
+    workers: int = documented(0, "forecasting threads or processes; 0: one per core")
+    series_seconds: float = documented(60.0, "longest time Prophet may take for one series, s")
 
     def __post_init__(self) -> None:
         require(
@@ -83,6 +88,12 @@ class PlanningSettings:
             "planning.horizon_slots",
             self.horizon_slots,
             "1..2016",
+        )
+        require(
+            self.model in FORECASTING_MODELS,
+            "planning.model",
+            self.model,
+            " or ".join(FORECASTING_MODELS),
         )
         require(
             1 <= self.history_days <= 400, "planning.history_days", self.history_days, "1..400 d"
@@ -106,6 +117,7 @@ class PlanningSettings:
             "reclaim_idle_hours",
             "expiry_hours",
             "budget_seconds",
+            "series_seconds",
         ):
             require(getattr(self, name) > 0, f"planning.{name}", getattr(self, name), "above 0")
         require(0 <= self.workers <= 256, "planning.workers", self.workers, "0..256")

@@ -1,58 +1,132 @@
-"""How well a model would have done: the last slots held out, mean pinball loss."""
+"""How well a model would have done, asked at past moments and judged by what came."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from data.errors import NotEnoughHistoryError
-from data.records.forecasts import Backtest
+from data.errors import ForecastError
+from data.records.forecasts import Backtest, LeadAccuracy
 from forecasting.demand_model import LEVELS, DemandModel, Quantiles
 from forecasting.demand_series import DemandSeries, Values
+from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 _SHARE_HELD_OUT = 0.25
 _FEWEST_HELD_OUT = 4
 
 
+def pinball_losses(truth: Values, quantiles: Quantiles) -> Values:
+    """Give the pinball loss of each slot, mean over q10, q50, q90; NaN where truth is unknown."""
+    losses = np.zeros(len(truth))
+    for level, predicted in zip(LEVELS, (quantiles.q10, quantiles.q50, quantiles.q90), strict=True):
+        error = truth - predicted
+        losses += np.maximum(level * error, (level - 1) * error) / len(LEVELS)
+    return losses
+
+
 def pinball_loss(truth: Values, quantiles: Quantiles) -> float:
     """Mean pinball loss over q10, q50, q90 and the known slots, in the unit of `truth`."""
-    known = np.isfinite(truth)
-    losses = []
-    for level, predicted in zip(LEVELS, (quantiles.q10, quantiles.q50, quantiles.q90), strict=True):
-        error = truth[known] - predicted[known]
-        losses.append(np.maximum(level * error, (level - 1) * error).mean())
-    return float(np.mean(losses))
+    return float(np.nanmean(pinball_losses(truth, quantiles)))
 
 
-def backtest(
-    series: DemandSeries, models: Sequence[DemandModel], horizon: int
-) -> tuple[str, Backtest | None]:
-    """Give the name of the best model and how all did; the first model is the baseline.
+def inside_band(truth: Values, quantiles: Quantiles) -> npt.NDArray[np.bool_]:
+    """Say which slots lie within q10..q90, a rounding error allowed."""
+    edge = 1e-9 * np.maximum(1.0, np.abs(truth))
+    return np.asarray((truth >= quantiles.q10 - edge) & (truth <= quantiles.q90 + edge))
 
-    A model must beat the baseline to be chosen. Held out are the last min(horizon, a quarter of the
-    history) slots; with fewer than four known slots there, the baseline is taken untested.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollingBacktest:
+    """One model asked at many past moments of one series; arrays are [origins, horizon].
+
+    pinball is NaN where the truth is unknown; `failures` counts moments at which it gave no answer.
     """
-    baseline = models[0].name
-    held_out = min(horizon, int(len(series.values) * _SHARE_HELD_OUT))
-    if held_out < _FEWEST_HELD_OUT:
-        return baseline, None
-    past = series.head(len(series.values) - held_out)
-    truth = series.values[-held_out:]
-    if int(np.isfinite(truth).sum()) < _FEWEST_HELD_OUT or not past.known.any():
-        return baseline, None
-    losses: dict[str, float] = {}
-    coverage: dict[str, float] = {}
-    for model in models:
+
+    model: str
+    pinball: Values
+    absolute_error: Values
+    inside: npt.NDArray[np.bool_]
+    failures: int
+
+
+def rolling_backtest(
+    series: DemandSeries, model: DemandModel, *, origins: Sequence[int], horizon: int
+) -> RollingBacktest:
+    """Ask a model at each origin (number of slots known then) for `horizon` slots and judge it."""
+    rows, failures = [], 0
+    for origin in origins:
+        truth = np.full(horizon, np.nan)
+        came = series.values[origin : origin + horizon]
+        truth[: len(came)] = came
         try:
-            predicted = model.forecast(past, held_out)
-        except NotEnoughHistoryError:
+            found = model.forecast(series.head(origin), horizon)
+        except ForecastError:
+            failures += 1
             continue
-        known = np.isfinite(truth)
-        inside = (truth >= predicted.q10 - 1e-9) & (truth <= predicted.q90 + 1e-9)
-        losses[model.name] = pinball_loss(truth, predicted)
-        coverage[model.name] = float(inside[known].mean())
-    best = min(losses, key=lambda name: (losses[name], name != baseline))
-    return best, Backtest(
-        losses=tuple(losses.items()),
-        held_out_slots=held_out,
-        coverage_ratio=coverage[best],
+        pinball = pinball_losses(truth, found)
+        rows.append((pinball, np.abs(truth - found.q50), inside_band(truth, found)))
+    empty = np.zeros((0, horizon))
+    pinball, error, inside = (
+        (np.stack(parts) for parts in zip(*rows, strict=True)) if rows else (empty, empty, empty)
+    )
+    return RollingBacktest(
+        model=model.name,
+        pinball=pinball,
+        absolute_error=error,
+        inside=inside.astype(bool),
+        failures=failures,
+    )
+
+
+def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest | None:
+    """Give how a model and seasonal naive did on the last min(horizon, a quarter) slots.
+
+    None when fewer than four of them are known or the model cannot answer from the slots before.
+    """
+    length = len(series.values)
+    ahead = min(horizon, int(length * _SHARE_HELD_OUT))
+    truth = series.values[length - ahead :]
+    if int(np.isfinite(truth).sum()) < _FEWEST_HELD_OUT:
+        return None
+    baseline = SeasonalNaiveModel()
+    results = {
+        one.name: rolling_backtest(series, one, origins=[length - ahead], horizon=ahead)
+        for one in (baseline, model)
+    }
+    if any(one.failures for one in results.values()):
+        return None
+    known = np.isfinite(truth)
+    return Backtest(
+        losses=tuple((name, float(np.nanmean(one.pinball))) for name, one in results.items()),
+        held_out_slots=int(known.sum()),
+        coverage_ratio=float(results[model.name].inside[0][known].mean()),
+    )
+
+
+def summarised(
+    model: str, by_lead: Sequence[LeadAccuracy], slots_per_hour: float
+) -> Backtest | None:
+    """Give the backtest of a model over all leads, each slot of the horizon counting the same."""
+    if not by_lead:
+        return None
+    ends = [one.until_hours for one in by_lead]
+    widths = np.diff([0.0, *ends])
+    weights = widths / widths.sum()
+
+    def mean(values: Sequence[float]) -> float:
+        return float(np.dot(weights, values))
+
+    return Backtest(
+        losses=(
+            (model, mean([one.loss for one in by_lead])),
+            ("naive", mean([one.naive_loss for one in by_lead])),
+            ("seasonal-naive", mean([one.seasonal_naive_loss for one in by_lead])),
+        ),
+        held_out_slots=round(
+            sum(one.origins * width for one, width in zip(by_lead, widths, strict=True))
+            * slots_per_hour
+        ),
+        coverage_ratio=mean([one.coverage_ratio for one in by_lead]),
+        by_lead=tuple(by_lead),
     )

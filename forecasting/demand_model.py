@@ -12,11 +12,16 @@ LEVELS = (0.1, 0.5, 0.9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantiles:
-    """q10, q50, q90 for the slots after the series' last, in the series' unit."""
+    """Quantiles of the slots after the series' last, in the series' unit.
 
+    The outer two, q05 and q95, are the band that reality should seldom leave.
+    """
+
+    q05: Values
     q10: Values
     q50: Values
     q90: Values
+    q95: Values
 
 
 class DemandModel(Protocol):
@@ -35,11 +40,17 @@ class DemandModel(Protocol):
         ...
 
 
-def bounded(series: DemandSeries, point: Values, low: float, high: float) -> Quantiles:
-    """Give point + low, point, point + high within the bounds; offsets in the series' unit."""
+def banded(series: DemandSeries, point: Values, errors: Values) -> Quantiles:
+    """Give point plus the 5, 10, 90 and 95 % quantiles of past errors, within the series' bounds.
+
+    The band holds the point; with fewer than four errors it has no width.
+    """
+    spread = np.quantile(errors, [0.05, 0.1, 0.9, 0.95]) if len(errors) >= 4 else np.zeros(4)
     clip = (series.lower, series.upper)
     return Quantiles(
-        q10=np.clip(point + min(low, 0.0), *clip),
+        q05=np.clip(point + min(spread[0], 0.0), *clip),
+        q10=np.clip(point + min(spread[1], 0.0), *clip),
         q50=np.clip(point, *clip),
-        q90=np.clip(point + max(high, 0.0), *clip),
+        q90=np.clip(point + max(spread[2], 0.0), *clip),
+        q95=np.clip(point + max(spread[3], 0.0), *clip),
     )

@@ -1,6 +1,6 @@
-"""One job's history of one quantity on a regular grid of slots, gaps kept as unknown."""
+"""The history of one quantity of a job or group on a regular grid of slots; gaps stay unknown."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,13 +9,17 @@ import pandas as pd
 from data.records.forecasts import Quantity
 
 Values = npt.NDArray[np.float64]
+_OUTLIER_FACTOR = 5.0
+_LARGEST_OUTLIER_SHARE = 0.01
+_USED_UP = 0.98
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandSeries:
     """`values[i]` belongs to the slot starting at `first_slot + i * slot_seconds` (s, epoch).
 
-    NaN is unknown. `lower` and `upper` bound what the quantity can be.
+    NaN is unknown. `lower` and `upper` bound what the quantity can be. `winsorised` counts slots
+    cut down as outliers; `censored` those at 98 % of `upper` or more: wanted may have been more.
     """
 
     quantity: Quantity
@@ -24,6 +28,8 @@ class DemandSeries:
     values: Values
     lower: float
     upper: float
+    winsorised: int = 0
+    censored: int = 0
 
     @property
     def known(self) -> npt.NDArray[np.bool_]:
@@ -37,22 +43,16 @@ class DemandSeries:
 
     def head(self, length: int) -> "DemandSeries":
         """Give the first slots only."""
-        return DemandSeries(
-            quantity=self.quantity,
-            first_slot=self.first_slot,
-            slot_seconds=self.slot_seconds,
-            values=self.values[:length],
-            lower=self.lower,
-            upper=self.upper,
-        )
+        return replace(self, values=self.values[:length])
 
 
 def regular_series(
     rows: pd.DataFrame, quantity: Quantity, *, slot_seconds: int, upper: float
 ) -> DemandSeries:
-    """Give the series of one job's history rows, from its first to its last slot.
+    """Give the series of history rows (slot_start, the quantity), from first to last slot.
 
-    Values below 0 or above `upper` are clipped; not-finite ones are unknown.
+    Values outside 0..upper are clipped; not-finite ones are unknown. Where nothing bounds the
+    quantity, lone outliers are cut down, see `winsorised`.
     """
     starts = (
         rows["slot_start"].astype("datetime64[us, UTC]").astype("int64").to_numpy() // 1_000_000
@@ -61,11 +61,32 @@ def regular_series(
     values = np.full((int(starts.max()) - first) // slot_seconds + 1, np.nan)
     values[(starts - first) // slot_seconds] = rows[str(quantity)].to_numpy(dtype=float)
     values = np.where(np.isfinite(values), values, np.nan)
+    values = np.clip(values, 0.0, upper)
+    cut = 0
+    if not np.isfinite(upper):
+        values, cut = winsorised(values)
     return DemandSeries(
         quantity=quantity,
         first_slot=first,
         slot_seconds=slot_seconds,
-        values=np.clip(values, 0.0, upper),
+        values=values,
         lower=0.0,
         upper=upper,
+        winsorised=cut,
+        censored=int((values >= _USED_UP * upper).sum()) if np.isfinite(upper) else 0,
     )
+
+
+def winsorised(values: Values) -> tuple[Values, int]:
+    """Cut values above five times the 99th percentile down to it; give them and how many.
+
+    When more than 1 % of the known slots lie above, they are no outliers and stay.
+    """
+    known = values[np.isfinite(values)]
+    if not len(known):
+        return values, 0
+    limit = _OUTLIER_FACTOR * float(np.quantile(known, 1 - _LARGEST_OUTLIER_SHARE, method="lower"))
+    above = np.asarray(values > limit)
+    if limit <= 0 or not above.any():
+        return values, 0
+    return np.where(above, limit, values), int(above.sum())

@@ -1,11 +1,6 @@
-"""Forecasts for a whole fleet: one answer per job, in order, in as many processes as wanted."""
+"""Forecasts for a whole fleet: one answer per job, in order, whatever becomes of single series."""
 
-import math
-import multiprocessing
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
@@ -16,32 +11,23 @@ from data.records.forecasts import (
     ForecastSkipped,
     QuantilePath,
     Quantity,
+    WindowPeak,
 )
 from data.records.jobs import Job
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
-from forecasting.backtest import backtest
-from forecasting.demand_model import DemandModel
-from forecasting.demand_series import DemandSeries, regular_series
-from forecasting.prophet_model import ProphetModel
-from forecasting.seasonal_naive_model import SeasonalNaiveModel
+from forecasting.cold_start import MODEL as BORROWED
+from forecasting.cold_start import borrowed
+from forecasting.demand_series import DemandSeries
+from forecasting.forecast_path import path_of
+from forecasting.job_keys import lenders
+from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
+from forecasting.path_pool import PathTask, paths_of
+from forecasting.window_peaks import PeakSubject, window_peaks
 
 Forecast = DemandForecast | ForecastSkipped
-_ENDED_AFTER_SECONDS = 2 * SECONDS_PER_HOUR
-_FEWEST_JOBS_FOR_A_POOL = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    job: Job
-    rows: pd.DataFrame
-    first_slot: int
-    settings: PlanningSettings
-
-
-def models() -> tuple[DemandModel, ...]:
-    """Give the models in use; the first is the baseline."""
-    return (SeasonalNaiveModel(), ProphetModel())
+_PEAK_QUANTITIES = (Quantity.EFFECTIVE_GPUS, Quantity.MEMORY)
+_PEAK_HOURS = 24
 
 
 def forecast_demand(
@@ -54,121 +40,125 @@ def forecast_demand(
 ) -> tuple[Forecast, ...]:
     """Give one forecast or skip reason per job, for the slots after the one that holds `as_of`.
 
-    `history` has the columns HISTORY. The result does not depend on the number of processes.
+    `history` has the columns HISTORY. The result does not depend on the number of workers.
     """
-    slot_seconds = settings.slot_minutes * 60
-    first_slot = (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
-    by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
-    tasks = [
-        _Task(
-            job=job,
-            rows=by_job.get(job.job_id, history.iloc[:0]),
-            first_slot=first_slot,
+    first_slot = first_slot_after(as_of, settings.slot_minutes * 60)
+    tasks = job_tasks(history, jobs=jobs, first_slot=first_slot, settings=settings)
+    known = [task for task in tasks if isinstance(task, JobTask)]
+    own = [task for task in known if not task.young]
+    paths = iter(
+        paths_of(
+            [
+                PathTask(series=one, first_slot=first_slot, horizon=settings.horizon_slots)
+                for task in own
+                for one in task.series
+            ],
             settings=settings,
+            progress=progress,
         )
-        for job in jobs
-    ]
-    results: list[Forecast] = []
-    show = progress or (lambda _done, _total: None)
-    show(0, len(tasks))
-    for result in _answers(tasks, settings.workers or os.cpu_count() or 1):
-        results.append(result)
-        show(len(results), len(tasks))
-    return tuple(results)
-
-
-def _answers(tasks: list[_Task], workers: int) -> "list[Forecast] | map[Forecast]":
-    work = [task for task in tasks if _skip_reason(task) is None]
-    if workers == 1 or len(work) < _FEWEST_JOBS_FOR_A_POOL:
-        return map(_forecast_job, tasks)
-    # Spawned, not forked: the parent may hold threads and an open DuckDB file.
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        return list(pool.map(_forecast_job, tasks, chunksize=4))
-
-
-def _skip_reason(task: _Task) -> str | None:
-    rows, settings = task.rows, task.settings
-    if rows.empty:
-        return "no samples in the history"
-    hours = len(rows) * settings.slot_minutes / 60
-    if hours < settings.minimum_history_hours:
-        return (
-            f"only {hours:.2g} h of known history, {settings.minimum_history_hours:g} h are needed"
-            " (planning.minimum_history_hours)"
+    )
+    found: dict[str, Forecast] = {}
+    peaks = _peaks(known, settings)
+    for task in own:
+        mine = tuple(next(paths) for _ in task.series)
+        found[task.job.job_id] = _forecast(
+            task, mine, first_slot, settings, peaks=peaks.get(task.job.job_id, ())
         )
-    last = rows["slot_start"].max().timestamp()
-    quiet = task.first_slot - last - settings.slot_minutes * 60
-    if quiet > max(_ENDED_AFTER_SECONDS, settings.slot_minutes * 120):
-        return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
-    if not np.isfinite(rows[str(Quantity.EFFECTIVE_GPUS)]).any():
-        return "no utilization reported"
-    return None
+    for task in known:
+        if task.young:
+            found[task.job.job_id] = _young(task, known, first_slot, settings)
+    return tuple(
+        task if isinstance(task, ForecastSkipped) else found[task.job.job_id] for task in tasks
+    )
 
 
-def _upper_bound(job: Job, quantity: Quantity) -> float:
-    if quantity is Quantity.EFFECTIVE_GPUS:
-        return float(job.gpu_count)
-    if quantity is Quantity.MEMORY and job.gpu_memory_mib is not None:
-        return job.gpu_memory_mib
-    return math.inf
-
-
-def _forecast_job(task: _Task) -> Forecast:
-    rows, settings = task.rows, task.settings
-    slot_seconds = settings.slot_minutes * 60
-    span = 0
-    if not rows.empty:
-        edges = rows["slot_start"].agg(["min", "max"])
-        span = int((edges["max"] - edges["min"]).total_seconds()) // slot_seconds + 1
-    counts = {
-        "samples": int(rows["sample_count"].sum()),
-        "history_slots": span,
-        "known_slots": len(rows),
-    }
-    reason = _skip_reason(task)
-    if reason is not None:
-        return ForecastSkipped(job_id=task.job.job_id, reason=reason, **counts)
-    paths: list[QuantilePath] = []
-    missing: list[tuple[Quantity, str]] = []
-    for quantity in Quantity:
-        if not np.isfinite(rows[str(quantity)]).any():
-            missing.append((quantity, "never reported by the source"))
-            continue
-        series = regular_series(
-            rows, quantity, slot_seconds=slot_seconds, upper=_upper_bound(task.job, quantity)
-        )
-        paths.append(_path(series, task.first_slot, settings.horizon_slots))
+def _forecast(
+    task: JobTask,
+    paths: tuple[QuantilePath, ...],
+    first_slot: int,
+    settings: PlanningSettings,
+    *,
+    peaks: tuple[WindowPeak, ...] = (),
+    borrowed_from: str = "",
+) -> DemandForecast:
     return DemandForecast(
         job_id=task.job.job_id,
         slot_starts=tuple(
-            datetime.fromtimestamp(task.first_slot + step * slot_seconds, tz=UTC)
+            datetime.fromtimestamp(first_slot + step * settings.slot_minutes * 60, tz=UTC)
             for step in range(settings.horizon_slots)
         ),
-        paths=tuple(paths),
-        missing=tuple(missing),
-        **counts,
+        paths=paths,
+        missing=task.missing,
+        samples=task.samples,
+        history_slots=task.history_slots,
+        known_slots=task.known_slots,
+        peaks=peaks,
+        borrowed_from=borrowed_from,
     )
 
 
-def _path(series: DemandSeries, first_slot: int, horizon: int) -> QuantilePath:
-    """Give the path of one quantity for `horizon` slots from `first_slot` on."""
-    # The newest slot may lie before the one that holds `as_of`: forecast across, then cut.
-    after = series.first_slot + len(series.values) * series.slot_seconds
-    ahead = max(0, (first_slot - after) // series.slot_seconds)
-    known = series.values[series.known]
-    notes: tuple[str, ...] = ()
-    candidates = models()
-    if float(known.max() - known.min()) == 0.0:
-        candidates, notes = candidates[:1], ("the history is constant",)
-    chosen, tested = backtest(series, candidates, horizon)
-    model = next(one for one in candidates if one.name == chosen)
-    quantiles = model.forecast(series, ahead + horizon)
-    return QuantilePath(
-        quantity=series.quantity,
-        model=chosen,
-        q10=tuple(quantiles.q10[ahead:].tolist()),
-        q50=tuple(quantiles.q50[ahead:].tolist()),
-        q90=tuple(quantiles.q90[ahead:].tolist()),
-        backtest=tested,
-        notes=notes,
+def _young(
+    task: JobTask, known: Sequence[JobTask], first_slot: int, settings: PlanningSettings
+) -> Forecast:
+    """Give what its kin's history says of a job that has too little of its own."""
+    others = {one.job.job_id: one for one in known if not one.young}
+    words, kin = lenders(task.job, [one.job for one in others.values()])
+    paths = tuple(
+        path
+        for one in task.series
+        if (path := _borrowed_path(task.job, one, [others[job.job_id] for job in kin], settings))
+        is not None
     )
+    if not paths:
+        hours = task.known_slots * settings.slot_minutes / 60
+        return ForecastSkipped(
+            job_id=task.job.job_id,
+            reason=f"only {hours:.2g} h of known history, {settings.minimum_history_hours:g} h are "
+            "needed (planning.minimum_history_hours), and no job of its kind has more",
+            samples=task.samples,
+            history_slots=task.history_slots,
+            known_slots=task.known_slots,
+        )
+    return _forecast(task, paths, first_slot, settings, borrowed_from=words)
+
+
+def _borrowed_path(
+    job: Job, own: DemandSeries, kin: Sequence[JobTask], settings: PlanningSettings
+) -> QuantilePath | None:
+    per_gpu = own.quantity is not Quantity.MEMORY
+    lent = [
+        series.values * (job.gpu_count / one.job.gpu_count if per_gpu else 1.0)
+        for one in kin
+        if (series := one.one(own.quantity)) is not None
+    ]
+    found = borrowed(own.values, lent, settings.horizon_slots, lower=own.lower, upper=own.upper)
+    return None if found is None else path_of(own, found, BORROWED)
+
+
+def _peaks(
+    tasks: Sequence[JobTask], settings: PlanningSettings
+) -> Mapping[str, tuple[WindowPeak, ...]]:
+    window = round(_PEAK_HOURS * SECONDS_PER_HOUR / (settings.slot_minutes * 60))
+    window = min(window, settings.horizon_slots)
+    found: dict[str, tuple[WindowPeak, ...]] = {}
+    for quantity in _PEAK_QUANTITIES:
+        subjects = [
+            PeakSubject(
+                job_id=task.job.job_id,
+                cohort=f"{task.job.kind} jobs",
+                series=series,
+                scale=_scale(task.job, series),
+            )
+            for task in tasks
+            if (series := task.one(quantity)) is not None
+        ]
+        for job_id, peak in window_peaks(subjects, quantity=quantity, window_slots=window).items():
+            found[job_id] = (*found.get(job_id, ()), peak)
+    return found
+
+
+def _scale(job: Job, series: DemandSeries) -> float:
+    """Give what makes a job's peaks comparable with others': its GPUs, or the memory of one."""
+    if series.quantity is Quantity.MEMORY:
+        return job.gpu_memory_mib or float(np.nanmax(series.values)) or 1.0
+    return float(job.gpu_count)

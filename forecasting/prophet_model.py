@@ -15,7 +15,7 @@ import pandas as pd
 
 from data.errors import NotEnoughHistoryError
 from data.units import SECONDS_PER_DAY
-from forecasting.demand_model import Quantiles, bounded
+from forecasting.demand_model import Quantiles, banded
 from forecasting.demand_series import DemandSeries
 
 _FEWEST_POINTS = 12
@@ -61,5 +61,4 @@ class ProphetModel:
         values = series.values[observed]
         model.fit(pd.DataFrame({"ds": stamps[observed], "y": values}), seed=_SEED)
         fitted = model.predict(pd.DataFrame({"ds": stamps}))["yhat"].to_numpy()
-        low, high = np.quantile(values - fitted[observed], [0.1, 0.9])
-        return bounded(series, fitted[len(series.values) :], float(low), float(high))
+        return banded(series, fitted[len(series.values) :], values - fitted[observed])

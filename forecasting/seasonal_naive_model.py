@@ -9,10 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.errors import NotEnoughHistoryError
-from forecasting.demand_model import Quantiles, bounded
+from forecasting.demand_model import Quantiles, banded
 from forecasting.demand_series import DemandSeries, Values
-
-_FEWEST_ERRORS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,7 @@ class SeasonalNaiveModel:
         else:
             point = np.full(horizon, filled[-1])
             errors = _known_errors(series.values, range(1, min(horizon, len(filled) // 2) + 1))
-        low, high = (0.0, 0.0) if len(errors) < _FEWEST_ERRORS else np.quantile(errors, [0.1, 0.9])
-        return bounded(series, point, float(low), float(high))
+        return banded(series, point, errors)
 
 
 def _carried_forward(values: Values) -> Values:

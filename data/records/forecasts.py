@@ -11,9 +11,14 @@ class Quantity(StrEnum):
     EFFECTIVE_GPUS = "effective_gpus"
     MEMORY = "memory_used_mib"
     POWER = "power_watts"
+    ALLOCATED_GPUS = "allocated_gpus"
 
+
+JOB_QUANTITIES = (Quantity.EFFECTIVE_GPUS, Quantity.MEMORY, Quantity.POWER)
+GROUP_QUANTITIES = (Quantity.ALLOCATED_GPUS, Quantity.EFFECTIVE_GPUS, Quantity.POWER)
 
 UNIT_OF = {
+    Quantity.ALLOCATED_GPUS: "GPU",
     Quantity.EFFECTIVE_GPUS: "GPU",
     Quantity.MEMORY: "MiB",
     Quantity.POWER: "W",
@@ -21,21 +26,53 @@ UNIT_OF = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backtest:
-    """Mean pinball loss (q10, q50, q90) on held-out slots, in the unit of the quantity.
+class LeadAccuracy:
+    """How a model did at lead times up to `until_hours`, tested at `origins` past moments.
 
-    `losses` has one (model, loss) pair per model tried; `held_out_slots` says on how many slots.
-    `coverage_ratio` is the held-out share inside q10..q90 of the chosen model.
+    Losses are mean pinball losses over q10, q50, q90 in the unit of the quantity, those of naive
+    and seasonal naive with residual bands of their own; `coverage_ratio` is the share inside
+    q10..q90.
+    """
+
+    until_hours: float
+    loss: float
+    naive_loss: float
+    seasonal_naive_loss: float
+    coverage_ratio: float
+    origins: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadWeights:
+    """What each member of a mix counts at lead times up to `until_hours`; they add up to 1."""
+
+    until_hours: float
+    weights: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """Mean pinball loss (q10, q50, q90) of what past moments would have forecast.
+
+    `losses` has one (model, loss) pair per model, in the unit of the quantity; `held_out_slots`
+    says on how many slots. `coverage_ratio` is the share inside q10..q90 of the model in use.
+    `by_lead` tells it per lead time, nearest first.
     """
 
     losses: tuple[tuple[str, float], ...]
     held_out_slots: int
     coverage_ratio: float
+    by_lead: tuple[LeadAccuracy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantilePath:
-    """q10, q50 and q90 of one quantity for every slot of the horizon."""
+    """q10, q50 and q90 of one quantity for every slot of the horizon.
+
+    q05 and q95 are empty where a model does not give them. `weights` says which members a mix
+    rests on; `winsorised_slots` and `censored_slots` how many slots of the history were cut down
+    as outliers, and in how many the job used all it had, so that it may have wanted more.
+    """
 
     quantity: Quantity
     model: str
@@ -44,13 +81,37 @@ class QuantilePath:
     q90: tuple[float, ...]
     backtest: Backtest | None
     notes: tuple[str, ...] = ()
+    q05: tuple[float, ...] = ()
+    q95: tuple[float, ...] = ()
+    weights: tuple[LeadWeights, ...] = ()
+    winsorised_slots: int = 0
+    censored_slots: int = 0
 
     def __post_init__(self) -> None:
         if not len(self.q10) == len(self.q50) == len(self.q90):
             raise ValueError(f"quantile paths of {self.quantity} differ in length")
+        if len(self.q05) not in (0, len(self.q10)) or len(self.q95) != len(self.q05):
+            raise ValueError(f"the outer quantiles of {self.quantity} differ in length")
         triples = zip(self.q10, self.q50, self.q90, strict=True)
         if not all(low <= mid <= high for low, mid, high in triples):
             raise ValueError(f"quantiles of {self.quantity} cross")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPeak:
+    """What the largest slot of the next `window_hours` stays under with 90 and 95 %.
+
+    Split-conformal over `scores` past windows of `cohort`; `coverage_q90_ratio` is the share of
+    the latest windows that stayed under a q90 given beforehand, None when none could be tested.
+    """
+
+    quantity: Quantity
+    window_hours: float
+    q90: float
+    q95: float
+    cohort: str
+    scores: int
+    coverage_q90_ratio: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +119,7 @@ class DemandForecast:
     """The forecast of one job: a path per quantity that could be forecast.
 
     A quantity that the job's source never reported is absent from `paths` and named in `missing`.
+    `borrowed_from` says whose history a new job's forecast rests on, '' when on its own.
     """
 
     job_id: str
@@ -67,6 +129,8 @@ class DemandForecast:
     samples: int
     history_slots: int
     known_slots: int
+    peaks: tuple[WindowPeak, ...] = ()
+    borrowed_from: str = ""
 
     def path(self, quantity: Quantity) -> QuantilePath | None:
         """Give the path of a quantity, or None when it could not be forecast."""
@@ -82,3 +146,29 @@ class ForecastSkipped:
     samples: int
     history_slots: int
     known_slots: int
+
+
+class GroupKind(StrEnum):
+    """What jobs are added up by."""
+
+    FLEET = "fleet"
+    NAMESPACE = "namespace"
+    GPU_MODEL = "gpu_model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupForecast:
+    """The forecast of a group of jobs (namespace or partition, GPU model, fleet), path by quantity.
+
+    Jobs yet to come are part of it, since the history holds the coming and going of jobs.
+    """
+
+    kind: GroupKind
+    name: str
+    slot_starts: tuple[datetime, ...]
+    paths: tuple[QuantilePath, ...]
+    known_slots: int
+
+    def path(self, quantity: Quantity) -> QuantilePath | None:
+        """Give the path of a quantity, or None when it could not be forecast."""
+        return next((path for path in self.paths if path.quantity is quantity), None)

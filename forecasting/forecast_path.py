@@ -1,0 +1,93 @@
+"""The path of one series: the model in use, cut to the horizon, with its evidence."""
+
+from dataclasses import replace
+
+from data.errors import ForecastError
+from data.records.forecasts import QuantilePath
+from data.units import SECONDS_PER_HOUR
+from forecasting.backtest import held_out, summarised
+from forecasting.demand_model import DemandModel, Quantiles
+from forecasting.demand_series import DemandSeries
+from forecasting.mix_model import MixForecast, MixModel, mix
+from forecasting.prophet_model import ProphetModel
+from forecasting.seasonal_naive_model import SeasonalNaiveModel
+
+MODELS: tuple[DemandModel, ...] = (MixModel(), ProphetModel(), SeasonalNaiveModel())
+"""By name, as planning.model chooses; the mix is the default."""
+MIX = MODELS[0].name
+_FALLBACK = SeasonalNaiveModel()
+_UNEXPECTED = (ForecastError, ArithmeticError, ValueError, RuntimeError, OSError)
+"""What numerical libraries raise on series they cannot fit (np.linalg.LinAlgError is a
+ValueError, Stan fails with RuntimeError or OSError)."""
+
+
+def model_named(name: str) -> DemandModel:
+    """Give the model of that name. Errors: KeyError; settings have checked the name."""
+    return {one.name: one for one in MODELS}[name]
+
+
+def forecast_path(
+    series: DemandSeries, *, first_slot: int, horizon: int, model: str
+) -> QuantilePath:
+    """Give the path for `horizon` slots from `first_slot` (s, epoch) on; it never fails.
+
+    A series that the model cannot fit is forecast by seasonal naive, and the path says why.
+    Errors: NotEnoughHistoryError when not one slot is known.
+    """
+    # The newest slot may lie before the one that holds `as_of`: forecast across, then cut.
+    after = series.first_slot + len(series.values) * series.slot_seconds
+    ahead = max(0, (first_slot - after) // series.slot_seconds)
+    try:
+        return _path(series, ahead, horizon, model)
+    except _UNEXPECTED as error:
+        reason = f"{model} could not fit it: {error}"
+        return replace(_single(series, _FALLBACK, ahead, horizon), notes=(reason,))
+
+
+def _path(series: DemandSeries, ahead: int, horizon: int, model: str) -> QuantilePath:
+    if model != MIX:
+        return _single(series, model_named(model), ahead, horizon)
+    found = mix(series, ahead + horizon)
+    return replace(
+        path_of(series, found.quantiles, MIX, ahead=ahead),
+        backtest=summarised(MIX, found.backtest, SECONDS_PER_HOUR / series.slot_seconds),
+        weights=found.weights,
+        notes=_notes(series, found, ahead + horizon),
+    )
+
+
+def _single(series: DemandSeries, model: DemandModel, ahead: int, horizon: int) -> QuantilePath:
+    path = path_of(series, model.forecast(series, ahead + horizon), model.name, ahead=ahead)
+    return replace(path, backtest=held_out(series, model, horizon))
+
+
+def path_of(
+    series: DemandSeries, quantiles: Quantiles, model: str, *, ahead: int = 0
+) -> QuantilePath:
+    """Give quantiles from slot `ahead` on as the path of a series, without a backtest yet."""
+    return QuantilePath(
+        quantity=series.quantity,
+        model=model,
+        q05=tuple(quantiles.q05[ahead:].tolist()),
+        q10=tuple(quantiles.q10[ahead:].tolist()),
+        q50=tuple(quantiles.q50[ahead:].tolist()),
+        q90=tuple(quantiles.q90[ahead:].tolist()),
+        q95=tuple(quantiles.q95[ahead:].tolist()),
+        backtest=None,
+        winsorised_slots=series.winsorised,
+        censored_slots=series.censored,
+    )
+
+
+def _notes(series: DemandSeries, found: MixForecast, horizon: int) -> tuple[str, ...]:
+    notes: list[str] = []
+    known = series.values[series.known]
+    if float(known.max() - known.min()) == 0.0:
+        notes.append("the history is constant")
+    if found.calibrated_hours < horizon * series.slot_seconds / SECONDS_PER_HOUR:
+        notes.append(
+            f"bands beyond {found.calibrated_hours:g} h are extended from shorter leads"
+            if found.calibrated_hours
+            else "bands come from changes between neighbouring slots only"
+        )
+    return tuple(notes)

@@ -1,0 +1,73 @@
+"""How runs of one recurring job are recognised, and from whom a new job may borrow."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data.records.jobs import Job, WorkloadKind
+
+_SEPARATORS = re.compile(r"[-_./:\s]+")
+_RUN_SPECIFIC = re.compile(r"v?\d+(\.\d+)*|\d{8}t\d+z?|(?=[0-9a-f]*\d)[0-9a-f]{6,}")
+_TRAILING_DIGITS = re.compile(r"\d+$")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobKey:
+    """What runs of one recurring job share: who runs what on which GPUs.
+
+    `stem` is the job's name without run numbers, dates and hashes: train-bert-2026-01-05-x1 and
+    train-bert-2026-01-06-x2 are runs of one job. Two jobs that share no word of their names, or run
+    on another GPU model, are different ones.
+    """
+
+    namespace: str
+    owner: str
+    stem: str
+    kind: WorkloadKind
+    gpu_model: str
+
+
+def job_key(job: Job) -> JobKey:
+    """Give the key of a job."""
+    return JobKey(
+        namespace=job.namespace,
+        owner=job.owner,
+        stem=name_stem(job.name),
+        kind=job.kind,
+        gpu_model=job.gpu_model,
+    )
+
+
+def name_stem(name: str) -> str:
+    """Give the words of a name that do not change from run to run, joined by '-'.
+
+    Numbers, versions, dates and hexadecimal hashes of six characters up are run-specific; so are
+    digits that end the name. A name of nothing else is its own stem.
+    """
+    words = [word for word in _SEPARATORS.split(name.lower()) if word]
+    kept = [word for word in words if not _RUN_SPECIFIC.fullmatch(word)]
+    return _TRAILING_DIGITS.sub("", "-".join(kept)) or name.lower()
+
+
+def lenders(job: Job, others: Sequence[Job]) -> tuple[str, tuple[Job, ...]]:
+    """Give whose history a new job may borrow, the closest first, and in what words.
+
+    Runs of the same recurring job; else jobs of the same kind of the same owner in its namespace on
+    the same GPU model; else jobs of the same kind on that model. ('', ()) when there are none.
+    """
+    key = job_key(job)
+    rest = [other for other in others if other.job_id != job.job_id]
+    same = tuple(other for other in rest if job_key(other) == key)
+    if same:
+        return f"{_count(same)} of the same job", same
+    kin = [other for other in rest if other.kind is job.kind and other.gpu_model == job.gpu_model]
+    owners = tuple(
+        other for other in kin if (other.namespace, other.owner) == (job.namespace, job.owner)
+    )
+    if owners and job.owner:
+        return f"{_count(owners)} of the same owner", owners
+    return (f"{_count(kin)} of the same kind", tuple(kin)) if kin else ("", ())
+
+
+def _count(jobs: Sequence[Job]) -> str:
+    return f"{len(jobs)} run" + ("" if len(jobs) == 1 else "s")

@@ -1,0 +1,107 @@
+"""What is to be forecast of each job, and why some jobs cannot be."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pandas as pd
+
+from data.records.forecasts import JOB_QUANTITIES, ForecastSkipped, Quantity
+from data.records.jobs import Job
+from data.settings import PlanningSettings
+from data.units import SECONDS_PER_HOUR
+from forecasting.demand_series import DemandSeries, regular_series
+
+_ENDED_AFTER_SECONDS = 2 * SECONDS_PER_HOUR
+NEVER_REPORTED = "never reported by the source"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobTask:
+    """One job's series, by quantity that was reported; `young`: too short to stand alone."""
+
+    job: Job
+    series: tuple[DemandSeries, ...]
+    samples: int
+    history_slots: int
+    known_slots: int
+    young: bool
+
+    def one(self, quantity: Quantity) -> DemandSeries | None:
+        """Give the series of a quantity, None when it was never reported."""
+        return next((one for one in self.series if one.quantity is quantity), None)
+
+    @property
+    def missing(self) -> tuple[tuple[Quantity, str], ...]:
+        """The quantities that were never reported, each with that reason."""
+        return tuple((one, NEVER_REPORTED) for one in JOB_QUANTITIES if self.one(one) is None)
+
+
+def first_slot_after(as_of: datetime, slot_seconds: int) -> int:
+    """Give the start (s, epoch) of the slot after the one that holds `as_of`."""
+    return (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
+
+
+def job_tasks(
+    history: pd.DataFrame,
+    *,
+    jobs: Sequence[Job],
+    first_slot: int,
+    settings: PlanningSettings,
+) -> list[JobTask | ForecastSkipped]:
+    """Give per job what to forecast, or the reason why nothing can be.
+
+    `history` has the columns HISTORY.
+    """
+    by_job: Mapping[str, pd.DataFrame] = {
+        str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)
+    }
+    nothing = history.iloc[:0]
+    return [_task(job, by_job.get(job.job_id, nothing), first_slot, settings) for job in jobs]
+
+
+def _task(
+    job: Job, rows: pd.DataFrame, first_slot: int, settings: PlanningSettings
+) -> JobTask | ForecastSkipped:
+    slot_seconds = settings.slot_minutes * 60
+    span = 0
+    if not rows.empty:
+        edges = rows["slot_start"].agg(["min", "max"])
+        span = int((edges["max"] - edges["min"]).total_seconds()) // slot_seconds + 1
+    counts = {
+        "samples": int(rows["sample_count"].sum()),
+        "history_slots": span,
+        "known_slots": len(rows),
+    }
+    reason = _skip_reason(rows, first_slot, slot_seconds)
+    if reason:
+        return ForecastSkipped(job_id=job.job_id, reason=reason, **counts)
+    series = tuple(
+        regular_series(rows, one, slot_seconds=slot_seconds, upper=_upper_bound(job, one))
+        for one in JOB_QUANTITIES
+        if np.isfinite(rows[str(one)]).any()
+    )
+    hours = len(rows) * settings.slot_minutes / 60
+    return JobTask(job=job, series=series, young=hours < settings.minimum_history_hours, **counts)
+
+
+def _skip_reason(rows: pd.DataFrame, first_slot: int, slot_seconds: int) -> str:
+    if rows.empty:
+        return "no samples in the history"
+    last = rows["slot_start"].max().timestamp()
+    quiet = first_slot - last - slot_seconds
+    if quiet > max(_ENDED_AFTER_SECONDS, slot_seconds * 2):
+        return f"ended: no sample for {quiet / SECONDS_PER_HOUR:.1f} h"
+    if not np.isfinite(rows[str(Quantity.EFFECTIVE_GPUS)]).any():
+        return "no utilization reported"
+    return ""
+
+
+def _upper_bound(job: Job, quantity: Quantity) -> float:
+    if quantity is Quantity.EFFECTIVE_GPUS:
+        return float(job.gpu_count)
+    if quantity is Quantity.MEMORY and job.gpu_memory_mib is not None:
+        return job.gpu_memory_mib
+    return math.inf

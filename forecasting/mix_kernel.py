@@ -1,0 +1,293 @@
+"""The mix of members of one series, compiled: weights, bands and backtest, all from the past only.
+
+At moments ("origins") a stride apart the members are asked what they would have said. Per bucket of
+lead times the weights come from their recent losses there, and the band from the residuals of the
+weighted sum. The same is replayed at earlier origins: what those bands missed widens today's, and
+is the backtest.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from forecasting.mix_members_kernel import (
+    BASELINE,
+    MEMBERS,
+    SEASONAL_NAIVE,
+    member_points,
+    update_profiles,
+)
+
+LEVELS = np.array([0.05, 0.10, 0.50, 0.90, 0.95])
+_ETA = 15.0
+"""Sharpness of the weights: loss one tenth of naive's worse costs a factor exp(-1.5)."""
+_TO_NAIVE = 0.1
+_DISCOUNT_PER_DAY = 0.95
+_WEIGHT_DAYS = 28.0
+_BAND_DAYS = 60.0
+_FEWEST_ORIGINS = 4
+_TARGET = 0.80
+"""Share that q10..q90 steers for."""
+_GAIN_PER_DAY = 0.3
+_KEEP_PER_DAY = 0.98
+_NARROWEST, _WIDEST = -0.5, 1.4
+"""Limits of the log of the width factor."""
+_EDGE = 1e-9
+MEASURES = 5
+"""Per bucket of the backtest: pinball of the mix, of naive, of seasonal naive; share inside
+q10..q90; origins tested."""
+
+
+@njit(cache=True, nogil=True)
+def _select(values: Any, count: int, rank: int) -> Any:
+    """Give the value of that rank among the first `count`, reordering them (Hoare's selection)."""
+    low, high = 0, count - 1
+    while low < high:
+        pivot = values[(low + high) // 2]
+        i, j = low, high
+        while i <= j:
+            while values[i] < pivot:
+                i += 1
+            while values[j] > pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if rank <= j:
+            high = j
+        elif rank >= i:
+            low = i
+        else:
+            break
+    return values[rank]
+
+
+@njit(cache=True, nogil=True)
+def _quantiles(values: Any, count: int, out: Any) -> None:
+    """Write the quantiles at LEVELS of the first `count` values, linear between ranks."""
+    for k in range(len(LEVELS)):
+        place = LEVELS[k] * (count - 1)
+        rank = int(place)
+        low = _select(values, count, rank)
+        if place > rank:
+            high = values[rank + 1]
+            for i in range(rank + 2, count):
+                high = min(high, values[i])
+            low += (place - rank) * (high - low)
+        out[k] = low
+
+
+@njit(cache=True, nogil=True)
+def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None:
+    """Write the members' weights from `losses` [origins, members] of origins first..last - 1.
+
+    Softmax of the discounted mean loss in units of naive's, then a share to naive (Hedge: Cesa-
+    Bianchi and Lugosi 2006, with a fixed share). Origins without a loss are left out.
+    """
+    members = len(MEMBERS)
+    total = np.zeros(members)
+    weights = 0.0
+    for origin in range(first, last):
+        if np.isnan(losses[origin, BASELINE]):
+            continue
+        weight = _DISCOUNT_PER_DAY ** ((last - 1 - origin) / per_day)
+        weights += weight
+        for member in range(members):
+            total[member] += weight * losses[origin, member]
+    out[:] = 0.0
+    if weights == 0.0:
+        out[BASELINE] = 1.0
+        return
+    scale = max(total[BASELINE], 1e-12)
+    best = total.min()
+    for member in range(members):
+        out[member] = np.exp(-_ETA * (total[member] - best) / scale)
+    out *= (1.0 - _TO_NAIVE) / out.sum()
+    out[BASELINE] += _TO_NAIVE
+
+
+@njit(cache=True, nogil=True)
+def _residuals(
+    truth: Any, points: Any, weights: Any, probes: Any, first: int, last: int, work: Any
+) -> int:
+    """Write truth minus weighted points of those origins and probes into `work`; give how many.
+
+    truth [origins, probes], points [rows, origins, probes]; unknown truths are left out.
+    """
+    count = 0
+    for origin in range(first, last):
+        for probe in range(probes[0], probes[1]):
+            value = truth[origin, probe]
+            if np.isnan(value):
+                continue
+            for row in range(len(weights)):
+                if weights[row] != 0.0:
+                    value -= weights[row] * points[row, origin, probe]
+            work[count] = value
+            count += 1
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _pinball(truth: float, low: float, middle: float, high: float) -> float:
+    """Mean pinball loss over q10, q50, q90."""
+    total = 0.0
+    for level, value in ((0.1, low), (0.5, middle), (0.9, high)):
+        error = truth - value
+        total += max(level * error, (level - 1.0) * error)
+    return total / 3.0
+
+
+@njit(cache=True, nogil=True)
+def _judge(
+    truth: Any, points: Any, weights: Any, probes: Any, origin: int, band: Any, wide: float
+) -> Any:
+    """Give (pinball, share inside, known) of one origin: band [5] around the weighted points."""
+    loss, inside, known = 0.0, 0, 0
+    for probe in range(probes[0], probes[1]):
+        value = truth[origin, probe]
+        if np.isnan(value):
+            continue
+        point = 0.0
+        for row in range(len(weights)):
+            point += weights[row] * points[row, origin, probe]
+        middle = point + band[2]
+        low = middle + wide * (band[1] - band[2])
+        high = middle + wide * (band[3] - band[2])
+        loss += _pinball(value, low, middle, high)
+        edge = _EDGE * max(1.0, abs(value))
+        inside += low - edge <= value <= high + edge
+        known += 1
+    return (loss / known, inside / known, known) if known else (np.nan, np.nan, 0)
+
+
+@njit(cache=True, nogil=True)
+def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, hour: float) -> Any:
+    """Give (truth [origins, probes], points [members + 1, origins, probes]) of the past.
+
+    origins: ascending numbers of slots already known at each moment; probes: leads in slots.
+    """
+    rows = SEASONAL_NAIVE + 1
+    points = np.empty((rows, len(origins), len(probes)))
+    truth = np.full((len(origins), len(probes)), np.nan)
+    profiles = np.full((3, season), np.nan)
+    out = np.empty((rows, len(probes)))
+    done, last = 0, 0
+    for k in range(len(origins)):
+        origin = origins[k]
+        update_profiles(y, origin, season, done, profiles)
+        for t in range(done, origin):
+            if not np.isnan(y[t]):
+                last = t
+        done = origin
+        member_points(y, logs, last, origin, profiles, probes, hour, out)
+        points[:, k] = out
+        for i in range(len(probes)):
+            slot = origin + probes[i] - 1
+            if slot < len(y):
+                truth[k, i] = y[slot]
+    return truth, points
+
+
+@njit(cache=True, nogil=True)
+def _mean_losses(truth: Any, points: Any, probes: Any) -> Any:
+    """Give the mean absolute error [origins, members] over a bucket's probes, NaN when unknown."""
+    members = len(MEMBERS)
+    losses = np.full((truth.shape[0], members), np.nan)
+    for origin in range(truth.shape[0]):
+        known = 0
+        for probe in range(probes[0], probes[1]):
+            if np.isnan(truth[origin, probe]):
+                continue
+            if known == 0:
+                losses[origin] = 0.0
+            known += 1
+            for member in range(members):
+                losses[origin, member] += abs(truth[origin, probe] - points[member, origin, probe])
+        if known:
+            losses[origin] /= known
+    return losses
+
+
+@njit(cache=True, nogil=True)
+def _fit(
+    truth: Any,
+    points: Any,
+    losses: Any,
+    probes: Any,
+    until: int,
+    per_day: float,
+    weights: Any,
+    band: Any,
+    work: Any,
+) -> bool:
+    """Write weights [rows] and band [5] of a bucket from origins before `until`; False: too few."""
+    weights[:] = 0.0
+    first = max(0, until - int(_BAND_DAYS * per_day))
+    known = 0
+    for origin in range(first, until):
+        known += not np.isnan(losses[origin, BASELINE])
+    if known < _FEWEST_ORIGINS:
+        weights[BASELINE] = 1.0
+        return False
+    recent = max(0, until - int(_WEIGHT_DAYS * per_day))
+    _weigh(losses, recent, until, per_day, weights[: len(MEMBERS)])
+    count = _residuals(truth, points, weights, probes, first, until, work)
+    _quantiles(work, count, band)
+    return True
+
+
+@njit(cache=True, nogil=True)
+def mix_bucket(
+    truth: Any, points: Any, probes: Any, complete: int, per_day: float, replays: int
+) -> Any:
+    """Give (weights [rows], band [5], backtest [MEASURES], enough) of one bucket of lead times.
+
+    `probes` is the bucket's range of columns; `complete` is the number of leading origins whose
+    truths of this bucket are past; an origin k of a replay may use those before
+    k - (origins - complete) only. `replays` earlier moments are replayed, spread evenly.
+    """
+    rows = points.shape[0]
+    losses = _mean_losses(truth, points, probes)
+    weights, band = np.zeros(rows), np.zeros(len(LEVELS))
+    naive, seasonal = np.zeros(rows), np.zeros(rows)
+    naive[BASELINE], seasonal[SEASONAL_NAIVE] = 1.0, 1.0
+    work = np.empty(truth.shape[0] * (probes[1] - probes[0]) + 1)
+    delay = truth.shape[0] - complete
+    backtest = np.zeros(MEASURES)
+    other = np.zeros(len(LEVELS))
+    log_width = 0.0
+    step = max(1, int(np.ceil((complete - delay - _FEWEST_ORIGINS) / max(1, replays))))
+    step_days = step / per_day
+    gain = _GAIN_PER_DAY * min(1.0, step_days)
+    keep = _KEEP_PER_DAY ** min(1.0, step_days)
+    first = complete - 1 - ((complete - 1 - delay - _FEWEST_ORIGINS) // step) * step
+    for origin in range(max(first, delay + _FEWEST_ORIGINS), complete, step):
+        past = origin - delay
+        if np.isnan(losses[origin, BASELINE]):
+            continue
+        if not _fit(truth, points, losses, probes, past, per_day, weights, band, work):
+            continue
+        wide = np.exp(log_width)
+        loss, inside, _known = _judge(truth, points, weights, probes, origin, band, wide)
+        backtest[0] += loss
+        backtest[3] += inside
+        start = max(0, past - int(_BAND_DAYS * per_day))
+        count = _residuals(truth, points, naive, probes, start, past, work)
+        _quantiles(work, count, other)
+        backtest[1] += _judge(truth, points, naive, probes, origin, other, 1.0)[0]
+        count = _residuals(truth, points, seasonal, probes, start, past, work)
+        _quantiles(work, count, other)
+        backtest[2] += _judge(truth, points, seasonal, probes, origin, other, 1.0)[0]
+        backtest[4] += 1.0
+        log_width = keep * log_width + gain * (_TARGET - inside)
+        log_width = min(_WIDEST, max(_NARROWEST, log_width))
+    if backtest[4] > 0:
+        backtest[:4] /= backtest[4]
+    enough = _fit(truth, points, losses, probes, complete, per_day, weights, band, work)
+    wide = np.exp(log_width)
+    for level in (0, 1, 3, 4):
+        band[level] = band[2] + wide * (band[level] - band[2])
+    return weights, band, backtest, enough

@@ -1,0 +1,221 @@
+"""The members of the mix, compiled: what each would have said at one moment of a series.
+
+A profile is the day's course (one value per slot of the day); "level plus damped seasonal" adds to
+it today's departure from it, damped by how such departures have lasted.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour")
+"""Last value; half of it and half of lds-mean; level plus damped seasonal on log1p with a median
+profile of 28 d; the same without the log and 14 d; the median of the same slot of the day, 28 d."""
+BASELINE = 0
+SEASONAL_NAIVE = len(MEMBERS)
+"""Row of the same slot of the day before: a yardstick, never part of the mix."""
+_LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])
+_LONG_DAYS = 28
+_SHORT_DAYS = 14
+
+
+@njit(cache=True, nogil=True)
+def _median(values: Any, count: int) -> Any:
+    """Give the median of the first `count` values, which it sorts in place."""
+    for i in range(1, count):
+        value, j = values[i], i - 1
+        while j >= 0 and values[j] > value:
+            values[j + 1] = values[j]
+            j -= 1
+        values[j + 1] = value
+    middle = count // 2
+    return values[middle] if count % 2 else 0.5 * (values[middle - 1] + values[middle])
+
+
+@njit(cache=True, nogil=True)
+def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any) -> None:
+    """Bring rows (mean 28 d, median 28 d, median 14 d) of `profiles` [3, season] up to `origin`.
+
+    Only slots of the day in [first, origin) have new values; a slot never seen stays NaN.
+    """
+    values = np.empty(_LONG_DAYS)
+    for slot in range(max(first, origin - season), origin):
+        clock = slot % season
+        count, recent, total = 0, 0, 0.0
+        day = 0
+        index = slot
+        while index >= 0 and day < _LONG_DAYS:
+            if not np.isnan(y[index]):
+                values[count] = y[index]
+                total += y[index]
+                count += 1
+                if day < _SHORT_DAYS:
+                    recent += 1
+            index -= season
+            day += 1
+        if count:
+            profiles[0, clock] = total / count
+            if recent:
+                short = values[:recent].copy()
+                profiles[2, clock] = _median(short, recent)
+            else:
+                profiles[2, clock] = np.nan
+            profiles[1, clock] = _median(values, count)
+        else:
+            profiles[:, clock] = np.nan
+
+
+@njit(cache=True, nogil=True)
+def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
+    """Smooth the day's course by a triangle of `reach` slots to each side; unknown is `filler`."""
+    season = len(profile)
+    for slot in range(season):
+        total, weights = 0.0, 0.0
+        for step in range(1 - reach, reach):
+            value = profile[(slot + step) % season]
+            weight = reach - abs(step)
+            total += weight * (filler if np.isnan(value) else value)
+            weights += weight
+        out[slot] = total / weights
+
+
+@njit(cache=True, nogil=True)
+def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
+    """Give the share of a departure from the profile that lasts 1, 3, 6, 12, 24 h, 0..0.999.
+
+    `lagged` divides by the squares of the earlier departure only. Pairs are taken an hour apart. A
+    lag with fewer than eight pairs goes on as the shorter ones fell.
+    """
+    season = len(profile)
+    step = max(1, round(hour))
+    shares = np.empty(len(_LAGS_H))
+    before, before_lag = 0.999, 1.0
+    for k in range(len(_LAGS_H)):
+        lag = max(1, round(_LAGS_H[k] * hour))
+        product, square, pairs = 0.0, 0.0, 0
+        for t in range(start + lag, origin, step):
+            now, past = z[t], z[t - lag]
+            if np.isnan(now) or np.isnan(past):
+                continue
+            a = now - profile[t % season]
+            b = past - profile[(t - lag) % season]
+            product += a * b
+            square += b * b if lagged else 0.5 * (a * a + b * b)
+            pairs += 1
+        if pairs < 8:
+            share = before ** (max(_LAGS_H[k], 1.0) / before_lag)
+        else:
+            share = 0.0 if square <= 0 else min(0.999, max(0.0, product / square))
+            before, before_lag = share, max(_LAGS_H[k], 1.0)
+        shares[k] = share
+    return shares
+
+
+@njit(cache=True, nogil=True)
+def _share_at(shares: Any, hours: float) -> Any:
+    """Give the lasting share at a lead of `hours`: linear in log time, falling beyond a day."""
+    if hours <= _LAGS_H[0]:
+        return shares[0] ** max(hours, 0.0)
+    if hours > _LAGS_H[-1]:
+        return shares[-1] * np.exp(-(hours - _LAGS_H[-1]) / 48.0)
+    k = 1
+    while hours > _LAGS_H[k]:
+        k += 1
+    low, high = np.log(_LAGS_H[k - 1]), np.log(_LAGS_H[k])
+    part = (np.log(hours) - low) / (high - low)
+    return shares[k - 1] + part * (shares[k] - shares[k - 1])
+
+
+@njit(cache=True, nogil=True)
+def _recent_departure(z: Any, profile: Any, origin: int, slots: int, otherwise: float) -> Any:
+    """Give the mean departure of the last `slots` slots; `otherwise` when none is known."""
+    total, count = 0.0, 0
+    for t in range(max(0, origin - slots), origin):
+        if not np.isnan(z[t]):
+            total += z[t] - profile[t % len(profile)]
+            count += 1
+    return otherwise if count == 0 else total / count
+
+
+@njit(cache=True, nogil=True)
+def _damped(
+    z: Any, profile: Any, last: int, origin: int, leads: Any, hour: float, out: Any
+) -> None:
+    """Level plus damped seasonal: profile + lasting share x recent departure, into `out`."""
+    season = len(profile)
+    start = max(0, origin - _SHORT_DAYS * season)
+    shares = _lasting(z, profile, start, origin, hour, True)
+    now = z[last] - profile[last % season]
+    six = _recent_departure(z, profile, origin, max(1, round(6 * hour)), now)
+    day = _recent_departure(z, profile, origin, season, now)
+    for i in range(len(leads)):
+        hours = leads[i] / hour
+        level = now
+        if hours > 12:
+            level = 0.3 * now + 0.3 * six + 0.4 * day
+        elif hours > 3:
+            level = 0.5 * now + 0.5 * six
+        out[i] = profile[(origin + leads[i] - 1) % season] + _share_at(shares, hours) * level
+
+
+@njit(cache=True, nogil=True)
+def _known_median(y: Any, origin: int, season: int) -> Any:
+    """Give the median of the known values of the last 28 d, hour by hour when there are many."""
+    start = max(0, origin - _LONG_DAYS * season)
+    step = max(1, (origin - start) // 256)
+    values = np.empty((origin - start) // step + 1)
+    count = 0
+    for t in range(origin - 1, start - 1, -step):
+        if not np.isnan(y[t]):
+            values[count] = y[t]
+            count += 1
+    return np.nan if count == 0 else np.median(values[:count])
+
+
+@njit(cache=True, nogil=True)
+def member_points(
+    y: Any, logs: Any, last: int, origin: int, profiles: Any, leads: Any, hour: float, out: Any
+) -> None:
+    """Write what each member and seasonal naive say at `origin` into `out` [members + 1, leads].
+
+    y, logs: the series and its log1p (NaN unknown; logs empty when the series goes below 0).
+    `last` is the last known slot before `origin`; leads are slots ahead of it, 1 the next; `hour`
+    is slots per hour. profiles as `update_profiles` leaves them.
+    """
+    season = profiles.shape[1]
+    reach = max(1, (2 * season) // 24)
+    center = _known_median(y, origin, season)
+    if np.isnan(center):
+        center = y[last]
+    work = np.empty(season)
+    _smooth(profiles[0], center, reach, work)
+    start = max(0, origin - _LONG_DAYS * season)
+    shares = _lasting(y, work, start, origin, hour, False)
+    departure = y[last] - work[last % season]
+    for i in range(len(leads)):
+        slot = (origin + leads[i] - 1) % season
+        damped = work[slot] + _share_at(shares, leads[i] / hour) * departure
+        out[0, i] = y[last]
+        out[1, i] = 0.5 * y[last] + 0.5 * damped
+        same = profiles[1, slot]
+        out[4, i] = center if np.isnan(same) else same
+        back = origin + leads[i] - 1
+        while back >= origin or (back >= 0 and np.isnan(y[back])):
+            back -= season
+        out[5, i] = y[last] if back < 0 else y[back]
+    if len(logs):
+        plain = np.log1p(profiles[1])
+        _smooth(plain, np.log1p(center), reach, work)
+        _damped(logs, work, last, origin, leads, hour, out[2])
+        for i in range(len(leads)):
+            out[2, i] = np.expm1(out[2, i])
+    else:
+        _smooth(profiles[1], center, reach, work)
+        _damped(y, work, last, origin, leads, hour, out[2])
+    _smooth(profiles[2], center, reach, work)
+    _damped(y, work, last, origin, leads, hour, out[3])
+    if len(logs):
+        for member in range(out.shape[0]):
+            for i in range(len(leads)):
+                out[member, i] = max(0.0, out[member, i])

@@ -1,0 +1,195 @@
+"""The forecast in use: a soft mix of cheap members with bands that its own past has calibrated.
+
+Per bucket of lead times (up to 1, 3, 6, 12, 24 h, 2, 4, 7, 14, 30 d) the members are weighted by
+their recent losses, shrunk towards naive; the band is the spread of the mix's own residuals there,
+widened where it lately missed. Choosing one champion instead was measured to be 3-6 % worse.
+Method and figures: docs/forecasting.md.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from data.errors import NotEnoughHistoryError
+from data.records.forecasts import LeadAccuracy, LeadWeights
+from data.units import SECONDS_PER_HOUR
+from forecasting.demand_model import Quantiles
+from forecasting.demand_series import DemandSeries, Values
+from forecasting.mix_kernel import LEVELS, collect_points, mix_bucket
+from forecasting.mix_members_kernel import MEMBERS, member_points, update_profiles
+
+FEWEST_KNOWN = 4
+_BUCKET_ENDS_HOURS = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
+_SHARE_WITH_LAST = 0.75
+"""A bucket that ends beyond this share of the horizon is one with the last."""
+_MOST_PROBES = 6
+_STRIDE_HOURS = 6.0
+_FEWEST_STRIDES = 64
+_MOST_ORIGIN_DAYS = 60.0
+_REPLAYS = 28
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixForecast:
+    """Quantiles of the next slots and where they come from.
+
+    `calibrated_hours` is the lead up to which bands rest on residuals of that lead; beyond they
+    grow as a random walk's.
+    """
+
+    quantiles: Quantiles
+    weights: tuple[LeadWeights, ...]
+    backtest: tuple[LeadAccuracy, ...]
+    calibrated_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Bucket:
+    """Leads first..last in slots, and its range of columns among the probes."""
+
+    first: int
+    last: int
+    columns: tuple[int, int]
+
+    @property
+    def middle(self) -> float:
+        return 0.5 * (self.first + self.last)
+
+
+@dataclass(frozen=True, slots=True)
+class MixModel:
+    """The mix as a model among others; see DemandModel."""
+
+    name: str = "mix"
+
+    def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
+        """Give the quantiles; see DemandModel. Errors: NotEnoughHistoryError below four slots."""
+        return mix(series, horizon).quantiles
+
+
+def mix(series: DemandSeries, horizon: int) -> MixForecast:
+    """Give the mixed forecast of the next `horizon` slots and its evidence.
+
+    Errors: NotEnoughHistoryError with fewer than FEWEST_KNOWN known slots.
+    """
+    known = np.flatnonzero(series.known)
+    if len(known) < FEWEST_KNOWN:
+        raise NotEnoughHistoryError(
+            f"the mix needs {FEWEST_KNOWN} known slots, the series has {len(known)}"
+        )
+    y = np.ascontiguousarray(series.values[known[0] :])
+    return _mixed(y, series, horizon)
+
+
+def _mixed(y: Values, series: DemandSeries, horizon: int) -> MixForecast:
+    season = max(1, series.slots_per_day)
+    hour = SECONDS_PER_HOUR / series.slot_seconds
+    length = len(y)
+    logs = np.log1p(y) if np.nanmin(y) >= 0 else np.zeros(0)
+    buckets, probes = _buckets(horizon, hour)
+    stride = max(1, min(round(_STRIDE_HOURS * hour), length // _FEWEST_STRIDES))
+    per_day = season / stride
+    origins = _origins(length, stride, round(per_day * _MOST_ORIGIN_DAYS))
+    truth, points = collect_points(y, logs, origins, probes, season, hour)
+    ahead = np.arange(1, horizon + 1)
+    now = _points_now(y, logs, season, hour, ahead)
+    members = len(MEMBERS)
+    point = np.empty(horizon)
+    bands, weights, tested = [], [], []
+    calibrated = 0.0
+    kept: tuple[Values, Values, float] | None = None
+    for bucket in buckets:
+        complete = int(np.searchsorted(origins, length - bucket.last, side="right"))
+        share, band, figures, enough = mix_bucket(
+            truth, points, np.array(bucket.columns), complete, per_day, _REPLAYS
+        )
+        if enough:
+            calibrated = bucket.last / hour
+            kept = (share, band, bucket.middle)
+        elif kept is not None:
+            share, spread, reach = kept
+            band = spread[2] + (spread - spread[2]) * np.sqrt(bucket.middle / reach)
+        else:
+            band = _first_band(y, bucket.middle)
+        bands.append(band)
+        shares = zip(MEMBERS, share[:members].tolist(), strict=True)
+        weights.append(LeadWeights(until_hours=bucket.last / hour, weights=tuple(shares)))
+        inside = slice(bucket.first - 1, bucket.last)
+        point[inside] = share[:members] @ now[:members, inside]
+        if figures[4] > 0:
+            tested.append(_lead_accuracy(bucket.last / hour, figures))
+    return MixForecast(
+        quantiles=_quantiles(series, point, buckets, np.array(bands), ahead),
+        weights=tuple(weights),
+        backtest=tuple(tested),
+        calibrated_hours=calibrated,
+    )
+
+
+def _buckets(horizon: int, hour: float) -> tuple[list[_Bucket], npt.NDArray[np.int64]]:
+    """Give the buckets up to the horizon and the leads (slots) at which they are judged."""
+    ends = {max(1, round(end * hour)) for end in _BUCKET_ENDS_HOURS}
+    ends = {end for end in ends if end <= _SHARE_WITH_LAST * horizon} | {horizon}
+    buckets: list[_Bucket] = []
+    probes: list[int] = []
+    first = 1
+    for last in sorted(ends):
+        count = min(_MOST_PROBES, last - first + 1)
+        leads = np.unique(np.linspace(first, last, count + 1)[1:].round().astype(np.int64))
+        columns = (len(probes), len(probes) + len(leads))
+        probes.extend(leads.tolist())
+        buckets.append(_Bucket(first=first, last=last, columns=columns))
+        first = last + 1
+    return buckets, np.array(probes, dtype=np.int64)
+
+
+def _origins(length: int, stride: int, most: int) -> npt.NDArray[np.int64]:
+    """Give past moments as numbers of slots known then, the newest one stride ago, ascending."""
+    found = np.arange(length - stride, max(0, length - stride * (most + 1)), -stride)
+    return np.ascontiguousarray(found[::-1]).astype(np.int64)
+
+
+def _points_now(
+    y: Values, logs: Values, season: int, hour: float, ahead: npt.NDArray[np.int64]
+) -> Values:
+    profiles = np.full((3, season), np.nan)
+    update_profiles(y, len(y), season, 0, profiles)
+    last = int(np.flatnonzero(np.isfinite(y))[-1])
+    out = np.empty((len(MEMBERS) + 1, len(ahead)))
+    member_points(y, logs, last, len(y), profiles, ahead, hour, out)
+    return out
+
+
+def _first_band(y: Values, lead: float) -> Values:
+    """Give a band from changes between neighbouring slots, grown as a random walk's."""
+    changes = np.diff(y[np.isfinite(y)])
+    low, high = np.quantile(changes, [0.1, 0.9]) if len(changes) else (0.0, 0.0)
+    reach = np.sqrt(lead) * np.array([1.28 * min(low, 0.0), min(low, 0.0), 0.0])
+    rise = np.sqrt(lead) * np.array([max(high, 0.0), 1.28 * max(high, 0.0)])
+    return np.concatenate([reach, rise])
+
+
+def _lead_accuracy(until_hours: float, figures: Values) -> LeadAccuracy:
+    return LeadAccuracy(
+        until_hours=until_hours,
+        loss=float(figures[0]),
+        naive_loss=float(figures[1]),
+        seasonal_naive_loss=float(figures[2]),
+        coverage_ratio=float(figures[3]),
+        origins=int(figures[4]),
+    )
+
+
+def _quantiles(
+    series: DemandSeries,
+    point: Values,
+    buckets: list[_Bucket],
+    bands: Values,
+    ahead: npt.NDArray[np.int64],
+) -> Quantiles:
+    """Give point plus band: [buckets, LEVELS] bands, linear between the buckets' middles."""
+    middles = np.array([bucket.middle for bucket in buckets])
+    rows = np.stack([np.interp(ahead, middles, bands[:, level]) for level in range(len(LEVELS))])
+    values = np.clip(np.sort(point + rows, axis=0), series.lower, series.upper)
+    return Quantiles(q05=values[0], q10=values[1], q50=values[2], q90=values[3], q95=values[4])

@@ -1,0 +1,102 @@
+"""Many series at once, by threads or processes, in order.
+
+Threads serve the mix, whose kernel runs without the interpreter's lock. Processes serve Prophet,
+which starts one of its own for every fit anyhow: spawned, not forked, since the parent may hold
+threads and an open DuckDB file; replaced after some series; their temporary files go with the pool.
+"""
+
+import multiprocessing
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+from data.records.forecasts import QuantilePath
+from data.settings import PlanningSettings
+from forecasting.demand_series import DemandSeries
+from forecasting.forecast_path import MIX, forecast_path
+
+_FEWEST_FOR_PROCESSES = 8
+_SERIES_PER_PROCESS = 200
+_CHUNK = 16
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTask:
+    """One series to forecast for `horizon` slots from `first_slot` (s, epoch) on."""
+
+    series: DemandSeries
+    first_slot: int
+    horizon: int
+
+    def path(self, model: str) -> QuantilePath:
+        """Give its path by that model."""
+        return forecast_path(
+            self.series, first_slot=self.first_slot, horizon=self.horizon, model=model
+        )
+
+
+def paths_of(
+    tasks: Sequence[PathTask], *, settings: PlanningSettings, progress: Progress | None = None
+) -> list[QuantilePath]:
+    """Give the path of each series, in order."""
+    show = progress or (lambda _done, _total: None)
+    show(0, len(tasks))
+    workers = settings.workers or os.cpu_count() or 1
+    results: list[QuantilePath] = []
+    for path in _answers(tasks, settings, workers):
+        results.append(path)
+        if len(results) % _CHUNK == 0 or len(results) == len(tasks):
+            show(len(results), len(tasks))
+    return results
+
+
+def _answers(
+    tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
+) -> Iterator[QuantilePath]:
+    if workers == 1:
+        return (task.path(settings.model) for task in tasks)
+    if settings.model == MIX:
+        return _by_threads(tasks, workers)
+    if len(tasks) < _FEWEST_FOR_PROCESSES:
+        return (task.path(settings.model) for task in tasks)
+    return _by_processes(tasks, settings, workers)
+
+
+def _by_threads(tasks: Sequence[PathTask], workers: int) -> Iterator[QuantilePath]:
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(lambda task: task.path(MIX), tasks)
+
+
+def _by_processes(
+    tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
+) -> Iterator[QuantilePath]:
+    """Ask each series of a pool of processes; one that takes too long is forecast by the mix."""
+    context = multiprocessing.get_context("spawn")
+    with (
+        tempfile.TemporaryDirectory(prefix="trimtab-forecast-") as folder,
+        context.Pool(
+            workers,
+            initializer=_use_temporary_folder,
+            initargs=(folder,),
+            maxtasksperchild=_SERIES_PER_PROCESS,
+        ) as pool,
+    ):
+        waiting = [pool.apply_async(task.path, (settings.model,)) for task in tasks]
+        for task, answer in zip(tasks, waiting, strict=True):
+            try:
+                yield answer.get(settings.series_seconds)
+            except multiprocessing.TimeoutError:
+                path = task.path(MIX)
+                reason = (
+                    f"{settings.model} took longer than {settings.series_seconds:g} s "
+                    "(planning.series_seconds)"
+                )
+                yield replace(path, notes=(reason, *path.notes))
+
+
+def _use_temporary_folder(folder: str) -> None:
+    """Let cmdstanpy, which never removes its files while a process lives, write there."""
+    tempfile.tempdir = folder

@@ -1,0 +1,207 @@
+"""A whole fleet's forecasts: one answer per job, none lost, none outside what a job can use."""
+
+import tempfile
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import make_job
+from forecasting_cases import AS_OF, BROKEN, HOURLY, daily, history, series
+
+from data.columns import HISTORY, empty_frame
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.settings import PlanningSettings
+from forecasting import forecast_path as paths
+from forecasting.forecast_runner import Forecast, forecast_demand
+from forecasting.path_pool import PathTask, paths_of
+
+
+def run(frame: pd.DataFrame, settings_: PlanningSettings = HOURLY, **job: object) -> Forecast:
+    """The forecast of one job."""
+    (found,) = forecast_demand(
+        frame, jobs=[make_job("a/b", **job)], as_of=AS_OF, settings=settings_
+    )
+    return found
+
+
+def test_a_forecast_starts_after_now_and_names_what_is_missing() -> None:
+    """Slots follow the one that holds `as_of`; power was never reported."""
+    found = run(history("a/b", np.full(48, 0.5)))
+    assert isinstance(found, DemandForecast)
+    assert found.slot_starts[0] == AS_OF + timedelta(hours=1)
+    assert len(found.slot_starts) == 24
+    assert found.missing == ((Quantity.POWER, "never reported by the source"),)
+    path = found.path(Quantity.EFFECTIVE_GPUS)
+    assert path is not None
+    assert set(path.q50) == {0.5}
+    assert "the history is constant" in path.notes
+
+
+def test_every_path_carries_its_evidence() -> None:
+    """Backtest by lead against both baselines, weights that add up, outer quantiles.
+
+    The last lead is 25 h: the slot that holds now is forecast too, and cut off.
+    """
+    found = run(history("a/b", daily(14) / 100))
+    assert isinstance(found, DemandForecast)
+    path = found.path(Quantity.EFFECTIVE_GPUS)
+    assert path is not None
+    assert path.model == "mix"
+    assert path.backtest is not None
+    assert {name for name, _loss in path.backtest.losses} == {"mix", "naive", "seasonal-naive"}
+    assert [lead.until_hours for lead in path.backtest.by_lead] == [1, 3, 6, 12, 25]
+    assert all(abs(sum(dict(one.weights).values()) - 1) < 1e-9 for one in path.weights)
+    assert all(low <= high for low, high in zip(path.q05, path.q10, strict=True))
+    assert all(low <= high for low, high in zip(path.q90, path.q95, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("frame", "words"),
+    [
+        (empty_frame(HISTORY), "no samples"),
+        (history("a/b", np.full(3, 0.5)), "only 3 h"),
+        (history("a/b", np.full(48, 0.5), end=AS_OF - timedelta(hours=9)), "ended"),
+        (
+            history("a/b", np.full(48, 0.5)).assign(effective_gpus=np.nan),
+            "no utilization",
+        ),
+    ],
+)
+def test_a_skip_says_why(frame: pd.DataFrame, words: str) -> None:
+    """Short, ended and blind series have a reason instead of a forecast."""
+    found = run(frame)
+    assert isinstance(found, ForecastSkipped)
+    assert words in found.reason
+
+
+@pytest.mark.parametrize("model", ["mix", "seasonal-naive", "prophet"])
+@pytest.mark.parametrize("name", list(BROKEN))
+def test_no_series_gets_past_its_bounds_or_raises(name: str, model: str) -> None:
+    """However broken a job's readings: a forecast within 0..its GPUs, or a reason."""
+    settings = replace(HOURLY, model=model, minimum_history_hours=1.0)
+    rows = history("a/b", np.where(np.isnan(BROKEN[name]), np.nan, BROKEN[name]))
+    found = run(rows, settings, gpu_count=4)
+    if isinstance(found, ForecastSkipped):
+        assert found.reason
+        return
+    path = found.path(Quantity.EFFECTIVE_GPUS)
+    assert path is not None
+    assert min(path.q05) >= 0
+    assert max(path.q95) <= 4
+
+
+@pytest.mark.slow
+def test_a_million_points_are_forecast() -> None:
+    """10^6 slots of 5 min take seconds, not minutes."""
+    rng = np.random.default_rng(8)
+    one = series(rng.uniform(0, 9, 1_000_000), slot_seconds=300)
+    path = paths.forecast_path(one, first_slot=300_000_000, horizon=24, model="mix")
+    assert len(path.q50) == 24
+
+
+def test_a_model_that_fails_is_replaced_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A numerical failure of one series becomes a seasonal naive path that says so."""
+
+    def fails(_series: object, _horizon: int) -> None:
+        raise np.linalg.LinAlgError("singular")
+
+    monkeypatch.setattr(paths, "mix", fails)
+    path = paths.forecast_path(series(daily(4)), first_slot=4 * 86_400, horizon=6, model="mix")
+    assert path.model == "seasonal-naive"
+    assert path.notes == ("mix could not fit it: singular",)
+
+
+def test_a_gap_before_now_is_forecast_across() -> None:
+    """Two unknown hours before the first slot are steps of the forecast that are cut off."""
+    values = daily(10)
+    one = series(values)
+    late = paths.forecast_path(one, first_slot=(len(values) + 2) * 3600, horizon=5, model="mix")
+    now = paths.forecast_path(one, first_slot=len(values) * 3600, horizon=7, model="mix")
+    assert late.q50 == now.q50[2:]
+
+
+def test_a_young_job_borrows_from_its_kin() -> None:
+    """Three hours old, it is given the spread of earlier runs of the same job, scaled to it."""
+    old = [make_job(f"ml/train-{index}", name=f"train-{index}", gpu_count=2) for index in range(3)]
+    young = make_job("ml/train-9", name="train-9", gpu_count=4)
+    other = make_job("ml/serve", name="serve", gpu_count=4)
+    frame = pd.concat(
+        [
+            *(history(job.job_id, np.full(48, 1.0 + index / 10)) for index, job in enumerate(old)),
+            history(other.job_id, np.full(48, 0.1)),
+            history(young.job_id, np.full(3, 2.1)),
+        ]
+    )
+    found = forecast_demand(frame, jobs=[*old, other, young], as_of=AS_OF, settings=HOURLY)[-1]
+    assert isinstance(found, DemandForecast)
+    assert found.borrowed_from == "3 runs of the same job"
+    path = found.path(Quantity.EFFECTIVE_GPUS)
+    assert path is not None
+    assert path.model == "borrowed"
+    assert 1.9 < path.q10[0] <= 2.1
+    assert 2.1 < path.q50[0] < 2.3
+    assert path.q90[0] <= 2.4
+
+
+def test_peaks_come_with_their_cohort() -> None:
+    """Where the fleet has shown enough windows, a job is told what it stays under."""
+    jobs = [make_job(f"a/{index}") for index in range(12)]
+    rng = np.random.default_rng(4)
+    frame = pd.concat([history(job.job_id, rng.uniform(0, 0.8, 24 * 6)) for job in jobs])
+    found = forecast_demand(frame, jobs=jobs, as_of=AS_OF, settings=HOURLY)
+    assert all(isinstance(one, DemandForecast) for one in found)
+    peaks = [peak for one in found for peak in one.peaks if peak.quantity == "effective_gpus"]
+    assert len(peaks) == 12
+    assert all(0.7 <= peak.q90 <= peak.q95 <= 1 for peak in peaks)
+    assert {peak.cohort for peak in peaks} == {"inference jobs"}
+    assert peaks[0].window_hours == 24
+
+
+def test_the_number_of_threads_changes_nothing() -> None:
+    """One worker and two give the same forecasts in the same order."""
+    rng = np.random.default_rng(2)
+    jobs = [make_job(f"a/{index}") for index in range(9)]
+    frame = pd.concat([history(job.job_id, rng.uniform(0, 1, 60)) for job in jobs])
+    one, two = (
+        forecast_demand(frame, jobs=jobs, as_of=AS_OF, settings=replace(HOURLY, workers=workers))
+        for workers in (1, 2)
+    )
+    assert one == two
+
+
+@pytest.mark.slow
+def test_processes_give_what_one_gives_and_leave_no_files() -> None:
+    """Prophet in two processes: the same paths in order, and the temporary folder is gone."""
+    tasks = [
+        PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
+        for seed in range(9)
+    ]
+    settings = replace(HOURLY, model="prophet")
+    before = set(Path(tempfile.gettempdir()).iterdir())
+    shown: list[tuple[int, int]] = []
+    two = paths_of(
+        tasks,
+        settings=replace(settings, workers=2),
+        progress=lambda done, total: shown.append((done, total)),
+    )
+    left = set(Path(tempfile.gettempdir()).iterdir()) - before
+    assert not [name for name in left if name.name.startswith("trimtab-forecast-")]
+    assert two == paths_of(tasks, settings=settings)
+    assert shown[0] == (0, 9)
+    assert shown[-1] == (9, 9)
+
+
+@pytest.mark.slow
+def test_a_series_that_takes_too_long_is_forecast_by_the_mix(tmp_path: Path) -> None:
+    """The limit is kept, the path says which model took over and why."""
+    tasks = [
+        PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
+        for seed in range(8)
+    ]
+    settings = replace(HOURLY, model="prophet", workers=2, series_seconds=0.001)
+    found = paths_of(tasks, settings=settings)
+    assert found[0].model == "mix"
+    assert "prophet took longer than 0.001 s (planning.series_seconds)" in found[0].notes

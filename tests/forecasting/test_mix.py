@@ -1,0 +1,140 @@
+"""The mix: ordered, bounded, from the past only, calibrated where the world repeats itself."""
+
+import numpy as np
+import pytest
+from forecasting_cases import BROKEN, daily, series
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from data.errors import NotEnoughHistoryError
+from forecasting.backtest import rolling_backtest
+from forecasting.mix_model import MixModel, mix
+from forecasting.seasonal_naive_model import SeasonalNaiveModel
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    values=hnp.arrays(
+        float,
+        st.integers(1, 120),
+        elements=st.one_of(st.floats(0, 100), st.just(np.nan), st.just(0.0)),
+    ),
+    horizon=st.integers(1, 60),
+    slot_seconds=st.sampled_from([300, 900, 3600, 86_400]),
+)
+def test_quantiles_are_ordered_and_within_bounds(
+    values: np.ndarray, horizon: int, slot_seconds: int
+) -> None:
+    """Any series with four known slots has five ordered quantiles inside 0..capacity."""
+    one = series(values, slot_seconds=slot_seconds)
+    if np.isfinite(values).sum() < 4:
+        with pytest.raises(NotEnoughHistoryError, match="4 known slots"):
+            mix(one, horizon)
+        return
+    found = mix(one, horizon).quantiles
+    rows = np.stack([found.q05, found.q10, found.q50, found.q90, found.q95])
+    assert rows.shape == (5, horizon)
+    assert np.isfinite(rows).all()
+    assert (np.diff(rows, axis=0) >= 0).all()
+    assert rows.min() >= 0
+    assert rows.max() <= 100
+
+
+@pytest.mark.parametrize("name", [name for name in BROKEN if "point" not in name])
+def test_broken_series_stay_in_bounds(name: str) -> None:
+    """Constant, spiked, jumping and gappy series give finite quantiles inside their bounds."""
+    values = np.where(np.isfinite(BROKEN[name]), BROKEN[name], np.nan)
+    if np.isfinite(values).sum() < 4:
+        with pytest.raises(NotEnoughHistoryError):
+            mix(series(values), 24)
+        return
+    found = mix(series(np.clip(values, 0, 100)), 48).quantiles
+    assert np.isfinite(found.q05).all()
+    assert (found.q05 >= 0).all()
+    assert (found.q95 <= 100).all()
+
+
+def test_a_series_may_go_below_zero() -> None:
+    """Without a lower bound the logarithm is left out, and values stay negative."""
+    values = daily(20) - 200
+    found = mix(series(values, lower=-np.inf, upper=np.inf), 24).quantiles
+    assert found.q95.max() < 0
+    assert abs(found.q50 - values[:24]).mean() < 15
+
+
+def test_the_future_changes_nothing() -> None:
+    """What comes after an origin does not change what was forecast there."""
+    values = daily(30)
+    changed = values.copy()
+    changed[500:] = 0
+    for horizon in (24, 168):
+        one, two = (mix(series(rows).head(500), horizon) for rows in (values, changed))
+        assert one.weights == two.weights
+        assert one.quantiles.q50.tolist() == two.quantiles.q50.tolist()
+
+
+def test_a_longer_horizon_does_not_change_the_first_day() -> None:
+    """Weights and points of the first buckets rest on their own leads."""
+    one = series(daily(30))
+    day, week = mix(one, 24), mix(one, 168)
+    assert week.weights[: len(day.weights)] == day.weights
+    assert np.allclose(week.quantiles.q50[:20], day.quantiles.q50[:20], atol=0.5)
+
+
+def test_the_daily_curve_is_followed() -> None:
+    """On a clean daily curve the mix errs far less than naive, and a little less than yesterday."""
+    found = mix(series(daily(28, noise=0.3)), 24)
+    for lead in found.backtest[2:]:
+        assert lead.loss < 0.6 * lead.naive_loss
+        assert lead.loss < lead.seasonal_naive_loss
+
+
+def test_weights_go_to_what_was_right() -> None:
+    """A random walk is left to members near its last value, a daily curve is not."""
+    rng = np.random.default_rng(3)
+    walk = np.clip(500 + np.cumsum(rng.normal(0, 1, 700)), 0, 1000)
+    near = dict(mix(series(walk, upper=1000), 24).weights[-1].weights)
+    curve = dict(mix(series(daily(29)), 24).weights[-1].weights)
+    assert near["naive"] + near["half"] > 0.4
+    assert curve["naive"] + curve["half"] < 0.2
+    assert abs(sum(curve.values()) - 1) < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["noise", "daily", "bursts"])
+def test_eighty_percent_bands_hold_eighty_percent(kind: str) -> None:
+    """Over rolling origins q10..q90 holds 72 to 88 % of what came."""
+    rng = np.random.default_rng(5)
+    days, hours = 70, 24 * 70
+    values = {
+        "noise": rng.normal(50, 5, hours),
+        "daily": daily(days, noise=0.3),
+        "bursts": rng.lognormal(1, 1, hours),
+    }[kind]
+    one = series(values, upper=np.inf)
+    tested = rolling_backtest(one, MixModel(), origins=range(28 * 24, hours - 24, 30), horizon=24)
+    assert 0.72 < tested.inside.mean() < 0.88
+
+
+def test_a_level_shift_widens_the_band_and_then_is_forgotten() -> None:
+    """A day after a job doubled the forecast follows it; naive seasonal still has the old day."""
+    rng = np.random.default_rng(6)
+    values = np.concatenate([rng.normal(20, 1, 24 * 20), rng.normal(40, 1, 30)])
+    found = mix(series(values), 12).quantiles
+    assert abs(found.q50 - 40).max() < 8
+    assert (found.q90 > 38).all()
+
+
+def test_leads_without_a_past_say_so() -> None:
+    """Six hours of history calibrate the first hours; later bands only grow."""
+    found = mix(series(daily(1, per_day=96)[:24], slot_seconds=900), 96)
+    assert 0 < found.calibrated_hours <= 6
+    width = found.quantiles.q90 - found.quantiles.q10
+    assert width[-1] > width[3]
+
+
+def test_the_seasonal_baseline_is_the_one_of_the_backtest() -> None:
+    """Seasonal naive inside the kernel and as a model give the same points."""
+    values = daily(20)
+    model = SeasonalNaiveModel().forecast(series(values), 24).q50
+    assert np.allclose(model, values[-24:])
