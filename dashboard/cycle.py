@@ -16,13 +16,14 @@ from data.clock import require_utc
 from data.errors import StoreError
 from data.records.cluster import SourceReport
 from data.records.decisions import Recommendation
-from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.jobs import Job
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
 from forecasting.forecast_runner import forecast_demand
+from forecasting.group_forecasts import forecast_groups
 from planner.packing import build_plan
 from planner.problem import make_problem
 from planner.recommendation import explain_keep, recommend
@@ -57,6 +58,7 @@ class CycleOutcome:
     rows_kept: int
     jobs: tuple[Job, ...]
     forecasts: tuple[DemandForecast | ForecastSkipped, ...]
+    group_forecasts: tuple[GroupForecast, ...]
     plan: Plan | None
     recommendations: tuple[Recommendation, ...]
     kept: dict[str, str] = field(default_factory=dict)
@@ -120,6 +122,12 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         settings=planning,
         progress=lambda done, total: world.progress("forecast", done, total),
     )
+    group_forecasts = forecast_groups(
+        view.groups,
+        as_of=view.as_of,
+        settings=planning,
+        progress=lambda done, total: world.progress("forecast groups", done, total),
+    )
     problem = make_problem(
         view.cluster,
         view.jobs,
@@ -147,6 +155,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         finished_at=now + timedelta(seconds=seconds),
         reports=reports,
         forecasts=forecasts,
+        group_forecasts=group_forecasts,
         plan=plan,
         recommendations=recommendations,
     )
@@ -158,6 +167,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         rows_kept=rows,
         jobs=view.jobs,
         forecasts=forecasts,
+        group_forecasts=group_forecasts,
         plan=plan,
         recommendations=recommendations,
         kept=explain_keep(plan, problem),

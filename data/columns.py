@@ -97,6 +97,23 @@ HISTORY = FrameColumns(
     required=frozenset({"job_id", "slot_start", "sample_count"}),
 )
 
+GROUP_HISTORY = FrameColumns(
+    name="group history",
+    columns=MappingProxyType(
+        {
+            "kind": (TEXT, "fleet, namespace or gpu_model"),
+            "name": (TEXT, "of the group; 'fleet' for the fleet"),
+            "slot_start": (TIME, "start of the slot, UTC"),
+            "boards": (NUMBER, "boards of the whole fleet that were observed in the slot"),
+            "allocated_gpus": (NUMBER, "boards held by the group's jobs, mean over the slot"),
+            "effective_gpus": (NUMBER, "boards held times mean utilization"),
+            "power_watts": (NUMBER, "W of the boards held, by the share of the slot"),
+        }
+    ),
+    required=frozenset({"kind", "name", "slot_start", "boards"}),
+)
+"""A group without a row in a slot that the fleet has held nothing then."""
+
 
 def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
     """Give the frame with exactly the declared columns, in order, typed.

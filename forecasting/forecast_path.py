@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from data.errors import ForecastError
 from data.records.forecasts import QuantilePath
 from data.units import SECONDS_PER_HOUR
 from forecasting.backtest import held_out, summarised
 from forecasting.demand_model import DemandModel, Quantiles
-from forecasting.demand_series import DemandSeries
+from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix_model import MixForecast, MixModel, mix
 from forecasting.prophet_model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
@@ -15,6 +17,7 @@ from forecasting.seasonal_naive_model import SeasonalNaiveModel
 MODELS: tuple[DemandModel, ...] = (MixModel(), ProphetModel(), SeasonalNaiveModel())
 """By name, as planning.model chooses; the mix is the default."""
 MIX = MODELS[0].name
+_DIGITS = 6
 _FALLBACK = SeasonalNaiveModel()
 _UNEXPECTED = (ForecastError, ArithmeticError, ValueError, RuntimeError, OSError)
 """What numerical libraries raise on series they cannot fit (np.linalg.LinAlgError is a
@@ -64,19 +67,32 @@ def _single(series: DemandSeries, model: DemandModel, ahead: int, horizon: int) 
 def path_of(
     series: DemandSeries, quantiles: Quantiles, model: str, *, ahead: int = 0
 ) -> QuantilePath:
-    """Give quantiles from slot `ahead` on as the path of a series, without a backtest yet."""
+    """Give quantiles from slot `ahead` on as the path of a series, without a backtest yet.
+
+    Six significant digits are kept: a path is stored as text at every cycle.
+    """
+
+    def row(values: Values) -> tuple[float, ...]:
+        return tuple(_rounded(values[ahead:]).clip(series.lower, series.upper).tolist())
+
     return QuantilePath(
         quantity=series.quantity,
         model=model,
-        q05=tuple(quantiles.q05[ahead:].tolist()),
-        q10=tuple(quantiles.q10[ahead:].tolist()),
-        q50=tuple(quantiles.q50[ahead:].tolist()),
-        q90=tuple(quantiles.q90[ahead:].tolist()),
-        q95=tuple(quantiles.q95[ahead:].tolist()),
+        q05=row(quantiles.q05),
+        q10=row(quantiles.q10),
+        q50=row(quantiles.q50),
+        q90=row(quantiles.q90),
+        q95=row(quantiles.q95),
         backtest=None,
         winsorised_slots=series.winsorised,
         censored_slots=series.censored,
     )
+
+
+def _rounded(values: Values) -> Values:
+    magnitude = np.floor(np.log10(np.maximum(np.abs(values), 1e-12)))
+    unit = 10.0 ** (magnitude - _DIGITS + 1)
+    return np.asarray(np.round(values / unit) * unit)
 
 
 def _notes(series: DemandSeries, found: MixForecast, horizon: int) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
     """Give why this job can only be kept as it is, '' when it may change."""
     if isinstance(demand.forecast, ForecastSkipped):
         return f"no forecast: {demand.forecast.reason}"
+    if demand.forecast.borrowed_from:
+        return f"too young: its forecast is borrowed from {demand.forecast.borrowed_from}"
     if catalogue.find(demand.job.gpu_model) is None:
         return f"GPU model {demand.job.gpu_model!r} is not in the catalogue"
     if demand.coverage_ratio < planning.minimum_coverage_ratio:

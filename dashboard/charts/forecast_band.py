@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import PROBLEM, PROPOSED, USED, dress, faded
-from data.records.forecasts import DemandForecast, QuantilePath
+from data.records.forecasts import DemandForecast, GroupForecast, QuantilePath
 
 
 def forecast_band(
@@ -15,7 +15,7 @@ def forecast_band(
     column: str,
     *,
     y_title: str,
-    forecast: DemandForecast | None = None,
+    forecast: DemandForecast | GroupForecast | None = None,
     path: QuantilePath | None = None,
     steps: Sequence[float] | None = None,
     limit: float | None = None,

@@ -5,6 +5,7 @@ import sys
 from datetime import datetime
 from typing import Any
 
+from dashboard.cli.forecast_rows import forecast_row, group_row
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
@@ -12,7 +13,7 @@ from dashboard.wiring import build_world
 from data.clock import utc_now
 from data.errors import SourceNotConfiguredError
 from data.records.cluster import SourceReport, SourceState
-from data.records.forecasts import UNIT_OF, DemandForecast, ForecastSkipped
+from data.records.forecasts import ForecastSkipped
 
 PARTIAL = 3
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
@@ -44,44 +45,6 @@ def report_row(report: SourceReport) -> dict[str, Any]:
     }
 
 
-def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
-    """Give one forecast, or why there is none, as the command line prints it."""
-    common = {
-        "job_id": forecast.job_id,
-        "samples": forecast.samples,
-        "history_slots": forecast.history_slots,
-        "known_slots": forecast.known_slots,
-    }
-    if isinstance(forecast, ForecastSkipped):
-        return common | {"skipped": forecast.reason}
-    return common | {
-        "skipped": None,
-        "first_slot": forecast.slot_starts[0],
-        "last_slot": forecast.slot_starts[-1],
-        "slots": len(forecast.slot_starts),
-        "missing": {str(quantity): reason for quantity, reason in forecast.missing},
-        "quantities": {
-            str(path.quantity): {
-                "unit": UNIT_OF[path.quantity],
-                "model": path.model,
-                "q10_mean": sum(path.q10) / len(path.q10),
-                "q50_mean": sum(path.q50) / len(path.q50),
-                "q90_mean": sum(path.q90) / len(path.q90),
-                "q90_max": max(path.q90),
-                "backtest": None
-                if path.backtest is None
-                else {
-                    "pinball_loss": dict(path.backtest.losses),
-                    "held_out_slots": path.backtest.held_out_slots,
-                    "coverage_ratio": path.backtest.coverage_ratio,
-                },
-                "notes": list(path.notes),
-            }
-            for path in forecast.paths
-        },
-    }
-
-
 def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
     """Give the one object that `cycle --format json` prints."""
     plan = outcome.plan
@@ -95,6 +58,7 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
             "sources": [report_row(report) for report in outcome.reports],
         },
         "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
+        "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
         "plan": None
         if plan is None
         else {

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from dashboard.cli.cycle_commands import REPORT_COLUMNS, forecast_row, report_row
+from dashboard.cli.cycle_commands import REPORT_COLUMNS, report_row
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, settings_of
 from data.load_settings import setting_rows
@@ -102,28 +102,6 @@ def sources(options: argparse.Namespace) -> int:
         rows = [report_row(report) for report in store.reader.source_reports()]
     print_rows(rows, options.format, columns=REPORT_COLUMNS, empty=_NO_SAMPLES)
     return 0
-
-
-def forecast(options: argparse.Namespace) -> int:
-    """List the forecasts of the latest cycle."""
-    with open_for_reading(settings_of(options)) as store:
-        rows = [forecast_row(one) for one in store.reader.forecasts()]
-    if options.format == "json":
-        print_json(rows)
-        return 0
-    flat = [line for row in rows for line in _forecast_lines(row)]
-    columns = ("job_id", "quantity", "unit", "model", "q10_mean", "q50_mean", "q90_mean", "skipped")
-    print_rows(flat, options.format, columns=columns, empty=_NO_CYCLE)
-    return 0
-
-
-def _forecast_lines(row: dict[str, Any]) -> list[dict[str, Any]]:
-    if row["skipped"] is not None:
-        return [{"job_id": row["job_id"], "skipped": row["skipped"]}]
-    return [
-        {"job_id": row["job_id"], "quantity": quantity} | summary
-        for quantity, summary in row["quantities"].items()
-    ]
 
 
 def plan(options: argparse.Namespace) -> int:

@@ -96,11 +96,28 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         lists=True,
     )
     _add_source_options(collect)
-    for name, summary in (
-        ("forecast", "the forecasts of the latest cycle, with their backtest"),
-        ("plan", "the plan of the latest cycle, with its bound and gap"),
-    ):
-        _command(commands, name, ("list_commands", name), summary, lists=True)
+    forecast = _command(
+        commands,
+        "forecast",
+        ("forecast_command", "forecast"),
+        "the forecasts of the latest cycle, with their backtest",
+        lists=True,
+    )
+    forecast.add_argument(
+        "--by", choices=("job", "group"), default="job", help="group: namespaces, models, fleet"
+    )
+    forecast.add_argument(
+        "--backtest",
+        action="store_true",
+        help="ask every model at past moments of the stored series and compare them",
+    )
+    _command(
+        commands,
+        "plan",
+        ("list_commands", "plan"),
+        "the plan of the latest cycle, with its bound and gap",
+        lists=True,
+    )
 
 
 def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
-from data.columns import HISTORY, check_frame
+from data.columns import GROUP_HISTORY, HISTORY, check_frame
 from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
 from data.records.jobs import Job
 from data.store import samples_sql, tables
@@ -47,6 +47,10 @@ def _slots(start: datetime, end: datetime) -> dict[str, datetime]:
         "first_hour": _ceiling(first, SECONDS_PER_HOUR),
         "last_hour": floor_to_slot(last, SECONDS_PER_HOUR),
     }
+
+
+_GROUP_DAYS = 90
+"""Groups are forecast for a month, so they look further back than jobs."""
 
 
 class FactReader:
@@ -88,6 +92,9 @@ class FactReader:
             cluster=Cluster(as_of=as_of, gpus=self.gpus(start=start, end=upto)),
             jobs=tuple(job for job in self.jobs() if job.job_id in seen),
             history=history,
+            groups=self.group_history(
+                start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR
+            ),
             signals=dict(zip(signals["job_id"], signals["signal"], strict=True)),
         )
 
@@ -178,6 +185,19 @@ class FactReader:
             end=window["end"],
             slot_seconds=slot_seconds,
         )
+
+    def group_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
+        """Give the history of fleet, namespaces and GPU models (columns GROUP_HISTORY).
+
+        `slot_seconds` is a multiple of an hour; the hours of (start, end] are whole ones.
+        """
+        frame = self._frame(
+            samples_sql.GROUP_HISTORY,
+            start=_ceiling(start, SECONDS_PER_HOUR),
+            end=floor_to_slot(end, SECONDS_PER_HOUR),
+            slot_seconds=slot_seconds,
+        )
+        return check_frame(frame, GROUP_HISTORY)
 
     def energy(self, *, start: datetime, end: datetime, by: str) -> pd.DataFrame:
         """Give key, energy_kwh with its low and high, gpu_hours, idle_gpu_hours, observed_hours.

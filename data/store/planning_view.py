@@ -12,7 +12,9 @@ from data.records.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningView:
-    """`history` has the columns HISTORY; `signals` maps a job to its utilization signal.
+    """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour.
+
+    `signals` maps a job to its utilization signal.
 
     `as_of` is the time of the newest sample up to the time asked for.
     """
@@ -21,4 +23,5 @@ class PlanningView:
     cluster: Cluster
     jobs: tuple[Job, ...]
     history: pd.DataFrame
+    groups: pd.DataFrame
     signals: Mapping[str, str]

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from data.errors import StoreError
 from data.records.decisions import AuditEntry, Decision, Recommendation
-from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.plans import Plan
 from data.store import tables
 from data.store.audit_chain import chain_problems
@@ -94,6 +94,18 @@ class StoreReader(FactReader):
             else from_json(DemandForecast, row.record)
             for row in rows
         )
+
+    def group_forecasts(self) -> tuple[GroupForecast, ...]:
+        """Give the latest cycle's forecasts of fleet, namespaces and GPU models."""
+        newest = (
+            sa.select(tables.cycles.c.cycle_id).order_by(tables.cycles.c.sequence.desc()).limit(1)
+        ).scalar_subquery()
+        rows = self._rows(
+            sa.select(tables.group_forecasts.c.record)
+            .where(tables.group_forecasts.c.cycle_id == newest)
+            .order_by(tables.group_forecasts.c.position)
+        )
+        return tuple(from_json(GroupForecast, row.record) for row in rows)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Give all, the newest plan first, then by central cost saving, largest first."""

@@ -74,6 +74,41 @@ SELECT slot_start,
 FROM boards GROUP BY slot_start ORDER BY slot_start
 """
 
+GROUP_HISTORY = f"""
+WITH parts AS (
+    SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
+        sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
+        sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
+    FROM hourly WHERE {_WINDOW} GROUP BY ALL
+), devices AS (
+    SELECT *, weight / nullif(sum(weight) OVER device, 0) AS share,
+        count(DISTINCT mig_instance) OVER board AS instances
+    FROM parts
+    WINDOW device AS (PARTITION BY gpu_uuid, mig_instance, slot_start),
+        board AS (PARTITION BY gpu_uuid, slot_start)
+), boards AS (
+    SELECT slot_start, count(DISTINCT gpu_uuid)::DOUBLE AS boards
+    FROM devices WHERE share IS NOT NULL GROUP BY slot_start
+), held AS (
+    SELECT slot_start, gpu_model, coalesce(jobs.record->>'namespace', '(unknown)') AS namespace,
+        share / instances AS allocated, share / instances * utilization AS used,
+        share / instances * power AS power
+    FROM devices LEFT JOIN jobs USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
+), grouped AS (
+    SELECT 'fleet' AS kind, 'fleet' AS name, * FROM held
+    UNION ALL SELECT 'namespace', namespace, * FROM held
+    UNION ALL SELECT 'gpu_model', gpu_model, * FROM held
+)
+SELECT kind, name, slot_start, max(boards.boards) AS boards, sum(allocated) AS allocated_gpus,
+    sum(used) AS effective_gpus, sum(power) AS power_watts
+FROM boards LEFT JOIN grouped USING (slot_start) WHERE kind IS NOT NULL
+GROUP BY ALL
+UNION ALL
+SELECT 'fleet', 'fleet', slot_start, boards, 0, 0, 0
+FROM boards ANTI JOIN held USING (slot_start)
+ORDER BY kind, name, slot_start
+"""  # noqa: S608
+
 
 def fleet_history(slot_seconds: int) -> str:
     """Give the fleet's history by slot; whole hours are read from the hourly roll-up."""

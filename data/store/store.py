@@ -15,7 +15,7 @@ from data.collected import Collected
 from data.errors import StoreError, scrub
 from data.records.cluster import SourceReport
 from data.records.decisions import AuditEntry, Decision, Recommendation
-from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.plans import Plan
 from data.settings import RetentionSettings
 from data.store import tables
@@ -109,6 +109,7 @@ class Store:
         finished_at: datetime,
         reports: Sequence[SourceReport],
         forecasts: Sequence[DemandForecast | ForecastSkipped],
+        group_forecasts: Sequence[GroupForecast] = (),
         plan: Plan,
         recommendations: Sequence[Recommendation],
     ) -> None:
@@ -148,6 +149,15 @@ class Store:
                         "record": to_json(one),
                     }
                     for position, one in enumerate(forecasts)
+                ],
+                key=("cycle_id", "position"),
+            )
+            _insert(
+                connection,
+                "group_forecasts",
+                [
+                    {"cycle_id": cycle_id, "position": position, "record": to_json(one)}
+                    for position, one in enumerate(group_forecasts)
                 ],
                 key=("cycle_id", "position"),
             )

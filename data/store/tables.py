@@ -57,6 +57,13 @@ forecasts = sa.Table(
     sa.Column("skipped", sa.Boolean, nullable=False),
     _text("record"),
 )
+group_forecasts = sa.Table(
+    "group_forecasts",
+    metadata,
+    _text("cycle_id", key=True),
+    _count("position", key=True),
+    _text("record"),
+)
 recommendations = sa.Table(
     "recommendations",
     metadata,

@@ -20,6 +20,7 @@ VIEWS = [
     ("Overview", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ do work; \d+ recommendation", 1),
     ("Jobs", r"\d+ jobs run; [\d,.]+ of [\d,.]+ GPU-hours", 0),
     ("Job", r"holds \d+ × .* and did [\d.]+ GPUs' work", 3),
+    ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
     ("Recommendations", r"\d+ recommendations? waits? for .* save [\d,.]+ EUR", 1),
     ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
     ("Health", r"sources? (answered|failed)", 0),

@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 from dashboard.charts.energy_bars import energy_bars
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.charts.lead_accuracy import lead_accuracy
+from dashboard.charts.member_weights import member_weights
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
 from dashboard.charts.plan_steps import plan_steps
-from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
+from data.records.forecasts import (
+    Backtest,
+    DemandForecast,
+    ForecastSkipped,
+    LeadAccuracy,
+    LeadWeights,
+    QuantilePath,
+    Quantity,
+)
 from data.records.plans import Configuration, JobPlan
 
 SLOTS = tuple(NOW + timedelta(minutes=15 * step) for step in range(3))
@@ -201,3 +211,43 @@ def test_labels_hold_no_markup(name: str) -> None:
 def test_faded_keeps_the_colour() -> None:
     """Opacity is added to a colour, nothing else."""
     assert faded("#0072B2", 0.2) == "rgba(0,114,178,0.2)"
+
+
+def test_accuracy_by_lead_is_a_mean_over_series() -> None:
+    """Losses relative to naive's, coverage in percent; a series whose naive is perfect is out."""
+    figure = lead_accuracy(
+        [backtest_of(0.5, 1.0, 0.7), backtest_of(0.25, 1.0, 0.9), backtest_of(0.0, 0.0, 1.0)]
+    )
+    in_use, seasonal, coverage = figure.data
+    assert list(in_use.x) == ["1 h", "24 h"]
+    assert list(in_use.y) == [0.375, 0.375]
+    assert list(seasonal.y) == [2.0, 2.0]
+    assert list(coverage.y) == pytest.approx([100 * 2.6 / 3] * 2)
+
+
+def test_weights_are_stacked_to_a_hundred_percent() -> None:
+    """One bar per member, one column per lead."""
+    rows = [
+        LeadWeights(until_hours=hours, weights=(("naive", 0.25), ("half", 0.75)))
+        for hours in (1.0, 24.0)
+    ]
+    figure = member_weights(rows)
+    assert [trace.name for trace in figure.data] == ["naive", "half"]
+    assert sum(trace.y[0] for trace in figure.data) == pytest.approx(100)
+    assert not member_weights([]).data
+
+
+def backtest_of(loss: float, naive: float, coverage: float) -> Backtest:
+    """A backtest at two leads."""
+    leads = tuple(
+        LeadAccuracy(
+            until_hours=hours,
+            loss=loss,
+            naive_loss=naive,
+            seasonal_naive_loss=2 * naive,
+            coverage_ratio=coverage,
+            origins=5,
+        )
+        for hours in (1.0, 24.0)
+    )
+    return Backtest(losses=(), held_out_slots=9, coverage_ratio=coverage, by_lead=leads)

@@ -122,7 +122,15 @@ def test_the_commands_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert listed[0]["digest"] in written.read_text(encoding="utf-8")
     assert main([*arguments, "audit", "verify"]) == 0
     assert "2 entries, chain intact" in capsys.readouterr().out
-    for command in (["jobs"], ["gpus"], ["sources"], ["forecast"], ["plan"], ["settings"]):
+    for command in (
+        ["jobs"],
+        ["gpus"],
+        ["sources"],
+        ["forecast"],
+        ["forecast", "--by", "group"],
+        ["plan"],
+        ["settings"],
+    ):
         for form in ("table", "json", "csv"):
             assert main([*arguments, *command, "--format", form]) == 0
             assert capsys.readouterr().out

@@ -1,0 +1,88 @@
+"""`trimtab forecast`: what the latest cycle foresees, or how every model would have done."""
+
+import argparse
+from datetime import datetime
+from typing import Any
+
+from dashboard.cli.forecast_rows import forecast_row, group_row, summary_lines
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
+from data.clock import utc_now
+from data.settings import PlanningSettings
+from data.store import Store
+
+_NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
+_TOO_SHORT = "No series is long enough for a backtest: it takes a day of history or more."
+_SUMMARY = ("unit", "model", "slots", "q10_mean", "q50_mean", "q90_mean")
+_SCORES = ("model", "series", "origins", "mase", "pinball_to_naive", "coverage_ratio", "failures")
+_BACKTEST_ORIGINS = 8
+
+
+def forecast(options: argparse.Namespace) -> int:
+    """Print the latest cycle's forecasts by job or group, or with --backtest a table of models."""
+    if options.backtest:
+        return _backtest(options)
+    by_job = options.by == "job"
+    with open_for_reading(settings_of(options)) as store:
+        rows = (
+            [forecast_row(one) for one in store.reader.forecasts()]
+            if by_job
+            else [group_row(one) for one in store.reader.group_forecasts()]
+        )
+    if options.format == "json":
+        print_json(rows)
+        return 0
+    keys = ("job_id",) if by_job else ("kind", "name")
+    columns = (*keys, "quantity", *_SUMMARY, *(("skipped",) if by_job else ("first_slot",)))
+    print_rows(summary_lines(rows, keys), options.format, columns=columns, empty=_NO_CYCLE)
+    return 0
+
+
+def _backtest(options: argparse.Namespace) -> int:
+    loaded = settings_of(options)
+    planning = loaded.settings.planning
+    with open_for_reading(loaded) as store:
+        as_of = store.reader.latest_sample_at() or utc_now()
+        rows = _scores(options, store, planning, as_of)
+    print_rows(rows, options.format, columns=_SCORES, empty=_TOO_SHORT)
+    return 0
+
+
+def _scores(
+    options: argparse.Namespace, store: Store, planning: PlanningSettings, as_of: datetime
+) -> list[dict[str, Any]]:
+    from forecasting.forecast_path import MODELS
+    from forecasting.group_series import group_series
+    from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
+    from forecasting.model_comparison import compare_models
+    from forecasting.naive_model import NaiveModel
+
+    slot_seconds = planning.slot_minutes * 60
+    view = store.reader.planning_view(
+        as_of, slot_seconds=slot_seconds, history_days=planning.history_days
+    )
+    if options.by == "job":
+        first = first_slot_after(view.as_of, slot_seconds)
+        tasks = job_tasks(view.history, jobs=view.jobs, first_slot=first, settings=planning)
+        series = [one for task in tasks if isinstance(task, JobTask) for one in task.series]
+        horizon = planning.horizon_slots
+    else:
+        series = [one for group in group_series(view.groups, 3600) for one in group.series]
+        horizon = 24
+    with progress_on_stderr(options) as show:
+        scores = compare_models(
+            series,
+            (NaiveModel(), *MODELS),
+            horizon=horizon,
+            origins=_BACKTEST_ORIGINS,
+            progress=lambda done, total: show("backtest", done, total),
+        )
+    return [
+        {column: _unknown_as_none(getattr(one, column)) for column in _SCORES}
+        for one in scores
+        if one.origins or one.failures
+    ]
+
+
+def _unknown_as_none(value: Any) -> Any:
+    return None if value != value else value

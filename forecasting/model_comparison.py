@@ -1,0 +1,103 @@
+"""All models side by side on the same series, asked at the same past moments."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from forecasting.backtest import RollingBacktest, rolling_backtest
+from forecasting.demand_model import DemandModel
+from forecasting.demand_series import DemandSeries, Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelScore:
+    """One model over many series, each series counting the same.
+
+    mase: mean absolute error of q50 over that of yesterday's same slot inside the series (Hyndman
+    and Koehler 2006, seasonal scale). pinball_to_naive: mean pinball loss over naive's.
+    coverage_ratio: share inside q10..q90. `failures` counts moments without an answer.
+    """
+
+    model: str
+    series: int
+    origins: int
+    mase: float
+    pinball_to_naive: float
+    coverage_ratio: float
+    failures: int
+
+
+def compare_models(
+    series: Sequence[DemandSeries],
+    models: Sequence[DemandModel],
+    *,
+    horizon: int,
+    origins: int,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[ModelScore, ...]:
+    """Give a score per model; the first model is what `pinball_to_naive` is relative to.
+
+    Each series is asked at up to `origins` moments spread over its later half. Series that are too
+    short for one, or never change, are left out.
+    """
+    kept: dict[str, list[tuple[RollingBacktest, float, float]]] = {one.name: [] for one in models}
+    usable = [one for one in series if scale_of(one) > 0 and origins_of(one, horizon, origins)]
+    for done, one in enumerate(usable):
+        if progress is not None:
+            progress(done, len(usable))
+        moments = origins_of(one, horizon, origins)
+        results = [
+            rolling_backtest(one, model, origins=moments, horizon=horizon) for model in models
+        ]
+        baseline = _mean(results[0].pinball)
+        for result in results:
+            kept[result.model].append((result, scale_of(one), baseline))
+    if progress is not None:
+        progress(len(usable), len(usable))
+    return tuple(_score(name, rows) for name, rows in kept.items())
+
+
+def origins_of(series: DemandSeries, horizon: int, most: int) -> list[int]:
+    """Give up to `most` moments in the later half of a series that leave `horizon` to judge."""
+    first, last = len(series.values) // 2, len(series.values) - horizon
+    if last <= first:
+        return []
+    return sorted({int(one) for one in np.linspace(first, last, most).round()})
+
+
+def scale_of(series: DemandSeries) -> float:
+    """Give the mean absolute error of yesterday's same slot, of the slot before below two days."""
+    lag = series.slots_per_day if len(series.values) >= 2 * series.slots_per_day else 1
+    changes = np.abs(series.values[lag:] - series.values[:-lag])
+    return float(np.nanmean(changes)) if np.isfinite(changes).any() else 0.0
+
+
+def _mean(values: Values) -> float:
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+
+
+def _score(name: str, rows: Sequence[tuple[RollingBacktest, float, float]]) -> ModelScore:
+    answered = [row for row in rows if len(row[0].pinball)]
+
+    def mean(values: Sequence[float]) -> float:
+        known = [one for one in values if np.isfinite(one)]
+        return float(np.mean(known)) if known else float("nan")
+
+    return ModelScore(
+        model=name,
+        series=len(answered),
+        origins=sum(len(result.pinball) for result, *_ in answered),
+        mase=mean([_mean(result.absolute_error) / scale for result, scale, _ in answered]),
+        pinball_to_naive=mean(
+            [_mean(result.pinball) / base for result, _, base in answered if base > 0]
+        ),
+        coverage_ratio=mean(
+            [
+                float(result.inside[np.isfinite(result.pinball)].mean())
+                for result, *_ in answered
+                if np.isfinite(result.pinball).any()
+            ]
+        ),
+        failures=sum(result.failures for result, *_ in rows),
+    )
