@@ -1,0 +1,234 @@
+"""The compiled loops over the rows of a batch: the survey, and the two ways to solve.
+
+Rows that share one design bring their inner products, made by one matrix product; a row with gaps
+of its own brings itself, and its design and Gram matrix are made on the way.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from forecasting.prophet_gram_kernel import gram_of, row_of
+from forecasting.prophet_kernel import Floats, Gram, Row, Solution, make_desk, solve_row
+from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
+
+Integers = npt.NDArray[np.int64]
+
+
+class Survey(NamedTuple):
+    """What each row holds: [series]. Slots count from 0; not-finite values are not known.
+
+    `closest` is the least distance of two known slots, `low` and `high` are the extremes.
+    """
+
+    known: Integers
+    first: Integers
+    last: Integers
+    closest: Integers
+    low: Floats
+    high: Floats
+
+
+class Answers(NamedTuple):
+    """The optimum of every row, of y / y_scale: `smooth` [series, q], `delta` [series, S].
+
+    `smooth` are natural coefficients: k (linear), m, seasonal, regressors. `slope` and `intercept`
+    are those of the trend after the last changepoint, per unit of t; `changes` is the number of
+    changepoints. A row that its design could pass through whatever its values, so that there is no
+    optimum, has `unbounded` set.
+    """
+
+    smooth: Floats
+    delta: Floats
+    changes: Integers
+    slope: Floats
+    intercept: Floats
+    regressor_mean: Floats
+    regressor_deviation: Floats
+    variance: Floats
+    objective: Floats
+    residual: Floats
+    lone: Integers
+    unbounded: npt.NDArray[np.bool_]
+
+
+class Recipe(NamedTuple):
+    """How the design of a row with gaps of its own is made."""
+
+    linear: bool
+    changepoints: int
+    share: float
+    precision: Floats
+    tau: float
+    starts: int
+
+
+@njit(cache=True)
+def survey_rows(values: Floats) -> Survey:
+    """Give what each row of [series, slots] holds."""
+    series, slots = values.shape
+    known, first = np.zeros(series, np.int64), np.zeros(series, np.int64)
+    last, closest = np.zeros(series, np.int64), np.full(series, slots)
+    low, high = np.full(series, np.inf), np.full(series, -np.inf)
+    for i in range(series):
+        before = -1
+        for slot in range(slots):
+            value = values[i, slot]
+            if not np.isfinite(value):
+                continue
+            if before < 0:
+                first[i] = slot
+            elif slot - before < closest[i]:
+                closest[i] = slot - before
+            before = slot
+            known[i] += 1
+            low[i] = min(low[i], value)
+            high[i] = max(high[i], value)
+        last[i] = before
+    return Survey(known, first, last, closest, low, high)
+
+
+@njit(cache=True)
+def scale_rows(
+    values: Floats, which: Any, offsets: Any, pattern: Any, scale: Floats, result: Floats
+) -> tuple[Floats, Floats]:
+    """Fill y / y_scale less its mean, known points only: [rows, points]; give means and x'x.
+
+    Row r takes the slots `pattern + offsets[r]` of series `which[r]`.
+    """
+    means, squares = np.zeros(len(which)), np.zeros(len(which))
+    for r in range(len(which)):
+        source, target = values[which[r]], result[r]
+        total = 0.0
+        for i in range(len(pattern)):
+            target[i] = source[pattern[i] + offsets[r]] / scale[which[r]]
+            total += target[i]
+        means[r] = total / len(pattern)
+        for i in range(len(pattern)):
+            target[i] -= means[r]
+            squares[r] += target[i] * target[i]
+    return means, squares
+
+
+@njit(cache=True)
+def _keep(
+    gram: Gram, row: Row, desk: Any, found: Solution, level: int, answers: Answers, i: int
+) -> None:
+    """Write one solution, its smooth terms in natural coefficients; m is column `level`."""
+    for q in range(len(desk.z)):
+        total = 0.0
+        for one in range(len(desk.z)):
+            total += gram.basis[q, one] * (desk.z[one] + row.mean * gram.level[one])
+        answers.smooth[i, q] = total
+    answers.slope[i] = answers.smooth[i, 0] if level else 0.0
+    answers.intercept[i] = answers.smooth[i, level]
+    for j in range(len(desk.d)):
+        answers.delta[i, j] = desk.d[j]
+        answers.slope[i] += desk.d[j]
+        answers.intercept[i] -= desk.d[j] * gram.changepoints[j]
+    answers.changes[i] = len(desk.d)
+    answers.variance[i] = found.variance
+    answers.objective[i] = found.objective
+    answers.residual[i] = found.residual
+    answers.lone[i] = found.lone
+
+
+@njit(cache=True)
+def solve_shared(
+    gram: Gram,
+    which: Any,
+    means: Floats,
+    squares: Floats,
+    products: Floats,
+    level: int,
+    starts: int,
+    answers: Answers,
+) -> None:
+    """Solve the series `which` of one design from `products` [rows, q + S], eigencolumns first."""
+    q = len(gram.eigenvalues)
+    desk = make_desk(q, gram.cross.shape[1])
+    for r in range(len(which)):
+        row = Row(means[r], squares[r], products[r, :q], products[r, q:])
+        found = solve_row(gram, row, desk, starts)
+        _keep(gram, row, desk, found, level, answers, which[r])
+
+
+@njit(cache=True)
+def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
+    """Say whether the design can pass through every point, whatever the series."""
+    points, q = smooth.shape
+    if points > q + len(rows):
+        return False
+    design = np.zeros((points, q + len(rows)))
+    design[:, :q] = smooth
+    for j in range(len(rows)):
+        for i in range(points):
+            design[i, q + j] = max(t[i] - t[rows[j]], 0.0)
+    return bool(np.linalg.matrix_rank(design) >= points)
+
+
+@njit(cache=True)
+def smooth_columns(
+    linear: bool, t: Floats, slots: Any, clock: Floats, regressors: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Give the columns with normal priors at the known slots, and the regressors' scales.
+
+    [points, q]; what is subtracted from and divided out of each regressor: [regressors] each.
+    """
+    trend, seasonal, own = 2 if linear else 1, clock.shape[1], regressors.shape[1]
+    columns = np.ones((len(slots), trend + seasonal + own))
+    for i in range(len(slots)):
+        if linear:
+            columns[i, 0] = t[i]
+        for c in range(seasonal):
+            columns[i, trend + c] = clock[slots[i], c]
+        for c in range(own):
+            columns[i, trend + seasonal + c] = regressors[slots[i], c]
+    mean, deviation = np.zeros(own), np.ones(own)
+    for r in range(own):
+        c = trend + seasonal + r
+        mean[r], deviation[r] = regressor_scale(columns[:, c].copy())
+        for i in range(len(slots)):
+            columns[i, c] = (columns[i, c] - mean[r]) / deviation[r]
+    return columns, mean, deviation
+
+
+@njit(cache=True)
+def solve_own(
+    values: Floats,
+    which: Any,
+    survey: Survey,
+    scale: Floats,
+    clock: Floats,
+    regressors: Floats,
+    recipe: Recipe,
+    answers: Answers,
+) -> None:
+    """Solve the series `which`, each on its own known slots.
+
+    `clock` [slots, seasonal] are the Fourier columns of all slots, `regressors`
+    [1 or series, slots, regressors] the raw regressors.
+    """
+    level = 1 if recipe.linear else 0
+    for i in which:
+        slots = np.flatnonzero(np.isfinite(values[i]))
+        span = float(survey.last[i] - survey.first[i])
+        t = (slots - survey.first[i]) / span
+        own = regressors[i if len(regressors) > 1 else 0]
+        smooth, mean, deviation = smooth_columns(recipe.linear, t, slots, clock, own)
+        answers.regressor_mean[i] = mean
+        answers.regressor_deviation[i] = deviation
+        rows = changepoint_rows(len(slots), recipe.changepoints, recipe.share)
+        if not recipe.linear:
+            rows = rows[:0]
+        if passes_through(t, smooth, rows):
+            answers.unbounded[i] = True
+            continue
+        gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau)
+        y = values[i][slots] / scale[i]
+        row = row_of(y, t, smooth, rows, gram)
+        desk = make_desk(smooth.shape[1], len(rows))
+        found = solve_row(gram, row, desk, recipe.starts)
+        _keep(gram, row, desk, found, level, answers, i)
