@@ -12,10 +12,10 @@ fourth cumulant; the odd ones vanish.
 """
 
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 Floats = npt.NDArray[np.float64]
 
@@ -46,6 +46,5 @@ def deviations(noise: TrendNoise, horizon: int, quantiles: tuple[float, ...]) ->
     cumulant = np.outer((24 * rate - 12 * rate**2) * change**4, fourth)
     kurtosis = np.minimum(cumulant / variance**2, _LARGEST_KURTOSIS)
     spread = np.sqrt(variance)
-    return np.stack(
-        [spread * (z + kurtosis * ((z**3 - 3 * z) / 24)) for z in ndtri(np.array(quantiles))]
-    )
+    normal = [NormalDist().inv_cdf(one) for one in quantiles]
+    return np.stack([spread * (z + kurtosis * ((z**3 - 3 * z) / 24)) for z in normal])

@@ -23,6 +23,7 @@ from forecasting.prophet_rows_kernel import (
     passes_through,
     scale_rows,
     smooth_columns,
+    solve_again,
     solve_own,
     solve_shared,
     survey_rows,
@@ -253,7 +254,8 @@ def _solve_pattern(
     answers.regressor_deviation[pattern.rows] = deviation
     precision = smooth_precision(seasonalities, batch.regressors.shape[2], options)
     level = 1 if batch.linear else 0
-    gram = gram_of(t, smooth, precision, level, rows, options.changepoint_prior_scale)
+    tau, bounded = options.changepoint_prior_scale, options.starts > 1
+    gram = gram_of(t, smooth, precision, level, rows, tau, bounded)
     columns = np.concatenate(
         [smooth @ gram.basis, np.maximum(t[:, None] - gram.changepoints, 0.0)], axis=1
     )
@@ -264,7 +266,20 @@ def _solve_pattern(
         offsets = pattern.offsets[begin : begin + _CHUNK]
         means, squares = scale_rows(batch.values, which, offsets, slots, batch.scale, part)
         products = part @ columns
-        solve_shared(gram, which, means, squares, products, level, options.starts, answers)
+        rough = solve_shared(gram, which, means, squares, products, level, options.starts, answers)
+        solve_again(
+            gram,
+            batch.values,
+            which[rough],
+            offsets[rough],
+            slots,
+            batch.scale,
+            smooth,
+            rows,
+            level,
+            options.starts,
+            answers,
+        )
     first = level + 1
     last = first + clock.shape[1]
     # The clock of the design began with the pattern; the answers' begins with the window.
@@ -287,6 +302,7 @@ def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:
         rows = changepoint_rows(survey.known[i], options.changepoints, options.changepoint_range)
         answers.changes[i] = len(rows)
     status[answers.unbounded] = FitStatus.AS_MANY_TERMS_AS_POINTS
-    status[answers.variance <= SMALLEST_VARIANCE * (status == FitStatus.FITTED)] = (
-        FitStatus.THROUGH_ALL_POINTS
-    )
+    through = (answers.variance <= SMALLEST_VARIANCE) & (status == FitStatus.FITTED)
+    status[through] = FitStatus.THROUGH_ALL_POINTS
+    answers.objective[through] = answers.residual[through] = np.nan
+    answers.lone[through] = -1

@@ -72,11 +72,8 @@ class TermGroup:
 class ProphetFits:
     """The fits of a batch, and what they were made from; arrays are [series] unless said.
 
-    `sigma` is the noise of y / `scale`; `objective` the negative log posterior without constants;
-    `kkt_residual` the largest violation of its optimality conditions, on a scale where a change of
-    slope weighs 1 / tau = 20. Both are NaN for constant series, which Prophet does not optimise
-    either. `lone_optimum` is 1 where `starts=2` proved that there is no other stationary point, 0
-    where it found two and took the better, -1 where it was not asked. `first_slot`: s, epoch.
+    `first_slot` is in s since the epoch, `values` [series, slots], `regressors`
+    [1 or series, slots, regressors], `scale` Prophet's y_scale.
     """
 
     options: ProphetOptions
@@ -92,22 +89,25 @@ class ProphetFits:
 
     @property
     def sigma(self) -> Floats:
-        """Prophet's sigma_obs."""
+        """Prophet's sigma_obs: the noise of y / y_scale."""
         return np.sqrt(self.answers.variance)
 
     @property
     def objective(self) -> Floats:
-        """The negative log posterior at the optimum."""
+        """The negative log posterior, without constants, at its minimum.
+
+        NaN where it has none: the series is constant, or the model passes through it.
+        """
         return self.answers.objective
 
     @property
     def kkt_residual(self) -> Floats:
-        """How far from optimal the answer is."""
+        """The largest violation of the optimality conditions; a kink weighs 1 / tau = 20 there."""
         return self.answers.residual
 
     @property
     def lone_optimum(self) -> Integers:
-        """Whether the optimum is proved to be the only one."""
+        """1: proved to be the only stationary point; 0: the better of two; -1: `starts` was 1."""
         return self.answers.lone
 
     @property
@@ -158,9 +158,11 @@ class ProphetFits:
         point = self._trend(slots)
         for group in self.groups:
             point[group.rows] += self._beside_trend(group, slots, ahead)
-        apart = deviations(self._trend_noise(horizon), horizon, quantiles) * self.scale[:, None]
-        point *= self.scale[:, None]
-        return ProphetForecast(point=point, quantiles=quantiles, bands=point + apart)
+        apart = deviations(self._trend_noise(horizon), horizon, quantiles)
+        with np.errstate(over="ignore"):  # a scale near the largest float: infinite is the truth
+            bands = (point + apart) * self.scale[:, None]
+            point *= self.scale[:, None]
+        return ProphetForecast(point=point, quantiles=quantiles, bands=bands)
 
     @property
     def _trend_columns(self) -> int:

@@ -46,13 +46,38 @@ def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
 
 
 @njit(cache=True)
+def _triangle(eigenvalues: Floats, cross: Floats, hinges: Floats) -> Floats:
+    """Give U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
+    left = hinges.copy()
+    for q in range(len(eigenvalues)):
+        if eigenvalues[q] > 0.0:
+            left -= np.outer(cross[q] / eigenvalues[q], cross[q])
+    for k in range(len(left)):
+        if left[k, k] <= 1e-13 * hinges[k, k]:
+            left[k, :] = 0.0
+            continue
+        left[k, k:] /= np.sqrt(left[k, k])
+        for i in range(k + 1, len(left)):
+            for j in range(i, len(left)):
+                left[i, j] -= left[k, i] * left[k, j]
+    return left
+
+
+@njit(cache=True)
 def gram_of(
-    t: Floats, smooth: Floats, precision: Floats, level: int, rows: Any, tau: float
+    t: Floats,
+    smooth: Floats,
+    precision: Floats,
+    level: int,
+    rows: Any,
+    tau: float,
+    bounded: bool,
 ) -> Gram:
     """Give the Gram matrix of a design.
 
     `smooth` [points, q] are the columns with normal priors of this `precision`, the constant in
     column `level`; `rows` are the points on which hinges begin, `tau` the scale of their prior.
+    `bounded`: with what the lower bound of the noise variance needs.
     """
     scale = 1.0 / np.sqrt(precision)
     scaled = smooth * scale
@@ -72,15 +97,15 @@ def gram_of(
     hinges = np.zeros((changes, changes))
     hinge_gram(t, rows, hinges)
     constant = vectors[level] / scale[level]
-    return Gram(len(t), tau, t[rows], eigenvalues, basis, constant.copy(), cross, hinges)
+    triangle = _triangle(eigenvalues, cross, hinges) if bounded else np.zeros((0, 0))
+    return Gram(len(t), tau, t[rows], eigenvalues, basis, constant.copy(), cross, hinges, triangle)
 
 
 @njit(cache=True)
-def row_of(y: Floats, t: Floats, smooth: Floats, rows: Any, gram: Gram) -> Row:
-    """Give what the solver needs of one scaled series; see `Row`."""
-    mean = y.mean()
-    rest = y - mean
+def row_around(y: Floats, origin: Floats, t: Floats, smooth: Floats, rows: Any, gram: Gram) -> Row:
+    """Give what the solver needs of one scaled series, the smooth terms `origin` taken out."""
+    rest = y - np.dot(smooth, np.dot(gram.basis, origin))
     hinge = np.zeros(len(rows))
     hinge_products(t, rest, rows, hinge)
     natural = np.dot(rest, smooth)
-    return Row(mean, np.dot(rest, rest), np.dot(natural, gram.basis), hinge)
+    return Row(origin, np.dot(rest, rest), np.dot(natural, gram.basis), hinge)

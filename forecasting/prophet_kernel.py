@@ -29,7 +29,8 @@ SMALLEST_VARIANCE = 1e-14
 _ROUNDS = 500
 _CHANGES = 600
 _SETTLED = 1e-9
-_SAME_ROOT = 1e-6
+_MET = 3e-5
+"""Relative distance below which stationary variances are one: f differs by n / 2 of its square."""
 
 
 class Gram(NamedTuple):
@@ -37,7 +38,8 @@ class Gram(NamedTuple):
 
     `eigenvalues` [q] and `basis` [q, q]: natural coefficients = basis @ z. `level` [q]: z of the
     constant 1. `cross` [q, S]: inner products of eigencolumns and hinges; `hinges` [S, S].
-    `changepoints` [S] in units of t.
+    `changepoints` [S] in units of t. `triangle` [S, S]: U with U'U the Schur complement of the
+    hinges without any prior, for bounds; [0, 0] when these are not wanted.
     """
 
     points: int
@@ -48,15 +50,18 @@ class Gram(NamedTuple):
     level: Floats
     cross: Floats
     hinges: Floats
+    triangle: Floats
 
 
 class Row(NamedTuple):
-    """What the solver needs to know of one series y / y_scale, less its mean: x = y - mean.
+    """What the solver needs to know of one series: x = y / y_scale - eigencolumns @ origin.
 
-    `smooth` [q] and `hinge` [S]: inner products of x with the columns; `squares`: x'x.
+    `origin` [q]: the smooth terms that are taken out beforehand, so that RSS does not drown in the
+    rounding of x'x; at first those of the mean. `smooth` [q] and `hinge` [S]: inner products of x
+    with the columns; `squares`: x'x.
     """
 
-    mean: float
+    origin: Floats
     squares: float
     smooth: Floats
     hinge: Floats
@@ -77,6 +82,8 @@ class _Desk(NamedTuple):
     step: Floats
     active: Any
     sign: Floats
+    best_z: Floats
+    best_d: Floats
 
 
 class Solution(NamedTuple):
@@ -107,6 +114,8 @@ def make_desk(smooth: int, changes: int) -> _Desk:
         np.zeros(changes),
         np.zeros(changes, np.int64),
         np.zeros(changes),
+        np.zeros(smooth),
+        np.zeros(changes),
     )
 
 
@@ -115,7 +124,8 @@ def variance_of(rss: float, points: int) -> float:
     """Give the noise variance that maximises the posterior at this sum of squares."""
     rss = max(rss, SMALLEST_RSS)
     # The positive root of 4 s^2 + n s - RSS, in the form that does not cancel.
-    return max(2.0 * rss / (points + np.sqrt(points * points + 16.0 * rss)), SMALLEST_VARIANCE)
+    root = 2.0 * rss / (points + np.sqrt(points * points + 16.0 * rss))
+    return float(max(root, SMALLEST_VARIANCE))
 
 
 @njit(cache=True)
@@ -137,7 +147,7 @@ def _eliminate(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -
         desk.correlation[j] = row.hinge[j]
     for q in range(len(desk.z)):
         desk.weight[q] = 1.0 / (gram.eigenvalues[q] + variance)
-        prior = variance * row.mean * gram.level[q]
+        prior = variance * row.origin[q]
         desk.free[q] = (row.smooth[q] - prior) * desk.weight[q]
         for j in range(len(desk.d)):
             desk.correlation[j] -= desk.free[q] * gram.cross[q, j]
@@ -254,7 +264,7 @@ def _settle(gram: Gram, desk: _Desk, penalty: float, count: int) -> int:
 
 @njit(cache=True)
 def _place_smooth(gram: Gram, row: Row, desk: _Desk, count: int) -> float:
-    """Put the smooth terms (less the mean) to their minimum given d; give the RSS."""
+    """Put the smooth terms (less the origin) to their minimum given d; give the RSS."""
     for q in range(len(desk.z)):
         desk.pull[q] = 0.0
         for i in range(count):
@@ -280,7 +290,7 @@ def _penalty_of(gram: Gram, row: Row, desk: _Desk) -> float:
     """Give the negative log prior of the terms."""
     total = 0.0
     for q in range(len(desk.z)):
-        value = desk.z[q] + row.mean * gram.level[q]
+        value = desk.z[q] + row.origin[q]
         total += 0.5 * value * value
     for j in range(len(desk.d)):
         total += abs(desk.d[j]) / gram.tau
@@ -288,15 +298,17 @@ def _penalty_of(gram: Gram, row: Row, desk: _Desk) -> float:
 
 
 @njit(cache=True)
-def _descend(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> tuple[float, int]:
-    """Iterate the noise variance from this start; give where it settles and the active count."""
+def _iterate(
+    gram: Gram, row: Row, desk: _Desk, variance: float, count: int, enough: float
+) -> tuple[float, int]:
+    """Iterate the noise variance until it settles or reaches `enough`; give it and the count."""
     for _ in range(_ROUNDS):
         _eliminate(gram, row, desk, variance, count)
         count = _settle(gram, desk, variance / gram.tau, count)
         rss = _place_smooth(gram, row, desk, count)
         previous = variance
         variance = variance_of(rss, gram.points)
-        if abs(variance - previous) <= _SETTLED * variance:
+        if abs(variance - previous) <= _SETTLED * variance or variance >= enough:
             break
     return variance, count
 
@@ -306,11 +318,11 @@ def _largest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
     """Give a bound above every stationary variance.
 
     The least RSS at s is at most RSS0 + 2 s P0 for any terms with that RSS and prior penalty, and a
-    stationary s is at most RSS / n. Used twice: for the mean alone, then for the smooth terms.
+    stationary s is at most RSS / n. Used twice: for the origin, then for the smooth terms.
     """
     level = 0.0
     for q in range(len(desk.z)):
-        level += (row.mean * gram.level[q]) ** 2
+        level += (row.origin[q]) ** 2
     bound = row.squares / max(gram.points - level, 0.5 * gram.points)
     bound = max(bound, SMALLEST_VARIANCE)
     _eliminate(gram, row, desk, bound, 0)
@@ -324,18 +336,22 @@ def _largest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
 @njit(cache=True)
 def _smallest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
     """Give a bound below every stationary variance: that of least squares without any prior."""
-    tiny = SMALLEST_VARIANCE
-    changes = len(desk.d)
-    for j in range(changes):
-        desk.active[j] = j
-        desk.d[j] = 0.0
-    _eliminate(gram, row, desk, tiny, changes)
-    if not _factorised(desk, changes):
-        return tiny
-    _solve_active(desk, 0.0, changes)
-    for j in range(changes):
-        desk.d[j] = desk.step[j]
-    return variance_of(_place_smooth(gram, row, desk, changes), gram.points)
+    rss, rest = row.squares, desk.gradient
+    for j in range(len(rest)):
+        rest[j] = row.hinge[j]
+    for q in range(len(desk.z)):
+        if gram.eigenvalues[q] > 0.0:
+            share = row.smooth[q] / gram.eigenvalues[q]
+            rss -= share * row.smooth[q]
+            for j in range(len(rest)):
+                rest[j] -= share * gram.cross[q, j]
+    for i in range(len(rest)):
+        if gram.triangle[i, i] > 0.0:
+            share = rest[i] / gram.triangle[i, i]
+            rss -= share * share
+            for j in range(i + 1, len(rest)):
+                rest[j] -= share * gram.triangle[i, j]
+    return variance_of(rss - 1e-12 * row.squares, gram.points)
 
 
 @njit(cache=True)
@@ -351,7 +367,7 @@ def _judged(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> t
         worst = abs(0.5 * gram.points - rss / (2.0 * variance) + 2.0 * variance)
     for q in range(len(desk.z)):
         fall = row.smooth[q] - gram.eigenvalues[q] * desk.z[q] - desk.pull[q]
-        worst = max(worst, abs(fall / variance - desk.z[q] - row.mean * gram.level[q]))
+        worst = max(worst, abs(fall / variance - desk.z[q] - row.origin[q]))
     _steepest(desk, count)
     for j in range(len(desk.d)):
         fall = desk.gradient[j] / variance
@@ -366,12 +382,27 @@ def _judged(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> t
 def _from_above(gram: Gram, row: Row, desk: _Desk) -> tuple[float, int]:
     """Solve from the upper bound of the noise variance: the largest stationary one."""
     desk.d[:] = 0.0
-    return _descend(gram, row, desk, _largest_variance(gram, row, desk), 0)
+    return _iterate(gram, row, desk, _largest_variance(gram, row, desk), 0, np.inf)
+
+
+@njit(cache=True)
+def _lower_minimum(
+    gram: Gram, row: Row, desk: _Desk, upper: float, count: int
+) -> tuple[float, int]:
+    """Rise from the lower bound, from the terms on the desk; give where that ends.
+
+    At or above `upper` less _MET: there is no stationary variance but `upper`.
+    """
+    enough = (1.0 - _MET) * upper
+    least = _smallest_variance(gram, row, desk)
+    if least >= enough:
+        return upper, count
+    return _iterate(gram, row, desk, least, count, enough)
 
 
 @njit(cache=True)
 def solve_row(gram: Gram, row: Row, desk: _Desk, starts: int) -> Solution:
-    """Solve one row; z (less the mean's) and d are left on the desk.
+    """Solve one row; z (less the origin) and d are left on the desk.
 
     With two starts the lower f wins, and `lone` says whether they met.
     """
@@ -379,12 +410,14 @@ def solve_row(gram: Gram, row: Row, desk: _Desk, starts: int) -> Solution:
     objective, residual = _judged(gram, row, desk, upper, count)
     if starts < 2:
         return Solution(upper, objective, residual, -1)
-    least = _smallest_variance(gram, row, desk)
-    desk.d[:] = 0.0
-    lower, count = _descend(gram, row, desk, least, 0)
-    low_objective, low_residual = _judged(gram, row, desk, lower, count)
-    lone = 1 if upper - lower <= _SAME_ROOT * upper else 0
-    if low_objective <= objective:
-        return Solution(lower, low_objective, low_residual, lone)
-    upper, count = _from_above(gram, row, desk)
+    desk.best_z[:] = desk.z
+    desk.best_d[:] = desk.d
+    lower, count = _lower_minimum(gram, row, desk, upper, count)
+    lone = 1 if lower >= (1.0 - _MET) * upper else 0
+    if not lone:
+        low_objective, low_residual = _judged(gram, row, desk, lower, count)
+        if low_objective < objective:
+            return Solution(lower, low_objective, low_residual, lone)
+    desk.z[:] = desk.best_z
+    desk.d[:] = desk.best_d
     return Solution(upper, objective, residual, lone)

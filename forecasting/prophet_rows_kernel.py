@@ -10,11 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from forecasting.prophet_gram_kernel import gram_of, row_of
+from forecasting.prophet_gram_kernel import gram_of, row_around
 from forecasting.prophet_kernel import Floats, Gram, Row, Solution, make_desk, solve_row
 from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
 
 Integers = npt.NDArray[np.int64]
+
+_ROUGH = 1e-5
+"""RSS / x'x below which a row is solved again around its answer: f is then known to 1e-9 or so."""
 
 
 class Survey(NamedTuple):
@@ -120,7 +123,7 @@ def _keep(
     for q in range(len(desk.z)):
         total = 0.0
         for one in range(len(desk.z)):
-            total += gram.basis[q, one] * (desk.z[one] + row.mean * gram.level[one])
+            total += gram.basis[q, one] * (desk.z[one] + row.origin[one])
         answers.smooth[i, q] = total
     answers.slope[i] = answers.smooth[i, 0] if level else 0.0
     answers.intercept[i] = answers.smooth[i, level]
@@ -136,6 +139,12 @@ def _keep(
 
 
 @njit(cache=True)
+def _rough(row: Row, gram: Gram, found: Solution) -> bool:
+    """Say whether RSS is so small beside x'x that rounding shows in its last digits that count."""
+    return bool(found.variance * gram.points < _ROUGH * row.squares)
+
+
+@njit(cache=True)
 def solve_shared(
     gram: Gram,
     which: Any,
@@ -145,14 +154,57 @@ def solve_shared(
     level: int,
     starts: int,
     answers: Answers,
-) -> None:
-    """Solve the series `which` of one design from `products` [rows, q + S], eigencolumns first."""
+) -> npt.NDArray[np.bool_]:
+    """Solve the series `which` of one design from `products` [rows, q + S], eigencolumns first.
+
+    Gives which of them `solve_again` should solve more precisely.
+    """
     q = len(gram.eigenvalues)
     desk = make_desk(q, gram.cross.shape[1])
+    rough = np.zeros(len(which), np.bool_)
     for r in range(len(which)):
-        row = Row(means[r], squares[r], products[r, :q], products[r, q:])
+        row = Row(means[r] * gram.level, squares[r], products[r, :q], products[r, q:])
         found = solve_row(gram, row, desk, starts)
+        rough[r] = _rough(row, gram, found)
         _keep(gram, row, desk, found, level, answers, which[r])
+    return rough
+
+
+@njit(cache=True)
+def _solve_from_values(
+    gram: Gram, y: Floats, t: Floats, smooth: Floats, rows: Any, starts: int, desk: Any
+) -> tuple[Row, Solution]:
+    """Solve one scaled series around its mean, then if need be around that answer."""
+    row = row_around(y, y.mean() * gram.level, t, smooth, rows, gram)
+    found = solve_row(gram, row, desk, starts)
+    if _rough(row, gram, found):
+        row = row_around(y, row.origin + desk.z, t, smooth, rows, gram)
+        found = solve_row(gram, row, desk, starts)
+    return row, found
+
+
+@njit(cache=True)
+def solve_again(
+    gram: Gram,
+    values: Floats,
+    which: Any,
+    offsets: Any,
+    pattern: Any,
+    scale: Floats,
+    smooth: Floats,
+    rows: Any,
+    level: int,
+    starts: int,
+    answers: Answers,
+) -> None:
+    """Solve series of one design from their values, as precisely as floats allow."""
+    desk = make_desk(len(gram.eigenvalues), gram.cross.shape[1])
+    t = pattern / pattern[-1]
+    for r in range(len(which)):
+        i = which[r]
+        y = values[i][pattern + offsets[r]] / scale[i]
+        row, found = _solve_from_values(gram, y, t, smooth, rows, starts, desk)
+        _keep(gram, row, desk, found, level, answers, i)
 
 
 @njit(cache=True)
@@ -226,9 +278,8 @@ def solve_own(
         if passes_through(t, smooth, rows):
             answers.unbounded[i] = True
             continue
-        gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau)
+        gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
         y = values[i][slots] / scale[i]
-        row = row_of(y, t, smooth, rows, gram)
         desk = make_desk(smooth.shape[1], len(rows))
-        found = solve_row(gram, row, desk, recipe.starts)
+        row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, desk)
         _keep(gram, row, desk, found, level, answers, i)
