@@ -23,7 +23,6 @@ from forecasting.prophet_rows_kernel import (
     passes_through,
     scale_rows,
     smooth_columns,
-    solve_again,
     solve_own,
     solve_shared,
     survey_rows,
@@ -186,8 +185,7 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
     slots = batch.values.shape[1]
     clock = fourier_columns(np.arange(slots) * batch.slot_seconds, group.seasonalities)
     patterns, alone = _patterns(batch, group.rows)
-    for pattern in patterns:
-        _solve_pattern(batch, pattern, clock, group.seasonalities)
+    rough = [_solve_pattern(batch, pattern, clock, group.seasonalities) for pattern in patterns]
     options = batch.options
     precision = smooth_precision(group.seasonalities, batch.regressors.shape[2], options)
     recipe = Recipe(
@@ -200,7 +198,7 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
     )
     solve_own(
         batch.values,
-        alone,
+        np.concatenate([alone, *rough]),
         batch.survey,
         batch.scale,
         clock,
@@ -238,8 +236,11 @@ def _patterns(batch: _Batch, rows: Integers) -> tuple[list[_Pattern], Integers]:
 
 def _solve_pattern(
     batch: _Batch, pattern: _Pattern, clock: Floats, seasonalities: tuple[Seasonality, ...]
-) -> None:
-    """Solve the series of one pattern by one Gram matrix and one matrix product per chunk."""
+) -> Integers:
+    """Solve the series of one pattern by one Gram matrix and one matrix product per chunk.
+
+    Gives those that need more digits than this leaves.
+    """
     options, answers = batch.options, batch.answers
     slots = pattern.slots
     t = slots / slots[-1]
@@ -249,13 +250,14 @@ def _solve_pattern(
     rows = rows if batch.linear else rows[:0]
     if passes_through(t, smooth, rows):
         answers.unbounded[pattern.rows] = True
-        return
+        return np.zeros(0, dtype=np.int64)
     answers.regressor_mean[pattern.rows] = mean
     answers.regressor_deviation[pattern.rows] = deviation
     precision = smooth_precision(seasonalities, batch.regressors.shape[2], options)
     level = 1 if batch.linear else 0
     tau, bounded = options.changepoint_prior_scale, options.starts > 1
     gram = gram_of(t, smooth, precision, level, rows, tau, bounded)
+    again = []
     columns = np.concatenate(
         [smooth @ gram.basis, np.maximum(t[:, None] - gram.changepoints, 0.0)], axis=1
     )
@@ -267,25 +269,14 @@ def _solve_pattern(
         means, squares = scale_rows(batch.values, which, offsets, slots, batch.scale, part)
         products = part @ columns
         rough = solve_shared(gram, which, means, squares, products, level, options.starts, answers)
-        solve_again(
-            gram,
-            batch.values,
-            which[rough],
-            offsets[rough],
-            slots,
-            batch.scale,
-            smooth,
-            rows,
-            level,
-            options.starts,
-            answers,
-        )
+        again.append(which[rough])
     first = level + 1
     last = first + clock.shape[1]
     # The clock of the design began with the pattern; the answers' begins with the window.
     block = answers.smooth[pattern.rows, first:last]
     moved = turned(block, seasonalities, pattern.offsets * batch.slot_seconds)
     answers.smooth[pattern.rows, first:last] = moved
+    return np.concatenate(again)
 
 
 def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:

@@ -8,12 +8,15 @@ column with the hinges at all points cost two additions a point, and nothing can
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from forecasting.prophet_compile_kernel import inner, outer
 from forecasting.prophet_kernel import Floats, Gram, Row
 
+_DEPENDENT = 1e-13
+"""Share of the largest eigenvalue below which a smooth column depends on the others."""
 
-@njit(cache=True)
+
+@inner
 def hinge_products(t: Floats, column: Floats, rows: Any, result: Floats) -> None:
     """Fill sum_i column_i max(t_i - t_row, 0) for each changepoint row, ascending: [S]."""
     total, after = 0.0, 0.0
@@ -27,7 +30,7 @@ def hinge_products(t: Floats, column: Floats, rows: Any, result: Floats) -> None
         after += column[i]
 
 
-@njit(cache=True)
+@inner
 def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
     """Fill the inner products of all hinges: [S, S]."""
     none, first, second = 0.0, 0.0, 0.0
@@ -45,25 +48,27 @@ def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
         none += 1.0
 
 
-@njit(cache=True)
+@inner
 def _triangle(eigenvalues: Floats, cross: Floats, hinges: Floats) -> Floats:
     """Give U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
     left = hinges.copy()
+    changes = len(left)
     for q in range(len(eigenvalues)):
-        if eigenvalues[q] > 0.0:
-            left -= np.outer(cross[q] / eigenvalues[q], cross[q])
-    for k in range(len(left)):
-        if left[k, k] <= 1e-13 * hinges[k, k]:
-            left[k, :] = 0.0
-            continue
-        left[k, k:] /= np.sqrt(left[k, k])
-        for i in range(k + 1, len(left)):
-            for j in range(i, len(left)):
+        for i in range(changes):
+            share = cross[q, i] / eigenvalues[q] if eigenvalues[q] > 0.0 else 0.0
+            for j in range(i, changes):
+                left[i, j] -= share * cross[q, j]
+    for k in range(changes):
+        own = np.sqrt(left[k, k]) if left[k, k] > 1e-13 * hinges[k, k] else np.inf
+        for j in range(k, changes):
+            left[k, j] /= own
+        for i in range(k + 1, changes):
+            for j in range(i, changes):
                 left[i, j] -= left[k, i] * left[k, j]
     return left
 
 
-@njit(cache=True)
+@outer
 def gram_of(
     t: Floats,
     smooth: Floats,
@@ -79,33 +84,39 @@ def gram_of(
     column `level`; `rows` are the points on which hinges begin, `tau` the scale of their prior.
     `bounded`: with what the lower bound of the noise variance needs.
     """
-    scale = 1.0 / np.sqrt(precision)
-    scaled = smooth * scale
-    eigenvalues, vectors = np.linalg.eigh(np.dot(scaled.T, scaled))
-    q, changes = len(precision), len(rows)
-    least = 1e-13 * eigenvalues[-1]
-    natural = np.zeros((q, changes))
+    points, q = smooth.shape
+    scaled = np.empty((q, points))
     for column in range(q):
-        hinge_products(t, scaled[:, column].copy(), rows, natural[column])
-    cross = np.dot(vectors.T, natural)
-    basis = vectors * scale.reshape(-1, 1)
+        scale = 1.0 / np.sqrt(precision[column])
+        for i in range(points):
+            scaled[column, i] = smooth[i, column] * scale
+    eigenvalues, vectors = np.linalg.eigh(np.dot(scaled, scaled.T))
+    products = np.empty((q, len(rows)))
+    for column in range(q):
+        hinge_products(t, scaled[column], rows, products[column])
+    cross = np.dot(vectors.T, products)
+    basis, constant = np.empty((q, q)), np.empty(q)
     for one in range(q):
-        if eigenvalues[one] <= least:  # a column that depends on the others: its prior rules alone
+        constant[one] = vectors[level, one] * np.sqrt(precision[level])
+        for column in range(q):
+            basis[column, one] = vectors[column, one] / np.sqrt(precision[column])
+        if eigenvalues[one] <= _DEPENDENT * eigenvalues[q - 1]:  # its prior rules alone
             eigenvalues[one] = 0.0
-            cross[one] = 0.0
+            cross[one, :] = 0.0
             basis[:, one] = 0.0
-    hinges = np.zeros((changes, changes))
+    hinges = np.zeros((len(rows), len(rows)))
     hinge_gram(t, rows, hinges)
-    constant = vectors[level] / scale[level]
     triangle = _triangle(eigenvalues, cross, hinges) if bounded else np.zeros((0, 0))
-    return Gram(len(t), tau, t[rows], eigenvalues, basis, constant.copy(), cross, hinges, triangle)
+    return Gram(points, tau, t[rows], eigenvalues, basis, constant, cross, hinges, triangle)
 
 
-@njit(cache=True)
+@inner
 def row_around(y: Floats, origin: Floats, t: Floats, smooth: Floats, rows: Any, gram: Gram) -> Row:
     """Give what the solver needs of one scaled series, the smooth terms `origin` taken out."""
-    rest = y - np.dot(smooth, np.dot(gram.basis, origin))
+    rest = np.dot(smooth, np.dot(gram.basis, origin))
+    for i in range(len(y)):
+        rest[i] = y[i] - rest[i]
     hinge = np.zeros(len(rows))
     hinge_products(t, rest, rows, hinge)
-    natural = np.dot(rest, smooth)
-    return Row(origin, np.dot(rest, rest), np.dot(natural, gram.basis), hinge)
+    products = np.dot(np.dot(rest, smooth), gram.basis)
+    return Row(origin, np.dot(rest, rest), products, hinge)

@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from forecasting.prophet_compile_kernel import inner
 
 Floats = npt.NDArray[np.float64]
 
@@ -81,6 +82,7 @@ class _Desk(NamedTuple):
     factor: Floats
     step: Floats
     active: Any
+    count: Any
     sign: Floats
     best_z: Floats
     best_d: Floats
@@ -98,7 +100,7 @@ class Solution(NamedTuple):
     lone: int
 
 
-@njit(cache=True)
+@inner
 def make_desk(smooth: int, changes: int) -> _Desk:
     """Give working arrays; z [q] and d [S] hold the answer after `solve_row`."""
     return _Desk(
@@ -113,13 +115,14 @@ def make_desk(smooth: int, changes: int) -> _Desk:
         np.zeros((changes, changes)),
         np.zeros(changes),
         np.zeros(changes, np.int64),
+        np.zeros(1, np.int64),
         np.zeros(changes),
         np.zeros(smooth),
         np.zeros(changes),
     )
 
 
-@njit(cache=True)
+@inner
 def variance_of(rss: float, points: int) -> float:
     """Give the noise variance that maximises the posterior at this sum of squares."""
     rss = max(rss, SMALLEST_RSS)
@@ -128,7 +131,7 @@ def variance_of(rss: float, points: int) -> float:
     return float(max(root, SMALLEST_VARIANCE))
 
 
-@njit(cache=True)
+@inner
 def _add_schur(gram: Gram, desk: _Desk, place: int) -> None:
     """Fill the Schur column of the change at this place of the active set."""
     column = desk.active[place]
@@ -140,25 +143,24 @@ def _add_schur(gram: Gram, desk: _Desk, place: int) -> None:
             desk.schur[place, j] -= share * gram.cross[q, j]
 
 
-@njit(cache=True)
-def _eliminate(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> None:
+@inner
+def _eliminate(gram: Gram, row: Row, desk: _Desk, variance: float) -> None:
     """Eliminate the smooth terms at this noise variance; active columns are made anew."""
     for j in range(len(desk.d)):
         desk.correlation[j] = row.hinge[j]
     for q in range(len(desk.z)):
         desk.weight[q] = 1.0 / (gram.eigenvalues[q] + variance)
-        prior = variance * row.origin[q]
-        desk.free[q] = (row.smooth[q] - prior) * desk.weight[q]
+        desk.free[q] = (row.smooth[q] - variance * row.origin[q]) * desk.weight[q]
         for j in range(len(desk.d)):
             desk.correlation[j] -= desk.free[q] * gram.cross[q, j]
-    for place in range(count):
+    for place in range(desk.count[0]):
         _add_schur(gram, desk, place)
 
 
-@njit(cache=True)
-def _factorised(desk: _Desk, count: int) -> bool:
+@inner
+def _factorised(desk: _Desk) -> bool:
     """Factorise the active block (Cholesky); False when a change depends on the others."""
-    for i in range(count):
+    for i in range(desk.count[0]):
         for j in range(i):
             total = desk.schur[j, desk.active[i]]
             for k in range(j):
@@ -174,9 +176,10 @@ def _factorised(desk: _Desk, count: int) -> bool:
     return True
 
 
-@njit(cache=True)
-def _solve_active(desk: _Desk, penalty: float, count: int) -> None:
+@inner
+def _solve_active(desk: _Desk, penalty: float) -> None:
     """Solve for the active changes with their signs held, into `step`."""
+    count = desk.count[0]
     for i in range(count):
         total = desk.correlation[desk.active[i]] - penalty * desk.sign[i]
         for k in range(i):
@@ -189,48 +192,48 @@ def _solve_active(desk: _Desk, penalty: float, count: int) -> None:
         desk.step[i] = total / desk.factor[i, i]
 
 
-@njit(cache=True)
-def _drop(desk: _Desk, place: int, count: int) -> int:
-    """Take the change at this place out of the active set; give the new count."""
+@inner
+def _drop(desk: _Desk, place: int) -> None:
+    """Take the change at this place out of the active set."""
+    desk.count[0] -= 1
+    last = desk.count[0]
     desk.d[desk.active[place]] = 0.0
-    last = count - 1
     desk.active[place] = desk.active[last]
     desk.sign[place] = desk.sign[last]
     for j in range(len(desk.d)):
         desk.schur[place, j] = desk.schur[last, j]
-    return last
 
 
-@njit(cache=True)
-def _walk(desk: _Desk, penalty: float, count: int) -> int:
+@inner
+def _walk(desk: _Desk, penalty: float) -> None:
     """Go to the minimum over the active changes, dropping each at its first change of sign."""
-    while count > 0:
-        if not _factorised(desk, count):
-            count = _drop(desk, count - 1, count)
+    while desk.count[0] > 0:
+        count = desk.count[0]
+        if not _factorised(desk):
+            _drop(desk, count - 1)
             continue
-        _solve_active(desk, penalty, count)
-        leaving, share = -1, 1.0
+        _solve_active(desk, penalty)
+        leaving, share = count, 1.0
         for i in range(count):
             if desk.step[i] * desk.sign[i] <= 0.0:
                 now = desk.d[desk.active[i]]
                 crossing = now / (now - desk.step[i]) if now != desk.step[i] else 0.0
-                if leaving < 0 or crossing < share:
+                if leaving == count or crossing < share:
                     leaving, share = i, crossing
         for i in range(count):
             j = desk.active[i]
             desk.d[j] += share * (desk.step[i] - desk.d[j])
-        if leaving < 0:
-            return count
-        count = _drop(desk, leaving, count)
-    return count
+        if leaving == count:
+            return
+        _drop(desk, leaving)
 
 
-@njit(cache=True)
-def _steepest(desk: _Desk, count: int) -> int:
+@inner
+def _steepest(desk: _Desk) -> int:
     """Give the inactive change with the largest gradient; gradients of all go to `gradient`."""
     for j in range(len(desk.d)):
         desk.gradient[j] = desk.correlation[j]
-    for i in range(count):
+    for i in range(desk.count[0]):
         value = desk.d[desk.active[i]]
         for j in range(len(desk.d)):
             desk.gradient[j] -= value * desk.schur[i, j]
@@ -241,33 +244,34 @@ def _steepest(desk: _Desk, count: int) -> int:
     return worst
 
 
-@njit(cache=True)
-def _settle(gram: Gram, desk: _Desk, penalty: float, count: int) -> int:
-    """Solve the lasso in the changes of slope from the active set at hand; give its new count."""
-    floor = 0.0
+@inner
+def _settle(gram: Gram, desk: _Desk, penalty: float) -> None:
+    """Solve the lasso in the changes of slope from the active set at hand."""
+    largest = 0.0
     for j in range(len(desk.d)):
-        floor = max(floor, abs(desk.correlation[j]))
-    limit = penalty * (1.0 + 1e-9) + 1e-15 * floor
-    count = _walk(desk, penalty, count)
+        largest = max(largest, abs(desk.correlation[j]))
+    limit = penalty * (1.0 + 1e-9) + 1e-15 * largest
+    _walk(desk, penalty)
     for _ in range(_CHANGES):
-        worst = _steepest(desk, count)
+        worst = _steepest(desk)
         if worst < 0 or abs(desk.gradient[worst]) <= limit:
-            break
-        desk.active[count] = worst
-        desk.sign[count] = 1.0 if desk.gradient[worst] > 0.0 else -1.0
-        _add_schur(gram, desk, count)
-        count = _walk(desk, penalty, count + 1)
+            return
+        place = desk.count[0]
+        desk.active[place] = worst
+        desk.sign[place] = 1.0 if desk.gradient[worst] > 0.0 else -1.0
+        _add_schur(gram, desk, place)
+        desk.count[0] += 1
+        _walk(desk, penalty)
         if desk.d[worst] == 0.0:  # entered and left at once: nothing is gained beyond rounding
-            break
-    return count
+            return
 
 
-@njit(cache=True)
-def _place_smooth(gram: Gram, row: Row, desk: _Desk, count: int) -> float:
+@inner
+def _place_smooth(gram: Gram, row: Row, desk: _Desk) -> float:
     """Put the smooth terms (less the origin) to their minimum given d; give the RSS."""
     for q in range(len(desk.z)):
         desk.pull[q] = 0.0
-        for i in range(count):
+        for i in range(desk.count[0]):
             j = desk.active[i]
             desk.pull[q] += gram.cross[q, j] * desk.d[j]
         desk.z[q] = desk.free[q] - desk.weight[q] * desk.pull[q]
@@ -275,17 +279,17 @@ def _place_smooth(gram: Gram, row: Row, desk: _Desk, count: int) -> float:
     for q in range(len(desk.z)):
         own = gram.eigenvalues[q] * desk.z[q]
         rss += desk.z[q] * (own + 2.0 * (desk.pull[q] - row.smooth[q]))
-    for i in range(count):
+    for i in range(desk.count[0]):
         j = desk.active[i]
         total = -2.0 * row.hinge[j]
-        for other in range(count):
+        for other in range(desk.count[0]):
             k = desk.active[other]
             total += gram.hinges[j, k] * desk.d[k]
         rss += desk.d[j] * total
     return rss
 
 
-@njit(cache=True)
+@inner
 def _penalty_of(gram: Gram, row: Row, desk: _Desk) -> float:
     """Give the negative log prior of the terms."""
     total = 0.0
@@ -297,43 +301,49 @@ def _penalty_of(gram: Gram, row: Row, desk: _Desk) -> float:
     return total
 
 
-@njit(cache=True)
-def _iterate(
-    gram: Gram, row: Row, desk: _Desk, variance: float, count: int, enough: float
-) -> tuple[float, int]:
-    """Iterate the noise variance until it settles or reaches `enough`; give it and the count."""
+@inner
+def _clear(desk: _Desk) -> None:
+    """Begin without any change of slope."""
+    desk.count[0] = 0
+    for j in range(len(desk.d)):
+        desk.d[j] = 0.0
+
+
+@inner
+def _iterate(gram: Gram, row: Row, desk: _Desk, variance: float, enough: float) -> float:
+    """Iterate the noise variance until it settles or reaches `enough`; give it."""
     for _ in range(_ROUNDS):
-        _eliminate(gram, row, desk, variance, count)
-        count = _settle(gram, desk, variance / gram.tau, count)
-        rss = _place_smooth(gram, row, desk, count)
+        _eliminate(gram, row, desk, variance)
+        _settle(gram, desk, variance / gram.tau)
+        rss = _place_smooth(gram, row, desk)
         previous = variance
         variance = variance_of(rss, gram.points)
         if abs(variance - previous) <= _SETTLED * variance or variance >= enough:
             break
-    return variance, count
+    return variance
 
 
-@njit(cache=True)
+@inner
 def _largest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
-    """Give a bound above every stationary variance.
+    """Give a bound above every stationary variance; there must be no change on the desk.
 
     The least RSS at s is at most RSS0 + 2 s P0 for any terms with that RSS and prior penalty, and a
     stationary s is at most RSS / n. Used twice: for the origin, then for the smooth terms.
     """
     level = 0.0
     for q in range(len(desk.z)):
-        level += (row.origin[q]) ** 2
+        level += row.origin[q] ** 2
     bound = row.squares / max(gram.points - level, 0.5 * gram.points)
     bound = max(bound, SMALLEST_VARIANCE)
-    _eliminate(gram, row, desk, bound, 0)
-    rss = _place_smooth(gram, row, desk, 0)
+    _eliminate(gram, row, desk, bound)
+    rss = _place_smooth(gram, row, desk)
     room = gram.points - 2.0 * _penalty_of(gram, row, desk)
     if room > 0.5 * gram.points:
         bound = min(bound, max(rss / room, SMALLEST_VARIANCE))
     return bound
 
 
-@njit(cache=True)
+@inner
 def _smallest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
     """Give a bound below every stationary variance: that of least squares without any prior."""
     rss, rest = row.squares, desk.gradient
@@ -354,13 +364,13 @@ def _smallest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
     return variance_of(rss - 1e-12 * row.squares, gram.points)
 
 
-@njit(cache=True)
-def _judged(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> tuple[float, float]:
+@inner
+def _judged(gram: Gram, row: Row, desk: _Desk, variance: float) -> tuple[float, float]:
     """Give f and the largest violation of its optimality conditions at the terms on the desk.
 
     Conditions: every gradient of f in z, d and ln s is 0, or within 1 / tau where d is 0.
     """
-    rss = max(_place_smooth(gram, row, desk, count), SMALLEST_RSS)
+    rss = max(_place_smooth(gram, row, desk), SMALLEST_RSS)
     objective = 0.5 * gram.points * np.log(variance) + rss / (2.0 * variance) + 2.0 * variance
     worst = 0.0
     if variance > SMALLEST_VARIANCE:
@@ -368,7 +378,7 @@ def _judged(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> t
     for q in range(len(desk.z)):
         fall = row.smooth[q] - gram.eigenvalues[q] * desk.z[q] - desk.pull[q]
         worst = max(worst, abs(fall / variance - desk.z[q] - row.origin[q]))
-    _steepest(desk, count)
+    _steepest(desk)
     for j in range(len(desk.d)):
         fall = desk.gradient[j] / variance
         if desk.d[j] == 0.0:
@@ -378,46 +388,35 @@ def _judged(gram: Gram, row: Row, desk: _Desk, variance: float, count: int) -> t
     return objective + _penalty_of(gram, row, desk), worst
 
 
-@njit(cache=True)
-def _from_above(gram: Gram, row: Row, desk: _Desk) -> tuple[float, int]:
-    """Solve from the upper bound of the noise variance: the largest stationary one."""
-    desk.d[:] = 0.0
-    return _iterate(gram, row, desk, _largest_variance(gram, row, desk), 0, np.inf)
+@inner
+def _copy(source: Floats, target: Floats) -> None:
+    for i in range(len(source)):
+        target[i] = source[i]
 
 
-@njit(cache=True)
-def _lower_minimum(
-    gram: Gram, row: Row, desk: _Desk, upper: float, count: int
-) -> tuple[float, int]:
-    """Rise from the lower bound, from the terms on the desk; give where that ends.
-
-    At or above `upper` less _MET: there is no stationary variance but `upper`.
-    """
-    enough = (1.0 - _MET) * upper
-    least = _smallest_variance(gram, row, desk)
-    if least >= enough:
-        return upper, count
-    return _iterate(gram, row, desk, least, count, enough)
-
-
-@njit(cache=True)
+@inner
 def solve_row(gram: Gram, row: Row, desk: _Desk, starts: int) -> Solution:
     """Solve one row; z (less the origin) and d are left on the desk.
 
-    With two starts the lower f wins, and `lone` says whether they met.
+    From above first: that is the stationary variance with the most noise. With two starts also from
+    below, from the terms on the desk; the lower f wins, and `lone` says whether the starts met.
     """
-    upper, count = _from_above(gram, row, desk)
-    objective, residual = _judged(gram, row, desk, upper, count)
+    _clear(desk)
+    upper = _iterate(gram, row, desk, _largest_variance(gram, row, desk), np.inf)
+    objective, residual = _judged(gram, row, desk, upper)
     if starts < 2:
         return Solution(upper, objective, residual, -1)
-    desk.best_z[:] = desk.z
-    desk.best_d[:] = desk.d
-    lower, count = _lower_minimum(gram, row, desk, upper, count)
-    lone = 1 if lower >= (1.0 - _MET) * upper else 0
-    if not lone:
-        low_objective, low_residual = _judged(gram, row, desk, lower, count)
+    _copy(desk.z, desk.best_z)
+    _copy(desk.d, desk.best_d)
+    enough = (1.0 - _MET) * upper
+    lower = _smallest_variance(gram, row, desk)
+    if lower < enough:
+        lower = _iterate(gram, row, desk, lower, enough)
+    lone = 1 if lower >= enough else 0
+    if lone == 0:
+        low_objective, low_residual = _judged(gram, row, desk, lower)
         if low_objective < objective:
             return Solution(lower, low_objective, low_residual, lone)
-    desk.z[:] = desk.best_z
-    desk.d[:] = desk.best_d
+    _copy(desk.best_z, desk.z)
+    _copy(desk.best_d, desk.d)
     return Solution(upper, objective, residual, lone)

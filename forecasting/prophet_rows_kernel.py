@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from forecasting.prophet_compile_kernel import inner, outer
 from forecasting.prophet_gram_kernel import gram_of, row_around
 from forecasting.prophet_kernel import Floats, Gram, Row, Solution, make_desk, solve_row
 from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
@@ -18,6 +18,8 @@ Integers = npt.NDArray[np.int64]
 
 _ROUGH = 1e-5
 """RSS / x'x below which a row is solved again around its answer: f is then known to 1e-9 or so."""
+_DEPENDENT = 1e-16
+"""Square of a column's remainder below which it depends on the columns before."""
 
 
 class Survey(NamedTuple):
@@ -68,7 +70,7 @@ class Recipe(NamedTuple):
     starts: int
 
 
-@njit(cache=True)
+@outer
 def survey_rows(values: Floats) -> Survey:
     """Give what each row of [series, slots] holds."""
     series, slots = values.shape
@@ -93,7 +95,7 @@ def survey_rows(values: Floats) -> Survey:
     return Survey(known, first, last, closest, low, high)
 
 
-@njit(cache=True)
+@outer
 def scale_rows(
     values: Floats, which: Any, offsets: Any, pattern: Any, scale: Floats, result: Floats
 ) -> tuple[Floats, Floats]:
@@ -115,7 +117,7 @@ def scale_rows(
     return means, squares
 
 
-@njit(cache=True)
+@inner
 def _keep(
     gram: Gram, row: Row, desk: Any, found: Solution, level: int, answers: Answers, i: int
 ) -> None:
@@ -138,13 +140,13 @@ def _keep(
     answers.lone[i] = found.lone
 
 
-@njit(cache=True)
+@inner
 def _rough(row: Row, gram: Gram, found: Solution) -> bool:
     """Say whether RSS is so small beside x'x that rounding shows in its last digits that count."""
     return bool(found.variance * gram.points < _ROUGH * row.squares)
 
 
-@njit(cache=True)
+@outer
 def solve_shared(
     gram: Gram,
     which: Any,
@@ -157,7 +159,7 @@ def solve_shared(
 ) -> npt.NDArray[np.bool_]:
     """Solve the series `which` of one design from `products` [rows, q + S], eigencolumns first.
 
-    Gives which of them `solve_again` should solve more precisely.
+    Gives which of them `solve_own` should solve more precisely.
     """
     q = len(gram.eigenvalues)
     desk = make_desk(q, gram.cross.shape[1])
@@ -170,7 +172,7 @@ def solve_shared(
     return rough
 
 
-@njit(cache=True)
+@inner
 def _solve_from_values(
     gram: Gram, y: Floats, t: Floats, smooth: Floats, rows: Any, starts: int, desk: Any
 ) -> tuple[Row, Solution]:
@@ -183,45 +185,47 @@ def _solve_from_values(
     return row, found
 
 
-@njit(cache=True)
-def solve_again(
-    gram: Gram,
-    values: Floats,
-    which: Any,
-    offsets: Any,
-    pattern: Any,
-    scale: Floats,
-    smooth: Floats,
-    rows: Any,
-    level: int,
-    starts: int,
-    answers: Answers,
-) -> None:
-    """Solve series of one design from their values, as precisely as floats allow."""
-    desk = make_desk(len(gram.eigenvalues), gram.cross.shape[1])
-    t = pattern / pattern[-1]
-    for r in range(len(which)):
-        i = which[r]
-        y = values[i][pattern + offsets[r]] / scale[i]
-        row, found = _solve_from_values(gram, y, t, smooth, rows, starts, desk)
-        _keep(gram, row, desk, found, level, answers, i)
-
-
-@njit(cache=True)
-def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
-    """Say whether the design can pass through every point, whatever the series."""
+@inner
+def _columns(t: Floats, smooth: Floats, rows: Any) -> Floats:
+    """Give all columns of a design, the hinges last: [q + S, points]."""
     points, q = smooth.shape
-    if points > q + len(rows):
+    columns = np.zeros((q + len(rows), points))
+    for i in range(points):
+        for j in range(q):
+            columns[j, i] = smooth[i, j]
+        for j in range(len(rows)):
+            columns[q + j, i] = max(t[i] - t[rows[j]], 0.0)
+    return columns
+
+
+@outer
+def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
+    """Say whether the design can pass through every point, whatever the series.
+
+    It can when as many of its columns are independent (Gram-Schmidt, largest remainder first) as
+    there are points.
+    """
+    points, terms = len(t), smooth.shape[1] + len(rows)
+    if points > terms:
         return False
-    design = np.zeros((points, q + len(rows)))
-    design[:, :q] = smooth
-    for j in range(len(rows)):
-        for i in range(points):
-            design[i, q + j] = max(t[i] - t[rows[j]], 0.0)
-    return bool(np.linalg.matrix_rank(design) >= points)
+    left = _columns(t, smooth, rows)
+    for _ in range(points):
+        best, largest = 0, 0.0
+        for j in range(terms):
+            size = np.dot(left[j], left[j])
+            if size > largest:
+                best, largest = j, size
+        if largest < _DEPENDENT:
+            return False
+        pivot = left[best].copy()
+        for j in range(terms):
+            share = np.dot(left[j], pivot) / largest
+            for i in range(points):
+                left[j, i] -= share * pivot[i]
+    return True
 
 
-@njit(cache=True)
+@outer
 def smooth_columns(
     linear: bool, t: Floats, slots: Any, clock: Floats, regressors: Floats
 ) -> tuple[Floats, Floats, Floats]:
@@ -247,7 +251,7 @@ def smooth_columns(
     return columns, mean, deviation
 
 
-@njit(cache=True)
+@outer
 def solve_own(
     values: Floats,
     which: Any,
@@ -267,11 +271,16 @@ def solve_own(
     for i in which:
         slots = np.flatnonzero(np.isfinite(values[i]))
         span = float(survey.last[i] - survey.first[i])
-        t = (slots - survey.first[i]) / span
+        t = np.zeros(len(slots))
+        y = np.zeros(len(slots))
+        for k in range(len(slots)):
+            t[k] = (slots[k] - survey.first[i]) / span
+            y[k] = values[i, slots[k]] / scale[i]
         own = regressors[i if len(regressors) > 1 else 0]
         smooth, mean, deviation = smooth_columns(recipe.linear, t, slots, clock, own)
-        answers.regressor_mean[i] = mean
-        answers.regressor_deviation[i] = deviation
+        for r in range(len(mean)):
+            answers.regressor_mean[i, r] = mean[r]
+            answers.regressor_deviation[i, r] = deviation[r]
         rows = changepoint_rows(len(slots), recipe.changepoints, recipe.share)
         if not recipe.linear:
             rows = rows[:0]
@@ -279,7 +288,6 @@ def solve_own(
             answers.unbounded[i] = True
             continue
         gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
-        y = values[i][slots] / scale[i]
         desk = make_desk(smooth.shape[1], len(rows))
         row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, desk)
         _keep(gram, row, desk, found, level, answers, i)

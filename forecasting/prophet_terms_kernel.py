@@ -2,10 +2,11 @@
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from forecasting.prophet_compile_kernel import outer
 
 
-@njit(cache=True)
+@outer
 def changepoint_rows(known: int, changepoints: int, share: float) -> npt.NDArray[np.int64]:
     """Give the rows, among the known points, on which Prophet sets its changepoints.
 
@@ -23,16 +24,19 @@ def changepoint_rows(known: int, changepoints: int, share: float) -> npt.NDArray
     return rows
 
 
-@njit(cache=True)
+@outer
 def regressor_scale(column: npt.NDArray[np.float64]) -> tuple[float, float]:
     """Give what Prophet subtracts from and divides out of a regressor at the known points.
 
     Its mean and standard deviation (n - 1); 0 and 1 when it is constant or exactly {0, 1}.
     """
-    binary = True
+    binary, low, high, total = True, np.inf, -np.inf, 0.0
     for value in column:
         binary = binary and (value == 0.0 or value == 1.0)
-    if binary or column.min() == column.max():
+        low, high, total = min(low, value), max(high, value), total + value
+    if binary or low == high:
         return 0.0, 1.0
-    mean = column.mean()
-    return mean, np.sqrt(((column - mean) ** 2).sum() / (len(column) - 1))
+    mean, squares = total / len(column), 0.0
+    for value in column:
+        squares += (value - mean) * (value - mean)
+    return mean, np.sqrt(squares / (len(column) - 1))
