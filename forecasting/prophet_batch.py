@@ -1,0 +1,299 @@
+"""Prophet's additive model, fitted exactly to a whole batch of series at once.
+
+`fit_batch` gives the maximum of Prophet's own posterior (docs/forecasting-prophet.md says what
+"equal to Prophet" means), `ProphetFits.predict` its forecast with Prophet's bands in closed form.
+Unknown values are dropped, as Prophet does: a series with gaps has changepoints, scaling and a Gram
+matrix of its own. Series that share their pattern of known slots share that work, wherever the
+pattern lies in the window and whatever its phase in the week (see `prophet_terms.turned`).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from data.errors import ForecastError
+from forecasting.prophet_fits import FitStatus, ProphetFits, TermGroup, regressor_block
+from forecasting.prophet_gram_kernel import gram_of
+from forecasting.prophet_kernel import SMALLEST_VARIANCE
+from forecasting.prophet_rows_kernel import (
+    Answers,
+    Recipe,
+    Survey,
+    passes_through,
+    scale_rows,
+    smooth_columns,
+    solve_own,
+    solve_shared,
+    survey_rows,
+)
+from forecasting.prophet_terms import (
+    Floats,
+    Integers,
+    ProphetOptions,
+    Seasonality,
+    auto_seasonalities,
+    fourier_columns,
+    smooth_precision,
+    turned,
+)
+from forecasting.prophet_terms_kernel import changepoint_rows
+
+_CHUNK = 512
+"""Rows solved at once: their scaled values stay in the cache between scaling and the product."""
+_SHARED_FROM = 3
+"""Rows from which one pattern is worth a matrix product."""
+_CONSTANT_SIGMA = 1e-9
+"""Prophet's own sigma of a constant series."""
+
+
+def fit_batch(
+    values: Floats,
+    slot_seconds: int,
+    first_slot: int | Integers,
+    *,
+    options: ProphetOptions | None = None,
+    regressors: Floats | None = None,
+) -> ProphetFits:
+    """Fit every row of `values` [series, slots]; what is not finite is unknown.
+
+    Row i starts at `first_slot` (s since the epoch, UTC; one for all or [series]) and has a value
+    every `slot_seconds`. `regressors` are [slots, regressors] for all rows or [series, slots,
+    regressors], on their own scale; they are standardised as Prophet does. No series can make the
+    batch fail: see `FitStatus`. Errors: ForecastError for arrays whose shapes do not fit together.
+    """
+    chosen = options or ProphetOptions()
+    rows = np.ascontiguousarray(values, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ForecastError(f"values have {rows.ndim} dimensions", "give [series, slots]")
+    if slot_seconds <= 0:
+        raise ForecastError(f"slot_seconds is {slot_seconds}", "give whole seconds above 0")
+    begins = np.broadcast_to(np.asarray(first_slot, dtype=np.int64), len(rows))
+    own = regressor_block(regressors, len(rows), rows.shape[1])
+    survey = survey_rows(rows)
+    status = _first_status(rows, survey, own)
+    scale = np.maximum(np.abs(survey.low), np.abs(survey.high))
+    scale[~np.isfinite(scale) | (scale == 0.0)] = 1.0
+    groups = _term_groups(survey, np.flatnonzero(status == FitStatus.FITTED), slot_seconds, chosen)
+    widest = max(
+        (len(smooth_precision(one.seasonalities, own.shape[2], chosen)) for one in groups),
+        default=2,
+    )
+    batch = _Batch(
+        values=rows,
+        slot_seconds=slot_seconds,
+        options=chosen,
+        regressors=own,
+        survey=survey,
+        scale=scale,
+        answers=_no_answers(len(rows), widest, own.shape[2], chosen),
+    )
+    for group in groups:
+        _solve_group(batch, group)
+    _finish(batch, status)
+    return ProphetFits(
+        options=chosen,
+        slot_seconds=slot_seconds,
+        first_slot=begins,
+        values=rows,
+        regressors=own,
+        survey=survey,
+        groups=groups,
+        answers=batch.answers,
+        scale=scale,
+        status=status,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """The batch and where its answers go."""
+
+    values: Floats
+    slot_seconds: int
+    options: ProphetOptions
+    regressors: Floats
+    survey: Survey
+    scale: Floats
+    answers: Answers
+
+    @property
+    def linear(self) -> bool:
+        return self.options.growth == "linear"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pattern:
+    """Series whose known slots are `slots + offsets`: the same but for where they begin."""
+
+    slots: Integers
+    rows: Integers
+    offsets: Integers
+
+
+def _first_status(values: Floats, survey: Survey, regressors: Floats) -> npt.NDArray[np.int8]:
+    status = np.full(len(values), FitStatus.FITTED, dtype=np.int8)
+    if not np.isfinite(regressors).all():
+        missing = ~np.isfinite(regressors).all(axis=2)
+        unknown = (missing & np.isfinite(values)).any(axis=1)
+        status[unknown] = FitStatus.REGRESSOR_UNKNOWN
+    status[survey.low == survey.high] = FitStatus.CONSTANT
+    status[survey.known < 2] = FitStatus.TOO_FEW_POINTS
+    return status
+
+
+def _term_groups(
+    survey: Survey, rows: Integers, slot_seconds: int, options: ProphetOptions
+) -> tuple[TermGroup, ...]:
+    """Group these rows by their seasonalities, which span and closest points decide."""
+    spans = survey.last[rows] - survey.first[rows]
+    pairs, member = np.unique(
+        np.stack([spans, survey.closest[rows]], axis=1), axis=0, return_inverse=True
+    )
+    terms = [
+        auto_seasonalities(int(span) * slot_seconds, int(closest) * slot_seconds, options)
+        for span, closest in pairs
+    ]
+    distinct = list(dict.fromkeys(terms))
+    of_pair = np.array([distinct.index(one) for one in terms], dtype=np.int64)
+    return tuple(
+        TermGroup(seasonalities=one, rows=rows[of_pair[member.reshape(-1)] == i])
+        for i, one in enumerate(distinct)
+    )
+
+
+def _no_answers(series: int, widest: int, regressors: int, options: ProphetOptions) -> Answers:
+    """Give the place of the answers, NaN where there will be none."""
+    return Answers(
+        smooth=np.zeros((series, widest)),
+        delta=np.zeros((series, max(options.changepoints, 1))),
+        changes=np.zeros(series, np.int64),
+        slope=np.full(series, np.nan),
+        intercept=np.full(series, np.nan),
+        regressor_mean=np.zeros((series, regressors)),
+        regressor_deviation=np.ones((series, regressors)),
+        variance=np.full(series, np.nan),
+        objective=np.full(series, np.nan),
+        residual=np.full(series, np.nan),
+        lone=np.full(series, -1, np.int64),
+        unbounded=np.zeros(series, np.bool_),
+    )
+
+
+def _solve_group(batch: _Batch, group: TermGroup) -> None:
+    """Solve the series that have these seasonalities."""
+    slots = batch.values.shape[1]
+    clock = fourier_columns(np.arange(slots) * batch.slot_seconds, group.seasonalities)
+    patterns, alone = _patterns(batch, group.rows)
+    rough = [_solve_pattern(batch, pattern, clock, group.seasonalities) for pattern in patterns]
+    options = batch.options
+    precision = smooth_precision(group.seasonalities, batch.regressors.shape[2], options)
+    recipe = Recipe(
+        batch.linear,
+        options.changepoints,
+        options.changepoint_range,
+        precision,
+        options.changepoint_prior_scale,
+        options.starts,
+    )
+    solve_own(
+        batch.values,
+        np.concatenate([alone, *rough]),
+        batch.survey,
+        batch.scale,
+        clock,
+        batch.regressors,
+        recipe,
+        batch.answers,
+    )
+
+
+def _patterns(batch: _Batch, rows: Integers) -> tuple[list[_Pattern], Integers]:
+    """Give the patterns of known slots that several series share, and the series left alone."""
+    survey = batch.survey
+    if len(batch.regressors) > 1:
+        return [], rows
+    members: dict[tuple[int, int, bytes], list[int]] = {}
+    # Regressors belong to slots of the window, so patterns cannot move against them.
+    tied = batch.regressors.shape[2] > 0
+    for i in rows.tolist():
+        first, last = int(survey.first[i]), int(survey.last[i])
+        whole = survey.known[i] == last - first + 1
+        gaps = b"" if whole else np.isfinite(batch.values[i, first : last + 1]).tobytes()
+        members.setdefault((last - first, first if tied else -1, gaps), []).append(i)
+    patterns, alone = [], []
+    for found in members.values():
+        if len(found) < _SHARED_FROM:
+            alone += found
+            continue
+        which = np.array(found)
+        known = np.isfinite(batch.values[found[0], survey.first[found[0]] :])
+        patterns.append(
+            _Pattern(slots=np.flatnonzero(known), rows=which, offsets=survey.first[which])
+        )
+    return patterns, np.array(alone, dtype=np.int64)
+
+
+def _solve_pattern(
+    batch: _Batch, pattern: _Pattern, clock: Floats, seasonalities: tuple[Seasonality, ...]
+) -> Integers:
+    """Solve the series of one pattern by one Gram matrix and one matrix product per chunk.
+
+    Gives those that need more digits than this leaves.
+    """
+    options, answers = batch.options, batch.answers
+    slots = pattern.slots
+    t = slots / slots[-1]
+    at = slots + (pattern.offsets[0] if batch.regressors.shape[2] else 0)
+    smooth, mean, deviation = smooth_columns(batch.linear, t, slots, clock, batch.regressors[0][at])
+    rows = changepoint_rows(len(slots), options.changepoints, options.changepoint_range)
+    rows = rows if batch.linear else rows[:0]
+    if passes_through(t, smooth, rows):
+        answers.unbounded[pattern.rows] = True
+        return np.zeros(0, dtype=np.int64)
+    answers.regressor_mean[pattern.rows] = mean
+    answers.regressor_deviation[pattern.rows] = deviation
+    precision = smooth_precision(seasonalities, batch.regressors.shape[2], options)
+    level = 1 if batch.linear else 0
+    tau, bounded = options.changepoint_prior_scale, options.starts > 1
+    gram = gram_of(t, smooth, precision, level, rows, tau, bounded)
+    again = []
+    columns = np.concatenate(
+        [smooth @ gram.basis, np.maximum(t[:, None] - gram.changepoints, 0.0)], axis=1
+    )
+    scaled = np.empty((min(_CHUNK, len(pattern.rows)), len(slots)))
+    for begin in range(0, len(pattern.rows), _CHUNK):
+        which = pattern.rows[begin : begin + _CHUNK]
+        part = scaled[: len(which)]
+        offsets = pattern.offsets[begin : begin + _CHUNK]
+        means, squares = scale_rows(batch.values, which, offsets, slots, batch.scale, part)
+        products = part @ columns
+        rough = solve_shared(gram, which, means, squares, products, level, options.starts, answers)
+        again.append(which[rough])
+    first = level + 1
+    last = first + clock.shape[1]
+    # The clock of the design began with the pattern; the answers' begins with the window.
+    block = answers.smooth[pattern.rows, first:last]
+    moved = turned(block, seasonalities, pattern.offsets * batch.slot_seconds)
+    answers.smooth[pattern.rows, first:last] = moved
+    return np.concatenate(again)
+
+
+def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:
+    """Fill in constant series as Prophet does, and tell what came of the others."""
+    answers, survey = batch.answers, batch.survey
+    constant = np.flatnonzero(status == FitStatus.CONSTANT)
+    answers.slope[constant] = 0.0
+    answers.intercept[constant] = survey.low[constant] / batch.scale[constant]
+    answers.variance[constant] = _CONSTANT_SIGMA**2
+    level = 1 if batch.linear else 0
+    answers.smooth[constant, level] = answers.intercept[constant]
+    options = batch.options
+    for i in constant:
+        rows = changepoint_rows(survey.known[i], options.changepoints, options.changepoint_range)
+        answers.changes[i] = len(rows)
+    status[answers.unbounded] = FitStatus.AS_MANY_TERMS_AS_POINTS
+    through = (answers.variance <= SMALLEST_VARIANCE) & (status == FitStatus.FITTED)
+    status[through] = FitStatus.THROUGH_ALL_POINTS
+    answers.objective[through] = answers.residual[through] = np.nan
+    answers.lone[through] = -1

@@ -1,0 +1,122 @@
+"""The compiled Gram matrix of one design, and the inner products of a series with its columns.
+
+Hinges are never written out: with A = sum of the x after a point and H = sum of (t - c) x after it,
+stepping back by one point of distance e gives H <- H + e A, A <- A + x. So the inner products of a
+column with the hinges at all points cost two additions a point, and nothing cancels.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from forecasting.prophet_compile_kernel import inner, outer
+from forecasting.prophet_kernel import Floats, Gram, Row
+
+_DEPENDENT = 1e-13
+"""Share of the largest eigenvalue below which a smooth column depends on the others."""
+
+
+@inner
+def hinge_products(t: Floats, column: Floats, rows: Any, result: Floats) -> None:
+    """Fill sum_i column_i max(t_i - t_row, 0) for each changepoint row, ascending: [S]."""
+    total, after = 0.0, 0.0
+    place = len(rows) - 1
+    for i in range(len(t) - 1, -1, -1):
+        if i + 1 < len(t):
+            total += (t[i + 1] - t[i]) * after
+        while place >= 0 and rows[place] == i:
+            result[place] = total
+            place -= 1
+        after += column[i]
+
+
+@inner
+def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
+    """Fill the inner products of all hinges: [S, S]."""
+    none, first, second = 0.0, 0.0, 0.0
+    place = len(rows) - 1
+    for i in range(len(t) - 1, -1, -1):
+        if i + 1 < len(t):
+            gap = t[i + 1] - t[i]
+            second += gap * (2.0 * first + gap * none)
+            first += gap * none
+        while place >= 0 and rows[place] == i:
+            for j in range(place + 1):
+                result[place, j] = second + (t[i] - t[rows[j]]) * first
+                result[j, place] = result[place, j]
+            place -= 1
+        none += 1.0
+
+
+@inner
+def _triangle(eigenvalues: Floats, cross: Floats, hinges: Floats) -> Floats:
+    """Give U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
+    left = hinges.copy()
+    changes = len(left)
+    for q in range(len(eigenvalues)):
+        for i in range(changes):
+            share = cross[q, i] / eigenvalues[q] if eigenvalues[q] > 0.0 else 0.0
+            for j in range(i, changes):
+                left[i, j] -= share * cross[q, j]
+    for k in range(changes):
+        own = np.sqrt(left[k, k]) if left[k, k] > 1e-13 * hinges[k, k] else np.inf
+        for j in range(k, changes):
+            left[k, j] /= own
+        for i in range(k + 1, changes):
+            for j in range(i, changes):
+                left[i, j] -= left[k, i] * left[k, j]
+    return left
+
+
+@outer
+def gram_of(
+    t: Floats,
+    smooth: Floats,
+    precision: Floats,
+    level: int,
+    rows: Any,
+    tau: float,
+    bounded: bool,
+) -> Gram:
+    """Give the Gram matrix of a design.
+
+    `smooth` [points, q] are the columns with normal priors of this `precision`, the constant in
+    column `level`; `rows` are the points on which hinges begin, `tau` the scale of their prior.
+    `bounded`: with what the lower bound of the noise variance needs.
+    """
+    points, q = smooth.shape
+    scaled = np.empty((q, points))
+    for column in range(q):
+        scale = 1.0 / np.sqrt(precision[column])
+        for i in range(points):
+            scaled[column, i] = smooth[i, column] * scale
+    eigenvalues, vectors = np.linalg.eigh(np.dot(scaled, scaled.T))
+    products = np.empty((q, len(rows)))
+    for column in range(q):
+        hinge_products(t, scaled[column], rows, products[column])
+    cross = np.dot(vectors.T, products)
+    basis, constant = np.empty((q, q)), np.empty(q)
+    for one in range(q):
+        constant[one] = vectors[level, one] * np.sqrt(precision[level])
+        for column in range(q):
+            basis[column, one] = vectors[column, one] / np.sqrt(precision[column])
+        if eigenvalues[one] <= _DEPENDENT * eigenvalues[q - 1]:  # its prior rules alone
+            eigenvalues[one] = 0.0
+            cross[one, :] = 0.0
+            basis[:, one] = 0.0
+    hinges = np.zeros((len(rows), len(rows)))
+    hinge_gram(t, rows, hinges)
+    triangle = _triangle(eigenvalues, cross, hinges) if bounded else np.zeros((0, 0))
+    return Gram(points, tau, t[rows], eigenvalues, basis, constant, cross, hinges, triangle)
+
+
+@inner
+def row_around(y: Floats, origin: Floats, t: Floats, smooth: Floats, rows: Any, gram: Gram) -> Row:
+    """Give what the solver needs of one scaled series, the smooth terms `origin` taken out."""
+    rest = np.dot(smooth, np.dot(gram.basis, origin))
+    for i in range(len(y)):
+        rest[i] = y[i] - rest[i]
+    hinge = np.zeros(len(rows))
+    hinge_products(t, rest, rows, hinge)
+    products = np.dot(np.dot(rest, smooth), gram.basis)
+    return Row(origin, np.dot(rest, rest), products, hinge)

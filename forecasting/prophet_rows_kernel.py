@@ -1,0 +1,293 @@
+"""The compiled loops over the rows of a batch: the survey, and the two ways to solve.
+
+Rows that share one design bring their inner products, made by one matrix product; a row with gaps
+of its own brings itself, and its design and Gram matrix are made on the way.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from forecasting.prophet_compile_kernel import inner, outer
+from forecasting.prophet_gram_kernel import gram_of, row_around
+from forecasting.prophet_kernel import Floats, Gram, Row, Solution, make_desk, solve_row
+from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
+
+Integers = npt.NDArray[np.int64]
+
+_ROUGH = 1e-5
+"""RSS / x'x below which a row is solved again around its answer: f is then known to 1e-9 or so."""
+_DEPENDENT = 1e-16
+"""Square of a column's remainder below which it depends on the columns before."""
+
+
+class Survey(NamedTuple):
+    """What each row holds: [series]. Slots count from 0; not-finite values are not known.
+
+    `closest` is the least distance of two known slots, `low` and `high` are the extremes.
+    """
+
+    known: Integers
+    first: Integers
+    last: Integers
+    closest: Integers
+    low: Floats
+    high: Floats
+
+
+class Answers(NamedTuple):
+    """The optimum of every row, of y / y_scale: `smooth` [series, q], `delta` [series, S].
+
+    `smooth` are natural coefficients: k (linear), m, seasonal, regressors. `slope` and `intercept`
+    are those of the trend after the last changepoint, per unit of t; `changes` is the number of
+    changepoints. A row that its design could pass through whatever its values, so that there is no
+    optimum, has `unbounded` set.
+    """
+
+    smooth: Floats
+    delta: Floats
+    changes: Integers
+    slope: Floats
+    intercept: Floats
+    regressor_mean: Floats
+    regressor_deviation: Floats
+    variance: Floats
+    objective: Floats
+    residual: Floats
+    lone: Integers
+    unbounded: npt.NDArray[np.bool_]
+
+
+class Recipe(NamedTuple):
+    """How the design of a row with gaps of its own is made."""
+
+    linear: bool
+    changepoints: int
+    share: float
+    precision: Floats
+    tau: float
+    starts: int
+
+
+@outer
+def survey_rows(values: Floats) -> Survey:
+    """Give what each row of [series, slots] holds."""
+    series, slots = values.shape
+    known, first = np.zeros(series, np.int64), np.zeros(series, np.int64)
+    last, closest = np.zeros(series, np.int64), np.full(series, slots)
+    low, high = np.full(series, np.inf), np.full(series, -np.inf)
+    for i in range(series):
+        before = -1
+        for slot in range(slots):
+            value = values[i, slot]
+            if not np.isfinite(value):
+                continue
+            if before < 0:
+                first[i] = slot
+            elif slot - before < closest[i]:
+                closest[i] = slot - before
+            before = slot
+            known[i] += 1
+            low[i] = min(low[i], value)
+            high[i] = max(high[i], value)
+        last[i] = before
+    return Survey(known, first, last, closest, low, high)
+
+
+@outer
+def scale_rows(
+    values: Floats, which: Any, offsets: Any, pattern: Any, scale: Floats, result: Floats
+) -> tuple[Floats, Floats]:
+    """Fill y / y_scale less its mean, known points only: [rows, points]; give means and x'x.
+
+    Row r takes the slots `pattern + offsets[r]` of series `which[r]`.
+    """
+    means, squares = np.zeros(len(which)), np.zeros(len(which))
+    for r in range(len(which)):
+        source, target = values[which[r]], result[r]
+        total = 0.0
+        for i in range(len(pattern)):
+            target[i] = source[pattern[i] + offsets[r]] / scale[which[r]]
+            total += target[i]
+        means[r] = total / len(pattern)
+        for i in range(len(pattern)):
+            target[i] -= means[r]
+            squares[r] += target[i] * target[i]
+    return means, squares
+
+
+@inner
+def _keep(
+    gram: Gram, row: Row, desk: Any, found: Solution, level: int, answers: Answers, i: int
+) -> None:
+    """Write one solution, its smooth terms in natural coefficients; m is column `level`."""
+    for q in range(len(desk.z)):
+        total = 0.0
+        for one in range(len(desk.z)):
+            total += gram.basis[q, one] * (desk.z[one] + row.origin[one])
+        answers.smooth[i, q] = total
+    answers.slope[i] = answers.smooth[i, 0] if level else 0.0
+    answers.intercept[i] = answers.smooth[i, level]
+    for j in range(len(desk.d)):
+        answers.delta[i, j] = desk.d[j]
+        answers.slope[i] += desk.d[j]
+        answers.intercept[i] -= desk.d[j] * gram.changepoints[j]
+    answers.changes[i] = len(desk.d)
+    answers.variance[i] = found.variance
+    answers.objective[i] = found.objective
+    answers.residual[i] = found.residual
+    answers.lone[i] = found.lone
+
+
+@inner
+def _rough(row: Row, gram: Gram, found: Solution) -> bool:
+    """Say whether RSS is so small beside x'x that rounding shows in its last digits that count."""
+    return bool(found.variance * gram.points < _ROUGH * row.squares)
+
+
+@outer
+def solve_shared(
+    gram: Gram,
+    which: Any,
+    means: Floats,
+    squares: Floats,
+    products: Floats,
+    level: int,
+    starts: int,
+    answers: Answers,
+) -> npt.NDArray[np.bool_]:
+    """Solve the series `which` of one design from `products` [rows, q + S], eigencolumns first.
+
+    Gives which of them `solve_own` should solve more precisely.
+    """
+    q = len(gram.eigenvalues)
+    desk = make_desk(q, gram.cross.shape[1])
+    rough = np.zeros(len(which), np.bool_)
+    for r in range(len(which)):
+        row = Row(means[r] * gram.level, squares[r], products[r, :q], products[r, q:])
+        found = solve_row(gram, row, desk, starts)
+        rough[r] = _rough(row, gram, found)
+        _keep(gram, row, desk, found, level, answers, which[r])
+    return rough
+
+
+@inner
+def _solve_from_values(
+    gram: Gram, y: Floats, t: Floats, smooth: Floats, rows: Any, starts: int, desk: Any
+) -> tuple[Row, Solution]:
+    """Solve one scaled series around its mean, then if need be around that answer."""
+    row = row_around(y, y.mean() * gram.level, t, smooth, rows, gram)
+    found = solve_row(gram, row, desk, starts)
+    if _rough(row, gram, found):
+        row = row_around(y, row.origin + desk.z, t, smooth, rows, gram)
+        found = solve_row(gram, row, desk, starts)
+    return row, found
+
+
+@inner
+def _columns(t: Floats, smooth: Floats, rows: Any) -> Floats:
+    """Give all columns of a design, the hinges last: [q + S, points]."""
+    points, q = smooth.shape
+    columns = np.zeros((q + len(rows), points))
+    for i in range(points):
+        for j in range(q):
+            columns[j, i] = smooth[i, j]
+        for j in range(len(rows)):
+            columns[q + j, i] = max(t[i] - t[rows[j]], 0.0)
+    return columns
+
+
+@outer
+def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
+    """Say whether the design can pass through every point, whatever the series.
+
+    It can when as many of its columns are independent (Gram-Schmidt, largest remainder first) as
+    there are points.
+    """
+    points, terms = len(t), smooth.shape[1] + len(rows)
+    if points > terms:
+        return False
+    left = _columns(t, smooth, rows)
+    for _ in range(points):
+        best, largest = 0, 0.0
+        for j in range(terms):
+            size = np.dot(left[j], left[j])
+            if size > largest:
+                best, largest = j, size
+        if largest < _DEPENDENT:
+            return False
+        pivot = left[best].copy()
+        for j in range(terms):
+            share = np.dot(left[j], pivot) / largest
+            for i in range(points):
+                left[j, i] -= share * pivot[i]
+    return True
+
+
+@outer
+def smooth_columns(
+    linear: bool, t: Floats, slots: Any, clock: Floats, regressors: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Give the columns with normal priors at the known slots, and the regressors' scales.
+
+    [points, q]; what is subtracted from and divided out of each regressor: [regressors] each.
+    """
+    trend, seasonal, own = 2 if linear else 1, clock.shape[1], regressors.shape[1]
+    columns = np.ones((len(slots), trend + seasonal + own))
+    for i in range(len(slots)):
+        if linear:
+            columns[i, 0] = t[i]
+        for c in range(seasonal):
+            columns[i, trend + c] = clock[slots[i], c]
+        for c in range(own):
+            columns[i, trend + seasonal + c] = regressors[slots[i], c]
+    mean, deviation = np.zeros(own), np.ones(own)
+    for r in range(own):
+        c = trend + seasonal + r
+        mean[r], deviation[r] = regressor_scale(columns[:, c].copy())
+        for i in range(len(slots)):
+            columns[i, c] = (columns[i, c] - mean[r]) / deviation[r]
+    return columns, mean, deviation
+
+
+@outer
+def solve_own(
+    values: Floats,
+    which: Any,
+    survey: Survey,
+    scale: Floats,
+    clock: Floats,
+    regressors: Floats,
+    recipe: Recipe,
+    answers: Answers,
+) -> None:
+    """Solve the series `which`, each on its own known slots.
+
+    `clock` [slots, seasonal] are the Fourier columns of all slots, `regressors`
+    [1 or series, slots, regressors] the raw regressors.
+    """
+    level = 1 if recipe.linear else 0
+    for i in which:
+        slots = np.flatnonzero(np.isfinite(values[i]))
+        span = float(survey.last[i] - survey.first[i])
+        t = np.zeros(len(slots))
+        y = np.zeros(len(slots))
+        for k in range(len(slots)):
+            t[k] = (slots[k] - survey.first[i]) / span
+            y[k] = values[i, slots[k]] / scale[i]
+        own = regressors[i if len(regressors) > 1 else 0]
+        smooth, mean, deviation = smooth_columns(recipe.linear, t, slots, clock, own)
+        for r in range(len(mean)):
+            answers.regressor_mean[i, r] = mean[r]
+            answers.regressor_deviation[i, r] = deviation[r]
+        rows = changepoint_rows(len(slots), recipe.changepoints, recipe.share)
+        if not recipe.linear:
+            rows = rows[:0]
+        if passes_through(t, smooth, rows):
+            answers.unbounded[i] = True
+            continue
+        gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
+        desk = make_desk(smooth.shape[1], len(rows))
+        row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, desk)
+        _keep(gram, row, desk, found, level, answers, i)
