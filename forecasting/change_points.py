@@ -1,0 +1,72 @@
+"""Where the level of a series changes: penalised least squares, exact up to a few thousand samples.
+
+The optimum is that of `ruptures.KernelCPD(kernel="linear", min_size=2)` (the tests compare), but
+on cumulative sums and without its quadratic cost on long quiet series.
+"""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from forecasting.change_points_kernel import pelt_l2
+
+Values = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
+
+PENALTY_FACTOR = 4.0
+"""Penalty per change is this times ln n (in units of noise variance): F1 0.955 on labelled traces
+against 0.913 at 10 ln n."""
+LEVEL_SHARE_OF_NOISE = 0.003
+"""The noise floor as a share of the level: without it quiet plateaus shatter into pieces."""
+_SHORTEST = 2
+_EXACT_UP_TO = 4096
+_CHUNK = 1024
+_OVERLAP = 128
+_SMALLEST_NOISE = 1e-12
+
+
+def noise_scale(values: Values) -> float:
+    """Give the noise level s of known values, in their unit; always above 0.
+
+    s = MAD(diff) / 0.6745 / sqrt(2) + 0.3 % of the median magnitude: differences do not see levels.
+    """
+    if not len(values):
+        return _SMALLEST_NOISE
+    level = float(np.median(np.abs(values)))
+    steps = np.diff(values)
+    spread = float(np.median(np.abs(steps - np.median(steps)))) if len(steps) else 0.0
+    noise = spread / 0.6745 / math.sqrt(2) + LEVEL_SHARE_OF_NOISE * level
+    return max(noise, 1e-9 * float(np.abs(values).max()), _SMALLEST_NOISE)
+
+
+def change_points(
+    values: Values, *, noise: float | None = None, penalty_factor: float = PENALTY_FACTOR
+) -> Positions:
+    """Give the first sample of every new level, ascending, without 0 and n.
+
+    `values` are finite, shape (n,); `noise` in their unit defaults to `noise_scale`. Above 4,096
+    samples the candidates come from overlapping chunks and are then searched exactly (Tickle,
+    Eckley, Fearnhead, Haynes 2020, "Chunk"): linear time; a change too small to be seen within
+    1,280 samples is missed there.
+    """
+    if len(values) < 2 * _SHORTEST:
+        return np.zeros(0, dtype=np.int64)
+    scaled = (values - np.median(values)) / (noise or noise_scale(values))
+    if len(values) <= _EXACT_UP_TO:
+        return _search(scaled, np.arange(1, len(values) + 1), penalty_factor)
+    found = [
+        start + _search(part, np.arange(1, len(part) + 1), penalty_factor)
+        for start in range(0, len(values), _CHUNK)
+        if len(part := scaled[start : start + _CHUNK + _OVERLAP]) >= 2 * _SHORTEST
+    ]
+    candidates = np.append(np.unique(np.concatenate(found)), len(values))
+    return _search(scaled, candidates, penalty_factor)
+
+
+def _search(scaled: Values, candidates: Positions, penalty_factor: float) -> Positions:
+    """Give the best change points among the candidates."""
+    sums = np.concatenate([[0.0], np.cumsum(scaled)])
+    squares = np.concatenate([[0.0], np.cumsum(scaled * scaled)])
+    penalty = penalty_factor * math.log(len(scaled))
+    return np.asarray(pelt_l2(sums, squares, candidates.astype(np.int64), penalty, _SHORTEST))
