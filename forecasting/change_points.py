@@ -1,7 +1,7 @@
 """Where the level of a series changes: penalised least squares, exact up to a few thousand samples.
 
-The optimum is that of `ruptures.KernelCPD(kernel="linear", min_size=2)` (the tests compare), but
-on cumulative sums and without its quadratic cost on long quiet series.
+The optimum is that of `ruptures.KernelCPD(kernel="linear")` (the tests compare), but on cumulative
+sums and without its quadratic cost on long quiet series.
 """
 
 import math
@@ -19,7 +19,8 @@ PENALTY_FACTOR = 4.0
 against 0.913 at 10 ln n."""
 LEVEL_SHARE_OF_NOISE = 0.003
 """The noise floor as a share of the level: without it quiet plateaus shatter into pieces."""
-_SHORTEST = 2
+SHORTEST = 2
+"""Samples of the shortest level: a single odd reading is no change."""
 _EXACT_UP_TO = 4096
 _CHUNK = 1024
 _OVERLAP = 128
@@ -41,32 +42,39 @@ def noise_scale(values: Values) -> float:
 
 
 def change_points(
-    values: Values, *, noise: float | None = None, penalty_factor: float = PENALTY_FACTOR
+    values: Values,
+    *,
+    noise: float | None = None,
+    penalty_factor: float = PENALTY_FACTOR,
+    shortest: int = SHORTEST,
 ) -> Positions:
     """Give the first sample of every new level, ascending, without 0 and n.
 
-    `values` are finite, shape (n,); `noise` in their unit defaults to `noise_scale`. Above 4,096
+    `values` are finite, shape (n,); `noise` in their unit defaults to `noise_scale`;
+    every level has at least `shortest` samples. Above 4,096
     samples the candidates come from overlapping chunks and are then searched exactly (Tickle,
     Eckley, Fearnhead, Haynes 2020, "Chunk"): linear time; a change too small to be seen within
     1,280 samples is missed there.
     """
-    if len(values) < 2 * _SHORTEST:
+    if len(values) < 2 * shortest:
         return np.zeros(0, dtype=np.int64)
     scaled = (values - np.median(values)) / (noise or noise_scale(values))
     if len(values) <= _EXACT_UP_TO:
-        return _search(scaled, np.arange(1, len(values) + 1), penalty_factor)
+        return _search(scaled, np.arange(1, len(values) + 1), penalty_factor, shortest)
     found = [
-        start + _search(part, np.arange(1, len(part) + 1), penalty_factor)
+        start + _search(part, np.arange(1, len(part) + 1), penalty_factor, shortest)
         for start in range(0, len(values), _CHUNK)
-        if len(part := scaled[start : start + _CHUNK + _OVERLAP]) >= 2 * _SHORTEST
+        if len(part := scaled[start : start + _CHUNK + _OVERLAP]) >= 2 * shortest
     ]
     candidates = np.append(np.unique(np.concatenate(found)), len(values))
-    return _search(scaled, candidates, penalty_factor)
+    return _search(scaled, candidates, penalty_factor, shortest)
 
 
-def _search(scaled: Values, candidates: Positions, penalty_factor: float) -> Positions:
+def _search(
+    scaled: Values, candidates: Positions, penalty_factor: float, shortest: int
+) -> Positions:
     """Give the best change points among the candidates."""
     sums = np.concatenate([[0.0], np.cumsum(scaled)])
     squares = np.concatenate([[0.0], np.cumsum(scaled * scaled)])
     penalty = penalty_factor * math.log(len(scaled))
-    return np.asarray(pelt_l2(sums, squares, candidates.astype(np.int64), penalty, _SHORTEST))
+    return np.asarray(pelt_l2(sums, squares, candidates.astype(np.int64), penalty, shortest))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.change_points import change_points, noise_scale
+from forecasting.change_points import SHORTEST, change_points, noise_scale
 from forecasting.epoch_period import recurrence
 from forecasting.phase_hints import Hints, told_apart
 from forecasting.phase_labels import FEWEST_SAMPLES, Label, LabelRules, group_medians, labels_of
@@ -112,7 +112,7 @@ def _phases(
     noise = noise_scale(readings)
     plateau = levels_of(readings, noise=noise).plateau
     label_rules = LabelRules(
-        changes=None if online else change_points(readings, noise=noise),
+        changes=None if online else change_points(readings, noise=noise, shortest=_shortest(step)),
         noise=noise,
         longest_dip=max(2, int(rules.longest_dip_seconds / step)),
         shortest_idle=math.ceil(_SHORTEST_IDLE_SECONDS / step),
@@ -135,6 +135,11 @@ def _phases(
         epoch=recurrence(np.where(known, flat, np.nan), dips, step_seconds=step),
         notes=(*notes, *_notes(segments, len(readings), rules, step, signal, hints)),
     )
+
+
+def _shortest(step: float) -> int:
+    """Give the samples of the shortest level: one where a single sample may hold a whole dip."""
+    return 1 if step > _COARSE_SECONDS / 2 else SHORTEST
 
 
 def _idle_below(rules: PhaseRules, plateau: float, signal: Signal) -> float | None:
