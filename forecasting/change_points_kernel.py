@@ -64,20 +64,32 @@ def pelt_l2(
 
 
 @njit(cache=True)
-def hysteresis(values: Values, plateau: float, leave: float) -> States:
+def hysteresis(values: Values, plateau: float, far: float, near: float) -> States:
     """Give -1 below, 0 on and 1 above the plateau for every sample; no value may be NaN.
 
-    The plateau is left beyond `leave` from it and met again within half of that.
+    The plateau is left by one sample beyond `far` from it or two in a row beyond `near`, from the
+    first of them; it is met again by one sample within `near` / 4 or two within `near` / 1.5, from
+    the first of them too.
     """
     states = np.zeros(len(values), dtype=np.int8)
     state = 0
+    before = 0.0
     for index in range(len(values)):
         above = values[index] - plateau
-        if above < -leave:
-            state = -1
-        elif above > leave:
-            state = 1
-        elif abs(above) <= leave / 2 or above * state < 0:
-            state = 0
+        for side in (-1, 1):
+            if state == side:
+                continue
+            if above * side > far:
+                state = side
+            elif index and above * side > near and before * side > near:
+                state = side
+                states[index - 1] = side
+        if state != 0:
+            met_before = index > 0 and before * state <= near / 1.5
+            if above * state <= (near / 1.5 if met_before else near / 4):
+                if met_before:
+                    states[index - 1] = 0
+                state = 0
         states[index] = state
+        before = above
     return states

@@ -18,7 +18,8 @@ AGREEMENT = 0.1
 """The two measures may differ by this share of one period; integer multiples count as agreement."""
 LARGEST_MULTIPLE = 4
 LARGEST_SPREAD = 0.25
-"""Gaps whose robust relative spread is larger are irregular: their median is no period."""
+"""Gaps further than this from multiples of their median are irregular (robust deviation; gaps
+without any order have 0.37): their median is no period."""
 _CLIP_AT = 0.7
 _FIRST_PEAK = 0.85
 _LEAST_CORRELATION = 0.2
@@ -50,7 +51,8 @@ def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) ->
     reason = _disagreement(gaps, gap, by_correlation)
     if reason:
         return Recurrence(seconds=None, phase_seconds=None, reason=reason, **measured)
-    period, phase = _regular_grid(begins, gap)
+    # Where the correlation is the shorter by a multiple, dips in between were missed.
+    period, phase = _regular_grid(begins, min(gap, by_correlation or gap))
     return Recurrence(
         seconds=period * step_seconds,
         phase_seconds=phase * step_seconds,
@@ -61,7 +63,8 @@ def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) ->
 
 def _disagreement(gaps: Values, gap: float, by_correlation: float | None) -> str:
     """Say why the gaps give no period, or nothing."""
-    spread = 1.4826 * float(np.median(np.abs(gaps - gap))) / gap
+    skipped = np.maximum(1.0, np.round(gaps / gap))
+    spread = 1.4826 * float(np.median(np.abs(gaps - skipped * gap))) / gap
     if spread > LARGEST_SPREAD:
         return f"the gaps between dips are irregular (spread {spread:.0%} of their median)"
     if by_correlation is None:

@@ -153,7 +153,7 @@ def _is_idle(level: float, rules: LabelRules) -> bool:
 def _runs(values: Values, offset: int, levels: Levels, rules: LabelRules) -> list[_Run]:
     """Give the runs of equal state of a part of the values."""
     if rules.changes is None:
-        states = hysteresis(values, levels.plateau, levels.leave)
+        states = hysteresis(values, levels.plateau, levels.leave, levels.leave_twice)
         edges = np.concatenate([[0], np.flatnonzero(np.diff(states)) + 1, [len(values)]])
         state_of = states[edges[:-1]]
     else:

@@ -6,7 +6,7 @@ a broken series: what cannot be said is unknown, with the reason.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +43,7 @@ __all__ = [
 _IDLE_SHARE = {Signal.POWER: 0.35, Signal.ACTIVITY: 0.05, Signal.MEMORY: 0.05}
 """Share of the plateau that counts as idle when no idle level is given. Loaded and idle nodes of
 eight H100 draw 7.2 and 2.1-2.7 kW."""
+_WORK = frozenset({PhaseKind.STEADY, PhaseKind.SPIKE, *DIPS})
 _COARSE_SECONDS = 60.0
 _SHORTEST_IDLE_SECONDS = 60.0
 _LONGEST_UNSEEN_SECONDS = 60.0
@@ -88,8 +89,8 @@ def current_phases(
 ) -> Phases:
     """Give the phases of a job that still runs, from hysteresis: the last segment is now.
 
-    Cheaper than `find_phases` and without a delay of its own; dips shallower than six times the
-    noise and 4 % of the plateau are not seen. `values` as in `find_phases`.
+    Cheaper than `find_phases` and without a delay of its own; dips shallower than three times the
+    noise or 4 % of the plateau are not seen. `values` as in `find_phases`.
     """
     return _phases(values, step_seconds, signal, rules or PhaseRules(), None, online=True)
 
@@ -124,7 +125,6 @@ def _phases(
     if hints is not None:
         labels = told_apart(labels, np.flatnonzero(known), hints)
     segments = _segments(labels, readings, known, step)
-    dips = [one.start for one in segments if one.kind in DIPS]
     return Phases(
         segments=segments,
         samples=len(flat),
@@ -132,9 +132,25 @@ def _phases(
         signal=signal,
         noise=noise,
         plateau=plateau,
-        epoch=recurrence(np.where(known, flat, np.nan), dips, step_seconds=step),
+        epoch=_epoch(segments, np.where(known, flat, np.nan), step),
         notes=(*notes, *_notes(segments, len(readings), rules, step, signal, hints)),
     )
+
+
+def _epoch(segments: tuple[PhaseSegment, ...], values: Values, step: float) -> Recurrence:
+    """Give the recurrence of dips within the work, without what comes before and after it.
+
+    A tail counts as a dip, for a job mostly ends with an evaluation or a checkpoint.
+    """
+    work = [one for one in segments if one.kind in _WORK]
+    if not work:
+        return Recurrence(seconds=None, phase_seconds=None, reason="no work was seen")
+    begin = work[0].start
+    dips = [one.start - begin for one in segments if one.kind in {*DIPS, PhaseKind.TAIL}]
+    found = recurrence(values[begin : work[-1].end], dips, step_seconds=step)
+    if found.seconds is None or found.phase_seconds is None:
+        return found
+    return replace(found, phase_seconds=(found.phase_seconds + begin * step) % found.seconds)
 
 
 def _shortest(step: float) -> int:
