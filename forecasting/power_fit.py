@@ -16,6 +16,8 @@ PRIOR_WEIGHT = 10.0
 FOLDS = 5
 _HUBER = 1.345
 _ROUNDS = 15
+_FIRMEST = 0.01
+_SETTLED = 1e-5
 _AT_CAP = 0.93
 _SMALLEST_SPREAD_WATTS = 0.5
 
@@ -54,19 +56,19 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
     at_cap = design.power_watts >= _AT_CAP * design.reach * design.cap_watts
     coefficients = prior
     weights = np.ones(len(target))
-    scale = np.maximum((design.columns**2).mean(axis=0), 1e-12) if len(target) else 1.0
-    pull = np.sqrt(prior_weight * scale) * np.ones(len(prior))
+    size = (design.columns**2).mean(axis=0) if len(target) else np.ones(len(prior))
+    # A term that no reading moves still leans on its prior, firmly enough for nnls to see it.
+    pull = prior_weight * np.maximum(size, _FIRMEST * size.max())
     for _ in range(_ROUNDS):
         residual = target - design.columns @ coefficients
         weights = _weights(residual)
         weights[at_cap & (residual < 0)] = 0.0
-        root = np.sqrt(weights)[:, None]
-        stacked = np.vstack([design.columns * root, np.diag(pull)])
-        wanted = np.concatenate([target * root[:, 0], pull * prior])
-        # The triangular factor holds all that the rows say, so that nnls sees few rows.
-        factor = np.asarray(np.linalg.qr(np.column_stack([stacked, wanted]), mode="r"))
-        found, _ = nnls(factor[:, :-1], factor[:, -1])
-        settled = np.abs(found - coefficients).max() <= 1e-6 * (1 + np.abs(found).max())
+        weighted = design.columns * weights[:, None]
+        # The normal equations have as many rows as terms, and nnls sees only their factor.
+        factor = np.linalg.cholesky(weighted.T @ design.columns + np.diag(pull)).T
+        wanted = weighted.T @ target + pull * prior
+        found, _ = nnls(factor, np.linalg.solve(factor.T, wanted))
+        settled = np.abs(found - coefficients).max() <= _SETTLED
         coefficients = np.asarray(found)
         if settled:
             break
