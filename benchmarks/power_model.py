@@ -26,7 +26,7 @@ import pandas as pd
 
 from collectors.simulated_fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from forecasting.power_cap import REACH, SHARPNESS, power_under_cap
+from forecasting.power_cap import REACH, SHARPNESS, power_under_cap, slowdown_under_cap
 from forecasting.power_model import PowerModel
 from forecasting.power_readings import readings_by_model
 from forecasting.power_records import PowerSamples
@@ -44,6 +44,10 @@ PLANNED_CAP_RATIO = 0.86
 _CAPTURES_HEAD = (
     "| board | GPU_UTIL | measured (W) | Trimtab, nothing fitted (q10–q90) | idle to TDP "
     "| TDP × utilization |"
+)
+_ENERGY_HEAD = (
+    "| error of energy per epoch, points of % of the free energy | both laws from the others "
+    "| as shipped | power law alone, no slowdown | 0.86 | time in q10–q90, as shipped |"
 )
 _CAPS_HEAD = (
     "| caps below 1.2 × the free power of | rows | Trimtab's law, fitted on the others (W) "
@@ -269,29 +273,34 @@ def acme_rows(folder: Path) -> list[str]:
     return lines
 
 
-def capped_rows(folder: Path) -> list[str]:
-    """Give the table of power caps, each GPU model predicted from the others."""
+def capped_runs(folder: Path) -> pd.DataFrame:
+    """Give Zeus' capped runs with power, time and energy of the same run without a cap.
+
+    Only caps below 1.2 times the free power: others change nothing.
+    """
     rows = pd.read_csv(folder / "zeus" / "power_vs_batch_and_limit.csv")
     keys = ["gpu", "dataset", "network", "batch_size", "optimizer"]
     free = rows.sort_values("power_limit").groupby(keys).tail(1).set_index(keys)
     joined = rows.join(free, on=keys, suffixes=("", "_free"))
-    joined = joined[
+    return joined[
         (joined["power_limit"] < joined["power_limit_free"])
         & (joined["power_limit"] < 1.2 * joined["average_power_free"])
     ]
-    lines = [
-        _CAPS_HEAD,
-        "|---|---:|---:|---:|---:|---:|",
-    ]
-    for gpu, test in joined.groupby("gpu"):
-        power, cap, truth = (
-            test[name].to_numpy(dtype=np.float64)
-            for name in ("average_power_free", "power_limit", "average_power")
-        )
-        others = joined[joined["gpu"] != gpu]
-        reach, sharpness = best_law(others)
+
+
+def columns_of(rows: pd.DataFrame, *names: str) -> tuple[Floats, ...]:
+    """Give columns as floats."""
+    return tuple(rows[name].to_numpy(dtype=np.float64) for name in names)
+
+
+def capped_rows(folder: Path) -> list[str]:
+    """Give the table of power under caps, each GPU model predicted from the others."""
+    runs = capped_runs(folder)
+    lines = [_CAPS_HEAD, "|---|---:|---:|---:|---:|---:|"]
+    for gpu, test in runs.groupby("gpu"):
+        power, cap, truth = columns_of(test, "average_power_free", "power_limit", "average_power")
         guesses = (
-            cap_law(power, cap, reach, sharpness),
+            cap_law(power, cap, *best_law(runs[runs["gpu"] != gpu])),
             power_under_cap(power, cap),
             np.minimum(power, cap),
             PLANNED_CAP_RATIO * power,
@@ -302,6 +311,45 @@ def capped_rows(folder: Path) -> list[str]:
     return lines
 
 
+def cap_energy_rows(folder: Path) -> list[str]:
+    """Give the table of energy under caps: laws from the other GPU models, none from the run."""
+    runs = capped_runs(folder)
+    lines = [_ENERGY_HEAD, "|---|---:|---:|---:|---:|---:|"]
+    for gpu, test in runs.groupby("gpu"):
+        others = runs[runs["gpu"] != gpu]
+        power, cap = columns_of(test, "average_power_free", "power_limit")
+        energy, free = columns_of(test, "energy_per_epoch_kj", "energy_per_epoch_kj_free")
+        time, free_time = columns_of(test, "time_per_epoch", "time_per_epoch_free")
+        ratio = cap_law(power, cap, *best_law(others)) / power
+        _, shipped, _ = slowdown_under_cap(ratio)
+        known = np.isfinite(shipped)
+        guesses = (
+            ratio * slowdown_from(others, ratio),
+            np.where(known, ratio * shipped, np.nan),
+            ratio,
+            np.full(len(test), PLANNED_CAP_RATIO),
+        )
+        cells = " | ".join(
+            f"{100 * np.nanmean(np.abs(one - energy / free)[known]):.1f}" for one in guesses
+        )
+        low, _, high = slowdown_under_cap(ratio)
+        inside = ((time / free_time >= low) & (time / free_time <= high))[known].mean()
+        lines.append(f"| {gpu} | {cells} | {100 * inside:.0f} % |")
+    return lines
+
+
+def slowdown_from(rows: pd.DataFrame, ratio: Floats) -> Floats:
+    """Give the median slowdown of the rows at a power ratio, by bins of 0.05."""
+    power, free, time, free_time = columns_of(
+        rows, "average_power", "average_power_free", "time_per_epoch", "time_per_epoch_free"
+    )
+    seen = pd.DataFrame({"ratio": power / free, "slower": time / free_time})
+    middle = seen.groupby((seen["ratio"] * 20).astype(int)).median()
+    known = np.append(middle["ratio"].to_numpy()[middle["ratio"] < 1], 1.0)
+    slower = np.append(middle["slower"].to_numpy()[middle["ratio"] < 1], 1.0)
+    return np.asarray(np.interp(ratio, known, slower))
+
+
 def cap_law(power: Floats, cap: Floats, reach: float, sharpness: float) -> Floats:
     """Give power under a cap by the law with these constants."""
     return np.asarray((power**-sharpness + (reach * cap) ** -sharpness) ** (-1 / sharpness))
@@ -309,10 +357,7 @@ def cap_law(power: Floats, cap: Floats, reach: float, sharpness: float) -> Float
 
 def best_law(rows: pd.DataFrame) -> tuple[float, float]:
     """Give reach and sharpness with the smallest mean absolute error on the rows."""
-    power, cap, truth = (
-        rows[name].to_numpy(dtype=np.float64)
-        for name in ("average_power_free", "power_limit", "average_power")
-    )
+    power, cap, truth = columns_of(rows, "average_power_free", "power_limit", "average_power")
     options = [(reach / 100, q) for reach in range(88, 103) for q in (4.0, 6.0, 8.0, 12.0, 20.0)]
     return min(options, key=lambda one: float(np.abs(cap_law(power, cap, *one) - truth).mean()))
 
@@ -370,6 +415,8 @@ def report(folder: Path) -> str:
         *acme_rows(folder),
         "",
         *capped_rows(folder),
+        "",
+        *cap_energy_rows(folder),
     ]
     return "\n".join(lines) + "\n"
 
