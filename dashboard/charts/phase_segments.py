@@ -19,6 +19,13 @@ COLOUR_OF_PHASE = {
     PhaseKind.IDLE: IDLE,
     PhaseKind.UNKNOWN: FREE,
 }
+PATTERN_OF_PHASE = {
+    PhaseKind.UNKNOWN: "/",
+    PhaseKind.TAIL: "\\",
+    PhaseKind.EVALUATION: ".",
+    PhaseKind.CHECKPOINT: "x",
+}
+"""Kinds of one colour differ by their pattern."""
 _Y_TITLE = {
     Signal.POWER: "power (W)",
     Signal.ACTIVITY: "effective GPUs",
@@ -85,7 +92,7 @@ def _add_blocks(
         mode="lines",
         fill="toself",
         fillcolor=faded(colour, 0.3),
-        fillpattern={"shape": "/" if kind is PhaseKind.UNKNOWN else ""},
+        fillpattern={"shape": PATTERN_OF_PHASE.get(kind, "")},
         line={"width": 0},
         hoverinfo="skip",
     )

@@ -7,7 +7,7 @@ import pytest
 from factories import NOW
 
 from dashboard.charts.palette import IDLE, faded
-from dashboard.charts.phase_segments import COLOUR_OF_PHASE, phase_segments
+from dashboard.charts.phase_segments import COLOUR_OF_PHASE, PATTERN_OF_PHASE, phase_segments
 from forecasting.phases import PhaseKind, PhaseRules, Phases, Signal, find_phases
 
 WATTS = np.concatenate(
@@ -67,6 +67,12 @@ def test_every_kind_has_a_colour_or_none() -> None:
     """No kind is forgotten; only steady work has no block."""
     assert set(COLOUR_OF_PHASE) == set(PhaseKind)
     assert [kind for kind, colour in COLOUR_OF_PHASE.items() if colour is None] == ["steady"]
+
+
+def test_no_two_kinds_look_alike() -> None:
+    """Kinds that share a colour differ by pattern."""
+    looks = [(COLOUR_OF_PHASE[kind], PATTERN_OF_PHASE.get(kind, "")) for kind in PhaseKind]
+    assert len(set(looks)) == len(looks)
 
 
 @pytest.mark.parametrize("length", [0, 1, 3])
