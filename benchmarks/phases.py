@@ -1,9 +1,10 @@
 """Change points, epochs and phases: 120 traces with known truth, and power of MLPerf Training runs.
 
 `python -m benchmarks.phases --data DIR`, which holds mlperf_training_power (runs.csv,
-node_power.parquet) and alibaba_genai_pods. The traces are made here, seeded: warm-up, work with dips (regular on 80,
-irregular on 40), end; Gaussian noise; the depth of a dip in noise deviations is the trace's SNR.
-A found change counts when it lies within one sample of a true one not yet counted. Peers:
+node_power.parquet) and alibaba_genai_pods. The traces are made here, seeded: warm-up, work with
+dips (regular on 80, irregular on 40), end; Gaussian noise; the depth of a dip in noise deviations
+is the trace's SNR. A found change counts when it lies within one sample of a true one not yet
+counted. Peers:
 ruptures' KernelCPD, a CUSUM with a reset mean, jumps of differences; for the epoch, each measure
 alone and the highest Fourier peak. Nothing in the recorded runs says when an epoch began: their
 table shows what is found and how well repeats of the same run agree.
@@ -345,7 +346,7 @@ def pods_line(folder: Path) -> str:
         claimed += phases.epoch_seconds is not None
         warned += any("normal state" in note for note in phases.notes)
     return (
-        f"Inference pods of Alibaba GenAI (a day, 1 min, no epochs): claimed on {claimed} of {pods}; "
+        f"Inference pods of Alibaba GenAI (a day, 1 min): epochs claimed on {claimed} of {pods}; "
         f"{warned} are said to be mostly low, so that their dips may be the normal state."
     )
 

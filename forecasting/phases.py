@@ -165,12 +165,11 @@ def _idle_below(rules: PhaseRules, plateau: float, signal: Signal) -> float | No
 def _nothing_known(samples: int, step: float, signal: Signal, notes: list[str]) -> Phases:
     """Give the phases of a series without a single reading."""
     reason = "no sample is known"
+    whole = (
+        [PhaseSegment(start=0, end=samples, kind=PhaseKind.UNKNOWN, level=None)] if samples else []
+    )
     return Phases(
-        segments=tuple(
-            PhaseSegment(start=0, end=end, kind=PhaseKind.UNKNOWN, level=None)
-            for end in (samples,)
-            if samples
-        ),
+        segments=tuple(whole),
         samples=samples,
         step_seconds=step,
         signal=signal,

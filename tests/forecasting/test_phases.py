@@ -275,6 +275,13 @@ def test_a_million_samples_take_seconds(find) -> None:
     assert kinds(found) == [PhaseKind.STEADY]
 
 
+def test_shares_count_samples() -> None:
+    """The share of a kind is that of its samples; an empty series has none."""
+    found = find_phases(training_power(), STEP)
+    assert found.share(PhaseKind.DIP) == pytest.approx(9 * 5 / 600)
+    assert find_phases([], STEP).share(PhaseKind.DIP) is None
+
+
 def test_records_refuse_nonsense() -> None:
     """A segment without samples, with a level nobody knows, or a hole between segments."""
     with pytest.raises(ValueError, match="holds no sample"):
