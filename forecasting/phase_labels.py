@@ -26,8 +26,8 @@ class LabelRules:
     """What the labels depend on beside the values.
 
     `changes` are change points, or None for labels from hysteresis, sample by sample. A low stretch
-    of at most `longest_dip` samples is a dip. Levels at or below `idle_below` are idle (None:
-    nothing is), before a rise only when they last `shortest_idle` samples. `from_start`: the first
+    of at most `longest_dip` samples is a dip. Levels at or below `idle_below` are idle,
+    before a rise only when they last `shortest_idle` samples. `from_start`: the first
     sample is the job's first; `ended`: the last its last.
     """
 
@@ -35,7 +35,7 @@ class LabelRules:
     noise: float
     longest_dip: int
     shortest_idle: int
-    idle_below: float | None
+    idle_below: float
     from_start: bool
     ended: bool
 
@@ -116,7 +116,7 @@ def _with_idle_before(part: Values, run: _Run, rules: LabelRules, depth: int) ->
 
     Longer than the longest dip after the rise it is work at a lower level, no warm-up.
     """
-    busy = np.flatnonzero(part > (-np.inf if rules.idle_below is None else rules.idle_below))
+    busy = np.flatnonzero(part > rules.idle_below)
     rise = int(busy[0]) if len(busy) else len(part)
     if rise < min(rules.shortest_idle, len(part)):
         rise = 0
@@ -131,7 +131,7 @@ def _with_idle_before(part: Values, run: _Run, rules: LabelRules, depth: int) ->
 
 def _with_idle_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
     """Label the low stretch at a job's end: tail while it does something, then idle."""
-    busy = np.flatnonzero(part > (-np.inf if rules.idle_below is None else rules.idle_below))
+    busy = np.flatnonzero(part > rules.idle_below)
     stop = int(busy[-1]) + 1 if len(busy) else 0
     kind = PhaseKind.TAIL if stop <= rules.longest_dip else PhaseKind.STEADY
     found = [(run.start, run.start + stop, kind), (run.start + stop, run.end, PhaseKind.IDLE)]
@@ -140,14 +140,14 @@ def _with_idle_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
 
 def _with_warm_up_after(part: Values, run: _Run, rules: LabelRules) -> list[Label]:
     """Label an idle stretch between work: what rises at its end is a warm-up again."""
-    quiet = np.flatnonzero(part <= (np.inf if rules.idle_below is None else rules.idle_below))
+    quiet = np.flatnonzero(part <= rules.idle_below)
     rise = run.start + int(quiet[-1]) + 1
     found = [(run.start, rise, PhaseKind.IDLE), (rise, run.end, PhaseKind.WARM_UP)]
     return [one for one in found if one[0] < one[1]]
 
 
 def _is_idle(level: float, rules: LabelRules) -> bool:
-    return rules.idle_below is not None and level <= rules.idle_below
+    return level <= rules.idle_below
 
 
 def _runs(values: Values, offset: int, levels: Levels, rules: LabelRules) -> list[_Run]:

@@ -158,7 +158,7 @@ def _shortest(step: float) -> int:
     return 1 if step > _COARSE_SECONDS / 2 else SHORTEST
 
 
-def _idle_below(rules: PhaseRules, plateau: float, signal: Signal) -> float | None:
+def _idle_below(rules: PhaseRules, plateau: float, signal: Signal) -> float:
     return _IDLE_SHARE[signal] * plateau if rules.idle_below is None else rules.idle_below
 
 
