@@ -1,0 +1,437 @@
+"""Board power on held-out data: Trimtab's power model beside what is usually assumed.
+
+`python -m benchmarks.power_model --data DIR`, which holds ml_energy, zeus, acme and
+dcgm_exposition. No public data joins utilization with power for a fleet, so that each table tests
+a part:
+
+1. LLM inference of ML.ENERGY, H100 and B200, five folds by language model. Utilization is a
+   roofline estimate of ours from published throughput: the share of time that weights are read
+   plus twice the share that compute would need.
+2. A simulated fleet, five folds by job. Its power law is ours: it shows that a law is found again.
+3. Nothing fitted: single readings of real boards, and the power quantiles of Acme's A100 boards
+   from their SM activity quantiles (same ranks are assumed to belong together).
+4. Power caps of Zeus: each GPU model predicted from the laws fitted on the other two.
+"""
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from collectors.simulated_fleet import SimulatedFleet
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from forecasting.power_cap import REACH, SHARPNESS, power_under_cap, slowdown_under_cap
+from forecasting.power_model import PowerModel
+from forecasting.power_readings import readings_by_model
+from forecasting.power_records import PowerSamples
+from forecasting.power_training import fit_power_models
+
+RESULTS = Path(__file__).parent / "results" / "power_model.md"
+FOLDS = 5
+CATALOGUE = load_gpu_catalogue()
+MODEL_OF = {"H100": "H100-SXM5-80GB", "B200": "B200-SXM-180GB"}
+PEAK_FLOPS = {"H100": 989e12, "B200": 2250e12}
+"""Dense BF16, vendor data sheets."""
+BANDWIDTH = {"H100": 3.35e12, "B200": 8.0e12}
+BYTES_PER_WEIGHT = {"bfloat16": 2.0, "fp8": 1.0, "mxfp4": 0.55}
+PLANNED_CAP_RATIO = 0.86
+_CAPTURES_HEAD = (
+    "| board | GPU_UTIL | measured (W) | Trimtab, nothing fitted (q10–q90) | idle to TDP "
+    "| TDP × utilization |"
+)
+_ENERGY_HEAD = (
+    "| error of energy per epoch, points of % of the free energy | both laws from the others "
+    "| as shipped | power law alone, no slowdown | 0.86 | time in q10–q90, as shipped |"
+)
+_CAPS_HEAD = (
+    "| caps below 1.2 × the free power of | rows | Trimtab's law, fitted on the others (W) "
+    "| as shipped (W) | smaller of power and cap (W) | 0.86 × power (W) |"
+)
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """Predicted watts of held-out rows, with the interval where the method has one."""
+
+    central: Floats
+    low: Floats | None = None
+    high: Floats | None = None
+
+
+Method = Callable[[str, PowerSamples, PowerSamples], Guess]
+
+
+def rows_of(samples: PowerSamples, keep: npt.NDArray[np.bool_]) -> PowerSamples:
+    """Give some rows of the samples."""
+    columns = {
+        name: None if (column := getattr(samples, name)) is None else column[keep]
+        for name in PowerSamples.__dataclass_fields__
+    }
+    return PowerSamples(**columns)
+
+
+def ours(inputs: tuple[str, ...]) -> Method:
+    """Give Trimtab's model with these inputs beside the utilization."""
+
+    def guess(model: str, train: PowerSamples, test: PowerSamples) -> Guess:
+        fitted = fit_power_models({model: train}, CATALOGUE, signal="benchmark")[model]
+        known = {name: getattr(test, name) for name in inputs}
+        cap = None if test.cap_watts is None else test.cap_watts
+        watts = fitted.predict(test.utilization, power_cap_watts=cap, **known)
+        return Guess(central=watts.central, low=watts.low, high=watts.high)
+
+    return guess
+
+
+def catalogue_only(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
+    """Give Trimtab's model before anything was measured."""
+    watts = fit_power_models({}, CATALOGUE, signal="benchmark")[model].predict(test.utilization)
+    return Guess(central=watts.central, low=watts.low, high=watts.high)
+
+
+def tdp_times_utilization(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
+    """Give TDP times utilization."""
+    return Guess(central=CATALOGUE.get(model).tdp_watts * test.utilization)
+
+
+def between_idle_and_tdp(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
+    """Give the straight line from idle power to TDP."""
+    board = CATALOGUE.get(model)
+    return Guess(central=board.idle_watts + (board.tdp_watts - board.idle_watts) * test.utilization)
+
+
+def fitted_line(_model: str, train: PowerSamples, test: PowerSamples) -> Guess:
+    """Give the least-squares line of power on utilization."""
+    slope, floor = np.polyfit(train.utilization, train.power_watts, 1)
+    return Guess(central=floor + slope * test.utilization)
+
+
+def mean_power(_model: str, train: PowerSamples, test: PowerSamples) -> Guess:
+    """Give the mean power of the training rows."""
+    return Guess(central=np.full(len(test.power_watts), train.power_watts.mean()))
+
+
+PEERS: dict[str, Method] = {
+    "catalogue only (nothing fitted)": catalogue_only,
+    "fitted line": fitted_line,
+    "idle to TDP, straight": between_idle_and_tdp,
+    "TDP × utilization": tdp_times_utilization,
+    "mean power": mean_power,
+}
+
+
+def table_of(sets: dict[str, PowerSamples], methods: dict[str, Method]) -> list[str]:
+    """Give one table: rows are methods, columns are errors on groups left out, per GPU model."""
+    heads = [f"{name} MAE (W) | median error | in q10–q90" for name in sets]
+    lines = [f"| method | {' | '.join(heads)} |", "|---|" + "---:|" * 3 * len(sets)]
+    for title, method in methods.items():
+        cells = [scores(name, one, method) for name, one in sets.items()]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return lines
+
+
+def scores(model: str, samples: PowerSamples, method: Method) -> str:
+    """Give the three cells of a method on one set of samples."""
+    group = np.zeros(len(samples.power_watts)) if samples.group is None else samples.group
+    fold = np.unique(group, return_inverse=True)[1] % FOLDS
+    missed, inside = [], []
+    for number in range(FOLDS):
+        train, test = rows_of(samples, fold != number), rows_of(samples, fold == number)
+        guess = method(model, train, test)
+        missed.append(np.column_stack([np.abs(guess.central - test.power_watts), test.power_watts]))
+        if guess.low is not None and guess.high is not None:
+            inside.append((test.power_watts >= guess.low) & (test.power_watts <= guess.high))
+    error, power = np.vstack(missed).T
+    covered = f"{100 * np.concatenate(inside).mean():.0f} %" if inside else ""
+    return f"{error.mean():.0f} | {100 * np.median(error / power):.1f} % | {covered}"
+
+
+def inference_samples(folder: Path) -> dict[str, PowerSamples]:
+    """Give ML.ENERGY's LLM rows per GPU model, with utilization and memory activity estimated."""
+    rows = pd.read_csv(folder / "ml_energy" / "inference_power_energy.csv")
+    rows = rows[rows["energy_per_token_joules"].notna() & (rows["median_itl_ms"] > 0)]
+    found = {}
+    for gpu, one in rows.groupby("gpu_model"):
+        boards = one["num_gpus"]
+        copies = one["data_parallel"].fillna(1).clip(lower=1)
+        active = one["activated_params_billions"] / one["total_params_billions"]
+        batch = (one["avg_batch_size"] / copies).clip(lower=1)
+        # Each request of a batch picks its own experts: the share of weights read per step.
+        read = np.where(active < 0.99, 1 - (1 - active) ** batch, 1.0)
+        weights = one["total_params_billions"] * 1e9 * one["weight_precision"].map(BYTES_PER_WEIGHT)
+        memory = (
+            1000 / one["median_itl_ms"] * weights * read * copies / boards / BANDWIDTH[str(gpu)]
+        )
+        flops = 2e9 * one["activated_params_billions"] * one["output_throughput_tokens_per_sec"]
+        compute = flops / boards / PEAK_FLOPS[str(gpu)]
+        found[MODEL_OF[str(gpu)]] = PowerSamples(
+            power_watts=(one["avg_power_watts"] / boards).to_numpy(dtype=np.float64),
+            utilization=np.clip(memory + 2 * compute, 0, 1).to_numpy(dtype=np.float64),
+            memory_activity=np.clip(memory, 0, 1).to_numpy(dtype=np.float64),
+            group=pd.factorize(one["model_id"])[0].astype(np.int64),
+        )
+    return found
+
+
+def fleet_samples() -> dict[str, PowerSamples]:
+    """Give six hours of a simulated fleet every 5 min, SM activity only."""
+    end = datetime(2026, 1, 5, tzinfo=UTC)
+    fleet = SimulatedFleet(seed=7, nodes=12)
+    samples = fleet.history(end - timedelta(hours=6), end, 300)
+    by_model = readings_by_model(samples)
+    return {model: one for (model, signal), one in by_model.items() if signal == "sm_active"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One reading of a real board."""
+
+    name: str
+    model: str
+    power: float
+    utilization: float
+    memory_activity: float
+    held: float
+
+
+def readings(folder: Path) -> list[Reading]:
+    """Give the readings of boards that the catalogue knows, from exporters' captures."""
+    found = []
+    for path in sorted((folder / "dcgm_exposition").glob("nvidia_gpu_exporter__*x86_64*.metrics")):
+        board = path.name.split("__")[2]
+        model = CATALOGUE.recognise(board.replace("-", " "))
+        values = dict(re.findall(r"(?m)^nvidia_smi_(\w+)\{[^}]*\} (\S+)$", path.read_text("utf-8")))
+        if CATALOGUE.find(model) is None or "utilization_gpu_ratio" not in values:
+            continue
+        found.append(
+            Reading(
+                name=f"{board} {path.stem.rpartition('__')[2]}",
+                model=model,
+                power=float(values["power_draw_watts"]),
+                utilization=float(values["utilization_gpu_ratio"]),
+                memory_activity=float(values["utilization_memory_ratio"]),
+                held=float(float(values["memory_used_bytes"]) > 2e8),
+            )
+        )
+    return found
+
+
+def capture_rows(folder: Path) -> list[str]:
+    """Give the table of single readings."""
+    models = fit_power_models({}, CATALOGUE, signal="gpu_util")
+    lines = [
+        _CAPTURES_HEAD,
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    errors = []
+    for one in readings(folder):
+        watts = models[one.model].predict(one.utilization)
+        board = CATALOGUE.get(one.model)
+        straight = board.idle_watts + (board.tdp_watts - board.idle_watts) * one.utilization
+        central, low, high = (float(part[0]) for part in (watts.central, watts.low, watts.high))
+        tdp = board.tdp_watts * one.utilization
+        errors.append([abs(central - one.power), abs(straight - one.power), abs(tdp - one.power)])
+        lines.append(
+            f"| {one.name} | {one.utilization:.2f} | {one.power:.0f} "
+            f"| {central:.0f} ({low:.0f}–{high:.0f}) | {straight:.0f} | {tdp:.0f} |"
+        )
+    means = np.array(errors).mean(axis=0)
+    lines.append(f"| mean absolute error | | | {means[0]:.0f} | {means[1]:.0f} | {means[2]:.0f} |")
+    return lines
+
+
+def acme_rows(folder: Path) -> list[str]:
+    """Give the distance between predicted and measured power quantiles of Acme's A100 boards."""
+    curves = pd.read_parquet(folder / "acme" / "acme_metric_quantiles_seren_philly.parquet")
+    seren = curves[curves["cluster"] == "seren"].sort_values("quantile")
+
+    def curve(metric: str) -> Floats:
+        found = seren.loc[seren["metric"] == metric, "value"]
+        return found.to_numpy(dtype=np.float64)
+
+    activity, power = curve("sm_active") / 100, curve("gpu_power")
+    samples = PowerSamples(power_watts=power, utilization=np.clip(activity, 0, 1))
+    lines = ["| method, nothing fitted | mean distance of quantiles (W) | mean power (W) |"]
+    lines.append("|---|---:|---:|")
+    for title, method in (
+        ("**Trimtab**", catalogue_only),
+        ("idle to TDP, straight", between_idle_and_tdp),
+        ("TDP × utilization", tdp_times_utilization),
+    ):
+        guess = np.sort(method("A100-SXM4-80GB", samples, samples).central)
+        distance = np.abs(guess - np.sort(power)).mean()
+        lines.append(f"| {title} | {distance:.0f} | {guess.mean():.0f} |")
+    lines.append(f"| measured | | {power.mean():.0f} |")
+    return lines
+
+
+def capped_runs(folder: Path) -> pd.DataFrame:
+    """Give Zeus' capped runs with power, time and energy of the same run without a cap.
+
+    Only caps below 1.2 times the free power: others change nothing.
+    """
+    rows = pd.read_csv(folder / "zeus" / "power_vs_batch_and_limit.csv")
+    keys = ["gpu", "dataset", "network", "batch_size", "optimizer"]
+    free = rows.sort_values("power_limit").groupby(keys).tail(1).set_index(keys)
+    joined = rows.join(free, on=keys, suffixes=("", "_free"))
+    return joined[
+        (joined["power_limit"] < joined["power_limit_free"])
+        & (joined["power_limit"] < 1.2 * joined["average_power_free"])
+    ]
+
+
+def columns_of(rows: pd.DataFrame, *names: str) -> tuple[Floats, ...]:
+    """Give columns as floats."""
+    return tuple(rows[name].to_numpy(dtype=np.float64) for name in names)
+
+
+def capped_rows(folder: Path) -> list[str]:
+    """Give the table of power under caps, each GPU model predicted from the others."""
+    runs = capped_runs(folder)
+    lines = [_CAPS_HEAD, "|---|---:|---:|---:|---:|---:|"]
+    for gpu, test in runs.groupby("gpu"):
+        power, cap, truth = columns_of(test, "average_power_free", "power_limit", "average_power")
+        guesses = (
+            cap_law(power, cap, *best_law(runs[runs["gpu"] != gpu])),
+            power_under_cap(power, cap),
+            np.minimum(power, cap),
+            PLANNED_CAP_RATIO * power,
+        )
+        cells = " | ".join(f"{np.abs(one - truth).mean():.1f}" for one in guesses)
+        lines.append(f"| {gpu} | {len(test)} | {cells} |")
+    lines.append(f"\nShipped: reach {REACH}, sharpness {SHARPNESS:g}, fitted on all three.")
+    return lines
+
+
+def cap_energy_rows(folder: Path) -> list[str]:
+    """Give the table of energy under caps: laws from the other GPU models, none from the run."""
+    runs = capped_runs(folder)
+    lines = [_ENERGY_HEAD, "|---|---:|---:|---:|---:|---:|"]
+    for gpu, test in runs.groupby("gpu"):
+        others = runs[runs["gpu"] != gpu]
+        power, cap = columns_of(test, "average_power_free", "power_limit")
+        energy, free = columns_of(test, "energy_per_epoch_kj", "energy_per_epoch_kj_free")
+        time, free_time = columns_of(test, "time_per_epoch", "time_per_epoch_free")
+        ratio = cap_law(power, cap, *best_law(others)) / power
+        _, shipped, _ = slowdown_under_cap(ratio)
+        known = np.isfinite(shipped)
+        guesses = (
+            ratio * slowdown_from(others, ratio),
+            np.where(known, ratio * shipped, np.nan),
+            ratio,
+            np.full(len(test), PLANNED_CAP_RATIO),
+        )
+        cells = " | ".join(
+            f"{100 * np.nanmean(np.abs(one - energy / free)[known]):.1f}" for one in guesses
+        )
+        low, _, high = slowdown_under_cap(ratio)
+        inside = ((time / free_time >= low) & (time / free_time <= high))[known].mean()
+        lines.append(f"| {gpu} | {cells} | {100 * inside:.0f} % |")
+    return lines
+
+
+def slowdown_from(rows: pd.DataFrame, ratio: Floats) -> Floats:
+    """Give the median slowdown of the rows at a power ratio, by bins of 0.05."""
+    power, free, time, free_time = columns_of(
+        rows, "average_power", "average_power_free", "time_per_epoch", "time_per_epoch_free"
+    )
+    seen = pd.DataFrame({"ratio": power / free, "slower": time / free_time})
+    middle = seen.groupby((seen["ratio"] * 20).astype(int)).median()
+    known = np.append(middle["ratio"].to_numpy()[middle["ratio"] < 1], 1.0)
+    slower = np.append(middle["slower"].to_numpy()[middle["ratio"] < 1], 1.0)
+    return np.asarray(np.interp(ratio, known, slower))
+
+
+def cap_law(power: Floats, cap: Floats, reach: float, sharpness: float) -> Floats:
+    """Give power under a cap by the law with these constants."""
+    return np.asarray((power**-sharpness + (reach * cap) ** -sharpness) ** (-1 / sharpness))
+
+
+def best_law(rows: pd.DataFrame) -> tuple[float, float]:
+    """Give reach and sharpness with the smallest mean absolute error on the rows."""
+    power, cap, truth = columns_of(rows, "average_power_free", "power_limit", "average_power")
+    options = [(reach / 100, q) for reach in range(88, 103) for q in (4.0, 6.0, 8.0, 12.0, 20.0)]
+    return min(options, key=lambda one: float(np.abs(cap_law(power, cap, *one) - truth).mean()))
+
+
+def coefficients(models: dict[str, PowerModel], name: str) -> str:
+    """Give the coefficients of the simplest fit of a model, in words."""
+    simplest = models[name].fits[0]
+    shares = zip(simplest.terms, simplest.coefficients, strict=True)
+    return ", ".join(f"{term} {share:.2f}" for term, share in shares)
+
+
+def report(folder: Path) -> str:
+    """Give all tables in Markdown."""
+    inference, fleet = inference_samples(folder), fleet_samples()
+    alone, with_memory, held = ours(()), ours(("memory_activity",)), ours(("held",))
+    counts = ", ".join(
+        f"{name} {len(one.power_watts)} rows of {len(np.unique(np.asarray(one.group)))} models"
+        for name, one in inference.items()
+    )
+    jobs = ", ".join(
+        f"{name} {len(one.power_watts)} rows of {len(np.unique(np.asarray(one.group)))} holders"
+        for name, one in fleet.items()
+    )
+    shapes = fit_power_models(inference, CATALOGUE, signal="roofline")
+    head = (
+        "Errors on groups left out of the fit; in q10–q90: share of readings inside the interval "
+        "(80 % nominal)."
+    )
+    lines = [
+        head,
+        "",
+        f"LLM inference, ML.ENERGY: {counts}. Utilization estimated from throughput.",
+        "",
+        *table_of(
+            inference,
+            {
+                "**Trimtab, utilization**": alone,
+                "**Trimtab, utilization and memory**": with_memory,
+                **PEERS,
+            },
+        ),
+        "",
+        "Shares of TDP − idle: "
+        + "; ".join(f"{name} {coefficients(shapes, name)}" for name in inference)
+        + ".",
+        "",
+        f"Simulated fleet: {jobs}.",
+        "",
+        *table_of(
+            fleet, {"**Trimtab, SM activity**": alone, "**Trimtab, and held**": held, **PEERS}
+        ),
+        "",
+        *capture_rows(folder),
+        "",
+        *acme_rows(folder),
+        "",
+        *capped_rows(folder),
+        "",
+        *cap_energy_rows(folder),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Print the tables and write them to benchmarks/results/power_model.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="not used: all takes seconds")
+    parser.add_argument("--data", default="../shared/data", help="folder of the recorded data")
+    options = parser.parse_args()
+    text = report(Path(options.data))
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

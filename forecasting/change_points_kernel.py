@@ -1,0 +1,95 @@
+"""Compiled loops of the change-point search and of the hysteresis labels."""
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Values = npt.NDArray[np.float64]
+Positions = npt.NDArray[np.int64]
+States = npt.NDArray[np.int8]
+
+
+@njit(cache=True)
+def pelt_l2(
+    sums: Values, squares: Values, candidates: Positions, penalty: float, shortest: int
+) -> Positions:
+    """Give the change points that minimise the sum of squares plus `penalty` for each.
+
+    `sums` and `squares` are cumulative with a leading 0, shape (n + 1,); `candidates` are the
+    positions a segment may end at, ascending, the last one n; segments have at least `shortest`
+    samples. Exact among the candidates: PELT (Killick, Fearnhead, Eckley 2012, algorithm 2). A
+    pruned start stays alive for `shortest` more samples, else the least length breaks optimality.
+    """
+    count = len(candidates)
+    position = np.zeros(count + 1, dtype=np.int64)
+    position[1:] = candidates
+    best = np.full(count + 1, np.inf)
+    best[0] = -penalty
+    previous = np.zeros(count + 1, dtype=np.int64)
+    alive = np.zeros(count + 1, dtype=np.int64)
+    dead_at = np.full(count + 1, np.iinfo(np.int64).max)
+    costs = np.empty(count + 1)
+    alive_count = 1
+    for index in range(1, count + 1):
+        end = position[index]
+        for slot in range(alive_count):
+            start_index = alive[slot]
+            start = position[start_index]
+            costs[slot] = np.inf
+            if end - start >= shortest:
+                total = sums[end] - sums[start]
+                spread = squares[end] - squares[start] - total * total / (end - start)
+                costs[slot] = best[start_index] + spread
+                if costs[slot] + penalty < best[index]:
+                    best[index] = costs[slot] + penalty
+                    previous[index] = start_index
+        kept = 0
+        for slot in range(alive_count):
+            start_index = alive[slot]
+            if np.isfinite(costs[slot]) and costs[slot] > best[index]:
+                dead_at[start_index] = min(dead_at[start_index], end + shortest)
+            if end + 1 < dead_at[start_index]:
+                alive[kept] = start_index
+                kept += 1
+        alive[kept] = index
+        alive_count = kept + 1
+    found = np.empty(count, dtype=np.int64)
+    number = 0
+    index = previous[count]
+    while index > 0:
+        found[number] = position[index]
+        number += 1
+        index = previous[index]
+    return found[:number][::-1].copy()
+
+
+@njit(cache=True)
+def hysteresis(values: Values, plateau: float, far: float, near: float) -> States:
+    """Give -1 below, 0 on and 1 above the plateau for every sample; no value may be NaN.
+
+    The plateau is left by one sample beyond `far` from it or two in a row beyond `near`, from the
+    first of them; it is met again by one sample within `near` / 4 or two within `near` / 1.5, from
+    the first of them too.
+    """
+    states = np.zeros(len(values), dtype=np.int8)
+    state = 0
+    before = 0.0
+    for index in range(len(values)):
+        above = values[index] - plateau
+        for side in (-1, 1):
+            if state == side:
+                continue
+            if above * side > far:
+                state = side
+            elif index and above * side > near and before * side > near:
+                state = side
+                states[index - 1] = side
+        if state != 0:
+            met_before = index > 0 and before * state <= near / 1.5
+            if above * state <= (near / 1.5 if met_before else near / 4):
+                if met_before:
+                    states[index - 1] = 0
+                state = 0
+        states[index] = state
+        before = above
+    return states

@@ -1,0 +1,244 @@
+"""What a forecast can use of a job's phases: where slots lie in the epoch, and what to expect.
+
+Two parts. Where the epoch is known and at least two slots long, each slot has an angle in it, and
+dips are expected where they were. Everything else follows the job's own past as a Markov chain in
+continuous time: the rate of leaving a kind is exits seen over time spent in it.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import expm  # type: ignore[import-untyped]
+
+from forecasting.phase_records import DIPS, PhaseKind, Phases
+
+Values = npt.NDArray[np.float64]
+
+LARGEST_ORDER = 3
+FEWEST_SLOTS_PER_EPOCH = 2.0
+KINDS = tuple(kind for kind in PhaseKind if kind is not PhaseKind.UNKNOWN)
+_PASSING = frozenset({PhaseKind.WARM_UP, PhaseKind.SPIKE, *DIPS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PhaseProfile:
+    """Phases on a grid of slots: `past` ones from the series' first sample, `horizon` after them.
+
+    `past_shares` (slots, kinds) and `future_shares` (horizon, kinds) give the share of each slot in
+    each of `kinds`, 0..1; a past row may sum to less where time is unknown, a future row where the
+    job has ended (`ended_share`) or nothing is known. `past_angle` and `future_angle` are the
+    position of a slot's middle in the epoch, 0 where a dip begins, below 1; None where
+    `angle_reason` says why. `past` and `future` are regressors, one column per name in `columns`.
+    """
+
+    slot_seconds: float
+    kinds: tuple[PhaseKind, ...]
+    past_shares: Values
+    future_shares: Values
+    ended_share: Values
+    past_angle: Values | None
+    future_angle: Values | None
+    angle_reason: str
+    columns: tuple[str, ...]
+    past: Values
+    future: Values
+    notes: tuple[str, ...]
+
+    def expected(self, kind: PhaseKind) -> float:
+        """Give the expected share of the remaining horizon in a kind, 0..1."""
+        if kind not in self.kinds or not len(self.future_shares):
+            return 0.0
+        return float(self.future_shares[:, self.kinds.index(kind)].mean())
+
+
+def phase_profile(
+    phases: Phases,
+    *,
+    slot_seconds: float,
+    horizon: int,
+    offset_seconds: float = 0.0,
+    ends_in_seconds: float | None = None,
+) -> PhaseProfile:
+    """Give the profile of a job over its past slots and the next `horizon` ones.
+
+    `offset_seconds` is where in its slot the first sample lies; `ends_in_seconds` when the job is
+    known to end, from its last sample. Errors: ValueError for a slot or horizon that is none.
+    """
+    if not (slot_seconds > 0 and math.isfinite(slot_seconds)) or horizon < 0:
+        raise ValueError(
+            f"{horizon} slots of {slot_seconds} s are no horizon: both must be finite and positive"
+        )
+    span = phases.samples * phases.step_seconds
+    offset = offset_seconds % slot_seconds
+    slots = math.ceil((offset + span) / slot_seconds) + horizon
+    edges: Values = np.arange(slots + 1, dtype=np.float64) * slot_seconds - offset
+    past_count = len(edges) - 1 - horizon
+    kinds = tuple(kind for kind in KINDS if any(one.kind is kind for one in phases.segments))
+    past_shares = _past_shares(phases, kinds, edges[: past_count + 1], slot_seconds)
+    future_shares, ended = _future_shares(
+        phases, kinds, edges[past_count:] - span, ends_in_seconds=ends_in_seconds
+    )
+    angle, reason = _angle(phases, edges, slot_seconds)
+    if angle is not None:
+        future_shares = _dips_where_they_were(
+            past_shares, future_shares, ended, kinds, angle, phases.epoch_seconds or 1.0, edges
+        )
+    columns, regressors = _regressors(
+        np.vstack([past_shares, future_shares]), kinds, angle, phases.epoch_seconds, slot_seconds
+    )
+    return PhaseProfile(
+        slot_seconds=slot_seconds,
+        kinds=kinds,
+        past_shares=past_shares,
+        future_shares=future_shares,
+        ended_share=ended,
+        past_angle=None if angle is None else angle[:past_count],
+        future_angle=None if angle is None else angle[past_count:],
+        angle_reason=reason,
+        columns=columns,
+        past=regressors[:past_count],
+        future=regressors[past_count:],
+        notes=phases.notes,
+    )
+
+
+def _past_shares(
+    phases: Phases, kinds: Sequence[PhaseKind], edges: Values, slot_seconds: float
+) -> Values:
+    """Give the share of every past slot in each kind, by the time that segments overlap it."""
+    bounds = np.array([0, *(one.end for one in phases.segments)]) * phases.step_seconds
+    shares = np.zeros((len(edges) - 1, len(kinds)))
+    for column, kind in enumerate(kinds):
+        lengths = [
+            (one.end - one.start) * phases.step_seconds if one.kind is kind else 0.0
+            for one in phases.segments
+        ]
+        elapsed = np.interp(edges, bounds, np.concatenate([[0.0], np.cumsum(lengths)]))
+        shares[:, column] = np.diff(elapsed) / slot_seconds
+    return np.clip(shares, 0.0, 1.0)
+
+
+def _future_shares(
+    phases: Phases, kinds: Sequence[PhaseKind], edges: Values, *, ends_in_seconds: float | None
+) -> tuple[Values, Values]:
+    """Give the expected share of every future slot in each kind, and in being ended.
+
+    `edges` are seconds after the last sample. Expected occupation of the chain: the integral of
+    p exp(Qt), from the exponential of [[Q, I], [0, 0]] (Van Loan 1978).
+    """
+    shares = np.zeros((len(edges) - 1, len(kinds)))
+    ended = np.zeros(len(shares))
+    known = [one.kind for one in phases.segments if one.kind is not PhaseKind.UNKNOWN]
+    if not known or not len(shares):
+        return shares, ended
+    rates = _rates(phases, kinds)
+    size = len(rates)
+    block = np.zeros((2 * size, 2 * size))
+    block[:size, :size], block[:size, size:] = rates, np.eye(size)
+    chance = np.zeros(size)
+    chance[kinds.index(known[-1])] = 1.0
+    chance = chance @ expm(rates * max(0.0, float(edges[0])))
+    slot = float(edges[1] - edges[0])
+    step = expm(block * slot)
+    for row in range(len(shares)):
+        occupied = chance @ step[:size, size:] / slot
+        shares[row], ended[row] = occupied[:-1], occupied[-1]
+        chance = chance @ step[:size, :size]
+    if ends_in_seconds is not None:
+        left = np.clip((ends_in_seconds - edges[:-1]) / slot, 0.0, 1.0)
+        shares *= left[:, None]
+    return np.clip(shares, 0.0, 1.0), np.clip(1.0 - shares.sum(axis=1), 0.0, 1.0)
+
+
+def _rates(phases: Phases, kinds: Sequence[PhaseKind]) -> Values:
+    """Give the chain's rates per second between the kinds and, last, being ended.
+
+    A kind that passes by its nature and was never seen to end is taken to end at the rate of one
+    exit in the time seen; work and idle without an exit last.
+    """
+    size = len(kinds) + 1
+    exits, spent = np.zeros((size, size)), np.zeros(size)
+    for one in phases.segments:
+        if one.kind is not PhaseKind.UNKNOWN:
+            spent[kinds.index(one.kind)] += (one.end - one.start) * phases.step_seconds
+    for one, after in zip(phases.segments, phases.segments[1:], strict=False):
+        if PhaseKind.UNKNOWN not in (one.kind, after.kind) and one.kind is not after.kind:
+            exits[kinds.index(one.kind), kinds.index(after.kind)] += 1
+    for row, kind in enumerate(kinds):
+        if not exits[row].any() and kind in _PASSING and PhaseKind.STEADY in kinds:
+            exits[row, kinds.index(PhaseKind.STEADY)] = 1
+        if kind is PhaseKind.TAIL:
+            exits[row] = 0
+            exits[row, -1] = 1
+    rates = exits / np.where(spent > 0, spent, np.inf)[:, None]
+    return np.asarray(rates - np.diag(rates.sum(axis=1)))
+
+
+def _angle(phases: Phases, edges: Values, slot_seconds: float) -> tuple[Values | None, str]:
+    """Give the position of every slot's middle in the epoch, or None and the reason."""
+    epoch = phases.epoch
+    if epoch.seconds is None or epoch.phase_seconds is None:
+        return None, f"the epoch is unknown: {epoch.reason}"
+    if epoch.seconds < FEWEST_SLOTS_PER_EPOCH * slot_seconds:
+        return None, (
+            f"an epoch of {epoch.seconds:.0f} s is shorter than two slots of {slot_seconds:g} s: "
+            "its dips average out within a slot"
+        )
+    middles = (edges[:-1] + edges[1:]) / 2
+    return ((middles - epoch.phase_seconds) / epoch.seconds) % 1.0, epoch.reason
+
+
+def _dips_where_they_were(
+    past: Values,
+    future: Values,
+    ended: Values,
+    kinds: Sequence[PhaseKind],
+    angle: Values,
+    epoch_seconds: float,
+    edges: Values,
+) -> Values:
+    """Give the future shares with dips placed by the mean past share at the same angle.
+
+    The epoch has as many angles as slots; what is not a dip shares the rest as before.
+    """
+    columns = [column for column, kind in enumerate(kinds) if kind in DIPS]
+    seen = past.sum(axis=1) > 0
+    bins = max(2, round(epoch_seconds / float(edges[1] - edges[0])))
+    places = np.minimum((angle * bins).astype(int), bins - 1)
+    before_now, after_now = places[: len(past)][seen], places[len(past) :]
+    counts = np.bincount(before_now, minlength=bins)
+    covered = counts[after_now] > 0
+    alive = 1.0 - ended
+    placed = future.copy()
+    for column in columns:
+        total = np.bincount(before_now, weights=past[seen, column], minlength=bins)
+        usual = total / np.maximum(counts, 1)
+        placed[covered, column] = (usual[after_now] * alive)[covered]
+    others = [column for column in range(len(kinds)) if column not in columns]
+    rest = np.clip(alive - placed[:, columns].sum(axis=1), 0.0, None)
+    before = placed[:, others].sum(axis=1)
+    scale = np.where(before > 0, rest / np.where(before > 0, before, 1.0), 0.0)
+    placed[:, others] *= scale[:, None]
+    return placed
+
+
+def _regressors(
+    shares: Values,
+    kinds: Sequence[PhaseKind],
+    angle: Values | None,
+    epoch_seconds: float | None,
+    slot_seconds: float,
+) -> tuple[tuple[str, ...], Values]:
+    """Give names and columns: the share of each kind but steady, then waves of the epoch."""
+    columns = [f"{kind}_share" for kind in kinds if kind is not PhaseKind.STEADY]
+    parts = [shares[:, [kind is not PhaseKind.STEADY for kind in kinds]]]
+    if angle is not None and epoch_seconds is not None:
+        order = max(1, min(LARGEST_ORDER, int(epoch_seconds / slot_seconds / 2)))
+        for number in range(1, order + 1):
+            turn = 2 * np.pi * number * angle
+            columns += [f"epoch_sin_{number}", f"epoch_cos_{number}"]
+            parts += [np.sin(turn)[:, None], np.cos(turn)[:, None]]
+    return tuple(columns), np.hstack(parts)

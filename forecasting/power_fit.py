@@ -1,0 +1,118 @@
+"""Robust, non-negative least squares that lean on a prior, and their error on groups left out."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import nnls  # type: ignore[import-untyped]
+
+from forecasting.power_cap import power_under_cap
+from forecasting.power_records import PowerError
+
+Values = npt.NDArray[np.float64]
+
+PRIOR_WEIGHT = 10.0
+"""The prior counts as much as ten readings."""
+FOLDS = 5
+_HUBER = 1.345
+_ROUNDS = 15
+_FIRMEST = 0.01
+_SETTLED = 1e-5
+_AT_CAP = 0.93
+_SMALLEST_SPREAD_WATTS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Design:
+    """Rows to fit: columns, power and caps in W (columns already times TDP - idle)."""
+
+    columns: Values
+    idle_watts: float
+    power_watts: Values
+    cap_watts: Values
+    reach: float
+    group: npt.NDArray[np.int64]
+
+    def rows(self, keep: npt.NDArray[np.bool_]) -> "Design":
+        """Give some of the rows."""
+        return Design(
+            columns=self.columns[keep],
+            idle_watts=self.idle_watts,
+            power_watts=self.power_watts[keep],
+            cap_watts=self.cap_watts[keep],
+            reach=self.reach,
+            group=self.group[keep],
+        )
+
+
+def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) -> Values:
+    """Give the coefficients, each 0 or more, shape (terms,).
+
+    Huber's weights at 1.345 robust deviations, refitted until they settle; the prior adds
+    `prior_weight` readings' worth of pull to each coefficient. A reading at its cap says only that
+    the work would draw at least that much: it counts only while the fit gives less.
+    """
+    target = design.power_watts - design.idle_watts
+    at_cap = design.power_watts >= _AT_CAP * design.reach * design.cap_watts
+    coefficients = prior
+    weights = np.ones(len(target))
+    size = (design.columns**2).mean(axis=0) if len(target) else np.ones(len(prior))
+    # A term that no reading moves still leans on its prior, firmly enough for nnls to see it.
+    pull = prior_weight * np.maximum(size, _FIRMEST * size.max())
+    for _ in range(_ROUNDS):
+        residual = target - design.columns @ coefficients
+        weights = _weights(residual)
+        weights[at_cap & (residual < 0)] = 0.0
+        weighted = design.columns * weights[:, None]
+        # The normal equations have as many rows as terms, and nnls sees only their factor.
+        factor = np.linalg.cholesky(weighted.T @ design.columns + np.diag(pull)).T
+        wanted = weighted.T @ target + pull * prior
+        found, _ = nnls(factor, np.linalg.solve(factor.T, wanted))
+        settled = np.abs(found - coefficients).max() <= _SETTLED
+        coefficients = np.asarray(found)
+        if settled:
+            break
+    return coefficients
+
+
+def _weights(residual: Values) -> Values:
+    """Give Huber's weights for residuals in W."""
+    if not len(residual):
+        return np.ones(0)
+    spread = max(1.4826 * float(np.median(np.abs(residual))), _SMALLEST_SPREAD_WATTS)
+    return np.asarray(np.minimum(1.0, _HUBER * spread / np.maximum(np.abs(residual), 1e-9)))
+
+
+def predict(design: Design, coefficients: Values) -> Values:
+    """Give the board power in W under the caps."""
+    demand = design.idle_watts + design.columns @ coefficients
+    return power_under_cap(demand, design.cap_watts, reach=design.reach)
+
+
+def left_out_predictions(design: Design, prior: Values) -> Values:
+    """Give the prediction of every row from a fit without its group's fold; NaN with one group."""
+    names, number = np.unique(design.group, return_inverse=True)
+    folds = min(FOLDS, len(names))
+    predicted = np.full(len(design.power_watts), np.nan)
+    if folds < 2:
+        return predicted
+    for fold in range(folds):
+        out = number % folds == fold
+        predicted[out] = predict(design.rows(out), fit(design.rows(~out), prior))
+    return predicted
+
+
+def error_of(design: Design, predicted: Values) -> PowerError | None:
+    """Give the error of left-out predictions, None where there are none."""
+    seen = np.isfinite(predicted)
+    if not seen.any():
+        return None
+    missed = np.abs(predicted[seen] - design.power_watts[seen])
+    return PowerError(
+        mae_watts=float(missed.mean()),
+        median_relative_error=float(
+            np.median(missed / np.maximum(design.power_watts[seen], design.idle_watts / 2))
+        ),
+        samples=int(seen.sum()),
+        groups=len(np.unique(design.group[seen])),
+    )
