@@ -1,5 +1,6 @@
 """The path of one series: the model in use, cut to the horizon, with its evidence."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +11,7 @@ from data.units import SECONDS_PER_HOUR
 from forecasting.backtest import held_out, summarised
 from forecasting.demand_model import DemandModel, Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix_model import MixForecast, MixModel, mix
+from forecasting.mix_model import MixForecast, MixModel, mix, mix_many
 from forecasting.prophet_model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
@@ -37,9 +38,7 @@ def forecast_path(
     A series that the model cannot fit is forecast by seasonal naive, and the path says why.
     Errors: NotEnoughHistoryError when not one slot is known.
     """
-    # The newest slot may lie before the one that holds `as_of`: forecast across, then cut.
-    after = series.first_slot + len(series.values) * series.slot_seconds
-    ahead = max(0, (first_slot - after) // series.slot_seconds)
+    ahead = _ahead(series, first_slot)
     try:
         return _path(series, ahead, horizon, model)
     except _UNEXPECTED as error:
@@ -47,15 +46,50 @@ def forecast_path(
         return replace(_single(series, _FALLBACK, ahead, horizon), notes=(reason,))
 
 
+def mixed_paths(
+    series: Sequence[DemandSeries], *, first_slots: Sequence[int], horizons: Sequence[int]
+) -> list[QuantilePath]:
+    """Give the paths of many series by the mix, each as `forecast_path` gives it alone.
+
+    Errors: NotEnoughHistoryError when not one slot of a series is known.
+    """
+    aheads = [_ahead(one, first) for one, first in zip(series, first_slots, strict=True)]
+    try:
+        found = mix_many(
+            series, [ahead + horizon for ahead, horizon in zip(aheads, horizons, strict=True)]
+        )
+    except _UNEXPECTED:
+        return [
+            forecast_path(one, first_slot=first, horizon=horizon, model=MIX)
+            for one, first, horizon in zip(series, first_slots, horizons, strict=True)
+        ]
+    return [
+        _mixed_path(one, forecast, ahead)
+        for one, forecast, ahead in zip(series, found, aheads, strict=True)
+    ]
+
+
+def _ahead(series: DemandSeries, first_slot: int) -> int:
+    """Give the slots between the newest and `first_slot`, which may lie after it.
+
+    The newest slot may lie before the one that holds `as_of`: forecasts go across, then are cut.
+    """
+    after = series.first_slot + len(series.values) * series.slot_seconds
+    return max(0, (first_slot - after) // series.slot_seconds)
+
+
 def _path(series: DemandSeries, ahead: int, horizon: int, model: str) -> QuantilePath:
     if model != MIX:
         return _single(series, model_named(model), ahead, horizon)
-    found = mix(series, ahead + horizon)
+    return _mixed_path(series, mix(series, ahead + horizon), ahead)
+
+
+def _mixed_path(series: DemandSeries, found: MixForecast, ahead: int) -> QuantilePath:
     return replace(
         path_of(series, found.quantiles, MIX, ahead=ahead),
         backtest=summarised(MIX, found.backtest, SECONDS_PER_HOUR / series.slot_seconds),
         weights=found.weights,
-        notes=_notes(series, found, ahead + horizon),
+        notes=_notes(series, found, len(found.quantiles.q50)),
     )
 
 
@@ -71,18 +105,18 @@ def path_of(
 
     Six significant digits are kept: a path is stored as text at every cycle.
     """
-
-    def row(values: Values) -> tuple[float, ...]:
-        return tuple(_rounded(values[ahead:]).clip(series.lower, series.upper).tolist())
-
+    rows = np.stack([quantiles.q05, quantiles.q10, quantiles.q50, quantiles.q90, quantiles.q95])
+    kept = _rounded(rows[:, ahead:]).clip(series.lower, series.upper)
+    # Rounding to binary fractions of a unit may reverse two that were equal.
+    q05, q10, q50, q90, q95 = (tuple(row) for row in np.maximum.accumulate(kept, axis=0).tolist())
     return QuantilePath(
         quantity=series.quantity,
         model=model,
-        q05=row(quantiles.q05),
-        q10=row(quantiles.q10),
-        q50=row(quantiles.q50),
-        q90=row(quantiles.q90),
-        q95=row(quantiles.q95),
+        q05=q05,
+        q10=q10,
+        q50=q50,
+        q90=q90,
+        q95=q95,
         backtest=None,
         winsorised_slots=series.winsorised,
         censored_slots=series.censored,

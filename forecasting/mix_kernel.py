@@ -84,7 +84,8 @@ def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None
     """Write the members' weights from `losses` [origins, members] of origins first..last - 1.
 
     Softmax of the discounted mean loss in units of naive's, then a share to naive (Hedge: Cesa-
-    Bianchi and Lugosi 2006, with a fixed share). Origins without a loss are left out.
+    Bianchi and Lugosi 2006, with a fixed share). Origins without a loss are left out, and members
+    that said nothing at one of the others.
     """
     members = len(MEMBERS)
     total = np.zeros(members)
@@ -101,9 +102,10 @@ def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None
         out[BASELINE] = 1.0
         return
     scale = max(total[BASELINE], 1e-12)
-    best = total.min()
+    best = np.nanmin(total)
     for member in range(members):
-        out[member] = np.exp(-_ETA * (total[member] - best) / scale)
+        if not np.isnan(total[member]):
+            out[member] = np.exp(-_ETA * (total[member] - best) / scale)
     out *= (1.0 - _TO_NAIVE) / out.sum()
     out[BASELINE] += _TO_NAIVE
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour")
+MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour", "prophet-log")
 """Last value; half of it and half of lds-mean; level plus damped seasonal on log1p with a median
 profile of 28 d; the same without the log and 14 d; the median of the same slot of the day, 28 d."""
 BASELINE = 0
+PROPHET = 5
+"""Row that `prophet_member` fills; this module leaves it unknown."""
 SEASONAL_NAIVE = len(MEMBERS)
 """Row of the same slot of the day before: a yardstick, never part of the mix."""
 _LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])
@@ -203,7 +205,8 @@ def member_points(
         back = origin + leads[i] - 1
         while back >= origin or (back >= 0 and np.isnan(y[back])):
             back -= season
-        out[5, i] = y[last] if back < 0 else y[back]
+        out[PROPHET, i] = np.nan
+        out[SEASONAL_NAIVE, i] = y[last] if back < 0 else y[back]
     if len(logs):
         plain = np.log1p(profiles[1])
         _smooth(plain, np.log1p(center), reach, work)

@@ -6,6 +6,7 @@ widened where it lately missed. Choosing one champion instead was measured to be
 Method and figures: docs/forecasting.md.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,14 @@ from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix_kernel import LEVELS, collect_points, mix_bucket
-from forecasting.mix_members_kernel import MEMBERS, member_points, update_profiles
+from forecasting.mix_members_kernel import (
+    BASELINE,
+    MEMBERS,
+    PROPHET,
+    member_points,
+    update_profiles,
+)
+from forecasting.prophet_member import Moments, prophet_points
 
 FEWEST_KNOWN = 4
 _BUCKET_ENDS_HOURS = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
@@ -73,36 +81,86 @@ def mix(series: DemandSeries, horizon: int) -> MixForecast:
 
     Errors: NotEnoughHistoryError with fewer than FEWEST_KNOWN known slots.
     """
+    return mix_many([series], [horizon])[0]
+
+
+def mix_many(series: Sequence[DemandSeries], horizons: Sequence[int]) -> list[MixForecast]:
+    """Give the mixed forecasts of many series, each the same as alone; one batch for Prophet.
+
+    Errors: NotEnoughHistoryError when one has fewer than FEWEST_KNOWN known slots.
+    """
+    ready = [_ready(one, horizon) for one, horizon in zip(series, horizons, strict=True)]
+    said = prophet_points([_moments(one) for one in ready])
+    return [_mixed(one, points) for one, points in zip(ready, said, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A series from its first known slot on, with the past moments at which it is looked at."""
+
+    series: DemandSeries
+    y: Values
+    first_slot: int
+    horizon: int
+    hour: float
+    per_day: float
+    origins: npt.NDArray[np.int64]
+
+
+def _ready(series: DemandSeries, horizon: int) -> _Ready:
     known = np.flatnonzero(series.known)
     if len(known) < FEWEST_KNOWN:
         raise NotEnoughHistoryError(
             f"the mix needs {FEWEST_KNOWN} known slots, the series has {len(known)}"
         )
-    y = np.ascontiguousarray(series.values[known[0] :])
-    return _mixed(y, series, horizon)
-
-
-def _mixed(y: Values, series: DemandSeries, horizon: int) -> MixForecast:
-    season = max(1, series.slots_per_day)
+    start = int(known[0])
+    y = np.ascontiguousarray(series.values[start:])
     hour = SECONDS_PER_HOUR / series.slot_seconds
-    length = len(y)
+    stride = max(1, min(round(_STRIDE_HOURS * hour), len(y) // _FEWEST_STRIDES))
+    per_day = max(1, series.slots_per_day) / stride
+    return _Ready(
+        series=series,
+        y=y,
+        first_slot=series.first_slot + start * series.slot_seconds,
+        horizon=horizon,
+        hour=hour,
+        per_day=per_day,
+        origins=_origins(len(y), stride, round(per_day * _MOST_ORIGIN_DAYS)),
+    )
+
+
+def _moments(one: _Ready) -> Moments:
+    return Moments(
+        y=one.y,
+        first_slot=one.first_slot,
+        slot_seconds=one.series.slot_seconds,
+        origins=np.append(one.origins, len(one.y)),
+        horizon=one.horizon,
+    )
+
+
+def _mixed(one: _Ready, said: Values) -> MixForecast:
+    """Mix; `said` is Prophet's word at each origin and now [origins + 1, horizon]."""
+    y, hour = one.y, one.hour
+    length, season = len(y), max(1, one.series.slots_per_day)
     logs = np.log1p(y) if np.nanmin(y) >= 0 else np.zeros(0)
-    buckets, probes = _buckets(horizon, hour)
-    stride = max(1, min(round(_STRIDE_HOURS * hour), length // _FEWEST_STRIDES))
-    per_day = season / stride
-    origins = _origins(length, stride, round(per_day * _MOST_ORIGIN_DAYS))
-    truth, points = collect_points(y, logs, origins, probes, season, hour)
-    ahead = np.arange(1, horizon + 1)
+    buckets, probes = _buckets(one.horizon, hour)
+    truth, points = collect_points(y, logs, one.origins, probes, season, hour)
+    ahead = np.arange(1, one.horizon + 1)
     now = _points_now(y, logs, season, hour, ahead)
+    if np.isfinite(said[-1]).all():
+        now[PROPHET] = said[-1]
+        past = said[:-1, probes - 1]
+        points[PROPHET] = np.where(np.isfinite(past), past, points[BASELINE])
     members = len(MEMBERS)
-    point = np.empty(horizon)
+    point = np.empty(one.horizon)
     bands, weights, tested = [], [], []
     calibrated = 0.0
     kept: tuple[Values, Values, float] | None = None
     for bucket in buckets:
-        complete = int(np.searchsorted(origins, length - bucket.last, side="right"))
+        complete = int(np.searchsorted(one.origins, length - bucket.last, side="right"))
         share, band, figures, enough = mix_bucket(
-            truth, points, np.array(bucket.columns), complete, per_day, _REPLAYS
+            truth, points, np.array(bucket.columns), complete, one.per_day, _REPLAYS
         )
         if enough:
             calibrated = bucket.last / hour
@@ -116,11 +174,11 @@ def _mixed(y: Values, series: DemandSeries, horizon: int) -> MixForecast:
         shares = zip(MEMBERS, share[:members].tolist(), strict=True)
         weights.append(LeadWeights(until_hours=bucket.last / hour, weights=tuple(shares)))
         inside = slice(bucket.first - 1, bucket.last)
-        point[inside] = share[:members] @ now[:members, inside]
+        point[inside] = share[:members] @ np.nan_to_num(now[:members, inside])
         if figures[4] > 0:
             tested.append(_lead_accuracy(bucket.last / hour, figures))
     return MixForecast(
-        quantiles=_quantiles(series, point, buckets, np.array(bands), ahead),
+        quantiles=_quantiles(one.series, point, buckets, np.array(bands), ahead),
         weights=tuple(weights),
         backtest=tuple(tested),
         calibrated_hours=calibrated,

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from data.records.forecasts import QuantilePath
 from data.settings import PlanningSettings
 from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import MIX, forecast_path
+from forecasting.forecast_path import MIX, forecast_path, mixed_paths
 
 _FEWEST_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
+_BATCH = 64
 _CHUNK = 16
 Progress = Callable[[int, int], None]
 
@@ -56,18 +57,27 @@ def paths_of(
 def _answers(
     tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
 ) -> Iterator[QuantilePath]:
-    if workers == 1:
-        return (task.path(settings.model) for task in tasks)
     if settings.model == MIX:
         return _by_threads(tasks, workers)
-    if len(tasks) < _FEWEST_FOR_PROCESSES:
+    if workers == 1 or len(tasks) < _FEWEST_FOR_PROCESSES:
         return (task.path(settings.model) for task in tasks)
     return _by_processes(tasks, settings, workers)
 
 
 def _by_threads(tasks: Sequence[PathTask], workers: int) -> Iterator[QuantilePath]:
+    """Ask the mix for batches of series: Prophet's part of it is faster for many at once."""
+    batches = [tasks[start : start + _BATCH] for start in range(0, len(tasks), _BATCH)]
     with ThreadPoolExecutor(workers) as pool:
-        yield from pool.map(lambda task: task.path(MIX), tasks)
+        for paths in pool.map(_mixed, batches):
+            yield from paths
+
+
+def _mixed(tasks: Sequence[PathTask]) -> list[QuantilePath]:
+    return mixed_paths(
+        [task.series for task in tasks],
+        first_slots=[task.first_slot for task in tasks],
+        horizons=[task.horizon for task in tasks],
+    )
 
 
 def _by_processes(

@@ -1,0 +1,63 @@
+"""Real demand as series: Helios Venus by the hour, Philly by virtual cluster, pods by 5 min."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+Values = npt.NDArray[np.float64]
+HELIOS_SUMS = ("submit_gpu_num", "start_gpu_num", "end_gpu_num", "submit_gpu_job")
+PHILLY_FROM, PHILLY_UNTIL = "2017-10-02", "2017-12-08"
+_FEWEST_DAYS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandSet:
+    """Named series on one grid of slots."""
+
+    name: str
+    slot_seconds: int
+    series: dict[str, Values]
+
+
+def helios(data: Path) -> DemandSet:
+    """Give flows of GPUs and jobs per hour and the GPUs running (relative, may be negative)."""
+    frame = pd.read_parquet(data / "helios_venus" / "venus_10min.parquet").set_index("time")
+    hours = frame.resample("1h")
+    series = {name: hours[name].sum().to_numpy(float) for name in HELIOS_SUMS}
+    series["running_gpu_est"] = hours["running_gpu_est"].mean().to_numpy(float)
+    return DemandSet(name="helios", slot_seconds=3600, series=series)
+
+
+def philly(data: Path) -> DemandSet:
+    """Give the GPUs wanted per hour by virtual cluster, from 2017-10-02 on."""
+    frame = pd.read_parquet(data / "philly" / "hourly_gpu_demand_by_vc.parquet")
+    series = {}
+    for name, rows in frame.groupby("cluster"):
+        demand = rows.set_index("hour")["gpu_demand"].sort_index()
+        demand = demand.loc[PHILLY_FROM:PHILLY_UNTIL].asfreq("h", fill_value=0.0)
+        if len(demand) > 24 * _FEWEST_DAYS:
+            series[str(name)] = demand.to_numpy(float)
+    return DemandSet(name="philly", slot_seconds=3600, series=series)
+
+
+def pods(data: Path, column: str, *, slot_seconds: int = 300) -> DemandSet:
+    """Give a column of every pod by slot: mean utilization (%) or largest memory (GiB).
+
+    Pods on the time axis `t_est_real_s` (the published axis is 57 s for every real minute); a slot
+    without a reading is unknown.
+    """
+    frame = pd.read_parquet(data / "alibaba_genai_pods" / "pod_gpu_timeseries.parquet")
+    frame = frame.dropna(subset=[column])
+    slot = frame["t_est_real_s"] // slot_seconds
+    grouped = frame.groupby([frame["pod"], slot])[column]
+    values = grouped.mean() if column == "gpu_util_pct" else grouped.max() / 2**30
+    series = {}
+    for name, rows in values.groupby(level=0):
+        index = rows.index.get_level_values(1).to_numpy()
+        row = np.full(int(index.max() - index.min()) + 1, np.nan)
+        row[index - index.min()] = rows.to_numpy()
+        series[str(name)] = row
+    return DemandSet(name=f"pods {column}", slot_seconds=slot_seconds, series=series)
