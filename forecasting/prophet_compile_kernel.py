@@ -1,6 +1,8 @@
 """How the batch solver's functions are compiled: once, kept beside the source.
 
-Divisions follow NumPy (no check for zero); no fast-math, so unknown values stay unknown.
+Divisions follow NumPy (no check for zero); no fast-math, so unknown values stay unknown. A trap:
+numba sees that a file changed, not that a function imported from another file did; after editing
+one, remove the *.nbi files beside the source.
 """
 
 from collections.abc import Callable

@@ -301,6 +301,28 @@ def test_nothing_in_one_series_stops_the_others() -> None:
     np.testing.assert_allclose(forecast.point[order.index("clean wave")], clean, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(0, 336), (2, 0), (0, 0), (1, 1)])
+def test_an_empty_batch_is_an_empty_forecast(shape: tuple[int, int]) -> None:
+    """No series, or no slots: nothing to fit is no error."""
+    fits = fit_batch(np.zeros(shape), HOUR, MONDAY)
+    assert not fits.fitted.any()
+    assert fits.predict(3).bands.shape == (3, shape[0], 3)
+
+
+def test_without_changepoints_there_is_no_trend_noise() -> None:
+    """Prophet's stand-in changepoint is part of k: bands are as if there were none."""
+    options = ProphetOptions(changepoints=0, changepoint_prior_scale=1000.0, daily=0)
+    fits = fit_batch(simulated("decline", 1, 336, HOUR), HOUR, MONDAY, options=options)
+    history, ours = History.of(fits, 0), fits.parameters(0)
+    stan = quiet_prophet(n_changepoints=0, changepoint_prior_scale=1000.0, daily_seasonality=False)
+    stan.fit(history.frame(), init={**ours, "beta": np.zeros(1)})
+    yhat = stan.predict(future(fits, 0, 48))["yhat"]
+    forecast = fits.predict(48, (0.1,))
+    np.testing.assert_allclose(forecast.point[0], yhat, rtol=1e-5)
+    half = forecast.point[0] - forecast.bands[0, 0]
+    np.testing.assert_allclose(half, half[0], rtol=1e-6)
+
+
 def test_a_constant_series_is_as_prophet_makes_it() -> None:
     """Prophet does not optimise it: the value goes on, with next to no band."""
     fits = fit_batch(np.full((1, 100), 42.0), HOUR, MONDAY)
@@ -430,5 +452,9 @@ def test_wrong_shapes_are_named() -> None:
         fit_batch(values, 0, MONDAY)
     with pytest.raises(ForecastError, match="shape"):
         fit_batch(values, HOUR, MONDAY, regressors=np.zeros((9, 1)))
+    with pytest.raises(ForecastError, match="horizon"):
+        fit_batch(values, HOUR, MONDAY).predict(0)
+    with pytest.raises(ForecastError, match="quantiles"):
+        fit_batch(values, HOUR, MONDAY).predict(3, (0.1, 1.0))
     with pytest.raises(ForecastError, match="regressors ahead"):
         fit_batch(values, HOUR, MONDAY).predict(3, regressors=np.zeros((3, 1)))
