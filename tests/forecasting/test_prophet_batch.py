@@ -1,5 +1,6 @@
 """The batch solver is at the optimum of Prophet's own posterior, and gives Prophet's forecast."""
 
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,8 @@ def test_the_design_is_prophets(known: Any, slot_seconds: int, options: dict[str
     else:
         assert seasonal.shape[1] == 0
     assert design.tau == handed.tau
+    # k and m ~ normal(0, 5) stand in Prophet's Stan program only.
+    np.testing.assert_allclose(design.precision[:trend], 1 / 25)
 
 
 def test_the_forecast_is_prophets_at_the_same_optimum() -> None:
@@ -182,6 +185,21 @@ def test_bands_are_prophets(
         theirs = (drawn["yhat_upper"] - drawn["yhat_lower"]).to_numpy()
         assert np.abs(ours / theirs - 1).max() < tolerance
         np.testing.assert_allclose(forecast.bands[1, series], forecast.point[series])
+
+
+@pytest.mark.parametrize("horizon", [1, 30])
+def test_the_variance_of_the_trend_is_that_of_prophets_draws(horizon: int) -> None:
+    """Step by step, with gaps: of a single slot Prophet takes the mean step of the known points."""
+    values = simulated("level shift", 1, 336, HOUR)
+    values[0, 100:240] = np.nan
+    fits = fit_batch(values, HOUR, MONDAY)
+    root = NormalDist().cdf(3**0.5)  # where the correction for the fourth cumulant is 0
+    above = fits.predict(horizon, (root,))
+    ours = ((above.bands[0, 0] - above.point[0]) / fits.scale[0]) ** 2 / 3 - fits.sigma[0] ** 2
+    model = prophet_at(fits, 0, uncertainty_samples=40_000)
+    np.random.seed(7)  # noqa: NPY002 - Prophet draws from the global generator
+    trend = model.predictive_samples(future(fits, 0, horizon))["trend"] / fits.scale[0]
+    np.testing.assert_allclose(ours, trend.var(axis=1), rtol=0.15)
 
 
 def test_flat_growth_is_a_ridge() -> None:
