@@ -3,6 +3,7 @@
 from statistics import NormalDist
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -14,6 +15,7 @@ from prophet_equality import SHAPES, History, Verdict, compare, quiet_prophet, s
 
 from data.errors import ForecastError
 from forecasting.prophet_batch import fit_batch
+from forecasting.prophet_compile_kernel import outer
 from forecasting.prophet_fits import REASONS, FitStatus, ProphetFits
 from forecasting.prophet_terms import ProphetOptions, prophet_design
 
@@ -459,6 +461,20 @@ def test_wrong_options_are_named(wrong: dict[str, Any]) -> None:
     """The message names the option."""
     with pytest.raises(ForecastError, match=next(iter(wrong))):
         ProphetOptions(**wrong)
+
+
+def test_where_nothing_can_be_written_functions_are_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a read-only root without a home, numba has no place for its cache: no error at import."""
+    monkeypatch.setattr(numba.core.caching.CompileResultCacheImpl, "_locator_classes", [])
+
+    def double(number: float) -> float:
+        return 2 * number
+
+    with pytest.raises(RuntimeError, match="no locator"):
+        numba.njit(cache=True)(double)
+    assert outer(double)(4.0) == 8.0
 
 
 def test_wrong_shapes_are_named() -> None:
