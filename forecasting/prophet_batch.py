@@ -15,7 +15,6 @@ import numpy.typing as npt
 from data.errors import ForecastError
 from forecasting.prophet_fits import FitStatus, ProphetFits, TermGroup, regressor_block
 from forecasting.prophet_gram_kernel import gram_of
-from forecasting.prophet_kernel import SMALLEST_VARIANCE
 from forecasting.prophet_rows_kernel import (
     Answers,
     Recipe,
@@ -38,6 +37,7 @@ from forecasting.prophet_terms import (
     turned,
 )
 from forecasting.prophet_terms_kernel import changepoint_rows
+from forecasting.prophet_variance_kernel import SMALLEST_VARIANCE
 
 _CHUNK = 512
 """Rows solved at once: their scaled values stay in the cache between scaling and the product."""
@@ -168,6 +168,7 @@ def _no_answers(series: int, widest: int, regressors: int, options: ProphetOptio
         smooth=np.zeros((series, widest)),
         delta=np.zeros((series, max(options.changepoints, 1))),
         changes=np.zeros(series, np.int64),
+        change_scale=np.zeros(series),
         slope=np.full(series, np.nan),
         intercept=np.full(series, np.nan),
         regressor_mean=np.zeros((series, regressors)),
@@ -257,10 +258,10 @@ def _solve_pattern(
     level = 1 if batch.linear else 0
     tau, bounded = options.changepoint_prior_scale, options.starts > 1
     gram = gram_of(t, smooth, precision, level, rows, tau, bounded)
-    again = []
     columns = np.concatenate(
         [smooth @ gram.basis, np.maximum(t[:, None] - gram.changepoints, 0.0)], axis=1
     )
+    again = []
     scaled = np.empty((min(_CHUNK, len(pattern.rows)), len(slots)))
     for begin in range(0, len(pattern.rows), _CHUNK):
         which = pattern.rows[begin : begin + _CHUNK]

@@ -146,8 +146,13 @@ class ProphetFits:
     ) -> ProphetForecast:
         """Give the forecast of the `horizon` slots after the window, NaN where there is no fit.
 
-        `regressors` at those slots, as in `fit_batch`. Quantiles are strictly between 0 and 1.
+        `regressors` at those slots, as in `fit_batch`. Errors: ForecastError for a horizon below 1,
+        a quantile not strictly between 0 and 1, or other regressors than those of the fit.
         """
+        if horizon < 1:
+            raise ForecastError(f"the horizon is {horizon}", "give at least one slot")
+        if not all(0 < one < 1 for one in quantiles):
+            raise ForecastError(f"quantiles are {quantiles}", "give them between 0 and 1")
         ahead = regressor_block(regressors, len(self.values), horizon)
         if ahead.shape[2] != self.regressors.shape[2]:
             raise ForecastError(
@@ -191,13 +196,12 @@ class ProphetFits:
         """Give what spreads the bands; of a single slot ahead Prophet takes the mean known step."""
         steps = self.survey.known - 1 if horizon == 1 else self.survey.last - self.survey.first
         step = 1.0 / np.maximum(steps, 1)
-        changes = self.answers.changes
-        mean = np.abs(self.answers.delta).sum(axis=1) / np.maximum(changes, 1) + _LEAST_CHANGE
+        change = self.answers.change_scale + _LEAST_CHANGE
         linear = self.options.growth == "linear"
         return TrendNoise(
             variance=self.answers.variance,
-            change=mean if linear else np.zeros(len(mean)),
-            rate=changes * step,
+            change=change if linear else np.zeros(len(change)),
+            rate=self.answers.changes * step,
             step=step,
         )
 

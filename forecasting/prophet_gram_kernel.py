@@ -17,17 +17,25 @@ _DEPENDENT = 1e-13
 
 
 @inner
-def hinge_products(t: Floats, column: Floats, rows: Any, result: Floats) -> None:
-    """Fill sum_i column_i max(t_i - t_row, 0) for each changepoint row, ascending: [S]."""
-    total, after = 0.0, 0.0
+def hinge_products(t: Floats, columns: Floats, rows: Any, result: Floats) -> None:
+    """Fill sum_i columns[i] max(t_i - t_row, 0) for each changepoint row, ascending: [S, columns].
+
+    All columns go together, so that the sums of one point do not wait for one another.
+    """
+    width = columns.shape[1]
+    total, after = np.zeros(width), np.zeros(width)
     place = len(rows) - 1
     for i in range(len(t) - 1, -1, -1):
-        if i + 1 < len(t):
-            total += (t[i + 1] - t[i]) * after
+        gap = t[i + 1] - t[i] if i + 1 < len(t) else 0.0
+        for c in range(width):
+            total[c] += gap * after[c]
+            after[c] += columns[i, c]
         while place >= 0 and rows[place] == i:
-            result[place] = total
+            for c in range(width):
+                result[place, c] = total[c]
             place -= 1
-        after += column[i]
+        if place < 0:
+            break
 
 
 @inner
@@ -85,21 +93,20 @@ def gram_of(
     `bounded`: with what the lower bound of the noise variance needs.
     """
     points, q = smooth.shape
-    scaled = np.empty((q, points))
-    for column in range(q):
-        scale = 1.0 / np.sqrt(precision[column])
-        for i in range(points):
-            scaled[column, i] = smooth[i, column] * scale
-    eigenvalues, vectors = np.linalg.eigh(np.dot(scaled, scaled.T))
-    products = np.empty((q, len(rows)))
-    for column in range(q):
-        hinge_products(t, scaled[column], rows, products[column])
-    cross = np.dot(vectors.T, products)
+    scale = 1.0 / np.sqrt(precision)
+    scaled = np.empty((points, q))
+    for i in range(points):
+        for column in range(q):
+            scaled[i, column] = smooth[i, column] * scale[column]
+    eigenvalues, vectors = np.linalg.eigh(np.dot(scaled.T, scaled))
+    products = np.empty((len(rows), q))
+    hinge_products(t, scaled, rows, products)
+    cross = np.ascontiguousarray(np.dot(products, vectors).T)
     basis, constant = np.empty((q, q)), np.empty(q)
     for one in range(q):
-        constant[one] = vectors[level, one] * np.sqrt(precision[level])
+        constant[one] = vectors[level, one] / scale[level]
         for column in range(q):
-            basis[column, one] = vectors[column, one] / np.sqrt(precision[column])
+            basis[column, one] = vectors[column, one] * scale[column]
         if eigenvalues[one] <= _DEPENDENT * eigenvalues[q - 1]:  # its prior rules alone
             eigenvalues[one] = 0.0
             cross[one, :] = 0.0
@@ -116,7 +123,7 @@ def row_around(y: Floats, origin: Floats, t: Floats, smooth: Floats, rows: Any, 
     rest = np.dot(smooth, np.dot(gram.basis, origin))
     for i in range(len(y)):
         rest[i] = y[i] - rest[i]
-    hinge = np.zeros(len(rows))
-    hinge_products(t, rest, rows, hinge)
+    hinge = np.zeros((len(rows), 1))
+    hinge_products(t, rest.reshape(-1, 1), rows, hinge)
     products = np.dot(np.dot(rest, smooth), gram.basis)
-    return Row(origin, np.dot(rest, rest), products, hinge)
+    return Row(origin, np.dot(rest, rest), products, hinge[:, 0].copy())

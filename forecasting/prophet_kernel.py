@@ -1,17 +1,14 @@
-"""The compiled solver of Prophet's additive MAP for rows that share one Gram matrix.
+"""The compiled active set: Prophet's additive MAP at one noise variance, from the Gram matrix.
 
-Minimised exactly, over the smooth terms z, the changes of slope d and the noise variance s:
+Minimised exactly, over the smooth terms z and the changes of slope d, at the noise variance s:
 
-    f = n/2 ln s + RSS / (2 s) + 2 s + |z|^2 / 2 + |d|_1 / tau
+    RSS / 2 + s |z|^2 / 2 + s |d|_1 / tau
 
 z is in the eigenbasis of the smooth columns (`prophet_gram_kernel`), where their Gram matrix is
 diagonal and their priors are standard normal, so for any s they are eliminated at the price of one
 division each. What is left is a lasso in d of at most 25 variables, solved by an active set with
-sign search (Lee et al. 2007, "Efficient sparse coding algorithms": feature-sign). Outside it s is
-iterated to its root, 4 s^2 + n s - RSS = 0. Nothing here is as long as the series.
-
-The least RSS grows with s and the root grows with RSS, so the iteration is monotone: from above it
-ends at the largest stationary s, from below at the smallest. Where both agree there is no other.
+sign search (Lee et al. 2007, "Efficient sparse coding algorithms": feature-sign), which begins with
+the active set of the s before. Nothing here is as long as the series.
 """
 
 from typing import Any, NamedTuple
@@ -23,15 +20,8 @@ from forecasting.prophet_compile_kernel import inner
 
 Floats = npt.NDArray[np.float64]
 
-SMALLEST_RSS = 1e-12
-SMALLEST_VARIANCE = 1e-14
-"""Of y / y_scale. Below, the model passes through every point and f has no minimum."""
-
-_ROUNDS = 500
 _CHANGES = 600
-_SETTLED = 1e-9
-_MET = 3e-5
-"""Relative distance below which stationary variances are one: f differs by n / 2 of its square."""
+"""More than any series needs at one noise variance (a few dozen); an end against rounding."""
 
 
 class Gram(NamedTuple):
@@ -68,7 +58,7 @@ class Row(NamedTuple):
     hinge: Floats
 
 
-class _Desk(NamedTuple):
+class Desk(NamedTuple):
     """Working arrays of one row, made once per batch."""
 
     z: Floats
@@ -88,22 +78,10 @@ class _Desk(NamedTuple):
     best_d: Floats
 
 
-class Solution(NamedTuple):
-    """One row's optimum: s, f, the largest violation of the optimality conditions.
-
-    `lone` is 1 where both starts met: no other stationary point exists; -1 where not searched.
-    """
-
-    variance: float
-    objective: float
-    residual: float
-    lone: int
-
-
 @inner
-def make_desk(smooth: int, changes: int) -> _Desk:
+def make_desk(smooth: int, changes: int) -> Desk:
     """Give working arrays; z [q] and d [S] hold the answer after `solve_row`."""
-    return _Desk(
+    return Desk(
         np.zeros(smooth),
         np.zeros(changes),
         np.zeros(smooth),
@@ -123,16 +101,7 @@ def make_desk(smooth: int, changes: int) -> _Desk:
 
 
 @inner
-def variance_of(rss: float, points: int) -> float:
-    """Give the noise variance that maximises the posterior at this sum of squares."""
-    rss = max(rss, SMALLEST_RSS)
-    # The positive root of 4 s^2 + n s - RSS, in the form that does not cancel.
-    root = 2.0 * rss / (points + np.sqrt(points * points + 16.0 * rss))
-    return float(max(root, SMALLEST_VARIANCE))
-
-
-@inner
-def _add_schur(gram: Gram, desk: _Desk, place: int) -> None:
+def _add_schur(gram: Gram, desk: Desk, place: int) -> None:
     """Fill the Schur column of the change at this place of the active set."""
     column = desk.active[place]
     for j in range(len(desk.d)):
@@ -144,7 +113,7 @@ def _add_schur(gram: Gram, desk: _Desk, place: int) -> None:
 
 
 @inner
-def _eliminate(gram: Gram, row: Row, desk: _Desk, variance: float) -> None:
+def eliminate(gram: Gram, row: Row, desk: Desk, variance: float) -> None:
     """Eliminate the smooth terms at this noise variance; active columns are made anew."""
     for j in range(len(desk.d)):
         desk.correlation[j] = row.hinge[j]
@@ -158,7 +127,7 @@ def _eliminate(gram: Gram, row: Row, desk: _Desk, variance: float) -> None:
 
 
 @inner
-def _factorised(desk: _Desk) -> bool:
+def _factorised(desk: Desk) -> bool:
     """Factorise the active block (Cholesky); False when a change depends on the others."""
     for i in range(desk.count[0]):
         for j in range(i):
@@ -177,7 +146,7 @@ def _factorised(desk: _Desk) -> bool:
 
 
 @inner
-def _solve_active(desk: _Desk, penalty: float) -> None:
+def _solve_active(desk: Desk, penalty: float) -> None:
     """Solve for the active changes with their signs held, into `step`."""
     count = desk.count[0]
     for i in range(count):
@@ -193,7 +162,7 @@ def _solve_active(desk: _Desk, penalty: float) -> None:
 
 
 @inner
-def _drop(desk: _Desk, place: int) -> None:
+def _drop(desk: Desk, place: int) -> None:
     """Take the change at this place out of the active set."""
     desk.count[0] -= 1
     last = desk.count[0]
@@ -205,7 +174,7 @@ def _drop(desk: _Desk, place: int) -> None:
 
 
 @inner
-def _walk(desk: _Desk, penalty: float) -> None:
+def _walk(desk: Desk, penalty: float) -> None:
     """Go to the minimum over the active changes, dropping each at its first change of sign."""
     while desk.count[0] > 0:
         count = desk.count[0]
@@ -229,7 +198,7 @@ def _walk(desk: _Desk, penalty: float) -> None:
 
 
 @inner
-def _steepest(desk: _Desk) -> int:
+def steepest(desk: Desk) -> int:
     """Give the inactive change with the largest gradient; gradients of all go to `gradient`."""
     for j in range(len(desk.d)):
         desk.gradient[j] = desk.correlation[j]
@@ -245,7 +214,7 @@ def _steepest(desk: _Desk) -> int:
 
 
 @inner
-def _settle(gram: Gram, desk: _Desk, penalty: float) -> None:
+def settle(gram: Gram, desk: Desk, penalty: float) -> None:
     """Solve the lasso in the changes of slope from the active set at hand."""
     largest = 0.0
     for j in range(len(desk.d)):
@@ -253,7 +222,7 @@ def _settle(gram: Gram, desk: _Desk, penalty: float) -> None:
     limit = penalty * (1.0 + 1e-9) + 1e-15 * largest
     _walk(desk, penalty)
     for _ in range(_CHANGES):
-        worst = _steepest(desk)
+        worst = steepest(desk)
         if worst < 0 or abs(desk.gradient[worst]) <= limit:
             return
         place = desk.count[0]
@@ -267,7 +236,7 @@ def _settle(gram: Gram, desk: _Desk, penalty: float) -> None:
 
 
 @inner
-def _place_smooth(gram: Gram, row: Row, desk: _Desk) -> float:
+def place_smooth(gram: Gram, row: Row, desk: Desk) -> float:
     """Put the smooth terms (less the origin) to their minimum given d; give the RSS."""
     for q in range(len(desk.z)):
         desk.pull[q] = 0.0
@@ -290,133 +259,8 @@ def _place_smooth(gram: Gram, row: Row, desk: _Desk) -> float:
 
 
 @inner
-def _penalty_of(gram: Gram, row: Row, desk: _Desk) -> float:
-    """Give the negative log prior of the terms."""
-    total = 0.0
-    for q in range(len(desk.z)):
-        value = desk.z[q] + row.origin[q]
-        total += 0.5 * value * value
-    for j in range(len(desk.d)):
-        total += abs(desk.d[j]) / gram.tau
-    return total
-
-
-@inner
-def _clear(desk: _Desk) -> None:
+def clear(desk: Desk) -> None:
     """Begin without any change of slope."""
     desk.count[0] = 0
     for j in range(len(desk.d)):
         desk.d[j] = 0.0
-
-
-@inner
-def _iterate(gram: Gram, row: Row, desk: _Desk, variance: float, enough: float) -> float:
-    """Iterate the noise variance until it settles or reaches `enough`; give it."""
-    for _ in range(_ROUNDS):
-        _eliminate(gram, row, desk, variance)
-        _settle(gram, desk, variance / gram.tau)
-        rss = _place_smooth(gram, row, desk)
-        previous = variance
-        variance = variance_of(rss, gram.points)
-        if abs(variance - previous) <= _SETTLED * variance or variance >= enough:
-            break
-    return variance
-
-
-@inner
-def _largest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
-    """Give a bound above every stationary variance; there must be no change on the desk.
-
-    The least RSS at s is at most RSS0 + 2 s P0 for any terms with that RSS and prior penalty, and a
-    stationary s is at most RSS / n. Used twice: for the origin, then for the smooth terms.
-    """
-    level = 0.0
-    for q in range(len(desk.z)):
-        level += row.origin[q] ** 2
-    bound = row.squares / max(gram.points - level, 0.5 * gram.points)
-    bound = max(bound, SMALLEST_VARIANCE)
-    _eliminate(gram, row, desk, bound)
-    rss = _place_smooth(gram, row, desk)
-    room = gram.points - 2.0 * _penalty_of(gram, row, desk)
-    if room > 0.5 * gram.points:
-        bound = min(bound, max(rss / room, SMALLEST_VARIANCE))
-    return bound
-
-
-@inner
-def _smallest_variance(gram: Gram, row: Row, desk: _Desk) -> float:
-    """Give a bound below every stationary variance: that of least squares without any prior."""
-    rss, rest = row.squares, desk.gradient
-    for j in range(len(rest)):
-        rest[j] = row.hinge[j]
-    for q in range(len(desk.z)):
-        if gram.eigenvalues[q] > 0.0:
-            share = row.smooth[q] / gram.eigenvalues[q]
-            rss -= share * row.smooth[q]
-            for j in range(len(rest)):
-                rest[j] -= share * gram.cross[q, j]
-    for i in range(len(rest)):
-        if gram.triangle[i, i] > 0.0:
-            share = rest[i] / gram.triangle[i, i]
-            rss -= share * share
-            for j in range(i + 1, len(rest)):
-                rest[j] -= share * gram.triangle[i, j]
-    return variance_of(rss - 1e-12 * row.squares, gram.points)
-
-
-@inner
-def _judged(gram: Gram, row: Row, desk: _Desk, variance: float) -> tuple[float, float]:
-    """Give f and the largest violation of its optimality conditions at the terms on the desk.
-
-    Conditions: every gradient of f in z, d and ln s is 0, or within 1 / tau where d is 0.
-    """
-    rss = max(_place_smooth(gram, row, desk), SMALLEST_RSS)
-    objective = 0.5 * gram.points * np.log(variance) + rss / (2.0 * variance) + 2.0 * variance
-    worst = 0.0
-    if variance > SMALLEST_VARIANCE:
-        worst = abs(0.5 * gram.points - rss / (2.0 * variance) + 2.0 * variance)
-    for q in range(len(desk.z)):
-        fall = row.smooth[q] - gram.eigenvalues[q] * desk.z[q] - desk.pull[q]
-        worst = max(worst, abs(fall / variance - desk.z[q] - row.origin[q]))
-    _steepest(desk)
-    for j in range(len(desk.d)):
-        fall = desk.gradient[j] / variance
-        if desk.d[j] == 0.0:
-            worst = max(worst, abs(fall) - 1.0 / gram.tau)
-        else:
-            worst = max(worst, abs(fall - np.sign(desk.d[j]) / gram.tau))
-    return objective + _penalty_of(gram, row, desk), worst
-
-
-@inner
-def _copy(source: Floats, target: Floats) -> None:
-    for i in range(len(source)):
-        target[i] = source[i]
-
-
-@inner
-def solve_row(gram: Gram, row: Row, desk: _Desk, starts: int) -> Solution:
-    """Solve one row; z (less the origin) and d are left on the desk.
-
-    From above first: that is the stationary variance with the most noise. With two starts also from
-    below, from the terms on the desk; the lower f wins, and `lone` says whether the starts met.
-    """
-    _clear(desk)
-    upper = _iterate(gram, row, desk, _largest_variance(gram, row, desk), np.inf)
-    objective, residual = _judged(gram, row, desk, upper)
-    if starts < 2:
-        return Solution(upper, objective, residual, -1)
-    _copy(desk.z, desk.best_z)
-    _copy(desk.d, desk.best_d)
-    enough = (1.0 - _MET) * upper
-    lower = _smallest_variance(gram, row, desk)
-    if lower < enough:
-        lower = _iterate(gram, row, desk, lower, enough)
-    lone = 1 if lower >= enough else 0
-    if lone == 0:
-        low_objective, low_residual = _judged(gram, row, desk, lower)
-        if low_objective < objective:
-            return Solution(lower, low_objective, low_residual, lone)
-    _copy(desk.best_z, desk.z)
-    _copy(desk.best_d, desk.d)
-    return Solution(upper, objective, residual, lone)

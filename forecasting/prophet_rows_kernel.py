@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from forecasting.prophet_compile_kernel import inner, outer
 from forecasting.prophet_gram_kernel import gram_of, row_around
-from forecasting.prophet_kernel import Floats, Gram, Row, Solution, make_desk, solve_row
+from forecasting.prophet_kernel import Desk, Floats, Gram, Row, make_desk
 from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
+from forecasting.prophet_variance_kernel import Solution, solve_row
 
 Integers = npt.NDArray[np.int64]
 
@@ -41,13 +42,14 @@ class Answers(NamedTuple):
 
     `smooth` are natural coefficients: k (linear), m, seasonal, regressors. `slope` and `intercept`
     are those of the trend after the last changepoint, per unit of t; `changes` is the number of
-    changepoints. A row that its design could pass through whatever its values, so that there is no
-    optimum, has `unbounded` set.
+    changepoints, `change_scale` the mean of |delta| over them (0 for Prophet's stand-in). A row
+    that its design could pass through whatever its values has no optimum and is `unbounded`.
     """
 
     smooth: Floats
     delta: Floats
     changes: Integers
+    change_scale: Floats
     slope: Floats
     intercept: Floats
     regressor_mean: Floats
@@ -119,7 +121,7 @@ def scale_rows(
 
 @inner
 def _keep(
-    gram: Gram, row: Row, desk: Any, found: Solution, level: int, answers: Answers, i: int
+    gram: Gram, row: Row, desk: Desk, found: Solution, level: int, answers: Answers, i: int
 ) -> None:
     """Write one solution, its smooth terms in natural coefficients; m is column `level`."""
     for q in range(len(desk.z)):
@@ -127,10 +129,13 @@ def _keep(
         for one in range(len(desk.z)):
             total += gram.basis[q, one] * (desk.z[one] + row.origin[one])
         answers.smooth[i, q] = total
+    answers.change_scale[i] = 0.0
     answers.slope[i] = answers.smooth[i, 0] if level else 0.0
     answers.intercept[i] = answers.smooth[i, level]
     for j in range(len(desk.d)):
         answers.delta[i, j] = desk.d[j]
+        if gram.changepoints[j] > 0.0:
+            answers.change_scale[i] += abs(desk.d[j]) / len(desk.d)
         answers.slope[i] += desk.d[j]
         answers.intercept[i] -= desk.d[j] * gram.changepoints[j]
     answers.changes[i] = len(desk.d)
@@ -174,14 +179,16 @@ def solve_shared(
 
 @inner
 def _solve_from_values(
-    gram: Gram, y: Floats, t: Floats, smooth: Floats, rows: Any, starts: int, desk: Any
+    gram: Gram, y: Floats, t: Floats, smooth: Floats, rows: Any, starts: int, desk: Desk
 ) -> tuple[Row, Solution]:
     """Solve one scaled series around its mean, then if need be around that answer."""
-    row = row_around(y, y.mean() * gram.level, t, smooth, rows, gram)
-    found = solve_row(gram, row, desk, starts)
-    if _rough(row, gram, found):
-        row = row_around(y, row.origin + desk.z, t, smooth, rows, gram)
+    origin = y.mean() * gram.level
+    for once_more in (True, False):
+        row = row_around(y, origin, t, smooth, rows, gram)
         found = solve_row(gram, row, desk, starts)
+        if not (once_more and _rough(row, gram, found)):
+            break
+        origin = row.origin + desk.z
     return row, found
 
 

@@ -1,7 +1,9 @@
 """The batch solver is at the optimum of Prophet's own posterior, and gives Prophet's forecast."""
 
+from statistics import NormalDist
 from typing import Any
 
+import numba
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -13,6 +15,7 @@ from prophet_equality import SHAPES, History, Verdict, compare, quiet_prophet, s
 
 from data.errors import ForecastError
 from forecasting.prophet_batch import fit_batch
+from forecasting.prophet_compile_kernel import outer
 from forecasting.prophet_fits import REASONS, FitStatus, ProphetFits
 from forecasting.prophet_terms import ProphetOptions, prophet_design
 
@@ -143,6 +146,8 @@ def test_the_design_is_prophets(known: Any, slot_seconds: int, options: dict[str
     else:
         assert seasonal.shape[1] == 0
     assert design.tau == handed.tau
+    # k and m ~ normal(0, 5) stand in Prophet's Stan program only.
+    np.testing.assert_allclose(design.precision[:trend], 1 / 25)
 
 
 def test_the_forecast_is_prophets_at_the_same_optimum() -> None:
@@ -182,6 +187,21 @@ def test_bands_are_prophets(
         theirs = (drawn["yhat_upper"] - drawn["yhat_lower"]).to_numpy()
         assert np.abs(ours / theirs - 1).max() < tolerance
         np.testing.assert_allclose(forecast.bands[1, series], forecast.point[series])
+
+
+@pytest.mark.parametrize("horizon", [1, 30])
+def test_the_variance_of_the_trend_is_that_of_prophets_draws(horizon: int) -> None:
+    """Step by step, with gaps: of a single slot Prophet takes the mean step of the known points."""
+    values = simulated("level shift", 1, 336, HOUR)
+    values[0, 100:240] = np.nan
+    fits = fit_batch(values, HOUR, MONDAY)
+    root = NormalDist().cdf(3**0.5)  # where the correction for the fourth cumulant is 0
+    above = fits.predict(horizon, (root,))
+    ours = ((above.bands[0, 0] - above.point[0]) / fits.scale[0]) ** 2 / 3 - fits.sigma[0] ** 2
+    model = prophet_at(fits, 0, uncertainty_samples=40_000)
+    np.random.seed(7)  # noqa: NPY002 - Prophet draws from the global generator
+    trend = model.predictive_samples(future(fits, 0, horizon))["trend"] / fits.scale[0]
+    np.testing.assert_allclose(ours, trend.var(axis=1), rtol=0.15)
 
 
 def test_flat_growth_is_a_ridge() -> None:
@@ -299,6 +319,28 @@ def test_nothing_in_one_series_stops_the_others() -> None:
     np.testing.assert_allclose(forecast.point[order.index("ramp")], ahead, rtol=1e-6)
     clean = 3 * np.sin(2 * np.pi * ahead / 24) + ahead / 10
     np.testing.assert_allclose(forecast.point[order.index("clean wave")], clean, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0, 336), (2, 0), (0, 0), (1, 1)])
+def test_an_empty_batch_is_an_empty_forecast(shape: tuple[int, int]) -> None:
+    """No series, or no slots: nothing to fit is no error."""
+    fits = fit_batch(np.zeros(shape), HOUR, MONDAY)
+    assert not fits.fitted.any()
+    assert fits.predict(3).bands.shape == (3, shape[0], 3)
+
+
+def test_without_changepoints_there_is_no_trend_noise() -> None:
+    """Prophet's stand-in changepoint is part of k: bands are as if there were none."""
+    options = ProphetOptions(changepoints=0, changepoint_prior_scale=1000.0, daily=0)
+    fits = fit_batch(simulated("decline", 1, 336, HOUR), HOUR, MONDAY, options=options)
+    history, ours = History.of(fits, 0), fits.parameters(0)
+    stan = quiet_prophet(n_changepoints=0, changepoint_prior_scale=1000.0, daily_seasonality=False)
+    stan.fit(history.frame(), init={**ours, "beta": np.zeros(1)})
+    yhat = stan.predict(future(fits, 0, 48))["yhat"]
+    forecast = fits.predict(48, (0.1,))
+    np.testing.assert_allclose(forecast.point[0], yhat, rtol=1e-5)
+    half = forecast.point[0] - forecast.bands[0, 0]
+    np.testing.assert_allclose(half, half[0], rtol=1e-6)
 
 
 def test_a_constant_series_is_as_prophet_makes_it() -> None:
@@ -421,6 +463,20 @@ def test_wrong_options_are_named(wrong: dict[str, Any]) -> None:
         ProphetOptions(**wrong)
 
 
+def test_where_nothing_can_be_written_functions_are_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a read-only root without a home, numba has no place for its cache: no error at import."""
+    monkeypatch.setattr(numba.core.caching.CompileResultCacheImpl, "_locator_classes", [])
+
+    def double(number: float) -> float:
+        return 2 * number
+
+    with pytest.raises(RuntimeError, match="no locator"):
+        numba.njit(cache=True)(double)
+    assert outer(double)(4.0) == 8.0
+
+
 def test_wrong_shapes_are_named() -> None:
     """Arrays that do not fit together are an error of the caller, not of a series."""
     values = np.zeros((2, 10))
@@ -430,5 +486,9 @@ def test_wrong_shapes_are_named() -> None:
         fit_batch(values, 0, MONDAY)
     with pytest.raises(ForecastError, match="shape"):
         fit_batch(values, HOUR, MONDAY, regressors=np.zeros((9, 1)))
+    with pytest.raises(ForecastError, match="horizon"):
+        fit_batch(values, HOUR, MONDAY).predict(0)
+    with pytest.raises(ForecastError, match="quantiles"):
+        fit_batch(values, HOUR, MONDAY).predict(3, (0.1, 1.0))
     with pytest.raises(ForecastError, match="regressors ahead"):
         fit_batch(values, HOUR, MONDAY).predict(3, regressors=np.zeros((3, 1)))
