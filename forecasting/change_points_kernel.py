@@ -2,14 +2,15 @@
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from data.compiled import outer
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 States = npt.NDArray[np.int8]
 
 
-@njit(cache=True)
+@outer
 def pelt_l2(
     sums: Values, squares: Values, candidates: Positions, penalty: float, shortest: int
 ) -> Positions:
@@ -63,7 +64,7 @@ def pelt_l2(
     return found[:number][::-1].copy()
 
 
-@njit(cache=True)
+@outer
 def hysteresis(values: Values, plateau: float, far: float, near: float) -> States:
     """Give -1 below, 0 on and 1 above the plateau for every sample; no value may be NaN.
 

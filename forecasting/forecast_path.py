@@ -1,7 +1,7 @@
 """The path of one series: the model in use, cut to the horizon, with its evidence."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,8 @@ from forecasting.backtest import held_out, summarised
 from forecasting.demand_model import DemandModel, Quantiles
 from forecasting.demand_series import DemandSeries, Values
 from forecasting.mix_model import MixForecast, MixModel, mix, mix_many
+from forecasting.phase_adjustment import phase_adjusted
+from forecasting.phase_records import Signal
 from forecasting.prophet_model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
@@ -30,72 +32,73 @@ def model_named(name: str) -> DemandModel:
     return {one.name: one for one in MODELS}[name]
 
 
-def forecast_path(
-    series: DemandSeries, *, first_slot: int, horizon: int, model: str
-) -> QuantilePath:
-    """Give the path for `horizon` slots from `first_slot` (s, epoch) on; it never fails.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathTask:
+    """One series to forecast for `horizon` slots from `first_slot` (s, epoch) on.
+
+    `phases` is set for training jobs: as which signal the series tells of their phases.
+    """
+
+    series: DemandSeries
+    first_slot: int
+    horizon: int
+    phases: Signal | None = None
+
+    @property
+    def ahead(self) -> int:
+        """The slots between the newest and `first_slot`: forecast across, then cut."""
+        after = self.series.first_slot + len(self.series.values) * self.series.slot_seconds
+        return max(0, (self.first_slot - after) // self.series.slot_seconds)
+
+
+def forecast_path(task: PathTask, model: str) -> QuantilePath:
+    """Give the path of one series; it never fails for what is in the series.
 
     A series that the model cannot fit is forecast by seasonal naive, and the path says why.
     Errors: NotEnoughHistoryError when not one slot is known.
     """
-    ahead = _ahead(series, first_slot)
     try:
-        return _path(series, ahead, horizon, model)
+        if model == MIX:
+            return _mixed_path(task, mix(task.series, task.ahead + task.horizon))
+        return _single(task, model_named(model))
     except _UNEXPECTED as error:
         reason = f"{model} could not fit it: {error}"
-        return replace(_single(series, _FALLBACK, ahead, horizon), notes=(reason,))
+        return replace(_single(task, _FALLBACK), notes=(reason,))
 
 
-def mixed_paths(
-    series: Sequence[DemandSeries], *, first_slots: Sequence[int], horizons: Sequence[int]
-) -> list[QuantilePath]:
+def mixed_paths(tasks: Sequence[PathTask]) -> list[QuantilePath]:
     """Give the paths of many series by the mix, each as `forecast_path` gives it alone.
 
     Errors: NotEnoughHistoryError when not one slot of a series is known.
     """
-    aheads = [_ahead(one, first) for one, first in zip(series, first_slots, strict=True)]
     try:
         found = mix_many(
-            series, [ahead + horizon for ahead, horizon in zip(aheads, horizons, strict=True)]
+            [task.series for task in tasks], [task.ahead + task.horizon for task in tasks]
         )
+        return [_mixed_path(task, one) for task, one in zip(tasks, found, strict=True)]
     except _UNEXPECTED:
-        return [
-            forecast_path(one, first_slot=first, horizon=horizon, model=MIX)
-            for one, first, horizon in zip(series, first_slots, horizons, strict=True)
-        ]
-    return [
-        _mixed_path(one, forecast, ahead)
-        for one, forecast, ahead in zip(series, found, aheads, strict=True)
-    ]
+        return [forecast_path(task, MIX) for task in tasks]
 
 
-def _ahead(series: DemandSeries, first_slot: int) -> int:
-    """Give the slots between the newest and `first_slot`, which may lie after it.
-
-    The newest slot may lie before the one that holds `as_of`: forecasts go across, then are cut.
-    """
-    after = series.first_slot + len(series.values) * series.slot_seconds
-    return max(0, (first_slot - after) // series.slot_seconds)
-
-
-def _path(series: DemandSeries, ahead: int, horizon: int, model: str) -> QuantilePath:
-    if model != MIX:
-        return _single(series, model_named(model), ahead, horizon)
-    return _mixed_path(series, mix(series, ahead + horizon), ahead)
-
-
-def _mixed_path(series: DemandSeries, found: MixForecast, ahead: int) -> QuantilePath:
+def _mixed_path(task: PathTask, found: MixForecast) -> QuantilePath:
+    series, quantiles = task.series, found.quantiles
+    notes = _notes(series, found, len(quantiles.q50))
+    if task.phases is not None:
+        adjusted = phase_adjusted(series, quantiles, task.phases)
+        if adjusted is not None:
+            quantiles, notes = adjusted.quantiles, (adjusted.note, *notes)
     return replace(
-        path_of(series, found.quantiles, MIX, ahead=ahead),
+        path_of(series, quantiles, MIX, ahead=task.ahead),
         backtest=summarised(MIX, found.backtest, SECONDS_PER_HOUR / series.slot_seconds),
         weights=found.weights,
-        notes=_notes(series, found, len(found.quantiles.q50)),
+        notes=notes,
     )
 
 
-def _single(series: DemandSeries, model: DemandModel, ahead: int, horizon: int) -> QuantilePath:
-    path = path_of(series, model.forecast(series, ahead + horizon), model.name, ahead=ahead)
-    return replace(path, backtest=held_out(series, model, horizon))
+def _single(task: PathTask, model: DemandModel) -> QuantilePath:
+    quantiles = model.forecast(task.series, task.ahead + task.horizon)
+    path = path_of(task.series, quantiles, model.name, ahead=task.ahead)
+    return replace(path, backtest=held_out(task.series, model, task.horizon))
 
 
 def path_of(

@@ -13,16 +13,17 @@ from data.records.forecasts import (
     Quantity,
     WindowPeak,
 )
-from data.records.jobs import Job
+from data.records.jobs import Job, WorkloadKind
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.cold_start import MODEL as BORROWED
 from forecasting.cold_start import borrowed
 from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import path_of
+from forecasting.forecast_path import PathTask, path_of
 from forecasting.job_keys import lenders
 from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
-from forecasting.path_pool import PathTask, paths_of
+from forecasting.path_pool import paths_of
+from forecasting.phase_records import Signal
 from forecasting.window_peaks import PeakSubject, window_peaks
 
 Forecast = DemandForecast | ForecastSkipped
@@ -49,7 +50,12 @@ def forecast_demand(
     paths = iter(
         paths_of(
             [
-                PathTask(series=one, first_slot=first_slot, horizon=settings.horizon_slots)
+                PathTask(
+                    series=one,
+                    first_slot=first_slot,
+                    horizon=settings.horizon_slots,
+                    phases=_signal_of(task.job, one),
+                )
                 for task in own
                 for one in task.series
             ],
@@ -133,6 +139,14 @@ def _borrowed_path(
     ]
     found = borrowed(own.values, lent, settings.horizon_slots, lower=own.lower, upper=own.upper)
     return None if found is None else path_of(own, found, BORROWED)
+
+
+def _signal_of(job: Job, series: DemandSeries) -> Signal | None:
+    """Give as which signal a training job's series tells of its phases, None for other jobs."""
+    if job.kind is not WorkloadKind.TRAINING:
+        return None
+    signals = {Quantity.EFFECTIVE_GPUS: Signal.ACTIVITY, Quantity.POWER: Signal.POWER}
+    return signals.get(series.quantity)
 
 
 def _peaks(

@@ -11,10 +11,11 @@ from data.records.forecasts import GroupForecast
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries
+from forecasting.forecast_path import PathTask
 from forecasting.group_series import GroupSeries, group_series
 from forecasting.job_tasks import first_slot_after
 from forecasting.mix_model import FEWEST_KNOWN
-from forecasting.path_pool import PathTask, paths_of
+from forecasting.path_pool import paths_of
 
 HORIZONS = ((SECONDS_PER_HOUR, 168), (SECONDS_PER_DAY, 30))
 """(slot in s, slots ahead): 7 d by the hour, the first 24 h among them, and 30 d by the day."""

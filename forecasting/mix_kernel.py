@@ -9,8 +9,8 @@ is the backtest.
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from data.compiled import inner, outer
 from forecasting.mix_members_kernel import (
     BASELINE,
     MEMBERS,
@@ -39,7 +39,7 @@ MEASURES = 5
 q10..q90; origins tested."""
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _select(values: Any, count: int, rank: int) -> Any:
     """Give the value of that rank among the first `count`, reordering them (Hoare's selection)."""
     low, high = 0, count - 1
@@ -64,7 +64,7 @@ def _select(values: Any, count: int, rank: int) -> Any:
     return values[rank]
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _quantiles(values: Any, count: int, out: Any) -> None:
     """Write the quantiles at LEVELS of the first `count` values, linear between ranks."""
     for k in range(len(LEVELS)):
@@ -79,7 +79,7 @@ def _quantiles(values: Any, count: int, out: Any) -> None:
         out[k] = low
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None:
     """Write the members' weights from `losses` [origins, members] of origins first..last - 1.
 
@@ -110,7 +110,7 @@ def _weigh(losses: Any, first: int, last: int, per_day: float, out: Any) -> None
     out[BASELINE] += _TO_NAIVE
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _residuals(
     truth: Any, points: Any, weights: Any, probes: Any, first: int, last: int, work: Any
 ) -> int:
@@ -132,7 +132,7 @@ def _residuals(
     return count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _pinball(truth: float, low: float, middle: float, high: float) -> float:
     """Mean pinball loss over q10, q50, q90."""
     total = 0.0
@@ -142,7 +142,7 @@ def _pinball(truth: float, low: float, middle: float, high: float) -> float:
     return total / 3.0
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _judge(
     truth: Any, points: Any, weights: Any, probes: Any, origin: int, band: Any, wide: float
 ) -> Any:
@@ -165,7 +165,7 @@ def _judge(
     return (loss / known, inside / known, known) if known else (np.nan, np.nan, 0)
 
 
-@njit(cache=True, nogil=True)
+@outer
 def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, hour: float) -> Any:
     """Give (truth [origins, probes], points [members + 1, origins, probes]) of the past.
 
@@ -193,7 +193,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
     return truth, points
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _mean_losses(truth: Any, points: Any, probes: Any) -> Any:
     """Give the mean absolute error [origins, members] over a bucket's probes, NaN when unknown."""
     members = len(MEMBERS)
@@ -213,7 +213,7 @@ def _mean_losses(truth: Any, points: Any, probes: Any) -> Any:
     return losses
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _fit(
     truth: Any,
     points: Any,
@@ -241,7 +241,7 @@ def _fit(
     return True
 
 
-@njit(cache=True, nogil=True)
+@outer
 def mix_bucket(
     truth: Any, points: Any, probes: Any, complete: int, per_day: float, replays: int
 ) -> Any:

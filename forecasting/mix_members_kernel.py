@@ -7,7 +7,8 @@ it today's departure from it, damped by how such departures have lasted.
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from data.compiled import inner, outer
 
 MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour", "prophet-log")
 """Last value; half of it and half of lds-mean; level plus damped seasonal on log1p with a median
@@ -22,7 +23,7 @@ _LONG_DAYS = 28
 _SHORT_DAYS = 14
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _median(values: Any, count: int) -> Any:
     """Give the median of the first `count` values, which it sorts in place."""
     for i in range(1, count):
@@ -35,7 +36,7 @@ def _median(values: Any, count: int) -> Any:
     return values[middle] if count % 2 else 0.5 * (values[middle - 1] + values[middle])
 
 
-@njit(cache=True, nogil=True)
+@outer
 def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any) -> None:
     """Bring rows (mean 28 d, median 28 d, median 14 d) of `profiles` [3, season] up to `origin`.
 
@@ -68,7 +69,7 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
             profiles[:, clock] = np.nan
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
     """Smooth the day's course by a triangle of `reach` slots to each side; unknown is `filler`."""
     season = len(profile)
@@ -82,7 +83,7 @@ def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
         out[slot] = total / weights
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
     """Give the share of a departure from the profile that lasts 1, 3, 6, 12, 24 h, 0..0.999.
 
@@ -114,7 +115,7 @@ def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged:
     return shares
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _share_at(shares: Any, hours: float) -> Any:
     """Give the lasting share at a lead of `hours`: linear in log time, falling beyond a day."""
     if hours <= _LAGS_H[0]:
@@ -129,7 +130,7 @@ def _share_at(shares: Any, hours: float) -> Any:
     return shares[k - 1] + part * (shares[k] - shares[k - 1])
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _recent_departure(z: Any, profile: Any, origin: int, slots: int, otherwise: float) -> Any:
     """Give the mean departure of the last `slots` slots; `otherwise` when none is known."""
     total, count = 0.0, 0
@@ -140,7 +141,7 @@ def _recent_departure(z: Any, profile: Any, origin: int, slots: int, otherwise: 
     return otherwise if count == 0 else total / count
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _damped(
     z: Any, profile: Any, last: int, origin: int, leads: Any, hour: float, out: Any
 ) -> None:
@@ -161,7 +162,7 @@ def _damped(
         out[i] = profile[(origin + leads[i] - 1) % season] + _share_at(shares, hours) * level
 
 
-@njit(cache=True, nogil=True)
+@inner
 def _known_median(y: Any, origin: int, season: int) -> Any:
     """Give the median of the known values of the last 28 d, hour by hour when there are many."""
     start = max(0, origin - _LONG_DAYS * season)
@@ -175,7 +176,7 @@ def _known_median(y: Any, origin: int, season: int) -> Any:
     return np.nan if count == 0 else np.median(values[:count])
 
 
-@njit(cache=True, nogil=True)
+@outer
 def member_points(
     y: Any, logs: Any, last: int, origin: int, profiles: Any, leads: Any, hour: float, out: Any
 ) -> None:

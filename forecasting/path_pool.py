@@ -10,33 +10,17 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from data.records.forecasts import QuantilePath
 from data.settings import PlanningSettings
-from forecasting.demand_series import DemandSeries
-from forecasting.forecast_path import MIX, forecast_path, mixed_paths
+from forecasting.forecast_path import MIX, PathTask, forecast_path, mixed_paths
 
 _FEWEST_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
 _BATCH = 64
 _CHUNK = 16
 Progress = Callable[[int, int], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathTask:
-    """One series to forecast for `horizon` slots from `first_slot` (s, epoch) on."""
-
-    series: DemandSeries
-    first_slot: int
-    horizon: int
-
-    def path(self, model: str) -> QuantilePath:
-        """Give its path by that model."""
-        return forecast_path(
-            self.series, first_slot=self.first_slot, horizon=self.horizon, model=model
-        )
 
 
 def paths_of(
@@ -60,7 +44,7 @@ def _answers(
     if settings.model == MIX:
         return _by_threads(tasks, workers)
     if workers == 1 or len(tasks) < _FEWEST_FOR_PROCESSES:
-        return (task.path(settings.model) for task in tasks)
+        return (forecast_path(task, settings.model) for task in tasks)
     return _by_processes(tasks, settings, workers)
 
 
@@ -68,16 +52,8 @@ def _by_threads(tasks: Sequence[PathTask], workers: int) -> Iterator[QuantilePat
     """Ask the mix for batches of series: Prophet's part of it is faster for many at once."""
     batches = [tasks[start : start + _BATCH] for start in range(0, len(tasks), _BATCH)]
     with ThreadPoolExecutor(workers) as pool:
-        for paths in pool.map(_mixed, batches):
+        for paths in pool.map(mixed_paths, batches):
             yield from paths
-
-
-def _mixed(tasks: Sequence[PathTask]) -> list[QuantilePath]:
-    return mixed_paths(
-        [task.series for task in tasks],
-        first_slots=[task.first_slot for task in tasks],
-        horizons=[task.horizon for task in tasks],
-    )
 
 
 def _by_processes(
@@ -94,12 +70,12 @@ def _by_processes(
             maxtasksperchild=_SERIES_PER_PROCESS,
         ) as pool,
     ):
-        waiting = [pool.apply_async(task.path, (settings.model,)) for task in tasks]
+        waiting = [pool.apply_async(forecast_path, (task, settings.model)) for task in tasks]
         for task, answer in zip(tasks, waiting, strict=True):
             try:
                 yield answer.get(settings.series_seconds)
             except multiprocessing.TimeoutError:
-                path = task.path(MIX)
+                path = forecast_path(task, MIX)
                 reason = (
                     f"{settings.model} took longer than {settings.series_seconds:g} s "
                     "(planning.series_seconds)"

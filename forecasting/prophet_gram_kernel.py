@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from forecasting.prophet_compile_kernel import inner, outer
+from data.compiled import inner, outer
 from forecasting.prophet_kernel import Floats, Gram, Row
 
 _DEPENDENT = 1e-13

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.prophet_compile_kernel import inner
+from data.compiled import inner
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.prophet_compile_kernel import inner, outer
+from data.compiled import inner, outer
 from forecasting.prophet_gram_kernel import gram_of, row_around
 from forecasting.prophet_kernel import Desk, Floats, Gram, Row, make_desk
 from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale

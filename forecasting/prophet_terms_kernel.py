@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.prophet_compile_kernel import outer
+from data.compiled import outer
 
 
 @outer

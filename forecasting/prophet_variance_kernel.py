@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from forecasting.prophet_compile_kernel import inner
+from data.compiled import inner
 from forecasting.prophet_kernel import (
     Desk,
     Floats,

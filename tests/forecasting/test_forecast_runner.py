@@ -16,7 +16,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.settings import PlanningSettings
 from forecasting import forecast_path as paths
 from forecasting.forecast_runner import Forecast, forecast_demand
-from forecasting.path_pool import PathTask, paths_of
+from forecasting.path_pool import paths_of
 
 
 def run(frame: pd.DataFrame, settings_: PlanningSettings = HOURLY, **job: object) -> Forecast:
@@ -98,7 +98,9 @@ def test_a_million_points_are_forecast() -> None:
     """10^6 slots of 5 min take seconds, not minutes."""
     rng = np.random.default_rng(8)
     one = series(rng.uniform(0, 9, 1_000_000), slot_seconds=300)
-    path = paths.forecast_path(one, first_slot=300_000_000, horizon=24, model="mix")
+    path = paths.forecast_path(
+        paths.PathTask(series=one, first_slot=300_000_000, horizon=24), "mix"
+    )
     assert len(path.q50) == 24
 
 
@@ -109,7 +111,9 @@ def test_a_model_that_fails_is_replaced_and_named(monkeypatch: pytest.MonkeyPatc
         raise np.linalg.LinAlgError("singular")
 
     monkeypatch.setattr(paths, "mix", fails)
-    path = paths.forecast_path(series(daily(4)), first_slot=4 * 86_400, horizon=6, model="mix")
+    path = paths.forecast_path(
+        paths.PathTask(series=series(daily(4)), first_slot=4 * 86_400, horizon=6), "mix"
+    )
     assert path.model == "seasonal-naive"
     assert path.notes == ("mix could not fit it: singular",)
 
@@ -118,8 +122,12 @@ def test_a_gap_before_now_is_forecast_across() -> None:
     """Two unknown hours before the first slot are steps of the forecast that are cut off."""
     values = daily(10)
     one = series(values)
-    late = paths.forecast_path(one, first_slot=(len(values) + 2) * 3600, horizon=5, model="mix")
-    now = paths.forecast_path(one, first_slot=len(values) * 3600, horizon=7, model="mix")
+    late = paths.forecast_path(
+        paths.PathTask(series=one, first_slot=(len(values) + 2) * 3600, horizon=5), "mix"
+    )
+    now = paths.forecast_path(
+        paths.PathTask(series=one, first_slot=len(values) * 3600, horizon=7), "mix"
+    )
     assert late.q50 == now.q50[2:]
 
 
@@ -176,7 +184,7 @@ def test_the_number_of_threads_changes_nothing() -> None:
 def test_processes_give_what_one_gives_and_leave_no_files() -> None:
     """Prophet in two processes: the same paths in order, and the temporary folder is gone."""
     tasks = [
-        PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
+        paths.PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
         for seed in range(9)
     ]
     settings = replace(HOURLY, model="prophet")
@@ -198,7 +206,7 @@ def test_processes_give_what_one_gives_and_leave_no_files() -> None:
 def test_a_series_that_takes_too_long_is_forecast_by_the_mix(tmp_path: Path) -> None:
     """The limit is kept, the path says which model took over and why."""
     tasks = [
-        PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
+        paths.PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
         for seed in range(8)
     ]
     settings = replace(HOURLY, model="prophet", workers=2, series_seconds=0.001)

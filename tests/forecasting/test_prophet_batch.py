@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from prophet_equality import SHAPES, History, Verdict, compare, quiet_prophet, simulated
 
+from data.compiled import outer
 from data.errors import ForecastError
 from forecasting.prophet_batch import fit_batch
-from forecasting.prophet_compile_kernel import outer
 from forecasting.prophet_fits import REASONS, FitStatus, ProphetFits
 from forecasting.prophet_terms import ProphetOptions, prophet_design
 

@@ -1,4 +1,4 @@
-"""How the batch solver's functions are compiled: once, kept beside the source.
+"""How numeric kernels are compiled: once, kept beside the source.
 
 Divisions follow NumPy (no check for zero); no fast-math, so unknown values stay unknown. A trap:
 numba sees that a file changed, not that a function imported from another file did; after editing

@@ -1,0 +1,92 @@
+"""A training job's epoch in its forecast: followed only where it has lately foretold better.
+
+The mix knows hours of the day; a training job dips at the ends of its epochs, whatever the hour.
+When its dips recur, the level that its phases make likely is compared with the mix at past moments,
+each from its own past, and takes the place of the mix's middle, or half of it, if that was better.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from forecasting.demand_model import Quantiles
+from forecasting.demand_series import DemandSeries, Values
+from forecasting.mix_model import FEWEST_KNOWN, mix
+from forecasting.phase_forecast import phase_forecast
+from forecasting.phase_profile import FEWEST_SLOTS_PER_EPOCH, phase_profile
+from forecasting.phase_records import Phases, Signal
+from forecasting.phases import find_phases
+
+_MOMENTS = 8
+_JUDGED_SLOTS = 24
+_WORTH_RATIO = 0.95
+"""The middle is replaced only when that errs less than this share of the mix's error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseAdjustment:
+    """The quantiles moved to follow the epoch, and why."""
+
+    quantiles: Quantiles
+    note: str
+
+
+def phase_adjusted(
+    series: DemandSeries, found: Quantiles, signal: Signal
+) -> PhaseAdjustment | None:
+    """Give the quantiles with the epoch in them; None where it is unknown or foretells nothing."""
+    horizon = len(found.q50)
+    phases, said = _said(series, horizon, signal)
+    if said is None:
+        return None
+    errors = _errors(series, min(horizon, _JUDGED_SLOTS), signal)
+    if errors is None:
+        return None
+    plain, half, whole = errors
+    best, share = min((half, 0.5), (whole, 1.0))
+    if not best < _WORTH_RATIO * plain:
+        return None
+    move = np.where(np.isfinite(said), share * (said - found.q50), 0.0)
+    rows = np.stack([found.q05, found.q10, found.q50, found.q90, found.q95]) + move
+    rows = np.clip(rows, series.lower, series.upper)
+    seconds = phases.epoch.seconds or 0.0
+    return PhaseAdjustment(
+        quantiles=Quantiles(q05=rows[0], q10=rows[1], q50=rows[2], q90=rows[3], q95=rows[4]),
+        note=f"follows dips every {seconds / 60:.0f} min: error {best / plain:.2f} of the mix's at"
+        f" {_MOMENTS} past moments",
+    )
+
+
+def _said(series: DemandSeries, horizon: int, signal: Signal) -> tuple[Phases, Values | None]:
+    """Give the phases and the level they make likely in each slot ahead."""
+    phases = find_phases(series.values, series.slot_seconds, signal=signal)
+    seconds = phases.epoch.seconds
+    if seconds is None or seconds < FEWEST_SLOTS_PER_EPOCH * series.slot_seconds:
+        return phases, None
+    profile = phase_profile(phases, slot_seconds=series.slot_seconds, horizon=horizon)
+    return phases, phase_forecast(profile, series.values)
+
+
+def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, float, float] | None:
+    """Give the mean absolute error of the mix, of half and of all of the phases' word."""
+    length = len(series.values)
+    moments = np.unique(np.linspace(length // 2, length - ahead, _MOMENTS).round().astype(int))
+    sums = []
+    for moment in moments[moments >= FEWEST_KNOWN]:
+        past = series.head(int(moment))
+        truth = series.values[moment : moment + ahead]
+        if int(past.known.sum()) < FEWEST_KNOWN or not np.isfinite(truth).any():
+            continue
+        _, said = _said(past, ahead, signal)
+        middle = mix(past, ahead).quantiles.q50
+        level = middle if said is None else np.where(np.isfinite(said), said, middle)
+        sums.append(
+            [
+                float(np.nanmean(np.abs(truth - one)))
+                for one in (middle, 0.5 * (middle + level), level)
+            ]
+        )
+    if len(sums) < _MOMENTS // 2:
+        return None
+    plain, half, whole = np.mean(sums, axis=0)
+    return float(plain), float(half), float(whole)
