@@ -108,3 +108,23 @@ def coupling_rows(problem: SlotProblem) -> CouplingRows:
         over_price=over_price,
         priced=np.asarray((soft > 0).any(axis=0) | np.isfinite(over_price).any(axis=0)),
     )
+
+
+def conjugate(rows: CouplingRows, price: Floats) -> Floats:
+    """Give max over use u of price * u - cost_of_use(u) per row, for prices [H, R] in their box."""
+    up = np.maximum(price, 0.0)
+    within = rows.free * np.minimum(up, rows.price)
+    beyond = rows.limit * np.maximum(up - rows.price, 0.0)
+    return np.asarray(rows.floor * np.minimum(price, 0.0) + within + beyond)
+
+
+def answering_use(rows: CouplingRows, price: Floats, used: Floats) -> Floats:
+    """Give the use [H, R] that attains the conjugate, nearest to `used` where it is not unique."""
+    kink = np.where(rows.price > 0, rows.free, rows.limit)
+    at_zero = np.clip(used, rows.floor, kink)
+    at_price = np.clip(used, rows.free, rows.limit)
+    return np.select(
+        [price < 0, price == 0, price < rows.price, price == rows.price],
+        [rows.floor, at_zero, rows.free, at_price],
+        rows.limit,
+    )

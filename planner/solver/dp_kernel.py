@@ -38,70 +38,74 @@ def _backward(
     ahead: Singles,
     moved: Singles,
 ) -> None:
-    """Fill ahead [H, rows, 16] (A) and moved [H, Y, 16] (m)."""
+    """Fill ahead [H, rows, 16] (A) and moved [H, Y, 16] (m).
+
+    The lane count is read from an array: written as a constant the loops are unrolled before they
+    are vectorised, and 16 rows x 168 slots take 93 us instead of 57.
+    """
     slots, types = board_price.shape
+    width = lanes.job.shape[1]
     rows = lanes.rows[block]
     layouts = lanes.layout_change.shape[0]
     begin = lanes.offset[block]
-    cost = lanes.cost[begin : begin + slots * rows * LANES].reshape((slots, rows, LANES))
+    cost = lanes.cost[begin : begin + slots * rows * width].reshape((slots, rows, width))
     leave, enter, power = lanes.leave[block], lanes.enter[block], lanes.power[block]
     rate, per_layout = lanes.rate[block], lanes.layout_cost[block]
-    works = lanes.works[block]
-    value = np.zeros((rows, LANES), dtype=np.float32)
-    price = np.empty((types, LANES), dtype=np.float32)
-    entered = np.empty((layouts, LANES), dtype=np.float32)
-    counted = np.empty(LANES, dtype=np.float32)
+    works, change = lanes.works[block], lanes.layout_change
+    kinds, counts, layout_of = lanes.gpu_type[block], lanes.boards[block], lanes.layout[block]
+    value = np.zeros((rows, width), dtype=np.float32)
+    price = np.empty((types, width), dtype=np.float32)
+    entered = np.empty((layouts, width), dtype=np.float32)
+    counted = np.empty(width, dtype=np.float32)
     for slot in range(slots - 1, -1, -1):
         for kind in range(types):
-            for lane in range(LANES):
+            for lane in range(width):
                 price[kind, lane] = (
                     board_price[slot, kind] + tenant_price[slot, lanes.tenant[block, lane]]
                 )
-        entered[:, :] = np.inf
+        for layout in range(layouts):
+            for lane in range(width):
+                entered[layout, lane] = np.inf
         if works:
-            for lane in range(LANES):
+            for lane in range(width):
                 counted[lane] = lam[lane] if slot < lanes.deadline[block, lane] else np.float32(0)
         for row in range(rows):
-            at = ahead[slot, row]
-            own, following, entering = cost[slot, row], value[row], enter[row]
-            kind = lanes.gpu_type[block, row]
+            kind = kinds[row]
             if kind >= 0:
-                boards, per_kw = lanes.boards[block, row], kw_price[slot, kind]
-                charged, kilowatts = price[kind], power[row]
-                for lane in range(LANES):
-                    at[lane] = (
-                        own[lane]
-                        + following[lane]
-                        + boards * charged[lane]
-                        + per_kw * kilowatts[lane]
+                boards, per_kw = counts[row], kw_price[slot, kind]
+                for lane in range(width):
+                    ahead[slot, row, lane] = (
+                        cost[slot, row, lane]
+                        + value[row, lane]
+                        + boards * price[kind, lane]
+                        + per_kw * power[row, lane]
                     )
             else:
-                for lane in range(LANES):
-                    at[lane] = own[lane] + following[lane]
+                for lane in range(width):
+                    ahead[slot, row, lane] = cost[slot, row, lane] + value[row, lane]
             if works:
-                speed = rate[row]
-                for lane in range(LANES):
-                    at[lane] -= counted[lane] * speed[lane]
-            least = entered[lanes.layout[block, row]]
-            for lane in range(LANES):
-                come = at[lane] + entering[lane]
-                least[lane] = come if come < least[lane] else least[lane]
+                for lane in range(width):
+                    ahead[slot, row, lane] -= counted[lane] * rate[row, lane]
+            layout = layout_of[row]
+            for lane in range(width):
+                come = ahead[slot, row, lane] + enter[row, lane]
+                least = entered[layout, lane]
+                entered[layout, lane] = come if come < least else least
         for layout in range(layouts):
-            best = moved[slot, layout]
-            for lane in range(LANES):
-                best[lane] = np.inf
+            for lane in range(width):
+                moved[slot, layout, lane] = np.inf
             for other in range(layouts):
-                factor = lanes.layout_change[layout, other]
-                least = entered[other]
-                for lane in range(LANES):
-                    come = least[lane] + factor * per_layout[lane]
-                    best[lane] = come if come < best[lane] else best[lane]
+                factor = change[layout, other]
+                for lane in range(width):
+                    come = entered[other, lane] + factor * per_layout[lane]
+                    least = moved[slot, layout, lane]
+                    moved[slot, layout, lane] = come if come < least else least
         for row in range(rows):
-            at, leaving, ahead_value = ahead[slot, row], leave[row], value[row]
-            best = moved[slot, lanes.layout[block, row]]
-            for lane in range(LANES):
-                go = leaving[lane] + best[lane]
-                ahead_value[lane] = go if go < at[lane] else at[lane]
+            layout = layout_of[row]
+            for lane in range(width):
+                go = leave[row, lane] + moved[slot, layout, lane]
+                stay = ahead[slot, row, lane]
+                value[row, lane] = go if go < stay else stay
 
 
 @compiled

@@ -1,0 +1,158 @@
+"""From prices to a plan that fits: priced insertion, dive, ruin and recreate.
+
+The weight of the prices matters most: inserted without prices, jobs end 12 % above the bound, with
+them 0.7 % (measured at 1,000 jobs x 168 slots). A dive places the jobs in chunks and moves the
+prices between, for the jobs and the room that are left.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.solver.ground import Draft, Ground, empty_draft
+from planner.solver.insertion_kernel import add_path, insert
+from planner.solver.prices import Adam, Market, Prices
+from planner.solver.ruin_recreate_kernel import Random, ruin_and_recreate, settle
+from planner.solver.slot_problem import Floats, Indices, Path
+
+_DIVE_STEPS, _DIVE_RATE, _DIVE_DECAY = 4, 0.02, 0.8
+_INSERT_SEARCHES, _MOVE_SEARCHES = 8, 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charges:
+    """Prices as insertion wants them: rows [H, R], nodes [H, G] per board, lam [J]."""
+
+    rows: Floats
+    nodes: Floats
+    lam: Floats
+
+
+def charges_of(market: Market, prices: Prices) -> Charges:
+    """Give the charges of prices."""
+    lanes = market.lanes
+    lam = np.zeros(int(lanes.job.max(initial=-1)) + 1)
+    known = lanes.job >= 0
+    lam[lanes.job[known]] = prices.work[known]
+    return Charges(
+        rows=np.ascontiguousarray(prices.rows), nodes=market.node_price(prices), lam=lam
+    )
+
+
+def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight: float) -> bool:
+    """Insert the jobs one after the other; False when one finds no room."""
+    for job in jobs:
+        fits = insert(
+            ground, job, weight, charges.rows, charges.nodes, draft, _INSERT_SEARCHES,
+            draft.path[job],
+        )  # fmt: skip
+        if not fits:
+            return False
+        add_path(ground, job, draft.path[job], 1.0, draft.used)
+    return True
+
+
+def priced_sequence(
+    ground: Ground, charges: Charges, announced: Path, churn_price: float, seed: int
+) -> Draft | None:
+    """Give the plan of jobs inserted in random order at full prices; None when one does not fit."""
+    draft = empty_draft(ground, charges.lam)
+    order = np.random.default_rng(seed).permutation(len(draft.path))
+    if not _place(ground, draft, order, charges, 1.0):
+        return None
+    settle(ground, draft, order, announced, churn_price)
+    return draft
+
+
+def dive(
+    ground: Ground,
+    market: Market,
+    prices: Prices,
+    scale: Floats,
+    *,
+    chunks: int,
+    announced: Path,
+    churn_price: float,
+    seed: int,
+) -> Draft | None:
+    """Give the plan of jobs placed in chunks with the prices moved between; None if one is stuck.
+
+    A chunk is a random set of blocks. Between two chunks four small steps adapt the prices to the
+    blocks that are left and the room that is left.
+    """
+    rng = np.random.default_rng(seed)
+    draft = empty_draft(ground, charges_of(market, prices).lam)
+    parts = np.array_split(rng.permutation(market.all_blocks), chunks)
+    for number, part in enumerate(parts):
+        jobs = market.lanes.job[part]
+        charges = charges_of(market, prices)
+        if not _place(ground, draft, rng.permutation(jobs[jobs >= 0]), charges, 1.0):
+            return None
+        left = np.concatenate([*parts[number + 1 :], np.empty(0, dtype=np.int64)]).astype(np.int64)
+        if len(left):
+            prices = _adapted(market, prices, scale, left, draft.used)
+    settle(ground, draft, np.arange(len(draft.path)), announced, churn_price)
+    return draft
+
+
+def _adapted(
+    market: Market, prices: Prices, scale: Floats, left: Indices, placed: Floats
+) -> Prices:
+    adam = Adam(market, scale, rate=_DIVE_RATE, decay=_DIVE_DECAY)
+    for _step in range(_DIVE_STEPS):
+        answer = market.ask(prices, left, searches=3)
+        prices = Prices(rows=prices.rows, fire_ups=prices.fire_ups, work=answer.work)
+        prices = adam.step(prices, answer.used + placed)
+    return prices
+
+
+def scarce_spots(ground: Ground, draft: Draft, charges: Charges) -> npt.NDArray[np.int64]:
+    """Give the (slot, row) [N, 2] that have a price or are full; all slots when none is."""
+    full = (draft.used >= ground.limit - 0.5 * ground.boards_per_node.min()) & (ground.limit > 0)
+    spots = np.argwhere(full | (charges.rows != 0))
+    if len(spots):
+        return np.ascontiguousarray(spots, dtype=np.int64)
+    slots, types = ground.node_cost.shape
+    return np.argwhere(np.ones((slots, types), dtype=np.bool_)).astype(np.int64)
+
+
+def movable_jobs(ground: Ground) -> Indices:
+    """Give the jobs that have a choice in some slot."""
+    return np.flatnonzero((np.isfinite(ground.cost).sum(axis=2) > 1).any(axis=1))
+
+
+def improve(
+    ground: Ground,
+    draft: Draft,
+    charges: Charges,
+    *,
+    moves: int,
+    announced: Path,
+    churn_price: float,
+    movable: Indices,
+    state: Random,
+) -> float:
+    """Try so many ruin-and-recreate moves on the draft; give how much its cost fell."""
+    if len(movable) < 2 or moves < 1:
+        return 0.0
+    most = 3 if len(draft.path) >= 300 else 4
+    return ruin_and_recreate(
+        ground,
+        draft,
+        scarce_spots(ground, draft, charges),
+        movable,
+        announced,
+        charges.rows,
+        charges.nodes,
+        moves,
+        most,
+        churn_price,
+        _MOVE_SEARCHES,
+        state,
+    )
+
+
+def draft_cost(draft: Draft) -> float:
+    """Give the true cost of a draft: jobs, nodes, soft rows."""
+    return float(draft.job_cost.sum() + draft.node_cost.sum() + draft.row_cost.sum())
