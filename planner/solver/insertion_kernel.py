@@ -147,7 +147,7 @@ def path_fits(ground: Ground, job: int, path: Path, used: Floats) -> bool:
 
 
 @compiled
-def _charge(
+def charge(
     ground: Ground,
     job: int,
     weight: float,
@@ -230,7 +230,7 @@ def _soft_power(ground: Ground, slot: int, kind: int, power: float, used: Floats
 
 
 @compiled
-def _shortest(
+def shortest(
     ground: Ground, job: int, lam: float, charged: Floats, ahead: Floats, moved: Floats, path: Path
 ) -> tuple[float, float]:
     """Fill the path [H]; give its charged cost without lam (infinite: none) and its work."""
@@ -284,65 +284,3 @@ def _shortest(
         if slot < ground.deadline[job]:
             work += ground.rate[job, option]
     return reward + lam * work, work
-
-
-@compiled
-def insert(
-    ground: Ground,
-    job: int,
-    weight: float,
-    row_price: Floats,
-    node_price: Floats,
-    draft: Draft,
-    searches: int,
-    path: Path,
-) -> bool:
-    """Fill the best path [H] of one job beside the use of the others; False where none fits.
-
-    row_price [H, R], node_price [H, G] per board. A job with work searches its price of work with
-    at most so many programs, and the cheapest path met counts, unfinished work included.
-    """
-    slots = len(draft.used)
-    charged = np.empty((slots, ground.option_count[job]))
-    ahead = np.empty((slots, ground.option_count[job]))
-    moved = np.empty((slots, len(ground.layout_change)))
-    _charge(ground, job, weight, row_price, node_price, draft.used, charged)
-    target, top = ground.work[job], ground.unfinished_price[job]
-    if target <= 0:
-        cost, _work = _shortest(ground, job, 0.0, charged, ahead, moved, path)
-        return cost < math.inf
-    trial = np.empty(slots, dtype=np.int8)
-    low_lam, low_value, low_slope = -1.0, 0.0, 0.0
-    high_lam, high_value, high_slope = -1.0, 0.0, 0.0
-    best, lam, best_value = math.inf, draft.lam[job], -math.inf
-    for _search in range(searches):
-        cost, work = _shortest(ground, job, lam, charged, ahead, moved, trial)
-        if cost == math.inf:
-            return False
-        missing = target - work
-        total = cost + top * max(0.0, missing)
-        if total < best:
-            best = total
-            path[:] = trial
-        value = cost + lam * missing
-        if value > best_value:
-            best_value = value
-            draft.lam[job] = lam
-        if missing > 0:
-            low_lam, low_value, low_slope = lam, value, missing
-        else:
-            high_lam, high_value, high_slope = lam, value, missing
-        if missing == 0 or (missing > 0 and lam >= top) or (missing < 0 and lam <= 0):
-            break
-        if low_lam < 0:
-            lam = lam / _GROWTH if lam > 1e-3 * top else 0.0
-        elif high_lam < 0:
-            lam = min(top, max(lam * _GROWTH, 1e-3 * top))
-        else:
-            offset = high_value - low_value + low_slope * low_lam - high_slope * high_lam
-            lam = offset / (low_slope - high_slope)
-            if low_value + low_slope * (lam - low_lam) - best_value < 1e-5 * abs(best_value):
-                break
-            width = high_lam - low_lam
-            lam = min(max(lam, low_lam + 0.02 * width), high_lam - 0.02 * width)
-    return True

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.solver.ground import Draft, Ground, empty_draft
-from planner.solver.insertion_kernel import add_path, insert
+from planner.solver.insertion_kernel import add_path
 from planner.solver.prices import Adam, Market, Prices
 from planner.solver.ruin_recreate_kernel import Random, ruin_and_recreate, settle
 from planner.solver.slot_problem import Floats, Indices, Path
+from planner.solver.work_kernel import insert
 
 _DIVE_STEPS, _DIVE_RATE, _DIVE_DECAY = 4, 0.02, 0.8
 _INSERT_SEARCHES, _MOVE_SEARCHES = 8, 5

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from planner.solver.compiled import compiled
 from planner.solver.ground import Draft, Ground
-from planner.solver.insertion_kernel import add_path, insert, node_total, path_cost, row_total
+from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
 from planner.solver.slot_problem import Floats, Indices, Path
+from planner.solver.work_kernel import insert
 
 Random = npt.NDArray[np.uint64]
 _TRIES = 48

@@ -12,9 +12,10 @@ import numpy as np
 from data.errors import ImpossibleProblemError
 from planner.solver.coupling_rows import SLACK, CouplingRows
 from planner.solver.ground import Draft, Ground, empty_draft
-from planner.solver.insertion_kernel import add_path, insert, path_fits
+from planner.solver.insertion_kernel import add_path, path_fits
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Indices, Path, SlotProblem
+from planner.solver.work_kernel import insert
 
 _ROUNDS = 12
 
