@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver import (
+from planner.solver.slot_problem import (
     ConfigurationGrid,
     Fleet,
     PlannedJobs,

@@ -3,26 +3,3 @@
 `solve(problem, budget_seconds=...)` in `solve.py` is the front door; `slot_problem.py` says what a
 problem is. docs/planner-solver.md has the recursion, the bounds and the measured figures.
 """
-
-
-from planner.solver.slot_problem import (
-    ConfigurationGrid,
-    Fleet,
-    PlannedJobs,
-    PowerDomains,
-    SlotProblem,
-    TenantQuotas,
-)
-
-
-__all__ = [
-    "ConfigurationGrid",
-    "Fleet",
-    "PlannedJobs",
-    "PowerDomains",
-    "SlotProblem",
-
-    "TenantQuotas",
-
-
-]

@@ -87,7 +87,11 @@ class Market:
         reduced = reduced_node_cost(self.fleet, prices.fire_ups)
         nodes = (most_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
         now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
-        return float(nodes - now - conjugate(self.rows, prices.rows).sum())
+        return float(nodes - now - self.conjugates(prices))
+
+    def conjugates(self, prices: Prices) -> float:
+        """Give what the rows keep back at these prices: a limit's worth of each."""
+        return float(conjugate(self.rows, prices.rows).sum())
 
     def excess(self, prices: Prices, used: Floats) -> tuple[Floats, Floats]:
         """Give the supergradient at use [H, R]: of the row prices and of the fire-up prices."""

@@ -55,7 +55,7 @@ def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight
 
 
 def priced_sequence(
-    ground: Ground, charges: Charges, announced: Path, churn_price: float, seed: int
+    ground: Ground, charges: Charges, announced: Path, churn_price: Floats, seed: int
 ) -> Draft | None:
     """Give the plan of jobs inserted in random order at full prices; None when one does not fit."""
     draft = empty_draft(ground, charges.lam)
@@ -74,7 +74,7 @@ def dive(
     *,
     chunks: int,
     announced: Path,
-    churn_price: float,
+    churn_price: Floats,
     seed: int,
 ) -> Draft | None:
     """Give the plan of jobs placed in chunks with the prices moved between; None if one is stuck.
@@ -130,7 +130,7 @@ def improve(
     *,
     moves: int,
     announced: Path,
-    churn_price: float,
+    churn_price: Floats,
     movable: Indices,
     state: Random,
 ) -> float:

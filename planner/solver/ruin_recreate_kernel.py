@@ -76,9 +76,12 @@ def _pick(
 
 @compiled
 def settle(
-    ground: Ground, draft: Draft, jobs: Indices, announced: Path, churn_price: float
+    ground: Ground, draft: Draft, jobs: Indices, announced: Path, churn_price: Floats
 ) -> float:
-    """Bring the costs of a draft up to date after these jobs moved; give the change of the sum."""
+    """Bring the costs of a draft up to date after these jobs moved; give the change of the sum.
+
+    churn_price [J] is paid by a job whose path is not the announced one.
+    """
     domains, types = ground.members.shape
     change = 0.0
     for job in jobs:
@@ -90,7 +93,7 @@ def settle(
                 break
         change += cost - draft.job_cost[job]
         if changed != draft.changed[job]:
-            change += churn_price if changed else -churn_price
+            change += churn_price[job] if changed else -churn_price[job]
         draft.job_cost[job] = cost
         draft.changed[job] = changed
     for kind in range(types):
@@ -151,7 +154,7 @@ def ruin_and_recreate(
     node_price: Floats,
     moves: int,
     most: int,
-    churn_price: float,
+    churn_price: Floats,
     searches: int,
     state: Random,
 ) -> float:

@@ -41,14 +41,14 @@ def plan_of_today(
     for job in everyone:
         add_path(ground, job, path[job], 1.0, draft.used)
     if rows.fits(draft.used):
-        settle(ground, draft, everyone, path, 0.0)
+        settle(ground, draft, everyone, path, np.zeros(problem.size))
         return Today(draft=draft, fits=True)
     first: list[int] = []
     for _round in range(_ROUNDS):
         draft = empty_draft(ground, lam)
         refused = _fill(ground, draft, _least_flexible(ground, first), path)
         if refused is None:
-            settle(ground, draft, everyone, path, 0.0)
+            settle(ground, draft, everyone, path, np.zeros(problem.size))
             return Today(draft=draft, fits=False)
         if refused in first:
             break
