@@ -154,9 +154,13 @@ def charge(
     row_price: Floats,
     node_price: Floats,
     used: Floats,
+    whole_nodes: bool,
     charged: Floats,
 ) -> None:
-    """Fill charged [H, options]: own cost and prices, infinite where it does not fit."""
+    """Fill charged [H, options]: own cost and prices, infinite where it does not fit.
+
+    With whole_nodes a job pays for the nodes that it makes necessary instead of node_price.
+    """
     slots = len(used)
     domains, types = ground.members.shape
     tenant = ground.tenant[job]
@@ -181,9 +185,9 @@ def charge(
             if math.isinf(over_price):
                 shared_room = limit - others
         for kind in range(types):
-            board_price[kind] = (
-                shared_price + node_price[slot, kind] + weight * row_price[slot, kind]
-            )
+            board_price[kind] = shared_price + weight * row_price[slot, kind]
+            if not whole_nodes:
+                board_price[kind] += node_price[slot, kind]
             board_room[kind] = (
                 min(shared_room, ground.limit[slot, kind] - used[slot, kind]) + SLACK
             )
@@ -205,6 +209,11 @@ def charge(
                     charged[slot, index] = math.inf
                     continue
                 cost += boards * board_price[kind] + power * kw_price[kind]
+                if whole_nodes:
+                    per_node = ground.boards_per_node[kind]
+                    more = math.ceil((used[slot, kind] + boards) / per_node - 1e-6)
+                    more -= math.ceil(used[slot, kind] / per_node - 1e-6)
+                    cost += more * ground.node_cost[slot, kind]
                 if soft_quota:
                     more = use_cost(
                         others + boards, floor, floor_price, free, price, limit, over_price

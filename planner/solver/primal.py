@@ -46,7 +46,7 @@ def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight
     for job in jobs:
         fits = insert(
             ground, job, weight, charges.rows, charges.nodes, draft, _INSERT_SEARCHES,
-            draft.path[job],
+            False, draft.path[job],
         )  # fmt: skip
         if not fits:
             return False

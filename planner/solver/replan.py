@@ -115,7 +115,8 @@ def kept_plan(
             opened.append(job)
     for job in np.random.default_rng(seed).permutation(np.array(opened, dtype=np.int64)):
         fits = insert(
-            ground, job, _WEIGHT, charges.rows, charges.nodes, draft, _SEARCHES, draft.path[job]
+            ground, job, _WEIGHT, charges.rows, charges.nodes, draft, _SEARCHES, False,
+            draft.path[job],
         )
         if not fits:
             return None

@@ -184,13 +184,15 @@ def ruin_and_recreate(
             saved[index, 2] = 1.0 if draft.changed[job] else 0.0
             add_path(ground, job, draft.path[job], -1.0, draft.used)
         fits = True
+        whole_nodes = random_below(state, 2) == 0
         for index in range(count):
             job = chosen[index]
             last = index == count - 1
             weight = 0.0 if last else random_below(state, 1001) / 1000.0
             fits = insert(
-                ground, job, weight, row_price, node_price, draft, searches, draft.path[job]
-            )
+                ground, job, weight, row_price, node_price, draft, searches, whole_nodes,
+                draft.path[job],
+            )  # fmt: skip
             if not fits:
                 break
             add_path(ground, job, draft.path[job], 1.0, draft.used)
