@@ -72,7 +72,7 @@ def _soft_cost(problem: SlotProblem, power: Floats, tenants: Floats) -> float:
             over = np.maximum(power[fed].sum(axis=0) - problem.power.limit_kw[domain], 0.0)
             over[over < 1e-5] = 0.0
             if over.any():
-                total += float((over * problem.power.over_price[domain]).sum())
+                total += float(over.sum() * problem.power.over_price[domain])
     if problem.quotas is not None:
         quotas = problem.quotas
         for tenant, used in enumerate(tenants):

@@ -38,7 +38,7 @@ def job_values(
     for job in jobs:
         charged = np.empty((slots, ground.option_count[job]))
         ahead = np.empty_like(charged)
-        charge(ground, job, 1.0, row_price, node_price, draft.used, False, charged)
+        charge(ground, job, 1.0, row_price, node_price, draft.used, -1.0, charged)
         target = ground.work[job]
         if target <= 0:
             values[job] = shortest(ground, job, 0.0, charged, ahead, moved, path)[0]

@@ -108,7 +108,7 @@ def empty_draft(ground: Ground, lam: Floats) -> Draft:
         path=np.zeros((jobs, slots), dtype=np.int8),
         used=np.zeros_like(ground.limit),
         job_cost=np.zeros(jobs),
-        row_cost=np.zeros(ground.limit.shape[1]),
+        row_cost=(ground.floor_price * ground.floor).sum(axis=0),
         node_cost=np.zeros(len(ground.boards_per_node)),
         lam=lam.copy(),
         changed=np.zeros(jobs, dtype=np.bool_),

@@ -154,12 +154,13 @@ def charge(
     row_price: Floats,
     node_price: Floats,
     used: Floats,
-    whole_nodes: bool,
+    fire_up_share: float,
     charged: Floats,
 ) -> None:
     """Fill charged [H, options]: own cost and prices, infinite where it does not fit.
 
-    With whole_nodes a job pays for the nodes that it makes necessary instead of node_price.
+    With a fire_up_share >= 0 a job pays for the whole nodes that it makes necessary, and that share
+    of a fire-up for each of them in every slot, instead of node_price.
     """
     slots = len(used)
     domains, types = ground.members.shape
@@ -186,7 +187,7 @@ def charge(
                 shared_room = limit - others
         for kind in range(types):
             board_price[kind] = shared_price + weight * row_price[slot, kind]
-            if not whole_nodes:
+            if fire_up_share < 0:
                 board_price[kind] += node_price[slot, kind]
             board_room[kind] = (
                 min(shared_room, ground.limit[slot, kind] - used[slot, kind]) + SLACK
@@ -209,11 +210,12 @@ def charge(
                     charged[slot, index] = math.inf
                     continue
                 cost += boards * board_price[kind] + power * kw_price[kind]
-                if whole_nodes:
+                if fire_up_share >= 0:
                     per_node = ground.boards_per_node[kind]
                     more = math.ceil((used[slot, kind] + boards) / per_node - 1e-6)
                     more -= math.ceil(used[slot, kind] / per_node - 1e-6)
-                    cost += more * ground.node_cost[slot, kind]
+                    fire_up = fire_up_share * ground.fire_up_cost[kind]
+                    cost += more * (ground.node_cost[slot, kind] + fire_up)
                 if soft_quota:
                     more = use_cost(
                         others + boards, floor, floor_price, free, price, limit, over_price

@@ -46,7 +46,7 @@ def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight
     for job in jobs:
         fits = insert(
             ground, job, weight, charges.rows, charges.nodes, draft, _INSERT_SEARCHES,
-            False, draft.path[job],
+            -1.0, draft.path[job],
         )  # fmt: skip
         if not fits:
             return False
@@ -115,7 +115,8 @@ def scarce_spots(ground: Ground, draft: Draft, charges: Charges) -> npt.NDArray[
     if len(spots):
         return np.ascontiguousarray(spots, dtype=np.int64)
     slots, types = ground.node_cost.shape
-    return np.argwhere(np.ones((slots, types), dtype=np.bool_)).astype(np.int64)
+    everywhere = np.argwhere(np.ones((slots, types), dtype=np.bool_))
+    return np.ascontiguousarray(everywhere, dtype=np.int64)
 
 
 def movable_jobs(ground: Ground) -> Indices:

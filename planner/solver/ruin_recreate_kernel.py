@@ -18,6 +18,8 @@ from planner.solver.work_kernel import insert
 
 Random = npt.NDArray[np.uint64]
 _TRIES = 48
+_SHARES = (-1.0, -1.0, -1.0, 0.0, 0.05, 0.3)
+"""How nodes are charged in a move (insertion_kernel.charge): half of the time by their price."""
 
 
 @compiled
@@ -184,13 +186,13 @@ def ruin_and_recreate(
             saved[index, 2] = 1.0 if draft.changed[job] else 0.0
             add_path(ground, job, draft.path[job], -1.0, draft.used)
         fits = True
-        whole_nodes = random_below(state, 2) == 0
+        share = _SHARES[random_below(state, len(_SHARES))]
         for index in range(count):
             job = chosen[index]
             last = index == count - 1
             weight = 0.0 if last else random_below(state, 1001) / 1000.0
             fits = insert(
-                ground, job, weight, row_price, node_price, draft, searches, whole_nodes,
+                ground, job, weight, row_price, node_price, draft, searches, share,
                 draft.path[job],
             )  # fmt: skip
             if not fits:

@@ -74,7 +74,7 @@ def _fill(ground: Ground, draft: Draft, order: Indices, path: Path) -> int | Non
             draft.path[job] = path[job]
         elif not insert(
             ground, job, 0.0, nothing, ground.node_cost / ground.boards_per_node, draft, 6,
-            False, draft.path[job],
+            -1.0, draft.path[job],
         ):  # fmt: skip
             return int(job)
         add_path(ground, job, draft.path[job], 1.0, draft.used)

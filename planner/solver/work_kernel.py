@@ -142,17 +142,17 @@ def insert(
     node_price: Floats,
     draft: Draft,
     searches: int,
-    whole_nodes: bool,
+    fire_up_share: float,
     path: Path,
 ) -> bool:
     """Fill the best path [H] of one job beside the use of the others; False where none fits.
 
-    row_price [H, R], node_price [H, G] per board; `weight` and `whole_nodes` are those of
+    row_price [H, R], node_price [H, G] per board; `weight` and `fire_up_share` are those of
     insertion_kernel.py.
     """
     slots = len(draft.used)
     charged = np.empty((slots, ground.option_count[job]))
-    charge(ground, job, weight, row_price, node_price, draft.used, whole_nodes, charged)
+    charge(ground, job, weight, row_price, node_price, draft.used, fire_up_share, charged)
     if ground.work[job] > 0:
         return best_with_work(ground, job, charged, draft, searches, path) < math.inf
     ahead = np.empty_like(charged)
