@@ -1,4 +1,4 @@
-"""The planning problem as one mixed integer program, for HiGHS and CP-SAT, and its plain arithmetic.
+"""The planning problem as one mixed integer program for HiGHS and CP-SAT, and its arithmetic.
 
 `true_cost` adds up what paths cost without any of the solver's code, so that both the solver and
 the models are held against it. Changes are modelled by what is left, what is entered and the flow
@@ -296,9 +296,7 @@ def _quota_rows(
         for slot in range(problem.slots):
             term = _term(used[slot])
             short = program.add(np.array([[quotas.guarantee_price[tenant]]]), np.inf, whole=False)
-            program.rows_of(
-                [term, (short, 1.0)], float(quotas.guaranteed[tenant, slot]), np.inf
-            )
+            program.rows_of([term, (short, 1.0)], float(quotas.guaranteed[tenant, slot]), np.inf)
             terms = [term]
             room = float(quotas.borrowable[tenant, slot])
             borrowed = program.add(np.array([[quotas.borrow_price[tenant]]]), room, whole=False)

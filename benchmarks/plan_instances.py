@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from planner.solver.coupling_rows import coupling_rows
+from planner.solver.free_plan import free_use
 from planner.solver.slot_problem import (
     ConfigurationGrid,
     Fleet,
@@ -19,8 +21,6 @@ from planner.solver.slot_problem import (
     SlotProblem,
     TenantQuotas,
 )
-from planner.solver.coupling_rows import coupling_rows
-from planner.solver.free_plan import free_use
 
 Floats = npt.NDArray[np.float64]
 

@@ -7,8 +7,6 @@ from data.errors import ImpossibleProblemError
 from planner.solver.coupling_rows import SLACK
 from planner.solver.slot_problem import (
     ConfigurationGrid,
-    Fleet,
-    PlannedJobs,
     PowerDomains,
     SlotProblem,
     TenantQuotas,
@@ -124,7 +122,8 @@ def _check_costs(problem: SlotProblem, job: int) -> None:
     if not allowed.any(axis=1).all():
         slot = int(np.flatnonzero(~allowed.any(axis=1))[0])
         raise ImpossibleProblemError(
-            f"job {name!r} is allowed nothing in slot {slot}", "allow one configuration in each slot"
+            f"job {name!r} is allowed nothing in slot {slot}",
+            "allow one configuration in each slot",
         )
     grid, capacity = problem.grid, problem.fleet.capacity
     room = np.where(grid.gpu_type >= 0, capacity[grid.gpu_type].T, np.inf)

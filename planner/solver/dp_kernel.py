@@ -28,7 +28,7 @@ _CLAMP = 0.02
 
 
 @compiled
-def _backward(
+def _backward(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     lanes: Lanes,
     block: int,
     board_price: Singles,
@@ -90,7 +90,7 @@ def _backward(
             for lane in range(width):
                 come = ahead[slot, row, lane] + enter[row, lane]
                 least = entered[layout, lane]
-                entered[layout, lane] = come if come < least else least
+                entered[layout, lane] = min(least, come)
         for layout in range(layouts):
             for lane in range(width):
                 moved[slot, layout, lane] = np.inf
@@ -99,13 +99,13 @@ def _backward(
                 for lane in range(width):
                     come = entered[other, lane] + factor * per_layout[lane]
                     least = moved[slot, layout, lane]
-                    moved[slot, layout, lane] = come if come < least else least
+                    moved[slot, layout, lane] = min(least, come)
         for row in range(rows):
             layout = layout_of[row]
             for lane in range(width):
                 go = leave[row, lane] + moved[slot, layout, lane]
                 stay = ahead[slot, row, lane]
-                value[row, lane] = go if go < stay else stay
+                value[row, lane] = min(stay, go)
 
 
 @compiled
@@ -179,20 +179,23 @@ def _next_lam(
         return lam / _GROWTH if lam > 1e-3 * top else 0.0
     if high[0] < 0:
         return min(top, max(lam * _GROWTH, 1e-3 * top))
-    width = high[0] - low[0]
-    meet = (high[1] - low[1] + low[2] * low[0] - high[2] * high[0]) / (low[2] - high[2])
-    return min(max(meet, low[0] + _CLAMP * width), high[0] - _CLAMP * width)
+    width: float = high[0] - low[0]
+    meet: float = (high[1] - low[1] + low[2] * low[0] - high[2] * high[0]) / (low[2] - high[2])
+    lowest: float = low[0] + _CLAMP * width
+    highest: float = high[0] - _CLAMP * width
+    return min(max(meet, lowest), highest)
 
 
 @compiled
 def _promise(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> float:
     """Give the value where the two lines of the bracket meet: no lam gives more."""
     meet = (high[1] - low[1] + low[2] * low[0] - high[2] * high[0]) / (low[2] - high[2])
-    return low[1] + low[2] * (meet - low[0])
+    value: float = low[1] + low[2] * (meet - low[0])
+    return value
 
 
 @compiled
-def _price_workers(
+def _price_workers(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
     lanes: Lanes,
     block: int,
     board_price: Singles,

@@ -60,13 +60,21 @@ class Draft(NamedTuple):
 
     def copy(self) -> "Draft":
         """Give a draft that shares nothing with this one."""
-        return Draft(*(one.copy() for one in self))
+        return Draft(
+            path=self.path.copy(),
+            used=self.used.copy(),
+            job_cost=self.job_cost.copy(),
+            row_cost=self.row_cost.copy(),
+            node_cost=self.node_cost.copy(),
+            lam=self.lam.copy(),
+            changed=self.changed.copy(),
+        )
 
 
 def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles) -> Ground:
     """Give the arrays of a problem; `cost` is base_cost [J, H, S] with pins."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
-    allowed = np.isfinite(cost).any(axis=1)
+    allowed = np.asarray(np.isfinite(cost).any(axis=1))
     allowed[np.arange(problem.size), jobs.present] = True
     return Ground(
         cost=cost,

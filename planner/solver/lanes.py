@@ -58,7 +58,7 @@ def _order(allowed: npt.NDArray[np.bool_], works: npt.NDArray[np.bool_]) -> list
 def pack(problem: SlotProblem, cost: Singles) -> Lanes:
     """Give the blocks of all jobs; `cost` is base_cost [J, H, S] with pins."""
     jobs, grid = problem.jobs, problem.grid
-    allowed = np.isfinite(cost).any(axis=1)
+    allowed = np.asarray(np.isfinite(cost).any(axis=1))
     allowed[np.arange(problem.size), jobs.present] = True
     blocks = _order(allowed, jobs.work > 0)
     used = [np.flatnonzero(allowed[members].any(axis=0)) for members in blocks]

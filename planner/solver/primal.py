@@ -36,9 +36,7 @@ def charges_of(market: Market, prices: Prices) -> Charges:
     lam = np.zeros(int(lanes.job.max(initial=-1)) + 1)
     known = lanes.job >= 0
     lam[lanes.job[known]] = prices.work[known]
-    return Charges(
-        rows=np.ascontiguousarray(prices.rows), nodes=market.node_price(prices), lam=lam
-    )
+    return Charges(rows=np.ascontiguousarray(prices.rows), nodes=market.node_price(prices), lam=lam)
 
 
 def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight: float) -> bool:

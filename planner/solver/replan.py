@@ -115,7 +115,14 @@ def kept_plan(
             opened.append(job)
     for job in np.random.default_rng(seed).permutation(np.array(opened, dtype=np.int64)):
         fits = insert(
-            ground, job, _WEIGHT, charges.rows, charges.nodes, draft, _SEARCHES, -1.0,
+            ground,
+            job,
+            _WEIGHT,
+            charges.rows,
+            charges.nodes,
+            draft,
+            _SEARCHES,
+            -1.0,
             draft.path[job],
         )
         if not fits:

@@ -1,9 +1,9 @@
 """The front door: a problem and a budget in, a plan with a certified gap out.
 
 Always in this order: today's allocation (or its repair) is the plan to beat; prices; a plan at
-these prices; ruin and recreate; the bound. Whatever the budget, a plan that fits comes back, and it
-costs no more than today's. The work is also bounded by counts (`Effort`): with an endless budget the
-same problem, seed and effort give the same plan.
+these prices; ruin and recreate; the bound. Whatever the budget, a plan that fits comes back, and
+it costs no more than today's. The work is also bounded by counts (`Effort`): with an endless budget
+the same problem, seed and effort give the same plan.
 """
 
 import math

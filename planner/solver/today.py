@@ -39,7 +39,7 @@ def plan_of_today(
     everyone = np.arange(problem.size)
     draft.path[:] = path
     for job in everyone:
-        add_path(ground, job, path[job], 1.0, draft.used)
+        add_path(ground, int(job), path[job], 1.0, draft.used)
     if rows.fits(draft.used):
         settle(ground, draft, everyone, path, np.zeros(problem.size))
         return Today(draft=draft, fits=True)
@@ -59,7 +59,8 @@ def plan_of_today(
 def _least_flexible(ground: Ground, first: list[int]) -> Indices:
     """Give all jobs: `first`, then those that can hold nothing in no slot, large before small."""
     free = ground.boards == 0
-    stuck = ~np.isfinite(ground.cost[:, :, free]).all(axis=1).any(axis=1)
+    may_pause = np.asarray(np.isfinite(ground.cost[:, :, free]).any(axis=2))
+    stuck = ~np.asarray(may_pause.all(axis=1))
     size = ground.boards[ground.present]
     rank = np.lexsort((-size, ~stuck))
     ahead = set(first)
@@ -97,9 +98,7 @@ def _impossible(
                 break
             amount = np.zeros(len(rows.names))
             amount[kind] = ground.boards[option]
-            amount[types : types + domains] = (
-                rows.members[:, kind] * ground.power[job, option]
-            )
+            amount[types : types + domains] = rows.members[:, kind] * ground.power[job, option]
             if ground.tenant[job] >= 0:
                 amount[types + domains + ground.tenant[job]] = ground.boards[option]
             hard = np.isinf(rows.over_price[slot])

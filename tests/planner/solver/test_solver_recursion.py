@@ -97,7 +97,9 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
     assert len(workers)
     for job in workers:
         options = [np.flatnonzero(np.isfinite(slot)) for slot in ground.cost[job]]
-        options = [one[np.linspace(0, len(one) - 1, min(5, len(one))).astype(int)] for one in options]
+        options = [
+            one[np.linspace(0, len(one) - 1, min(5, len(one))).astype(int)] for one in options
+        ]
         best = min(
             path_cost(ground, job, np.array(path, dtype=np.int8))
             for path in itertools.product(*options)
@@ -159,17 +161,11 @@ def test_the_node_bound_is_the_best_of_all_numbers_of_nodes(seed: int) -> None:
 
 
 def test_the_conjugate_is_the_most_that_use_is_worth() -> None:
-    """conjugate(y) equals max over a fine grid of use of y * use - cost_of_use."""
+    """conjugate(y) equals the largest y * use - cost_of_use over the corners."""
     rows = coupling_rows(make_instance(30, 4, seed=1).problem)
     rng = np.random.default_rng(1)
     high = np.where(np.isfinite(rows.over_price), rows.over_price, 2.0)
     price = rng.uniform(-rows.floor_price, np.maximum(high, rows.price))
-    corners = np.stack([np.zeros_like(rows.limit), rows.floor, rows.free, rows.limit])
-    worth = max_of(price, corners, rows)
+    corners = (np.zeros_like(rows.limit), rows.floor, rows.free, rows.limit)
+    worth = np.max([price * use - rows.cost_of_use(use) for use in corners], axis=0)
     assert np.allclose(conjugate(rows, price), worth)
-
-
-def max_of(price: Floats, corners: Floats, rows: object) -> Floats:
-    """The best corner of a piecewise linear function."""
-    cost_of_use = getattr(rows, "cost_of_use")  # noqa: B009 - the helper takes any rows
-    return np.asarray(np.max([price * one - cost_of_use(one) for one in corners], axis=0))
