@@ -34,8 +34,8 @@ PUE = 1.2
 NODE_KW = 1.0
 SHORTFALL_PRICE = 4.0
 CHECKPOINT_HOURS, RESTART_HOURS = 0.05, 0.1
-QUANTILES = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-_NORMAL = np.array([-1.2816, -0.5244, 0.0, 0.5244, 1.2816])
+_NORMAL_QUANTILES = np.array([-1.2816, -0.5244, 0.0, 0.5244, 1.2816])
+"""The normal distribution's 0.1, 0.3, 0.5, 0.7 and 0.9."""
 OFF = 0
 
 
@@ -138,7 +138,7 @@ def make_instance(
             base[job, :, OFF] = 0.0
             base[job][:, allowed] = running[job][:, allowed]
             held_or_off = np.flatnonzero(allowed | ~has_boards)
-            base[job][:, held_or_off] += _shortfall(
+            base[job][:, held_or_off] += shortfall(
                 demand[job], service[job, held_or_off], spread, slot_hours
             )
     present = _present(rng, base)
@@ -188,8 +188,9 @@ def _demand(rng: np.random.Generator, hours: Floats) -> Floats:
     return np.asarray(level * daily * weekend)
 
 
-def _shortfall(demand: Floats, service: Floats, spread: float, slot_hours: float) -> Floats:
-    levels = demand[:, None] * np.exp(spread * _NORMAL)[None, :]
+def shortfall(demand: Floats, service: Floats, spread: float, slot_hours: float) -> Floats:
+    """Give the expected shortfall's cost [H, S] over five quantiles of a log-normal demand [H]."""
+    levels = demand[:, None] * np.exp(spread * _NORMAL_QUANTILES)[None, :]
     missing = np.maximum(levels[:, :, None] - service[None, None, :], 0.0).mean(axis=1)
     return np.asarray(SHORTFALL_PRICE * slot_hours * missing)
 
