@@ -12,6 +12,7 @@ from benchmarks.plan_instances import OFF, Instance
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.ground import Draft, Ground, empty_draft, make_ground
 from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
+from planner.solver.survey_kernel import survey
 from planner.solver.work_kernel import insert
 
 Paths = npt.NDArray[np.int8]
@@ -72,7 +73,7 @@ def _allowed(instance: Instance) -> npt.NDArray[np.bool_]:
 
 
 def _held(instance: Instance, constant: npt.NDArray[np.int64]) -> Paths:
-    """Give a constant configuration per job, nothing where it is not allowed or no longer needed."""
+    """Give a constant configuration per job, nothing where that is not allowed."""
     allowed = _allowed(instance)
     wanted = np.repeat(constant[:, None], instance.problem.slots, axis=1)
     usable = np.take_along_axis(allowed, wanted[:, :, None], axis=2)[:, :, 0]
@@ -166,7 +167,9 @@ def _alone(ground: Ground, draft: Draft) -> Paths:
 
 def per_job(problem: SlotProblem) -> Paths:
     """Give the wish of a dynamic program per job alone, the published recursion without prices."""
-    ground = make_ground(problem, coupling_rows(problem), pinned_cost(problem.jobs))
+    cost = pinned_cost(problem.jobs)
+    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    ground = make_ground(problem, coupling_rows(problem), cost, found)
     return _alone(ground, empty_draft(ground, problem.jobs.unfinished_price / 3))
 
 

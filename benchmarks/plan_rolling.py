@@ -55,7 +55,7 @@ def with_demand(instance: Instance, demand: Floats, spread: float) -> SlotProble
 def window(
     problem: SlotProblem, first: int, length: int, present: npt.NDArray[np.int64], work: Floats
 ) -> SlotProblem:
-    """Give the problem of the slots [first, first + length): work beyond it is pro-rated in time."""
+    """Give the problem of the slots [first, first + length): later work is pro-rated."""
     part = slice(first, min(problem.slots, first + length))
     jobs, fleet, power, quotas = problem.jobs, problem.fleet, problem.power, problem.quotas
     left = np.maximum(jobs.deadline - first, 0)
@@ -145,12 +145,10 @@ def simulate(jobs: int, slots: int, spread: float, *, seed: int = 1) -> list[Out
             instance, error, spread, length=24
         ),
         "rolling 6 h, every hour": lambda: rolled(instance, error, spread, length=6),
-        "plan once, expected shortfall": lambda: solve(
-            instance.problem, budget_seconds=np.inf, effort=once
-        ).paths,
-        "plan once, point forecast": lambda: solve(
-            point, budget_seconds=np.inf, effort=once
-        ).paths,
+        "plan once, expected shortfall": lambda: (
+            solve(instance.problem, budget_seconds=np.inf, effort=once).paths
+        ),
+        "plan once, point forecast": lambda: solve(point, budget_seconds=np.inf, effort=once).paths,
         "per-job program alone, clipped": lambda: clipped(truth, per_job(instance.problem)),
         "per-slot first fit decreasing": lambda: per_slot(instance.problem),
         "static mean": lambda: clipped(truth, static(instance, peak=False)),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.solver.bound_kernel import job_values
-from planner.solver.ground import Draft, Ground, empty_draft
+from planner.solver.ground import Draft, Ground, empty_draft, uncoupled
 from planner.solver.insertion_kernel import node_total
 from planner.solver.nodes import node_bound
 from planner.solver.prices import Market, Prices
@@ -22,6 +22,8 @@ from planner.solver.slot_problem import Floats
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
 _CHUNK = 32
+_FEW_JOBS = 256
+"""With more jobs, what whole nodes add is nothing beside what prices add."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +32,6 @@ class Bound:
 
     value: float
     name: str
-
-
-def _uncoupled(ground: Ground) -> Ground:
-    endless = np.full_like(ground.limit, np.inf)
-    return ground._replace(limit=endless, over_price=endless)
 
 
 def priced_constant(market: Market, prices: Prices) -> float:
@@ -49,6 +46,7 @@ def certified_bound(
     market: Market,
     prices: Prices,
     *,
+    forced: Floats,
     label_room: int,
     expired: Callable[[], bool],
 ) -> Bound:
@@ -59,7 +57,7 @@ def certified_bound(
     everyone = np.arange(len(ground.present))
     charges = charges_of(market, prices)
     draft = empty_draft(ground, charges.lam)
-    free = _uncoupled(ground)
+    free = uncoupled(ground)
     values = np.zeros(len(everyone))
     job_values(free, everyone, charges.rows, charges.nodes, draft, 0, values)
     constant = priced_constant(market, prices)
@@ -72,30 +70,19 @@ def certified_bound(
             if expired():
                 break
         found = _better(found, Bound(value=float(values.sum()) + constant, name=BY_LABELS))
-    return _better(found, jobs_alone(ground, free, draft))
+    if len(everyone) > _FEW_JOBS:
+        return found
+    return _better(found, jobs_alone(ground, free, draft, forced))
 
 
-def jobs_alone(ground: Ground, free: Ground, draft: Draft) -> Bound:
-    """Give the sum of the jobs' own optima and of the nodes that they need in any case."""
+def jobs_alone(ground: Ground, free: Ground, draft: Draft, forced: Floats) -> Bound:
+    """Give the sum of the jobs' own optima and of the nodes that forced boards [H, G] need."""
     values = np.zeros(len(ground.present))
     nothing = np.zeros_like(ground.limit)
     unpriced = np.zeros_like(ground.node_cost)
     job_values(free, np.arange(len(values)), nothing, unpriced, draft, 0, values)
-    forced = forced_boards(ground)
     nodes = sum(node_total(ground, kind, forced) for kind in range(forced.shape[1]))
     return Bound(value=float(values.sum() + nodes), name=BY_JOBS)
-
-
-def forced_boards(ground: Ground) -> Floats:
-    """Give the boards [H, G] of jobs that every allowed configuration of a slot holds of a type."""
-    types = len(ground.boards_per_node)
-    forced = np.zeros((ground.cost.shape[1], types))
-    for kind in range(types):
-        elsewhere = ground.gpu_type != kind
-        bound = ~np.isfinite(ground.cost[:, :, elsewhere]).any(axis=2)
-        sizes = np.where(np.isfinite(ground.cost), ground.boards, np.inf).min(axis=2)
-        forced[:, kind] = np.where(bound, sizes, 0.0).sum(axis=0)
-    return forced
 
 
 def _better(one: Bound, other: Bound) -> Bound:

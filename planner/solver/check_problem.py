@@ -11,13 +11,14 @@ from planner.solver.slot_problem import (
     SlotProblem,
     TenantQuotas,
 )
+from planner.solver.survey_kernel import NOTHING_ALLOWED, SOUND, UNKNOWN_COST, Survey
 
 _MOST_CONFIGURATIONS = 127
 """A path is int8."""
 
 
 def check_problem(problem: SlotProblem) -> None:
-    """Raise ImpossibleProblemError unless every job has a path of its own and limits make sense."""
+    """Raise ImpossibleProblemError unless shapes, figures, limits and pins make sense."""
     if problem.slots < 1:
         raise ImpossibleProblemError("the problem has no slot", "plan at least one slot ahead")
     _check_grid(problem.grid)
@@ -105,36 +106,30 @@ def _check_jobs(problem: SlotProblem) -> None:
     tenants = 0 if problem.quotas is None else len(problem.quotas.names)
     wrong = jobs.tenant >= max(tenants, 0)
     _refuse(wrong, "jobs.tenant has no quota", "give the tenant a quota, or the job tenant -1")
-    for job in range(count):
-        _check_costs(problem, job)
 
 
-def _check_costs(problem: SlotProblem, job: int) -> None:
-    """Every slot of the job needs a configuration whose cost is known and whose nodes exist."""
-    costs, name = problem.jobs.base_cost[job], problem.jobs.names[job]
-    if np.isnan(costs).any() or np.isneginf(costs).any():
-        slot = int(np.flatnonzero((np.isnan(costs) | np.isneginf(costs)).any(axis=1))[0])
+def check_costs(problem: SlotProblem, found: Survey) -> None:
+    """Raise unless every job has a known cost and a configuration that could fit in every slot."""
+    job, slot, fault = found.fault
+    if fault == SOUND:
+        return
+    name = problem.jobs.names[job]
+    if fault == UNKNOWN_COST:
         raise ImpossibleProblemError(
             f"job {name!r} has an unknown cost in slot {slot}: its demand is missing",
             "leave the configuration out (infinite cost) or forecast the demand",
         )
-    allowed = np.isfinite(costs)
-    if not allowed.any(axis=1).all():
-        slot = int(np.flatnonzero(~allowed.any(axis=1))[0])
+    if fault == NOTHING_ALLOWED:
         raise ImpossibleProblemError(
             f"job {name!r} is allowed nothing in slot {slot}",
             "allow one configuration in each slot",
         )
-    grid, capacity = problem.grid, problem.fleet.capacity
-    room = np.where(grid.gpu_type >= 0, capacity[grid.gpu_type].T, np.inf)
-    alone = allowed & (grid.boards <= room + SLACK)
-    if not alone.any(axis=1).all():
-        slot = int(np.flatnonzero(~alone.any(axis=1))[0])
-        kinds = sorted({problem.fleet.gpu_types[k] for k in grid.gpu_type[allowed[slot]]})
-        raise ImpossibleProblemError(
-            f"job {name!r} is larger than the capacity of {', '.join(kinds)} in slot {slot}",
-            "offer it a smaller configuration, or let it hold nothing there",
-        )
+    allowed = np.flatnonzero(np.isfinite(problem.jobs.base_cost[job, slot]))
+    kinds = sorted({problem.fleet.gpu_types[kind] for kind in problem.grid.gpu_type[allowed]})
+    raise ImpossibleProblemError(
+        f"job {name!r} is larger than the capacity of {', '.join(kinds)} in slot {slot}",
+        "offer it a smaller configuration, or let it hold nothing there",
+    )
 
 
 def _check_power(power: PowerDomains, slots: int, types: int) -> None:

@@ -6,6 +6,7 @@ from planner.solver.coupling_rows import CouplingRows
 from planner.solver.dp_kernel import price_blocks
 from planner.solver.lanes import LANES, pack
 from planner.solver.slot_problem import Floats, SlotProblem, pinned_cost
+from planner.solver.survey_kernel import survey
 
 
 def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
@@ -13,7 +14,9 @@ def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
 
     It says what tenants ask for: a guarantee should be no more than their column of it.
     """
-    lanes = pack(problem, pinned_cost(problem.jobs))
+    cost = pinned_cost(problem.jobs)
+    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    lanes = pack(problem, cost, found)
     blocks = len(lanes.rows)
     slots, types = problem.slots, rows.types
     used = np.zeros((slots, len(rows.names)))

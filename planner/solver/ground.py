@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from planner.solver.coupling_rows import CouplingRows
 from planner.solver.slot_problem import Floats, Indices, Path, Singles, SlotProblem
+from planner.solver.survey_kernel import Survey
 
 
 class Ground(NamedTuple):
@@ -71,10 +72,10 @@ class Draft(NamedTuple):
         )
 
 
-def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles) -> Ground:
-    """Give the arrays of a problem; `cost` is base_cost [J, H, S] with pins."""
+def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles, found: Survey) -> Ground:
+    """Give the arrays of a problem; `cost` is base_cost [J, H, S] with pins, surveyed."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
-    allowed = np.asarray(np.isfinite(cost).any(axis=1))
+    allowed = found.allowed.copy()
     allowed[np.arange(problem.size), jobs.present] = True
     return Ground(
         cost=cost,
@@ -121,3 +122,9 @@ def empty_draft(ground: Ground, lam: Floats) -> Draft:
         lam=lam.copy(),
         changed=np.zeros(jobs, dtype=np.bool_),
     )
+
+
+def uncoupled(ground: Ground) -> Ground:
+    """Give the ground with limits of infinity: prices alone couple the jobs."""
+    endless = np.full_like(ground.limit, np.inf)
+    return ground._replace(limit=endless, over_price=endless)

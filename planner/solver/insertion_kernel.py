@@ -295,3 +295,27 @@ def shortest(  # noqa: C901 - one pass over the slots: a call with these arrays 
         if slot < ground.deadline[job]:
             work += ground.rate[job, option]
     return reward + lam * work, work
+
+
+@compiled
+def priced_costs(
+    ground: Ground, path: Path, job_cost: Floats, row_price: Floats, node_price: Floats
+) -> Floats:
+    """Give what every job [J] costs on its path [J, H] with all prices paid."""
+    domains, types = ground.members.shape
+    total = job_cost.copy()
+    for job in range(len(path)):
+        tenant = ground.tenant[job]
+        for slot in range(path.shape[1]):
+            now = path[job, slot]
+            kind = ground.gpu_type[now]
+            if kind < 0:
+                continue
+            price = row_price[slot, kind] + node_price[slot, kind]
+            if tenant >= 0:
+                price += row_price[slot, types + domains + tenant]
+            total[job] += price * ground.boards[now]
+            for domain in range(domains):
+                if ground.members[domain, kind]:
+                    total[job] += row_price[slot, types + domain] * ground.power[job, now]
+    return total

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.solver.slot_problem import Floats, Indices, Singles, SlotProblem
+from planner.solver.survey_kernel import Survey
 
 LANES = 16
 
@@ -55,10 +56,10 @@ def _order(allowed: npt.NDArray[np.bool_], works: npt.NDArray[np.bool_]) -> list
     return blocks
 
 
-def pack(problem: SlotProblem, cost: Singles) -> Lanes:
-    """Give the blocks of all jobs; `cost` is base_cost [J, H, S] with pins."""
+def pack(problem: SlotProblem, cost: Singles, found: Survey) -> Lanes:
+    """Give the blocks of all jobs; `cost` is base_cost [J, H, S] with pins, surveyed."""
     jobs, grid = problem.jobs, problem.grid
-    allowed = np.asarray(np.isfinite(cost).any(axis=1))
+    allowed = found.allowed.copy()
     allowed[np.arange(problem.size), jobs.present] = True
     blocks = _order(allowed, jobs.work > 0)
     used = [np.flatnonzero(allowed[members].any(axis=0)) for members in blocks]

@@ -35,9 +35,10 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What the jobs of some blocks answer to prices: their value and use [H, R]."""
+    """What the jobs of some blocks answer to prices: values [B, 16], their sum, use [H, R]."""
 
     value: float
+    values: Floats
     used: Floats
     work: Floats
 
@@ -80,7 +81,7 @@ class Market:
         price_blocks(
             self.lanes, blocks, board, kilowatt, tenant, members, searches, work, value, used
         )
-        return Answer(value=float(value.sum()), used=used, work=work)
+        return Answer(value=float(value.sum()), values=value, used=used, work=work)
 
     def constant(self, prices: Prices) -> float:
         """Give the part of the bound that no job decides."""
@@ -163,10 +164,14 @@ def price_scale(market: Market, answer: Answer) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceSearch:
-    """The best prices found, their bound, the scale [R] of steps, and the bound by iteration."""
+    """The best prices found and the bound by iteration.
+
+    values [B, 16] are the jobs' at the best prices; scale [R] is that of the steps.
+    """
 
     prices: Prices
     bound: float
+    values: Floats
     scale: Floats
     trace: tuple[float, ...]
 
@@ -188,6 +193,7 @@ def search_prices(
     Stops when `patience` steps gained less than `smallest_gain` of the bound, or when expired.
     """
     prices, best, bound = start, start, -np.inf
+    values = np.zeros_like(start.work)
     adam: Adam | None = None
     trace: list[float] = []
     for iteration in range(iterations + 1):
@@ -196,7 +202,7 @@ def search_prices(
         found = answer.value + market.constant(prices)
         prices = replace(prices, work=answer.work)
         if found > bound:
-            best, bound = prices, found
+            best, bound, values = prices, found, answer.values
         trace.append(bound)
         stale = len(trace) > patience and (
             bound - trace[-1 - patience] < smallest_gain * abs(bound)
@@ -209,4 +215,4 @@ def search_prices(
             adam = Adam(market, scale, rate=rate, decay=decay)
         prices = adam.step(prices, answer.used)
     scale = price_scale(market, answer) if scale is None else scale
-    return PriceSearch(prices=best, bound=bound, scale=scale, trace=tuple(trace))
+    return PriceSearch(prices=best, bound=bound, values=values, scale=scale, trace=tuple(trace))

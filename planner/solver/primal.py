@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.ground import Draft, Ground, empty_draft
-from planner.solver.insertion_kernel import add_path
+from planner.solver.ejection_kernel import eject
+from planner.solver.ground import Draft, Ground, empty_draft, uncoupled
+from planner.solver.insertion_kernel import add_path, priced_costs
 from planner.solver.prices import Adam, Market, Prices
 from planner.solver.ruin_recreate_kernel import Random, ruin_and_recreate, settle
 from planner.solver.slot_problem import Floats, Indices, Path
@@ -19,24 +20,37 @@ from planner.solver.work_kernel import insert
 
 _DIVE_STEPS, _DIVE_RATE, _DIVE_DECAY = 4, 0.02, 0.8
 _INSERT_SEARCHES, _MOVE_SEARCHES = 8, 5
+_FOCUS_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charges:
-    """Prices as insertion wants them: rows [H, R], nodes [H, G] per board, lam [J]."""
+    """Prices as insertion wants them: rows [H, R], nodes [H, G] per board, lam [J].
+
+    values [J] is what every job would cost at these prices if it were alone.
+    """
 
     rows: Floats
     nodes: Floats
     lam: Floats
+    values: Floats
 
 
-def charges_of(market: Market, prices: Prices) -> Charges:
-    """Give the charges of prices."""
+def charges_of(market: Market, prices: Prices, values: Floats | None = None) -> Charges:
+    """Give the charges of prices; `values` [B, 16] are the jobs' at them (not known: 0)."""
     lanes = market.lanes
-    lam = np.zeros(int(lanes.job.max(initial=-1)) + 1)
+    size = int(lanes.job.max(initial=-1)) + 1
+    lam, alone = np.zeros(size), np.zeros(size)
     known = lanes.job >= 0
     lam[lanes.job[known]] = prices.work[known]
-    return Charges(rows=np.ascontiguousarray(prices.rows), nodes=market.node_price(prices), lam=lam)
+    if values is not None:
+        alone[lanes.job[known]] = values[known]
+    return Charges(
+        rows=np.ascontiguousarray(prices.rows),
+        nodes=market.node_price(prices),
+        lam=lam,
+        values=alone,
+    )
 
 
 def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight: float) -> bool:
@@ -117,11 +131,6 @@ def scarce_spots(ground: Ground, draft: Draft, charges: Charges) -> npt.NDArray[
     return np.ascontiguousarray(everywhere, dtype=np.int64)
 
 
-def movable_jobs(ground: Ground) -> Indices:
-    """Give the jobs that have a choice in some slot."""
-    return np.flatnonzero((np.isfinite(ground.cost).sum(axis=2) > 1).any(axis=1))
-
-
 def improve(
     ground: Ground,
     draft: Draft,
@@ -133,7 +142,7 @@ def improve(
     movable: Indices,
     state: Random,
 ) -> float:
-    """Try so many ruin-and-recreate moves on the draft; give how much its cost fell."""
+    """Try so many moves of ruin and recreate on the draft; give how much its cost fell."""
     if len(movable) < 2 or moves < 1:
         return 0.0
     most = 3 if len(draft.path) >= 300 else 4
@@ -147,6 +156,41 @@ def improve(
         charges.nodes,
         moves,
         most,
+        churn_price,
+        _MOVE_SEARCHES,
+        state,
+    )
+
+
+def release(
+    ground: Ground,
+    draft: Draft,
+    charges: Charges,
+    *,
+    moves: int,
+    announced: Path,
+    churn_price: Floats,
+    state: Random,
+) -> float:
+    """Try so many ejections for the jobs that are worst off; give how much the cost fell.
+
+    Worst off: the priced cost of the path is furthest above what the job would pay alone. These
+    differences are the gap, up to what is left unused of priced room.
+    """
+    if len(draft.path) < 2 or moves < 1:
+        return 0.0
+    paid = priced_costs(ground, draft.path, draft.job_cost, charges.rows, charges.nodes)
+    worst = np.argsort(charges.values - paid, kind="stable")
+    focus = worst[: max(4, round(_FOCUS_SHARE * len(worst)))]
+    return eject(
+        ground,
+        uncoupled(ground),
+        draft,
+        focus,
+        announced,
+        charges.rows,
+        charges.nodes,
+        moves,
         churn_price,
         _MOVE_SEARCHES,
         state,

@@ -98,35 +98,48 @@ def frozen(problem: SlotProblem, announced: Path, slots: int) -> SlotProblem:
 
 
 def kept_plan(
-    ground: Ground, charges: Charges, warm: Warmth, churn: Floats, seed: int
+    ground: Ground, charges: Charges, warm: Warmth, churn: Floats, *, newcomers_first: bool
 ) -> Draft | None:
     """Give the announced plan with the other jobs inserted; None when one finds no room.
 
-    Announced paths that no longer fit are planned anew as well.
+    newcomers_first: the other jobs take their place at full prices, and the announced paths that
+    they displace are planned anew: small ones, since large ones are kept first and find another
+    place least. Otherwise they take what the announced paths leave.
     """
     draft = empty_draft(ground, charges.lam)
-    opened: list[int] = []
-    for job in range(len(ground.present)):
-        path = warm.announced[job]
-        if warm.kept[job] and path_fits(ground, job, path, draft.used):
-            draft.path[job] = path
-            add_path(ground, job, path, 1.0, draft.used)
-        else:
-            opened.append(job)
-    for job in np.random.default_rng(seed).permutation(np.array(opened, dtype=np.int64)):
-        fits = insert(
-            ground,
-            job,
-            _WEIGHT,
-            charges.rows,
-            charges.nodes,
-            draft,
-            _SEARCHES,
-            -1.0,
-            draft.path[job],
-        )
-        if not fits:
-            return None
-        add_path(ground, job, draft.path[job], 1.0, draft.used)
+    new = np.flatnonzero(~warm.kept)
+    if newcomers_first and not _inserted(ground, draft, charges, new, 1.0):
+        return None
+    held = ground.boards[warm.announced].sum(axis=1)
+    large_first = np.argsort(-held, kind="stable")
+    displaced = [
+        job
+        for job in large_first[warm.kept[large_first]]
+        if not _kept(ground, draft, int(job), warm.announced[job])
+    ]
+    late = displaced if newcomers_first else [*displaced, *new]
+    if not _inserted(ground, draft, charges, np.array(late, dtype=np.int64), _WEIGHT):
+        return None
     settle(ground, draft, np.arange(len(ground.present)), warm.announced, churn)
     return draft
+
+
+def _kept(ground: Ground, draft: Draft, job: int, path: Path) -> bool:
+    """Add an announced path where it fits."""
+    if not path_fits(ground, job, path, draft.used):
+        return False
+    draft.path[job] = path
+    add_path(ground, job, path, 1.0, draft.used)
+    return True
+
+
+def _inserted(ground: Ground, draft: Draft, charges: Charges, jobs: Indices, weight: float) -> bool:
+    """Insert the jobs one after the other; False when one finds no room."""
+    for job in jobs:
+        path = draft.path[job]
+        if not insert(
+            ground, job, weight, charges.rows, charges.nodes, draft, _SEARCHES, -1.0, path
+        ):
+            return False
+        add_path(ground, job, path, 1.0, draft.used)
+    return True

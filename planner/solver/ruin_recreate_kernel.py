@@ -34,7 +34,7 @@ def random_below(state: Random, below: int) -> int:
 
 
 @compiled
-def _touches(ground: Ground, job: int, option: int, row: int) -> bool:
+def touches(ground: Ground, job: int, option: int, row: int) -> bool:
     """Say whether a configuration of a job uses a row."""
     domains, types = ground.members.shape
     kind = ground.gpu_type[option]
@@ -51,7 +51,7 @@ def _touches(ground: Ground, job: int, option: int, row: int) -> bool:
 def _could_touch(ground: Ground, job: int, slot: int, row: int) -> bool:
     for index in range(ground.option_count[job]):
         option = ground.options[job, index]
-        if math.isfinite(ground.cost[job, slot, option]) and _touches(ground, job, option, row):
+        if math.isfinite(ground.cost[job, slot, option]) and touches(ground, job, option, row):
             return True
     return False
 
@@ -70,7 +70,7 @@ def _pick(
     start = random_below(state, len(movable))
     for step in range(min(_TRIES, len(movable))):
         job = movable[(start + step) % len(movable)]
-        uses = _touches(ground, job, draft.path[job, slot], row)
+        uses = touches(ground, job, draft.path[job, slot], row)
         if uses == using and (uses or _could_touch(ground, job, slot, row)):
             return int(job)
     return -1

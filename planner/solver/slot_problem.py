@@ -155,5 +155,6 @@ def paths_of_today(jobs: PlannedJobs, cost: Singles) -> Path:
     """
     present = np.repeat(jobs.present[:, None], cost.shape[1], axis=1)
     kept = np.take_along_axis(cost, present[:, :, None], axis=2)[:, :, 0]
-    path = np.where(np.isfinite(kept), present, cost.argmin(axis=2))
-    return np.asarray(path, dtype=np.int8)
+    jobs_at, slots_at = np.nonzero(~np.isfinite(kept))
+    present[jobs_at, slots_at] = cost[jobs_at, slots_at].argmin(axis=1)
+    return np.asarray(present, dtype=np.int8)

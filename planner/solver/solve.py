@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from data.errors import PlanningError
 from planner.solver.bounds import Bound, certified_bound
-from planner.solver.check_problem import check_problem
+from planner.solver.check_problem import check_costs, check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
 from planner.solver.ground import Draft, Ground, make_ground
 from planner.solver.lanes import pack
@@ -27,17 +27,20 @@ from planner.solver.primal import (
     dive,
     draft_cost,
     improve,
-    movable_jobs,
     priced_sequence,
+    release,
 )
 from planner.solver.replan import PlanPrices, Warmth, kept_plan
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
+from planner.solver.survey_kernel import Survey, survey
 from planner.solver.today import Today, plan_of_today
 
 _COLD_RATE, _COLD_DECAY = 0.12, 0.95
 _WARM_RATE = 0.02
 _BATCH = 256
+_EJECTIONS, _EJECTING = 160, 8
+"""The first 8 batches of moves begin with 160 ejections each."""
 _SMALLEST_GAP = 1e-7
 _DUAL_SHARE, _BOUND_SHARE = 0.35, 0.8
 """Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest."""
@@ -123,6 +126,7 @@ class _Task:
     rows: CouplingRows
     market: Market
     ground: Ground
+    survey: Survey
     announced: Path
     churn: Floats
     seed: int
@@ -150,9 +154,11 @@ def solve(
     task = _prepared(problem, warm, seed)
     start = _start_prices(task.market, warm)
     found = _priced(task, start, effort, clock, warm=warm is not None)
-    charges = charges_of(task.market, found.prices)
+    charges = charges_of(task.market, found.prices, found.values)
     today_path = paths_of_today(problem.jobs, task.ground.cost)
-    today = plan_of_today(problem, task.ground, task.rows, today_path, charges.lam)
+    today = plan_of_today(
+        problem, task.ground, task.rows, today_path, charges.lam, task.survey.pausable
+    )
     now_cost = draft_cost(today.draft)
     clock.note(now_cost, found.bound)
     draft = _first_plan(task, found, charges, today, effort, clock, warm)
@@ -163,6 +169,7 @@ def solve(
         task.ground,
         task.market,
         found.prices,
+        forced=task.survey.forced,
         label_room=effort.label_room,
         expired=clock.after(1.0),
     )
@@ -172,6 +179,8 @@ def solve(
 
 def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
     cost = pinned_cost(problem.jobs)
+    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    check_costs(problem, found)
     rows = coupling_rows(problem)
     announced, churn = paths_of_today(problem.jobs, cost), np.zeros(problem.size)
     if warm is not None:
@@ -186,8 +195,9 @@ def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
     return _Task(
         problem=problem,
         rows=rows,
-        market=Market(lanes=pack(problem, cost), rows=rows, fleet=problem.fleet),
-        ground=make_ground(problem, rows, cost),
+        market=Market(lanes=pack(problem, cost, found), rows=rows, fleet=problem.fleet),
+        ground=make_ground(problem, rows, cost, found),
+        survey=found,
         announced=announced,
         churn=churn,
         seed=seed,
@@ -237,17 +247,20 @@ def _first_plan(
     best = today.draft.copy()
     everyone = np.arange(task.problem.size)
     settle(task.ground, best, everyone, task.announced, task.churn)
+    if warm is not None:
+        for first in (False, True):
+            made = kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
+            best = _cheaper(task, best, made)
+        clock.note(draft_cost(best), found.bound)
+        return best
     if clock.left() <= 0:
         return best
-    if warm is not None:
-        made = kept_plan(task.ground, charges, warm, task.churn, task.seed)
-    else:
-        made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
+    made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
     best = _cheaper(task, best, made)
     clock.note(draft_cost(best), found.bound)
     step = clock.seconds() / (len(found.trace) + 4)
     chunks = min(effort.dive_chunks, len(task.market.lanes.rows))
-    if warm is None and chunks > 1 and clock.left() > 2 * chunks * 2 * step:
+    if chunks > 1 and clock.left() > 2 * chunks * 2 * step:
         made = dive(
             task.ground,
             task.market,
@@ -275,7 +288,7 @@ def _improved(
     task: _Task, draft: Draft, charges: Charges, bound: float, effort: Effort, clock: _Clock
 ) -> int:
     """Improve the draft in batches of moves; give how many were tried."""
-    movable = movable_jobs(task.ground)
+    movable = np.flatnonzero(task.survey.movable)
     state = np.array([0x9E3779B97F4A7C15 ^ (task.seed * 0x2545F491)], dtype=np.uint64)
     done = 0
     expired = clock.after(_BOUND_SHARE)
@@ -283,6 +296,16 @@ def _improved(
         if draft_cost(draft) - bound <= _SMALLEST_GAP * abs(bound):
             break
         batch = min(_BATCH, effort.moves - done)
+        if done < _EJECTING * _BATCH:
+            release(
+                task.ground,
+                draft,
+                charges,
+                moves=_EJECTIONS,
+                announced=task.announced,
+                churn_price=task.churn,
+                state=state,
+            )
         improve(
             task.ground,
             draft,

@@ -8,6 +8,7 @@ their best path in the room that is left.
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from planner.solver.coupling_rows import SLACK, CouplingRows
@@ -29,7 +30,12 @@ class Today:
 
 
 def plan_of_today(
-    problem: SlotProblem, ground: Ground, rows: CouplingRows, path: Path, lam: Floats
+    problem: SlotProblem,
+    ground: Ground,
+    rows: CouplingRows,
+    path: Path,
+    lam: Floats,
+    pausable: npt.NDArray[np.bool_],
 ) -> Today:
     """Give today's allocation `path` [J, H], repaired where it does not fit.
 
@@ -46,7 +52,7 @@ def plan_of_today(
     first: list[int] = []
     for _round in range(_ROUNDS):
         draft = empty_draft(ground, lam)
-        refused = _fill(ground, draft, _least_flexible(ground, first), path)
+        refused = _fill(ground, draft, _least_flexible(ground, pausable, first), path)
         if refused is None:
             settle(ground, draft, everyone, path, np.zeros(problem.size))
             return Today(draft=draft, fits=False)
@@ -56,13 +62,9 @@ def plan_of_today(
     raise _impossible(problem, ground, rows, draft, first[0])
 
 
-def _least_flexible(ground: Ground, first: list[int]) -> Indices:
-    """Give all jobs: `first`, then those that can hold nothing in no slot, large before small."""
-    free = ground.boards == 0
-    may_pause = np.asarray(np.isfinite(ground.cost[:, :, free]).any(axis=2))
-    stuck = ~np.asarray(may_pause.all(axis=1))
-    size = ground.boards[ground.present]
-    rank = np.lexsort((-size, ~stuck))
+def _least_flexible(ground: Ground, pausable: npt.NDArray[np.bool_], first: list[int]) -> Indices:
+    """Give all jobs: `first`, then those that may not always pause, large before small."""
+    rank = np.lexsort((-ground.boards[ground.present], pausable))
     ahead = set(first)
     return np.array([*first, *(job for job in rank if job not in ahead)], dtype=np.int64)
 

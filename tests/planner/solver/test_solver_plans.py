@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.exact_plan import exact_model, solve_with_cp_sat, solve_with_highs, true_cost
+from benchmarks.plan_heuristics import clipped, per_job, per_slot, reactive, static
 from benchmarks.plan_instances import make_instance
 from planner.solver.bounds import BY_LABELS
 from planner.solver.coupling_rows import coupling_rows
@@ -183,3 +184,21 @@ def test_today_that_fits_is_the_plan_to_beat() -> None:
     paths = np.where(np.isfinite(kept), present, roomy.jobs.base_cost.argmin(axis=2))
     assert plan.now_fits
     assert plan.cost_of_now == pytest.approx(true_cost(roomy, paths.astype(np.int8)))
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_rule_is_cheaper_than_the_plan(seed: int) -> None:
+    """Bound <= plan <= static, reactive, per-slot and per-job rules on the same problem."""
+    instance = make_instance(30, 48, seed=seed, mig=True)
+    problem = instance.problem
+    plan = quick(problem)
+    rules = (
+        clipped(problem, per_job(problem)),
+        clipped(problem, static(instance, peak=False)),
+        clipped(problem, static(instance, peak=True)),
+        clipped(problem, reactive(instance, instance.demand)),
+        per_slot(problem),
+    )
+    assert plan.lower_bound <= plan.cost
+    for paths in rules:
+        assert plan.cost <= true_cost(problem, paths) < np.inf

@@ -17,8 +17,15 @@ from planner.solver.lanes import pack
 from planner.solver.nodes import node_bound
 from planner.solver.prices import Market, Prices
 from planner.solver.slot_problem import SlotProblem, pinned_cost
+from planner.solver.survey_kernel import Survey, survey
 
 Floats = npt.NDArray[np.float64]
+
+
+def surveyed(problem: SlotProblem) -> Survey:
+    """What the costs of a problem say."""
+    cost, grid = pinned_cost(problem.jobs), problem.grid
+    return survey(cost, grid.gpu_type, grid.boards, problem.fleet.capacity)
 
 
 def change_table(problem: SlotProblem, job: int) -> Floats:
@@ -58,7 +65,7 @@ def test_the_separable_program_is_the_general_one(
     problem = make_instance(count, slots, seed=seed, mig=mig).problem
     cost = pinned_cost(problem.jobs)
     rows = coupling_rows(problem)
-    market = Market(lanes=pack(problem, cost), rows=rows, fleet=problem.fleet)
+    market = Market(lanes=pack(problem, cost, surveyed(problem)), rows=rows, fleet=problem.fleet)
     prices = random_prices(market, seed)
     answer = market.ask(prices, market.all_blocks, searches=1)
     board, kilowatt, tenant = market.charges(prices)
@@ -84,7 +91,7 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
     """For a job with work, priced bound <= label bound <= best of all its paths."""
     problem = make_instance(12, 5, seed=seed).problem
     rows = coupling_rows(problem)
-    ground = make_ground(problem, rows, pinned_cost(problem.jobs))
+    ground = make_ground(problem, rows, pinned_cost(problem.jobs), surveyed(problem))
     endless = np.full_like(ground.limit, np.inf)
     free = ground._replace(limit=endless, over_price=endless)
     draft = empty_draft(ground, problem.jobs.unfinished_price / 3)
@@ -114,7 +121,9 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
     """Bridging gaps layer by layer is as cheap as trying every number of nodes in every slot."""
     rng = np.random.default_rng(seed)
     problem = make_instance(4, 9, seed=seed % 7).problem
-    ground = make_ground(problem, coupling_rows(problem), pinned_cost(problem.jobs))
+    ground = make_ground(
+        problem, coupling_rows(problem), pinned_cost(problem.jobs), surveyed(problem)
+    )
     ground = ground._replace(
         node_cost=rng.uniform(0, 1, (9, 3)),
         fire_up_cost=rng.uniform(0, 2, 3),
