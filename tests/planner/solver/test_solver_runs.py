@@ -8,9 +8,16 @@ import pytest
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import PlanningError
+from planner.solver.bound_kernel import job_values
+from planner.solver.dp_kernel import price_blocks
+from planner.solver.ejection_kernel import eject
 from planner.solver.replan import frozen, warmth_of
+from planner.solver.ruin_recreate_kernel import ruin_and_recreate, settle
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import Effort, SolvedPlan, solve
+from planner.solver.survey_kernel import scan
+from planner.solver.warm_up import warm_up
+from planner.solver.work_kernel import insert
 
 SMALL = Effort(price_steps=30, dive_chunks=4, moves=1500, label_room=8)
 
@@ -154,3 +161,14 @@ def test_no_jobs_give_an_empty_plan(problem: SlotProblem) -> None:
     plan = solve(replace(empty, jobs=jobs, quotas=quotas), budget_seconds=1.0)
     assert plan.paths.shape == (0, 4)
     assert plan.cost == plan.lower_bound == plan.gap == 0
+
+
+def test_after_the_warm_up_nothing_is_left_to_compile(problem: SlotProblem) -> None:
+    """A plan of any problem uses the compiled signatures that the warm-up made."""
+    kernels = (price_blocks, insert, settle, ruin_and_recreate, eject, job_values, scan)
+    warm_up()
+    before = [len(one.signatures) for one in kernels]
+    plan = solve(problem, budget_seconds=np.inf, effort=SMALL)
+    again(problem, plan, churn=1.0)
+    assert [len(one.signatures) for one in kernels] == before
+    assert min(before) == max(before) == 1
