@@ -11,7 +11,8 @@ from benchmarks.plan_heuristics import Paths, clipped, per_job, per_slot, reacti
 from benchmarks.plan_instances import Instance, make_instance, shortfall
 from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import SlotProblem
-from planner.solver.solve import Effort, SolvedPlan, solve
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort, SolvedPlan
 
 Floats = npt.NDArray[np.float64]
 MEMORY = 0.8

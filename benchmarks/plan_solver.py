@@ -28,7 +28,8 @@ from benchmarks.plan_instances import Instance, make_instance
 from benchmarks.plan_rolling import simulate
 from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import SlotProblem
-from planner.solver.solve import SolvedPlan, solve
+from planner.solver.solve import solve
+from planner.solver.solved_plan import SolvedPlan
 from planner.solver.warm_up import warm_up
 
 RESULTS = Path(__file__).parent / "results" / "plan_solver.md"
@@ -181,7 +182,6 @@ def report(*, full: bool) -> str:
         f"# Plans over slots and configurations, {datetime.now(tz=UTC):%d %b %Y}",
         "Seed 1, one thread, 168 slots, up to 19 configurations, certified gaps.",
         "`today` is the cost of today's allocation above the plan's.",
-        +("full run." if full else "small run."),
         "## Certified gap by budget",
         *gap_over_time(sizes, instances),
         "## Planning again, warm",

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from data.errors import PlanningError
 from planner.solver.bounds import Bound, certified_bound
@@ -33,6 +32,7 @@ from planner.solver.primal import (
 from planner.solver.replan import PlanPrices, Warmth, kept_plan
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
+from planner.solver.solved_plan import Effort, SolvedPlan
 from planner.solver.survey_kernel import Survey, survey
 from planner.solver.today import Today, plan_of_today
 
@@ -44,53 +44,6 @@ _EJECTIONS, _EJECTING = 160, 8
 _SMALLEST_GAP = 1e-7
 _DUAL_SHARE, _BOUND_SHARE = 0.35, 0.8
 """Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Effort:
-    """The most work of every kind: steps on the prices, chunks of the dive, moves, labels.
-
-    Zero leaves a kind out. dive_chunks counts only with so many blocks of 16 jobs; label_room is
-    the labels that one slot and configuration keeps in the bound of a job with work.
-    """
-
-    price_steps: int = 80
-    dive_chunks: int = 20
-    moves: int = 100_000
-    label_room: int = 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SolvedPlan:
-    """A plan: paths [J, H] of configurations, its true cost and what is certified about it.
-
-    cost_of_now is today's allocation's, or with now_fits False that of its repair. gap is
-    (cost - lower_bound) / |cost|. changed are the jobs that leave today's (warm: the announced)
-    path. violated names the soft limits that the plan breaks. used [H, R] is the use of the rows
-    of coupling_rows.py. history holds (seconds, cost, bound) as they were found.
-    """
-
-    paths: Path
-    cost: float
-    cost_of_now: float
-    now_fits: bool
-    lower_bound: float
-    bound_name: str
-    prices: PlanPrices
-    used: Floats
-    changed: npt.NDArray[np.int64]
-    violated: tuple[str, ...]
-    price_steps: int
-    moves: int
-    seconds: float
-    history: tuple[tuple[float, float, float], ...]
-
-    @property
-    def gap(self) -> float:
-        """Give how far the cost can be from the optimum, as a share of the cost."""
-        if self.cost == self.lower_bound:
-            return 0.0
-        return (self.cost - self.lower_bound) / max(abs(self.cost), 1e-12)
 
 
 class _Clock:

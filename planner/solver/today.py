@@ -56,9 +56,9 @@ def plan_of_today(
         if refused is None:
             settle(ground, draft, everyone, path, np.zeros(problem.size))
             return Today(draft=draft, fits=False)
-        if refused in first:
+        if first and refused == first[0]:
             break
-        first.insert(0, refused)
+        first = [refused, *(job for job in first if job != refused)]
     raise _impossible(problem, ground, rows, draft, first[0])
 
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import ConfigurationGrid, Fleet, PlannedJobs, SlotProblem
-from planner.solver.solve import Effort, solve
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort
 
 _LITTLE = Effort(price_steps=2, dive_chunks=2, moves=8, label_room=2)
 
@@ -24,7 +25,7 @@ def _small_problem() -> SlotProblem:
     jobs, slots = 20, 4
     cost = np.ones((jobs, slots, 2), dtype=np.float32)
     cost[::2, :, 0] = 3.0
-    working = np.arange(jobs) % 2
+    working = (np.arange(jobs) % 2).astype(np.float64)
     changes = np.full((jobs, 2), 0.1, dtype=np.float32)
     return SlotProblem(
         grid=ConfigurationGrid(
@@ -43,10 +44,10 @@ def _small_problem() -> SlotProblem:
             layout_cost=np.zeros(jobs, dtype=np.float32),
             present=np.zeros(jobs, dtype=np.int64),
             tenant=np.full(jobs, -1),
-            work=2.0 * working,
+            work=np.multiply(working, 2.0),
             rate=np.outer(working, [0.0, 1.0]).astype(np.float32),
             deadline=np.full(jobs, slots),
-            unfinished_price=5.0 * working,
+            unfinished_price=np.multiply(working, 5.0),
         ),
         fleet=Fleet(
             gpu_types=("board",),

@@ -14,7 +14,8 @@ from benchmarks.plan_instances import make_instance
 from planner.solver.bounds import BY_LABELS
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.slot_problem import SlotProblem
-from planner.solver.solve import Effort, SolvedPlan, solve
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort, SolvedPlan
 
 QUICK = Effort(price_steps=20, dive_chunks=2, moves=300, label_room=8)
 BRIEF = settings(
@@ -202,3 +203,37 @@ def test_no_rule_is_cheaper_than_the_plan(seed: int) -> None:
     assert plan.lower_bound <= plan.cost
     for paths in rules:
         assert plan.cost <= true_cost(problem, paths) < np.inf
+
+
+def test_power_above_a_soft_limit_is_paid_for_and_named() -> None:
+    """A rack's soft limit of half its use is broken where that is cheaper; the site's is not."""
+    problem = make_instance(30, 12, seed=8).problem
+    assert problem.power is not None
+    power = replace(
+        problem.power,
+        names=("rack-1", "the site"),
+        members=np.array([[True, False, False], [True, True, True]]),
+        limit_kw=np.vstack([problem.power.limit_kw * 0.1, problem.power.limit_kw]),
+        over_price=np.array([0.5, np.inf]),
+    )
+    problem = replace(problem, power=power)
+    plan = quick(problem)
+    assert any("power of rack-1" in name for name in plan.violated)
+    assert not any("the site" in name for name in plan.violated)
+    assert plan.cost == pytest.approx(true_cost(problem, plan.paths), rel=1e-9)
+    assert plan.lower_bound <= plan.cost
+
+
+def test_protected_jobs_stay_as_they_are() -> None:
+    """Jobs pinned to what they hold keep it in every slot while the others are planned."""
+    problem = make_instance(30, 12, seed=9, binding=0.1).problem
+    jobs = problem.jobs
+    present = np.repeat(jobs.present[:, None], 12, axis=1)
+    kept = np.take_along_axis(jobs.base_cost, present[:, :, None], axis=2)[:, :, 0]
+    protected = np.flatnonzero(np.isfinite(kept).all(axis=1) & (jobs.work == 0))[:5]
+    required = np.full((30, 12), -1, dtype=np.int8)
+    required[protected] = jobs.present[protected][:, None]
+    plan = quick(replace(problem, jobs=replace(jobs, required=required)))
+    assert len(protected) == 5
+    assert (plan.paths[protected] == jobs.present[protected][:, None]).all()
+    assert len(plan.changed)

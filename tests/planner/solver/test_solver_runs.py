@@ -14,7 +14,8 @@ from planner.solver.ejection_kernel import eject
 from planner.solver.replan import frozen, warmth_of
 from planner.solver.ruin_recreate_kernel import ruin_and_recreate, settle
 from planner.solver.slot_problem import SlotProblem
-from planner.solver.solve import Effort, SolvedPlan, solve
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort, SolvedPlan
 from planner.solver.survey_kernel import scan
 from planner.solver.warm_up import warm_up
 from planner.solver.work_kernel import insert
