@@ -29,7 +29,7 @@ from benchmarks.plan_rolling import simulate
 from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve
-from planner.solver.solved_plan import SolvedPlan
+from planner.solver.solved_plan import Effort, SolvedPlan
 from planner.solver.warm_up import warm_up
 
 RESULTS = Path(__file__).parent / "results" / "plan_solver.md"
@@ -76,7 +76,7 @@ def replaced(problem: SlotProblem, other: SlotProblem, rows: np.ndarray) -> Slot
 def replanning(size: int, instance: Instance) -> list[str]:
     """Give time, gap and churn of planning again after some jobs were replaced."""
     problem = instance.problem
-    old = solve(problem, budget_seconds=4.0)
+    old = solve(problem, budget_seconds=np.inf, effort=Effort(moves=8_000, label_room=0))
     other = make_instance(size, SLOTS, seed=77, mig=True).problem
     lines = [
         "| jobs replaced | budget (s) | CPU (s) | wall (s) | gap | others touched | gap, cold |",
@@ -93,7 +93,7 @@ def replanning(size: int, instance: Instance) -> list[str]:
             old.prices,
             origin=origin,
             present=again.jobs.present,
-            churn_price=0.05 * old.cost / size,
+            churn_price=0.02 * old.cost / size,
         )
         for budget in (0.2, 1.0):
             found, cpu = timed(lambda p=again, b=budget, w=warm: solve(p, budget_seconds=b, warm=w))

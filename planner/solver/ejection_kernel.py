@@ -67,7 +67,7 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
 
     `uncoupled` is the ground with limits of infinity. At most as many jobs leave as `out` holds.
     """
-    most = 12
+    most = 24
     gained = 0.0
     before = draft.used.copy()
     saved_rows, saved_nodes = draft.row_cost.copy(), draft.node_cost.copy()
