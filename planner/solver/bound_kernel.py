@@ -1,0 +1,56 @@
+"""The value of every job at given prices in float64: what the published bound is made of."""
+
+import math
+
+import numpy as np
+
+from planner.solver.compiled import compiled
+from planner.solver.ground import Draft, Ground
+from planner.solver.insertion_kernel import charge, shortest
+from planner.solver.label_kernel import label_bound
+from planner.solver.slot_problem import Floats, Indices
+from planner.solver.work_kernel import best_with_work
+
+_SPREAD = 0.1
+"""Prices of work to prune with lie this far around the best one."""
+
+
+@compiled
+def job_values(
+    ground: Ground,
+    jobs: Indices,
+    row_price: Floats,
+    node_price: Floats,
+    draft: Draft,
+    room: int,
+    values: Floats,
+) -> None:
+    """Fill values [J] of the jobs with lower bounds of their priced cost.
+
+    `ground` has limits of infinity and `draft` nothing in use: prices alone couple the jobs. For a
+    job with work it is DP(lam) + lam * work at the lam of the draft, or with `room` > 0 the label
+    bound with so many labels to a slot and configuration.
+    """
+    slots = len(draft.used)
+    moved = np.empty((slots, len(ground.layout_change)))
+    path = np.empty(slots, dtype=np.int8)
+    around = np.empty(3)
+    for job in jobs:
+        charged = np.empty((slots, ground.option_count[job]))
+        ahead = np.empty_like(charged)
+        charge(ground, job, 1.0, row_price, node_price, draft.used, -1.0, charged)
+        target = ground.work[job]
+        if target <= 0:
+            values[job] = shortest(ground, job, 0.0, charged, ahead, moved, path)[0]
+            continue
+        known = math.inf
+        if room > 0:
+            known = best_with_work(ground, job, charged, draft, 12, path)
+        lam = draft.lam[job]
+        cost, work = shortest(ground, job, lam, charged, ahead, moved, path)
+        values[job] = cost + lam * (target - work)
+        if room == 0:
+            continue
+        around[0], around[1], around[2] = lam * (1 - _SPREAD), lam, lam * (1 + _SPREAD)
+        labelled = label_bound(ground, job, charged, around, known, room)
+        values[job] = max(values[job], labelled)

@@ -1,0 +1,89 @@
+"""The certified lower bound of a plan: the best of three, in float64, with its name.
+
+`prices`: the Lagrangian value at the best prices. `prices and labels`: the same with every job
+that has work bounded by labels. `jobs alone`: every job on its own optimum plus the nodes that jobs
+bound to one type need in any case, whole nodes counted; it wins on a handful of jobs.
+Nodes are counted as ceil(boards in use / boards per node), so Martello and Toth's L2 on board
+counts is not a bound of this problem: it is one where jobs must not be repacked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from planner.solver.bound_kernel import job_values
+from planner.solver.ground import Draft, Ground, empty_draft, uncoupled
+from planner.solver.insertion_kernel import node_total
+from planner.solver.nodes import node_bound
+from planner.solver.prices import Market, Prices
+from planner.solver.primal import charges_of
+from planner.solver.slot_problem import Floats
+
+BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
+_CHUNK = 32
+_FEW_JOBS = 256
+"""With more jobs, what whole nodes add is nothing beside what prices add."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """A lower bound of every plan's cost, and which of the bounds it is."""
+
+    value: float
+    name: str
+
+
+def priced_constant(market: Market, prices: Prices) -> float:
+    """Give the part of the Lagrangian that no job decides, with the best numbers of nodes."""
+    worth = market.node_price(prices) * market.fleet.boards_per_node
+    rows = market.conjugates(prices)
+    return max(market.constant(prices), node_bound(market.fleet, worth) - rows)
+
+
+def certified_bound(
+    ground: Ground,
+    market: Market,
+    prices: Prices,
+    *,
+    forced: Floats,
+    label_room: int,
+    expired: Callable[[], bool],
+) -> Bound:
+    """Give the best bound that these prices certify.
+
+    Labels are run job by job until expired; the jobs left then keep the bound of their prices.
+    """
+    everyone = np.arange(len(ground.present))
+    charges = charges_of(market, prices)
+    draft = empty_draft(ground, charges.lam)
+    free = uncoupled(ground)
+    values = np.zeros(len(everyone))
+    job_values(free, everyone, charges.rows, charges.nodes, draft, 0, values)
+    constant = priced_constant(market, prices)
+    found = Bound(value=float(values.sum()) + constant, name=BY_PRICES)
+    workers = np.flatnonzero(ground.work > 0)
+    if label_room > 0 and len(workers) and not expired():
+        for at in range(0, len(workers), _CHUNK):
+            part = workers[at : at + _CHUNK]
+            job_values(free, part, charges.rows, charges.nodes, draft, label_room, values)
+            if expired():
+                break
+        found = _better(found, Bound(value=float(values.sum()) + constant, name=BY_LABELS))
+    if len(everyone) > _FEW_JOBS:
+        return found
+    return _better(found, jobs_alone(ground, free, draft, forced))
+
+
+def jobs_alone(ground: Ground, free: Ground, draft: Draft, forced: Floats) -> Bound:
+    """Give the sum of the jobs' own optima and of the nodes that forced boards [H, G] need."""
+    values = np.zeros(len(ground.present))
+    nothing = np.zeros_like(ground.limit)
+    unpriced = np.zeros_like(ground.node_cost)
+    job_values(free, np.arange(len(values)), nothing, unpriced, draft, 0, values)
+    nodes = sum(node_total(ground, kind, forced) for kind in range(forced.shape[1]))
+    return Bound(value=float(values.sum() + nodes), name=BY_JOBS)
+
+
+def _better(one: Bound, other: Bound) -> Bound:
+    return other if other.value > one.value else one

@@ -1,0 +1,130 @@
+"""What the primal kernels read and write: the problem as plain arrays, and a plan under way."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.solver.coupling_rows import CouplingRows
+from planner.solver.slot_problem import Floats, Indices, Path, Singles, SlotProblem
+from planner.solver.survey_kernel import Survey
+
+
+class Ground(NamedTuple):
+    """The problem for one job at a time. options [J, S] are the first option_count [J] entries."""
+
+    cost: Singles
+    options: Indices
+    option_count: Indices
+    gpu_type: Indices
+    boards: Floats
+    layout: Indices
+    layout_change: Floats
+    leave: Singles
+    enter: Singles
+    layout_cost: Floats
+    power: Singles
+    rate: Singles
+    present: Indices
+    tenant: Indices
+    work: Floats
+    deadline: Indices
+    unfinished_price: Floats
+    floor: Floats
+    floor_price: Floats
+    free: Floats
+    price: Floats
+    limit: Floats
+    over_price: Floats
+    priced: npt.NDArray[np.bool_]
+    members: npt.NDArray[np.bool_]
+    boards_per_node: Floats
+    node_cost: Floats
+    fire_up_cost: Floats
+    nodes_on: Floats
+
+
+class Draft(NamedTuple):
+    """A plan under way: path [J, H], used [H, R], and the cost of each job, row and type's nodes.
+
+    lam [J] is the price of work that a job's last search ended with. changed [J] says that a job's
+    path is not the announced one.
+    """
+
+    path: Path
+    used: Floats
+    job_cost: Floats
+    row_cost: Floats
+    node_cost: Floats
+    lam: Floats
+    changed: npt.NDArray[np.bool_]
+
+    def copy(self) -> "Draft":
+        """Give a draft that shares nothing with this one."""
+        return Draft(
+            path=self.path.copy(),
+            used=self.used.copy(),
+            job_cost=self.job_cost.copy(),
+            row_cost=self.row_cost.copy(),
+            node_cost=self.node_cost.copy(),
+            lam=self.lam.copy(),
+            changed=self.changed.copy(),
+        )
+
+
+def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles, found: Survey) -> Ground:
+    """Give the arrays of a problem; `cost` is base_cost [J, H, S] with pins, surveyed."""
+    jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
+    allowed = found.allowed.copy()
+    allowed[np.arange(problem.size), jobs.present] = True
+    return Ground(
+        cost=cost,
+        options=np.argsort(~allowed, axis=1, kind="stable").astype(np.int64),
+        option_count=allowed.sum(axis=1).astype(np.int64),
+        gpu_type=grid.gpu_type.astype(np.int64),
+        boards=grid.boards.astype(np.float64),
+        layout=grid.layout.astype(np.int64),
+        layout_change=grid.layout_change.astype(np.float64),
+        leave=np.ascontiguousarray(jobs.leave_cost, dtype=np.float32),
+        enter=np.ascontiguousarray(jobs.enter_cost, dtype=np.float32),
+        layout_cost=jobs.layout_cost.astype(np.float64),
+        power=np.ascontiguousarray(jobs.power_kw, dtype=np.float32),
+        rate=np.ascontiguousarray(jobs.rate, dtype=np.float32),
+        present=jobs.present.astype(np.int64),
+        tenant=jobs.tenant.astype(np.int64),
+        work=jobs.work.astype(np.float64),
+        deadline=jobs.deadline.astype(np.int64),
+        unfinished_price=jobs.unfinished_price.astype(np.float64),
+        floor=rows.floor,
+        floor_price=rows.floor_price,
+        free=rows.free,
+        price=rows.price,
+        limit=rows.limit,
+        over_price=rows.over_price,
+        priced=rows.priced,
+        members=rows.members,
+        boards_per_node=fleet.boards_per_node.astype(np.float64),
+        node_cost=np.ascontiguousarray(fleet.node_cost.T, dtype=np.float64),
+        fire_up_cost=fleet.fire_up_cost.astype(np.float64),
+        nodes_on=fleet.nodes_on.astype(np.float64),
+    )
+
+
+def empty_draft(ground: Ground, lam: Floats) -> Draft:
+    """Give the draft in which no job is placed yet."""
+    jobs, slots, _width = ground.cost.shape
+    return Draft(
+        path=np.zeros((jobs, slots), dtype=np.int8),
+        used=np.zeros_like(ground.limit),
+        job_cost=np.zeros(jobs),
+        row_cost=(ground.floor_price * ground.floor).sum(axis=0),
+        node_cost=np.zeros(len(ground.boards_per_node)),
+        lam=lam.copy(),
+        changed=np.zeros(jobs, dtype=np.bool_),
+    )
+
+
+def uncoupled(ground: Ground) -> Ground:
+    """Give the ground with limits of infinity: prices alone couple the jobs."""
+    endless = np.full_like(ground.limit, np.inf)
+    return ground._replace(limit=endless, over_price=endless)

@@ -1,0 +1,321 @@
+"""The best path of one job in the room that the others leave, and what a plan really costs.
+
+The same recursion as dp_kernel.py for one job, with configurations that do not fit forbidden.
+A job is charged for its node in full; for what is scarce by `weight` times the row's price, and by
+1 - weight of what a soft row would really cost more. Weight 1 leaves the rest of the fleet what it
+is worth; weight 0 takes whatever is free.
+"""
+
+import math
+
+import numpy as np
+
+from planner.solver.compiled import compiled
+from planner.solver.coupling_rows import SLACK
+from planner.solver.ground import Ground
+from planner.solver.slot_problem import Floats, Path
+
+_GROWTH = 1.5
+
+
+@compiled
+def use_cost(
+    used: float,
+    floor: float,
+    floor_price: float,
+    free: float,
+    price: float,
+    limit: float,
+    over_price: float,
+) -> float:
+    """Give what a use of one row of one slot costs (CouplingRows.cost_of_use)."""
+    if used < floor:
+        return floor_price * (floor - used)
+    cost = 0.0
+    if used > free:
+        cost = price * (min(used, limit) - free)
+    if used > limit:
+        if math.isinf(over_price):
+            return math.inf if used > limit + SLACK else cost
+        cost += over_price * (used - limit)
+    return cost
+
+
+@compiled
+def row_total(ground: Ground, row: int, used: Floats) -> float:
+    """Give what the use [H, R] of one row costs over all slots."""
+    floor, floor_price, free = ground.floor, ground.floor_price, ground.free
+    price, limit, over_price = ground.price, ground.limit, ground.over_price
+    total = 0.0
+    for slot in range(len(used)):
+        total += use_cost(
+            used[slot, row],
+            floor[slot, row],
+            floor_price[slot, row],
+            free[slot, row],
+            price[slot, row],
+            limit[slot, row],
+            over_price[slot, row],
+        )
+    return total
+
+
+@compiled
+def node_total(ground: Ground, kind: int, used: Floats) -> float:
+    """Give what the nodes of one type cost at least, kept on over a gap where that is cheaper."""
+    fire_up = ground.fire_up_cost[kind]
+    now = int(ground.nodes_on[kind])
+    per_node = ground.boards_per_node[kind]
+    most = now
+    for slot in range(len(used)):
+        most = max(most, math.ceil(used[slot, kind] / per_node - 1e-6))
+    if most == 0:
+        return 0.0
+    left = np.full(most, -1.0)
+    left[:now] = 0.0
+    total, passed, on = 0.0, 0.0, 0
+    for slot in range(len(used)):
+        needed = math.ceil(used[slot, kind] / per_node - 1e-6)
+        for layer in range(on, needed):
+            idle = passed - left[layer]
+            total += min(idle, fire_up) if left[layer] >= 0 else fire_up
+        for layer in range(needed, on):
+            left[layer] = passed
+        on = needed
+        passed += ground.node_cost[slot, kind]
+        total += needed * ground.node_cost[slot, kind]
+    return total
+
+
+@compiled
+def path_cost(ground: Ground, job: int, path: Path) -> float:
+    """Give the cost of a path [H] of one job, unfinished work included."""
+    before = ground.present[job]
+    total, work = 0.0, 0.0
+    for slot in range(len(path)):
+        now = path[slot]
+        total += ground.cost[job, slot, now]
+        if now != before:
+            change = ground.layout_change[ground.layout[before], ground.layout[now]]
+            total += ground.leave[job, before] + ground.enter[job, now]
+            total += ground.layout_cost[job] * change
+        if slot < ground.deadline[job]:
+            work += ground.rate[job, now]
+        before = now
+    missing: float = max(0.0, ground.work[job] - work)
+    unfinished: float = ground.unfinished_price[job] * missing
+    return total + unfinished
+
+
+@compiled
+def add_path(ground: Ground, job: int, path: Path, sign: float, used: Floats) -> None:
+    """Add (sign 1) or take back (sign -1) the use of a path [H] of one job."""
+    domains, types = ground.members.shape
+    tenant = ground.tenant[job]
+    for slot in range(len(path)):
+        now = path[slot]
+        kind = ground.gpu_type[now]
+        if kind < 0:
+            continue
+        used[slot, kind] += sign * ground.boards[now]
+        for domain in range(domains):
+            if ground.members[domain, kind]:
+                used[slot, types + domain] += sign * ground.power[job, now]
+        if tenant >= 0:
+            used[slot, types + domains + tenant] += sign * ground.boards[now]
+
+
+@compiled
+def path_fits(ground: Ground, job: int, path: Path, used: Floats) -> bool:
+    """Say whether a path [H] of one job fits beside the use [H, R] of the others."""
+    domains, types = ground.members.shape
+    limit, over_price, tenant = ground.limit, ground.over_price, ground.tenant[job]
+    for slot in range(len(path)):
+        now = path[slot]
+        kind = ground.gpu_type[now]
+        if not math.isfinite(ground.cost[job, slot, now]):
+            return False
+        for row in range(limit.shape[1]):
+            if kind < 0 or not math.isinf(over_price[slot, row]):
+                continue
+            more = 0.0
+            if row == kind or (tenant >= 0 and row == types + domains + tenant):
+                more = ground.boards[now]
+            elif types <= row < types + domains and ground.members[row - types, kind]:
+                more = ground.power[job, now]
+            if more > 0 and used[slot, row] + more > limit[slot, row] + SLACK:
+                return False
+    return True
+
+
+@compiled
+def charge(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    ground: Ground,
+    job: int,
+    weight: float,
+    row_price: Floats,
+    node_price: Floats,
+    used: Floats,
+    fire_up_share: float,
+    charged: Floats,
+) -> None:
+    """Fill charged [H, options]: own cost and prices, infinite where it does not fit.
+
+    With a fire_up_share >= 0 a job pays for the whole nodes that it makes necessary, and that share
+    of a fire-up for each of them in every slot, instead of node_price.
+    """
+    slots = len(used)
+    domains, types = ground.members.shape
+    tenant = ground.tenant[job]
+    quota = types + domains + tenant
+    board_price, board_room = np.empty(types), np.empty(types)
+    kw_price, kw_room = np.empty(types), np.empty(types)
+    soft_quota = tenant >= 0 and ground.priced[quota] and weight < 1
+    soft_power = False
+    others, now, floor, floor_price = 0.0, 0.0, 0.0, 0.0
+    free, price, limit, over_price = 0.0, 0.0, 0.0, 0.0
+    for domain in range(domains):
+        soft_power = soft_power or (ground.priced[types + domain] and weight < 1)
+    for slot in range(slots):
+        shared_price, shared_room = 0.0, math.inf
+        if tenant >= 0:
+            shared_price = weight * row_price[slot, quota]
+            others = used[slot, quota]
+            floor, floor_price = ground.floor[slot, quota], ground.floor_price[slot, quota]
+            free, price = ground.free[slot, quota], ground.price[slot, quota]
+            limit, over_price = ground.limit[slot, quota], ground.over_price[slot, quota]
+            now = use_cost(others, floor, floor_price, free, price, limit, over_price)
+            if math.isinf(over_price):
+                shared_room = limit - others
+        for kind in range(types):
+            board_price[kind] = shared_price + weight * row_price[slot, kind]
+            if fire_up_share < 0:
+                board_price[kind] += node_price[slot, kind]
+            board_room[kind] = min(shared_room, ground.limit[slot, kind] - used[slot, kind]) + SLACK
+            kw_price[kind], kw_room[kind] = 0.0, math.inf
+            for domain in range(domains):
+                if ground.members[domain, kind]:
+                    row = types + domain
+                    kw_price[kind] += weight * row_price[slot, row]
+                    if math.isinf(ground.over_price[slot, row]):
+                        room = ground.limit[slot, row] - used[slot, row] + SLACK
+                        kw_room[kind] = min(kw_room[kind], room)
+        for index in range(ground.option_count[job]):
+            option = ground.options[job, index]
+            cost = float(ground.cost[job, slot, option])
+            kind = ground.gpu_type[option]
+            if kind >= 0:
+                boards, power = ground.boards[option], ground.power[job, option]
+                if boards > board_room[kind] or power > kw_room[kind]:
+                    charged[slot, index] = math.inf
+                    continue
+                cost += boards * board_price[kind] + power * kw_price[kind]
+                if fire_up_share >= 0:
+                    per_node = ground.boards_per_node[kind]
+                    more = math.ceil((used[slot, kind] + boards) / per_node - 1e-6)
+                    more -= math.ceil(used[slot, kind] / per_node - 1e-6)
+                    fire_up = fire_up_share * ground.fire_up_cost[kind]
+                    cost += more * (ground.node_cost[slot, kind] + fire_up)
+                if soft_quota:
+                    more = use_cost(
+                        others + boards, floor, floor_price, free, price, limit, over_price
+                    )
+                    cost += (1 - weight) * (more - now)
+                if soft_power:
+                    cost += (1 - weight) * _soft_power(ground, slot, kind, power, used)
+            charged[slot, index] = cost
+
+
+@compiled
+def _soft_power(ground: Ground, slot: int, kind: int, power: float, used: Floats) -> float:
+    """Give what so many kW more cost in the soft power domains of a type."""
+    domains, types = ground.members.shape
+    total = 0.0
+    for domain in range(domains):
+        row = types + domain
+        over_price = ground.over_price[slot, row]
+        if ground.members[domain, kind] and not math.isinf(over_price):
+            limit, others = ground.limit[slot, row], used[slot, row]
+            total += over_price * (max(0.0, others + power - limit) - max(0.0, others - limit))
+    return total
+
+
+@compiled
+def shortest(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    ground: Ground, job: int, lam: float, charged: Floats, ahead: Floats, moved: Floats, path: Path
+) -> tuple[float, float]:
+    """Fill the path [H]; give its charged cost without lam (infinite: none) and its work."""
+    slots = len(charged)
+    count = ground.option_count[job]
+    layouts = len(ground.layout_change)
+    per_layout = ground.layout_cost[job]
+    value = np.zeros(count)
+    entered = np.empty(layouts)
+    for slot in range(slots - 1, -1, -1):
+        counted = lam if slot < ground.deadline[job] else 0.0
+        entered[:] = math.inf
+        for index in range(count):
+            option = ground.options[job, index]
+            at = charged[slot, index] + value[index] - counted * ground.rate[job, option]
+            ahead[slot, index] = at
+            come = at + ground.enter[job, option]
+            layout = ground.layout[option]
+            entered[layout] = min(entered[layout], come)
+        for layout in range(layouts):
+            moved[slot, layout] = math.inf
+        for other in range(layouts):
+            if entered[other] < math.inf:
+                for layout in range(layouts):
+                    come = entered[other] + ground.layout_change[layout, other] * per_layout
+                    moved[slot, layout] = min(moved[slot, layout], come)
+        for index in range(count):
+            option = ground.options[job, index]
+            go = ground.leave[job, option] + moved[slot, ground.layout[option]]
+            value[index] = min(go, ahead[slot, index])
+    at = 0
+    while ground.options[job, at] != ground.present[job]:
+        at += 1
+    if not math.isfinite(value[at]):
+        return math.inf, 0.0
+    work, reward = 0.0, value[at]
+    for slot in range(slots):
+        option = ground.options[job, at]
+        go = ground.leave[job, option] + moved[slot, ground.layout[option]]
+        if go < ahead[slot, at]:
+            best = math.inf
+            here = ground.layout[option]
+            for index in range(count):
+                other = ground.options[job, index]
+                come = ahead[slot, index] + ground.enter[job, other]
+                come += ground.layout_change[here, ground.layout[other]] * per_layout
+                if come < best:
+                    best, at = come, index
+        option = ground.options[job, at]
+        path[slot] = option
+        if slot < ground.deadline[job]:
+            work += ground.rate[job, option]
+    return reward + lam * work, work
+
+
+@compiled
+def priced_costs(
+    ground: Ground, path: Path, job_cost: Floats, row_price: Floats, node_price: Floats
+) -> Floats:
+    """Give what every job [J] costs on its path [J, H] with all prices paid."""
+    domains, types = ground.members.shape
+    total = job_cost.copy()
+    for job in range(len(path)):
+        tenant = ground.tenant[job]
+        for slot in range(path.shape[1]):
+            now = path[job, slot]
+            kind = ground.gpu_type[now]
+            if kind < 0:
+                continue
+            price = row_price[slot, kind] + node_price[slot, kind]
+            if tenant >= 0:
+                price += row_price[slot, types + domains + tenant]
+            total[job] += price * ground.boards[now]
+            for domain in range(domains):
+                if ground.members[domain, kind]:
+                    total[job] += row_price[slot, types + domain] * ground.power[job, now]
+    return total

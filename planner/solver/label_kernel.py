@@ -1,0 +1,149 @@
+"""The bound of a job with work, closer than any price of work can make it.
+
+Pricing work gives the convex hull of (cost, work); the true job must choose one path. Labels
+(cost, work) run forward through the slots, as in constrained shortest paths (Desrochers and Soumis
+1988), and a label is dropped when its cost plus the best priced completion, for one of three prices
+of work, is not below the best path known. Where a slot and configuration holds more labels than
+there is room for, neighbours merge into one that is cheaper and further than both, so that the
+result stays a lower bound, whatever the room.
+"""
+
+import math
+
+import numpy as np
+
+from planner.solver.compiled import compiled
+from planner.solver.ground import Ground
+from planner.solver.slot_problem import Floats
+
+_PRICES = 3
+
+
+@compiled
+def _completions(ground: Ground, job: int, lam: float, charged: Floats, to_go: Floats) -> None:
+    """Fill to_go [H + 1, options]: the best charged cost - lam * work from a slot on."""
+    slots = len(charged)
+    count = ground.option_count[job]
+    layouts = len(ground.layout_change)
+    per_layout = ground.layout_cost[job]
+    entered, moved = np.empty(layouts), np.empty(layouts)
+    ahead = np.empty(count)
+    to_go[slots, :] = 0.0
+    for slot in range(slots - 1, -1, -1):
+        counted = lam if slot < ground.deadline[job] else 0.0
+        entered[:] = math.inf
+        moved[:] = math.inf
+        for index in range(count):
+            option = ground.options[job, index]
+            ahead[index] = (
+                charged[slot, index] + to_go[slot + 1, index] - counted * ground.rate[job, option]
+            )
+            layout = ground.layout[option]
+            come = ahead[index] + ground.enter[job, option]
+            entered[layout] = min(entered[layout], come)
+        for layout in range(layouts):
+            for other in range(layouts):
+                come = entered[other] + ground.layout_change[layout, other] * per_layout
+                moved[layout] = min(moved[layout], come)
+        for index in range(count):
+            option = ground.options[job, index]
+            go = ground.leave[job, option] + moved[ground.layout[option]]
+            to_go[slot, index] = min(go, ahead[index])
+
+
+@compiled
+def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int:  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    """Insert a label into a front [room, 2], ascending in both; give the new count.
+
+    A label with at most the cost and at least the work of another makes that one superfluous. A
+    full front merges its two labels that are nearest in work.
+    """
+    while True:
+        place = 0
+        while place < count and labels[place, 0] <= cost:
+            place += 1
+        if place > 0 and labels[place - 1, 1] >= work:
+            return count
+        last = place
+        while last < count and labels[last, 1] <= work:
+            last += 1
+        if last > place:
+            labels[place, 0], labels[place, 1] = cost, work
+            for index in range(last, count):
+                labels[index - last + place + 1] = labels[index]
+            return count - (last - place) + 1
+        if count < len(labels):
+            break
+        nearest, gap = 1, math.inf
+        for index in range(1, count):
+            apart = labels[index, 1] - labels[index - 1, 1]
+            if apart < gap:
+                nearest, gap = index, apart
+        labels[nearest - 1, 1] = labels[nearest, 1]
+        count -= 1
+        for index in range(nearest, count):
+            labels[index] = labels[index + 1]
+    for index in range(count, place, -1):
+        labels[index] = labels[index - 1]
+    labels[place, 0], labels[place, 1] = cost, work
+    return count + 1
+
+
+@compiled
+def label_bound(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    ground: Ground, job: int, charged: Floats, lam: Floats, known: float, room: int
+) -> float:
+    """Give a lower bound of the least charged cost [H, options] with unfinished work paid.
+
+    lam [3] are prices of work to prune with, `known` the cost of a path of the job; the result is
+    `known` itself when nothing can be better.
+    """
+    slots = len(charged)
+    count = ground.option_count[job]
+    target, top = ground.work[job], ground.unfinished_price[job]
+    to_go = np.empty((_PRICES, slots + 1, count))
+    for index in range(_PRICES):
+        _completions(ground, job, lam[index], charged, to_go[index])
+    fronts, following = np.empty((count, room, 2)), np.empty((count, room, 2))
+    sizes, next_sizes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    for index in range(count):
+        if ground.options[job, index] == ground.present[job]:
+            fronts[index, 0, :] = 0.0
+            sizes[index] = 1
+    end = min(slots, ground.deadline[job])
+    for slot in range(end):
+        next_sizes[:] = 0
+        for here in range(count):
+            old = ground.options[job, here]
+            for there in range(count):
+                step = charged[slot, there]
+                if sizes[here] == 0 or not math.isfinite(step):
+                    continue
+                new = ground.options[job, there]
+                if here != there:
+                    change = ground.layout_change[ground.layout[old], ground.layout[new]]
+                    step += ground.leave[job, old] + ground.enter[job, new]
+                    step += ground.layout_cost[job] * change
+                speed = ground.rate[job, new]
+                rest = to_go[:, slot + 1, there]
+                for label in range(sizes[here]):
+                    cost = fronts[here, label, 0] + step
+                    work = min(target, fronts[here, label, 1] + speed)
+                    missing = target - work
+                    least = rest[0] + lam[0] * missing
+                    least = max(least, rest[1] + lam[1] * missing)
+                    least = max(least, rest[2] + lam[2] * missing)
+                    if cost + least < known - 1e-9 * abs(known):
+                        next_sizes[there] = _insert_label(
+                            following[there], next_sizes[there], cost, work
+                        )
+        fronts, following = following, fronts
+        sizes, next_sizes = next_sizes, sizes
+    best = known
+    plain = np.empty((slots + 1, count))
+    _completions(ground, job, 0.0, charged, plain)
+    for index in range(count):
+        for label in range(sizes[index]):
+            missing = max(0.0, target - fronts[index, label, 1])
+            best = min(best, fronts[index, label, 0] + plain[end, index] + top * missing)
+    return best

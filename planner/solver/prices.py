@@ -1,0 +1,218 @@
+"""Prices of what is shared, by projected Adam steps on the Lagrangian dual.
+
+    bound(y) = sum_j DP_j(y) - sum_rows conjugate(y) - fire_ups_0 * nodes_on + least node cost
+
+Every row has a price in a box: [0, inf) for a hard limit, down to -guarantee price and up to the
+price of violation for a soft one. Nodes: a price w_t in [0, fire-up cost] on every fire-up makes
+one node cost r_t = node_cost_t + w_t - w_{t+1}, and a board max(0, r_t) / boards per node. Written
+so, the step on w sees the difference of nodes in use between two slots instead of all or nothing.
+
+Adam needs no upper bound, unlike Polyak's step: 20 steps reach 0.05 % of the best bound.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.solver.coupling_rows import CouplingRows, answering_use, conjugate
+from planner.solver.dp_kernel import price_blocks
+from planner.solver.lanes import LANES, Lanes
+from planner.solver.nodes import most_nodes, reduced_node_cost
+from planner.solver.slot_problem import Fleet, Floats, Indices
+
+_MOMENTUM, _MEMORY = 0.8, 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """rows [H, R] per board or kW, fire_ups [H, G] per node switched on, work [B, 16] (lam)."""
+
+    rows: Floats
+    fire_ups: Floats
+    work: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the jobs of some blocks answer to prices: values [B, 16], their sum, use [H, R]."""
+
+    value: float
+    values: Floats
+    used: Floats
+    work: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market:
+    """The packed jobs and what they share: everything that prices are asked of."""
+
+    lanes: Lanes
+    rows: CouplingRows
+    fleet: Fleet
+
+    @property
+    def all_blocks(self) -> Indices:
+        """Give every block."""
+        return np.arange(len(self.lanes.rows))
+
+    def node_price(self, prices: Prices) -> Floats:
+        """Give what a board costs for its node [H, G]."""
+        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        return np.asarray(np.maximum(reduced, 0.0) / self.fleet.boards_per_node)
+
+    def charges(self, prices: Prices) -> tuple[Floats, Floats, Floats]:
+        """Give the price of a board [H, G], of a kW [H, G] and of a tenant's board [H, K + 1]."""
+        types, domains = self.rows.types, self.rows.domains
+        board = prices.rows[:, :types] + self.node_price(prices)
+        kilowatt = prices.rows[:, types : types + domains] @ self.rows.members.astype(np.float64)
+        tenant = prices.rows[:, types + domains :]
+        return board, kilowatt, np.hstack([tenant, np.zeros((len(tenant), 1))])
+
+    def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
+        """Give the optimum of every job of the blocks at these prices."""
+        board, kilowatt, tenant = (
+            np.ascontiguousarray(one, dtype=np.float32) for one in self.charges(prices)
+        )
+        value = np.zeros((len(self.lanes.rows), LANES))
+        used = np.zeros_like(prices.rows)
+        work = prices.work.copy()
+        members = self.rows.members
+        price_blocks(
+            self.lanes, blocks, board, kilowatt, tenant, members, searches, work, value, used
+        )
+        return Answer(value=float(value.sum()), values=value, used=used, work=work)
+
+    def constant(self, prices: Prices) -> float:
+        """Give the part of the bound that no job decides."""
+        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        nodes = (most_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
+        now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
+        return float(nodes - now - self.conjugates(prices))
+
+    def conjugates(self, prices: Prices) -> float:
+        """Give what the rows keep back at these prices: a limit's worth of each."""
+        return float(conjugate(self.rows, prices.rows).sum())
+
+    def excess(self, prices: Prices, used: Floats) -> tuple[Floats, Floats]:
+        """Give the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
+        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        share = used[:, : self.rows.types] / self.fleet.boards_per_node
+        nodes = np.where(reduced < 0, most_nodes(self.fleet), share)
+        before = np.vstack([self.fleet.nodes_on[None, :], nodes[:-1]])
+        return used - answering_use(self.rows, prices.rows, used), nodes - before
+
+    def free_prices(self) -> Prices:
+        """Give prices of zero; work at a third of what unfinished work costs."""
+        shape = self.rows.limit.shape
+        return Prices(
+            rows=np.zeros(shape),
+            fire_ups=np.zeros((shape[0], self.rows.types)),
+            work=self.lanes.unfinished_price / 3,
+        )
+
+
+class Adam:
+    """Projected Adam on the prices of a market; `step` moves once along an excess."""
+
+    def __init__(self, market: Market, scale: Floats, *, rate: float, decay: float) -> None:
+        self._market = market
+        self._scale = scale
+        self._rate, self._decay = rate, decay
+        slots, types = len(market.rows.limit), market.rows.types
+        self._mean = np.zeros((slots, scale.size + types))
+        self._square = np.zeros_like(self._mean)
+        self._fire_up = market.fleet.fire_up_cost
+        self._low = -market.rows.floor_price
+        self._high = np.maximum(market.rows.over_price, market.rows.price)
+        self._steps = 0
+
+    def step(self, prices: Prices, used: Floats) -> Prices:
+        """Give the prices after one step at the use [H, R] of all jobs."""
+        over, switched = self._market.excess(prices, used)
+        slope = np.hstack([over, switched])
+        self._mean = _MOMENTUM * self._mean + (1 - _MOMENTUM) * slope
+        self._square = _MEMORY * self._square + (1 - _MEMORY) * slope**2
+        size = self._rate * self._decay**self._steps
+        self._steps += 1
+        mean = self._mean / (1 - _MOMENTUM**self._steps)
+        square = self._square / (1 - _MEMORY**self._steps)
+        move = size * mean / (np.sqrt(square) + 1e-9)
+        rows = over.shape[1]
+        charged = prices.rows + move[:, :rows] * self._scale
+        switching = prices.fire_ups + 0.5 * move[:, rows:] * self._fire_up
+        return replace(
+            prices,
+            rows=np.clip(charged, self._low, self._high),
+            fire_ups=np.clip(switching, 0.0, self._fire_up),
+        )
+
+
+def price_scale(market: Market, answer: Answer) -> Floats:
+    """Give a typical price [R] of a board or kW: what the jobs pay for one at zero prices."""
+    types, domains = market.rows.types, market.rows.domains
+    boards = answer.used[:, :types].sum()
+    unit = abs(answer.value) / boards if boards > 0 else 1.0
+    scale = np.full(len(market.rows.names), max(unit, 1e-9))
+    power = answer.used[:, types : types + domains].sum(axis=0)
+    for domain in range(domains):
+        fed = answer.used[:, :types][:, market.rows.members[domain]].sum()
+        if power[domain] > 0:
+            scale[types + domain] = unit * fed / power[domain]
+    return scale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSearch:
+    """The best prices found and the bound by iteration.
+
+    values [B, 16] are the jobs' at the best prices; scale [R] is that of the steps.
+    """
+
+    prices: Prices
+    bound: float
+    values: Floats
+    scale: Floats
+    trace: tuple[float, ...]
+
+
+def search_prices(
+    market: Market,
+    start: Prices,
+    *,
+    iterations: int,
+    rate: float,
+    decay: float,
+    scale: Floats | None = None,
+    patience: int = 5,
+    smallest_gain: float = 1e-4,
+    expired: Callable[[], bool] = lambda: False,
+) -> PriceSearch:
+    """Give the best prices of at most so many steps, at least one evaluation.
+
+    Stops when `patience` steps gained less than `smallest_gain` of the bound, or when expired.
+    """
+    prices, best, bound = start, start, -np.inf
+    values = np.zeros_like(start.work)
+    adam: Adam | None = None
+    trace: list[float] = []
+    for iteration in range(iterations + 1):
+        searches = 8 if iteration == 0 else 4
+        answer = market.ask(prices, market.all_blocks, searches=searches)
+        found = answer.value + market.constant(prices)
+        prices = replace(prices, work=answer.work)
+        if found > bound:
+            best, bound, values = prices, found, answer.values
+        trace.append(bound)
+        stale = len(trace) > patience and (
+            bound - trace[-1 - patience] < smallest_gain * abs(bound)
+        )
+        if stale or iteration == iterations or expired():
+            break
+        if scale is None:
+            scale = price_scale(market, answer)
+        if adam is None:
+            adam = Adam(market, scale, rate=rate, decay=decay)
+        prices = adam.step(prices, answer.used)
+    scale = price_scale(market, answer) if scale is None else scale
+    return PriceSearch(prices=best, bound=bound, values=values, scale=scale, trace=tuple(trace))

@@ -1,0 +1,145 @@
+"""Planning again: old prices shifted, paths of unchanged jobs kept, changes only where they pay.
+
+After a slot little has changed: old prices are within 0.01 % of the new ones, and re-inserting the
+few new jobs keeps the rest. A path that differs from the announced one costs its job the churn
+price inside the search (not in the published cost), so that plans of equal cost do not flap.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.solver.ground import Draft, Ground, empty_draft
+from planner.solver.insertion_kernel import add_path, path_fits
+from planner.solver.primal import Charges
+from planner.solver.ruin_recreate_kernel import settle
+from planner.solver.slot_problem import NOTHING, Floats, Indices, Path, SlotProblem
+from planner.solver.work_kernel import insert
+
+_WEIGHT = 0.8
+_SEARCHES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPrices:
+    """Prices of a plan: rows [H, R], fire_ups [H, G], work [J] per unit of work."""
+
+    rows: Floats
+    fire_ups: Floats
+    work: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmth:
+    """What an earlier plan is worth to the next: its prices, and the paths that it announced.
+
+    announced [J, H] of the new problem; kept [J] is False for jobs that are new or whose costs
+    changed: they are planned anew at no churn price. churn_price is the saving that a kept job
+    must bring to leave its announced path.
+    """
+
+    prices: PlanPrices
+    announced: Path
+    kept: npt.NDArray[np.bool_]
+    churn_price: float
+
+
+def _later(values: Floats, elapsed: int) -> Floats:
+    """Give an array [H, ...] that begins `elapsed` slots later; its last slot repeats."""
+    slots = np.minimum(np.arange(len(values)) + elapsed, len(values) - 1)
+    return values[slots]
+
+
+def warmth_of(
+    paths: Path,
+    prices: PlanPrices,
+    *,
+    origin: Indices,
+    present: Indices,
+    elapsed: int = 0,
+    reconsidered: npt.NDArray[np.bool_] | None = None,
+    churn_price: float = 0.0,
+) -> Warmth:
+    """Give the warmth of a plan [J', H] for a problem that begins `elapsed` slots later.
+
+    origin [J] is the row of the old plan that a job had, -1 for a new job; present [J] is what it
+    holds now; reconsidered [J] marks jobs whose costs changed.
+    """
+    known = origin >= 0
+    source = np.where(known, origin, 0)
+    slots = np.minimum(np.arange(paths.shape[1]) + elapsed, paths.shape[1] - 1)
+    announced = np.repeat(present[:, None], paths.shape[1], axis=1).astype(np.int8)
+    work = np.full(len(origin), float(np.mean(prices.work)) if len(prices.work) else 0.0)
+    if len(paths):
+        announced = np.where(known[:, None], paths[source][:, slots], announced).astype(np.int8)
+        work = np.where(known, prices.work[source], work)
+    return Warmth(
+        prices=PlanPrices(
+            rows=_later(prices.rows, elapsed), fire_ups=_later(prices.fire_ups, elapsed), work=work
+        ),
+        announced=announced,
+        kept=known if reconsidered is None else known & ~reconsidered,
+        churn_price=churn_price,
+    )
+
+
+def frozen(problem: SlotProblem, announced: Path, slots: int) -> SlotProblem:
+    """Give the problem with the first slots pinned to the announced paths [J, H] where allowed."""
+    jobs = problem.jobs
+    required = np.full((problem.size, problem.slots), NOTHING, dtype=np.int8)
+    if jobs.required is not None:
+        required[:] = jobs.required
+    first = announced[:, :slots].astype(np.int64)
+    costs = np.take_along_axis(jobs.base_cost[:, :slots], first[:, :, None], axis=2)[:, :, 0]
+    open_slots = (required[:, :slots] < 0) & np.isfinite(costs)
+    required[:, :slots] = np.where(open_slots, first, required[:, :slots])
+    return replace(problem, jobs=replace(jobs, required=required))
+
+
+def kept_plan(
+    ground: Ground, charges: Charges, warm: Warmth, churn: Floats, *, newcomers_first: bool
+) -> Draft | None:
+    """Give the announced plan with the other jobs inserted; None when one finds no room.
+
+    newcomers_first: the other jobs take their place at full prices, and the announced paths that
+    they displace are planned anew: small ones, since large ones are kept first and find another
+    place least. Otherwise they take what the announced paths leave.
+    """
+    draft = empty_draft(ground, charges.lam)
+    new = np.flatnonzero(~warm.kept)
+    if newcomers_first and not _inserted(ground, draft, charges, new, 1.0):
+        return None
+    held = ground.boards[warm.announced].sum(axis=1)
+    large_first = np.argsort(-held, kind="stable")
+    displaced = [
+        job
+        for job in large_first[warm.kept[large_first]]
+        if not _kept(ground, draft, int(job), warm.announced[job])
+    ]
+    late = displaced if newcomers_first else [*displaced, *new]
+    if not _inserted(ground, draft, charges, np.array(late, dtype=np.int64), _WEIGHT):
+        return None
+    settle(ground, draft, np.arange(len(ground.present)), warm.announced, churn)
+    return draft
+
+
+def _kept(ground: Ground, draft: Draft, job: int, path: Path) -> bool:
+    """Add an announced path where it fits."""
+    if not path_fits(ground, job, path, draft.used):
+        return False
+    draft.path[job] = path
+    add_path(ground, job, path, 1.0, draft.used)
+    return True
+
+
+def _inserted(ground: Ground, draft: Draft, charges: Charges, jobs: Indices, weight: float) -> bool:
+    """Insert the jobs one after the other; False when one finds no room."""
+    for job in jobs:
+        path = draft.path[job]
+        if not insert(
+            ground, job, weight, charges.rows, charges.nodes, draft, _SEARCHES, -1.0, path
+        ):
+            return False
+        add_path(ground, job, path, 1.0, draft.used)
+    return True

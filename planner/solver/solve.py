@@ -1,0 +1,309 @@
+"""The front door: a problem and a budget in, a plan with a certified gap out.
+
+Always in this order: today's allocation (or its repair) is the plan to beat; prices; a plan at
+these prices; ruin and recreate; the bound. Whatever the budget, a plan that fits comes back, and
+it costs no more than today's. The work is also bounded by counts (`Effort`): with an endless budget
+the same problem, seed and effort give the same plan.
+"""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.errors import PlanningError
+from planner.solver.bounds import Bound, certified_bound
+from planner.solver.check_problem import check_costs, check_problem
+from planner.solver.coupling_rows import CouplingRows, coupling_rows
+from planner.solver.ground import Draft, Ground, make_ground
+from planner.solver.lanes import pack
+from planner.solver.prices import Market, Prices, PriceSearch, search_prices
+from planner.solver.primal import (
+    Charges,
+    charges_of,
+    dive,
+    draft_cost,
+    improve,
+    priced_sequence,
+    release,
+)
+from planner.solver.replan import PlanPrices, Warmth, kept_plan
+from planner.solver.ruin_recreate_kernel import settle
+from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
+from planner.solver.solved_plan import Effort, SolvedPlan
+from planner.solver.survey_kernel import Survey, survey
+from planner.solver.today import Today, plan_of_today
+
+_COLD_RATE, _COLD_DECAY = 0.12, 0.95
+_WARM_RATE = 0.02
+_BATCH = 256
+_EJECTIONS, _EJECTING = 160, 8
+"""The first 8 batches of moves begin with 160 ejections each."""
+_SMALLEST_GAP = 1e-7
+_DUAL_SHARE, _BOUND_SHARE = 0.35, 0.8
+"""Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest."""
+
+
+class _Clock:
+    """The budget, and the history of what was found when."""
+
+    def __init__(self, budget_seconds: float) -> None:
+        self._start = time.monotonic()
+        self._budget = budget_seconds
+        self.history: list[tuple[float, float, float]] = []
+
+    def seconds(self) -> float:
+        """Give the seconds since the start."""
+        return time.monotonic() - self._start
+
+    def left(self) -> float:
+        """Give the seconds that are left."""
+        return self._budget - self.seconds()
+
+    def after(self, share: float) -> Callable[[], bool]:
+        """Give the question whether this share of the budget is spent."""
+        return lambda: self.seconds() >= share * self._budget
+
+    def note(self, cost: float, bound: float) -> None:
+        """Keep what is known now."""
+        self.history.append((self.seconds(), cost, bound))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """A problem prepared for the kernels, with what paths are compared to."""
+
+    problem: SlotProblem
+    rows: CouplingRows
+    market: Market
+    ground: Ground
+    survey: Survey
+    announced: Path
+    churn: Floats
+    seed: int
+
+
+def solve(
+    problem: SlotProblem,
+    *,
+    budget_seconds: float,
+    seed: int = 1,
+    effort: Effort | None = None,
+    warm: Warmth | None = None,
+) -> SolvedPlan:
+    """Give a plan that fits, no dearer than today's, with its certified bound.
+
+    `budget_seconds` of wall clock may be 0 (today's plan, and the bound of one round of programs)
+    or infinite (`effort` alone bounds the work). `seed` >= 1.
+
+    Raises ImpossibleProblemError when the problem contradicts itself or when jobs that must hold
+    GPUs find no room, PlanningError when `warm` is not of this problem's shape.
+    """
+    clock = _Clock(budget_seconds)
+    effort = effort or Effort()
+    check_problem(problem)
+    task = _prepared(problem, warm, seed)
+    start = _start_prices(task.market, warm)
+    found = _priced(task, start, effort, clock, warm=warm is not None)
+    charges = charges_of(task.market, found.prices, found.values)
+    today_path = paths_of_today(problem.jobs, task.ground.cost)
+    today = plan_of_today(
+        problem, task.ground, task.rows, today_path, charges.lam, task.survey.pausable
+    )
+    now_cost = draft_cost(today.draft)
+    clock.note(now_cost, found.bound)
+    draft = _first_plan(task, found, charges, today, effort, clock, warm)
+    moves = _improved(task, draft, charges, found.bound, effort, clock)
+    if draft_cost(draft) > now_cost:
+        draft = today.draft
+    bound = certified_bound(
+        task.ground,
+        task.market,
+        found.prices,
+        forced=task.survey.forced,
+        label_room=effort.label_room,
+        expired=clock.after(1.0),
+    )
+    clock.note(draft_cost(draft), bound.value)
+    return _solved(task, draft, today, found, bound, moves, clock)
+
+
+def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
+    cost = pinned_cost(problem.jobs)
+    found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
+    check_costs(problem, found)
+    rows = coupling_rows(problem)
+    announced, churn = paths_of_today(problem.jobs, cost), np.zeros(problem.size)
+    if warm is not None:
+        if warm.announced.shape != announced.shape or warm.prices.rows.shape != rows.limit.shape:
+            raise PlanningError(
+                f"the earlier plan has {warm.announced.shape} paths and {warm.prices.rows.shape} "
+                f"prices, the problem {announced.shape} and {rows.limit.shape}",
+                "plan without warmth when slots, types, power domains or tenants change",
+            )
+        announced = np.ascontiguousarray(warm.announced)
+        churn = np.where(warm.kept, warm.churn_price, 0.0)
+    return _Task(
+        problem=problem,
+        rows=rows,
+        market=Market(lanes=pack(problem, cost, found), rows=rows, fleet=problem.fleet),
+        ground=make_ground(problem, rows, cost, found),
+        survey=found,
+        announced=announced,
+        churn=churn,
+        seed=seed,
+    )
+
+
+def _start_prices(market: Market, warm: Warmth | None) -> Prices:
+    free = market.free_prices()
+    if warm is None:
+        return free
+    known = market.lanes.job >= 0
+    work = np.zeros_like(free.work)
+    work[known] = warm.prices.work[market.lanes.job[known]]
+    high = np.maximum(market.rows.over_price, market.rows.price)
+    return Prices(
+        rows=np.clip(warm.prices.rows, -market.rows.floor_price, high),
+        fire_ups=np.clip(warm.prices.fire_ups, 0.0, market.fleet.fire_up_cost),
+        work=np.minimum(work, market.lanes.unfinished_price),
+    )
+
+
+def _priced(
+    task: _Task, start: Prices, effort: Effort, clock: _Clock, *, warm: bool
+) -> PriceSearch:
+    """Search prices: cold in long steps, warm in at most three short ones."""
+    return search_prices(
+        task.market,
+        start,
+        iterations=min(3, effort.price_steps) if warm else effort.price_steps,
+        rate=_WARM_RATE if warm else _COLD_RATE,
+        decay=0.8 if warm else _COLD_DECAY,
+        smallest_gain=2e-5,
+        expired=clock.after(_DUAL_SHARE),
+    )
+
+
+def _first_plan(
+    task: _Task,
+    found: PriceSearch,
+    charges: Charges,
+    today: Today,
+    effort: Effort,
+    clock: _Clock,
+    warm: Warmth | None,
+) -> Draft:
+    """Give the cheapest of today's plan, the kept one or the priced one, and the dive's."""
+    best = today.draft.copy()
+    everyone = np.arange(task.problem.size)
+    settle(task.ground, best, everyone, task.announced, task.churn)
+    if warm is not None:
+        for first in (False, True):
+            made = kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
+            best = _cheaper(task, best, made)
+        clock.note(draft_cost(best), found.bound)
+        return best
+    if clock.left() <= 0:
+        return best
+    made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
+    best = _cheaper(task, best, made)
+    clock.note(draft_cost(best), found.bound)
+    step = clock.seconds() / (len(found.trace) + 4)
+    chunks = min(effort.dive_chunks, len(task.market.lanes.rows))
+    if chunks > 1 and clock.left() > 2 * chunks * 2 * step:
+        made = dive(
+            task.ground,
+            task.market,
+            found.prices,
+            found.scale,
+            chunks=chunks,
+            announced=task.announced,
+            churn_price=task.churn,
+            seed=task.seed,
+        )
+        best = _cheaper(task, best, made)
+        clock.note(draft_cost(best), found.bound)
+    return best
+
+
+def _cheaper(task: _Task, one: Draft, other: Draft | None) -> Draft:
+    """Give the draft with the lower cost, churn included."""
+    if other is None:
+        return one
+    costs = [draft_cost(draft) + float(task.churn[draft.changed].sum()) for draft in (one, other)]
+    return other if costs[1] < costs[0] else one
+
+
+def _improved(
+    task: _Task, draft: Draft, charges: Charges, bound: float, effort: Effort, clock: _Clock
+) -> int:
+    """Improve the draft in batches of moves; give how many were tried."""
+    movable = np.flatnonzero(task.survey.movable)
+    state = np.array([0x9E3779B97F4A7C15 ^ (task.seed * 0x2545F491)], dtype=np.uint64)
+    done = 0
+    expired = clock.after(_BOUND_SHARE)
+    while done < effort.moves and len(movable) > 1 and not expired():
+        if draft_cost(draft) - bound <= _SMALLEST_GAP * abs(bound):
+            break
+        batch = min(_BATCH, effort.moves - done)
+        if done < _EJECTING * _BATCH:
+            release(
+                task.ground,
+                draft,
+                charges,
+                moves=_EJECTIONS,
+                announced=task.announced,
+                churn_price=task.churn,
+                state=state,
+            )
+        improve(
+            task.ground,
+            draft,
+            charges,
+            moves=batch,
+            announced=task.announced,
+            churn_price=task.churn,
+            movable=movable,
+            state=state,
+        )
+        done += batch
+        clock.note(draft_cost(draft), bound)
+    return done
+
+
+def _solved(
+    task: _Task,
+    draft: Draft,
+    today: Today,
+    found: PriceSearch,
+    bound: Bound,
+    moves: int,
+    clock: _Clock,
+) -> SolvedPlan:
+    cost = draft_cost(draft)
+    if not math.isfinite(cost) or not task.rows.fits(draft.used):
+        raise PlanningError(
+            "the plan breaks a limit that it was built to keep", "report it with the problem"
+        )
+    lam = np.zeros(task.problem.size)
+    known = task.market.lanes.job >= 0
+    lam[task.market.lanes.job[known]] = found.prices.work[known]
+    return SolvedPlan(
+        paths=draft.path,
+        cost=cost,
+        cost_of_now=draft_cost(today.draft),
+        now_fits=today.fits,
+        lower_bound=min(bound.value, cost),
+        bound_name=bound.name,
+        prices=PlanPrices(rows=found.prices.rows, fire_ups=found.prices.fire_ups, work=lam),
+        used=draft.used,
+        changed=np.flatnonzero((draft.path != task.announced).any(axis=1)),
+        violated=task.rows.violations(draft.used),
+        price_steps=len(found.trace),
+        moves=moves,
+        seconds=clock.seconds(),
+        history=tuple(clock.history),
+    )

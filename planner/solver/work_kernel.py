@@ -1,0 +1,161 @@
+"""Insertion of one job, with the search for the price of work of a job that has work to finish.
+
+A price of work finds only paths on the convex hull of (cost, work). The two that bracket the work
+are therefore crossed: one path, with a window of slots of the other, for every window whose ends
+lie where the two differ. The best of all paths met counts.
+"""
+
+import math
+
+import numpy as np
+
+from planner.solver.compiled import compiled
+from planner.solver.ground import Draft, Ground
+from planner.solver.insertion_kernel import charge, shortest
+from planner.solver.slot_problem import Floats, Path
+
+_GROWTH = 1.5
+
+
+@compiled
+def change_cost(ground: Ground, job: int, before: int, after: int) -> float:
+    """Give what a change of configuration costs a job."""
+    if before == after:
+        return 0.0
+    layouts = ground.layout_change[ground.layout[before], ground.layout[after]]
+    own = ground.leave[job, before] + ground.enter[job, after]
+    cost: float = own + ground.layout_cost[job] * layouts
+    return cost
+
+
+@compiled
+def cross(ground: Ground, job: int, charged: Floats, ends: Path, best: float, path: Path) -> float:  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    """Fill the path [H] with the best crossing of ends [2, H] if it costs less than `best`.
+
+    Costs are charged [H, options] and unfinished work; give the cost of the path.
+    """
+    slots = len(charged)
+    target, top = ground.work[job], ground.unfinished_price[job]
+    index_of = np.zeros(len(ground.boards), dtype=np.int64)
+    for index in range(ground.option_count[job]):
+        index_of[ground.options[job, index]] = index
+    passed, done = np.zeros((2, slots + 1)), np.zeros((2, slots + 1))
+    into = np.zeros((2, slots + 1))
+    differ = np.empty(slots, dtype=np.int64)
+    count = 0
+    for slot in range(slots):
+        for end in range(2):
+            now = ends[end, slot]
+            before = ends[end, slot - 1] if slot else ground.present[job]
+            into[end, slot] = change_cost(ground, job, before, now)
+            step = into[end, slot] + charged[slot, index_of[now]]
+            passed[end, slot + 1] = passed[end, slot] + step
+            counted = ground.rate[job, now] if slot < ground.deadline[job] else 0.0
+            done[end, slot + 1] = done[end, slot] + counted
+        if ends[0, slot] != ends[1, slot]:
+            differ[count] = slot
+            count += 1
+    found, first, last = -1, 0, 0
+    for base in range(2):
+        other = 1 - base
+        for start in range(count):
+            begin = differ[start]
+            before = ends[base, begin - 1] if begin else ground.present[job]
+            head = passed[base, begin] + change_cost(ground, job, before, ends[other, begin])
+            head -= passed[other, begin] + into[other, begin]
+            for stop in range(start, count):
+                end = differ[stop] + 1
+                cost = head + passed[other, end]
+                work = done[base, begin] + done[other, end] - done[other, begin]
+                if end < slots:
+                    cost += change_cost(ground, job, ends[other, end - 1], ends[base, end])
+                    cost += passed[base, slots] - passed[base, end] - into[base, end]
+                    work += done[base, slots] - done[base, end]
+                cost += top * max(0.0, target - work)
+                if cost < best:
+                    best, found, first, last = cost, base, begin, end
+    if found >= 0:
+        path[:] = ends[found]
+        path[first:last] = ends[1 - found, first:last]
+    return best
+
+
+@compiled
+def best_with_work(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    ground: Ground, job: int, charged: Floats, draft: Draft, searches: int, path: Path
+) -> float:
+    """Fill the path [H] of a job with work; give its charged cost, unfinished work included.
+
+    Infinite when no path fits. At most `searches` prices of work are tried, from the draft's on,
+    which becomes the best one.
+    """
+    slots = len(charged)
+    ahead = np.empty_like(charged)
+    moved = np.empty((slots, len(ground.layout_change)))
+    trial = np.empty(slots, dtype=np.int8)
+    ends = np.empty((2, slots), dtype=np.int8)
+    target, top = ground.work[job], ground.unfinished_price[job]
+    low_lam, low_value, low_slope = -1.0, 0.0, 0.0
+    high_lam, high_value, high_slope = -1.0, 0.0, 0.0
+    best, lam, best_value = math.inf, draft.lam[job], -math.inf
+    for _search in range(searches):
+        cost, work = shortest(ground, job, lam, charged, ahead, moved, trial)
+        if cost == math.inf:
+            return math.inf
+        missing = target - work
+        if cost + top * max(0.0, missing) < best:
+            best = cost + top * max(0.0, missing)
+            path[:] = trial
+        value = cost + lam * missing
+        if value > best_value:
+            best_value = value
+            draft.lam[job] = lam
+        if missing > 0:
+            low_lam, low_value, low_slope = lam, value, missing
+            ends[0] = trial
+        else:
+            high_lam, high_value, high_slope = lam, value, missing
+            ends[1] = trial
+        if missing == 0 or (missing > 0 and lam >= top) or (missing < 0 and lam <= 0):
+            return best
+        if low_lam < 0:
+            lam = lam / _GROWTH if lam > 1e-3 * top else 0.0
+        elif high_lam < 0:
+            lam = min(top, max(lam * _GROWTH, 1e-3 * top))
+        else:
+            offset = high_value - low_value + low_slope * low_lam - high_slope * high_lam
+            lam = offset / (low_slope - high_slope)
+            if low_value + low_slope * (lam - low_lam) - best_value < 1e-5 * abs(best_value):
+                break
+            width = high_lam - low_lam
+            lam = min(max(lam, low_lam + 0.02 * width), high_lam - 0.02 * width)
+    if low_lam >= 0 and high_lam >= 0:
+        best = cross(ground, job, charged, ends, best, path)
+    return best
+
+
+@compiled
+def insert(
+    ground: Ground,
+    job: int,
+    weight: float,
+    row_price: Floats,
+    node_price: Floats,
+    draft: Draft,
+    searches: int,
+    fire_up_share: float,
+    path: Path,
+) -> bool:
+    """Fill the best path [H] of one job beside the use of the others; False where none fits.
+
+    row_price [H, R], node_price [H, G] per board; `weight` and `fire_up_share` are those of
+    insertion_kernel.py.
+    """
+    slots = len(draft.used)
+    charged = np.empty((slots, ground.option_count[job]))
+    charge(ground, job, weight, row_price, node_price, draft.used, fire_up_share, charged)
+    if ground.work[job] > 0:
+        return best_with_work(ground, job, charged, draft, searches, path) < math.inf
+    ahead = np.empty_like(charged)
+    moved = np.empty((slots, len(ground.layout_change)))
+    return shortest(ground, job, 0.0, charged, ahead, moved, path)[0] < math.inf

@@ -1,0 +1,143 @@
+"""Problems that contradict themselves are refused by name."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.plan_instances import make_instance
+from data.errors import ImpossibleProblemError
+from planner.solver.slot_problem import SlotProblem
+from planner.solver.solve import solve
+
+
+@pytest.fixture
+def problem() -> SlotProblem:
+    """Ten jobs over six slots."""
+    return make_instance(10, 6, seed=1).problem
+
+
+def refused(problem: SlotProblem, *words: str) -> None:
+    """The problem is refused with these words."""
+    with pytest.raises(ImpossibleProblemError) as caught:
+        solve(problem, budget_seconds=0.0)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def with_cost(problem: SlotProblem, job: int, slot: int, value: float) -> SlotProblem:
+    """All configurations of a job cost this in a slot."""
+    cost = problem.jobs.base_cost.copy()
+    cost[job, slot] = value
+    return replace(problem, jobs=replace(problem.jobs, base_cost=cost))
+
+
+def pinned(problem: SlotProblem, **pins: tuple[int, int]) -> SlotProblem:
+    """Jobs pinned in slot 2: name -> (job, configuration)."""
+    required = np.full((10, 6), -1, dtype=np.int8)
+    for job, option in pins.values():
+        required[job, 2] = option
+    return replace(problem, jobs=replace(problem.jobs, required=required))
+
+
+def test_no_slots(problem: SlotProblem) -> None:
+    """At least one slot is needed."""
+    cost = problem.jobs.base_cost[:, :0]
+    refused(replace(problem, jobs=replace(problem.jobs, base_cost=cost)), "no slot")
+
+
+def test_missing_demand(problem: SlotProblem) -> None:
+    """A cost that is unknown names the job and the slot."""
+    refused(with_cost(problem, 4, 3, np.nan), "'job-4'", "slot 3", "demand is missing")
+
+
+def test_nothing_allowed(problem: SlotProblem) -> None:
+    """A slot without any configuration names the job and the slot."""
+    refused(with_cost(problem, 7, 1, np.inf), "'job-7'", "allowed nothing", "slot 1")
+
+
+def test_negative_boards(problem: SlotProblem) -> None:
+    """Boards cannot be negative."""
+    boards = problem.grid.boards.copy()
+    boards[3] = -1.0
+    refused(replace(problem, grid=replace(problem.grid, boards=boards)), "boards", "[3]")
+
+
+@pytest.mark.parametrize("name", ["power_kw", "leave_cost", "enter_cost", "rate"])
+def test_negative_or_unknown_figures_of_a_job(problem: SlotProblem, name: str) -> None:
+    """Power, cost of changes and rates are at least 0 and known."""
+    for value in (-1.0, np.nan):
+        wrong = getattr(problem.jobs, name).copy()
+        wrong[2, 5] = value
+        refused(replace(problem, jobs=replace(problem.jobs, **{name: wrong})), name, "[2, 5]")
+
+
+def test_a_job_larger_than_the_fleet(problem: SlotProblem) -> None:
+    """A job that needs more boards than exist is named with slot and type."""
+    cost = np.full_like(problem.jobs.base_cost[0], np.inf)
+    cost[:, 5] = 1.0
+    base = problem.jobs.base_cost.copy()
+    base[0] = cost
+    capacity = problem.fleet.capacity.copy()
+    capacity[0, 4] = 8.0
+    broken = replace(
+        problem,
+        jobs=replace(problem.jobs, base_cost=base),
+        fleet=replace(problem.fleet, capacity=capacity),
+    )
+    refused(broken, "'job-0'", "slot 4", "fast")
+
+
+def test_a_pin_to_what_is_not_allowed(problem: SlotProblem) -> None:
+    """A pin must be one of the job's configurations."""
+    banned = int(np.flatnonzero(~np.isfinite(problem.jobs.base_cost[1, 2]))[0])
+    refused(pinned(problem, one=(1, banned)), "'job-1'", "slot 2", "pinned")
+
+
+def test_pins_that_do_not_fit_together(problem: SlotProblem) -> None:
+    """Pinned jobs that exceed the capacity are named."""
+    base = problem.jobs.base_cost.copy()
+    base[[0, 1], 2, 4] = 1.0
+    capacity = problem.fleet.capacity.copy()
+    capacity[0, 2] = 8.0
+    broken = replace(
+        problem,
+        jobs=replace(problem.jobs, base_cost=base),
+        fleet=replace(problem.fleet, capacity=capacity),
+    )
+    refused(pinned(broken, a=(0, 4), b=(1, 4)), "'job-0'", "'job-1'", "16 boards", "slot 2")
+
+
+def test_capacity_below_what_is_guaranteed(problem: SlotProblem) -> None:
+    """Guarantees above the fleet name the slot and both numbers."""
+    assert problem.quotas is not None
+    quotas = replace(problem.quotas, guaranteed=np.full((8, 6), 1e3), quota=np.full((8, 6), 1e4))
+    refused(replace(problem, quotas=quotas), "guaranteed 8000", "slot 0")
+
+
+def test_jobs_that_must_hold_more_than_there_is(problem: SlotProblem) -> None:
+    """Jobs that cannot pause and do not fit together are refused with job, slot and limit."""
+    cost = np.full_like(problem.jobs.base_cost, np.inf)
+    cost[:, :, 4] = 1.0
+    capacity = np.full((3, 6), 40.0)
+    broken = replace(
+        problem,
+        jobs=replace(problem.jobs, base_cost=cost, tenant=np.full(10, -1)),
+        fleet=replace(problem.fleet, capacity=capacity),
+        power=None,
+        quotas=None,
+    )
+    refused(broken, "finds no room", "capacity of fast", "slot 0")
+
+
+def test_a_tenant_without_quota(problem: SlotProblem) -> None:
+    """A job of a tenant that the quotas do not list is refused."""
+    tenant = problem.jobs.tenant.copy()
+    tenant[6] = 8
+    refused(replace(problem, jobs=replace(problem.jobs, tenant=tenant)), "tenant", "[6]")
+
+
+def test_arrays_of_the_wrong_shape(problem: SlotProblem) -> None:
+    """A missing column is named with both shapes."""
+    jobs = replace(problem.jobs, power_kw=problem.jobs.power_kw[:, :-1])
+    refused(replace(problem, jobs=jobs), "jobs.power_kw", "(10, 15)", "(10, 16)")
