@@ -103,7 +103,11 @@ _CARDS_GIB = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRow:
-    """One row: the job, what was measured and in which figure; `reason` when it has no job."""
+    """One row: the job, what was measured and in which figure.
+
+    `reason` says why the row does not determine its peak; a job with assumed values may exist all
+    the same. `contradiction` says what speaks against the measured value.
+    """
 
     row_id: int
     source: str
@@ -116,6 +120,20 @@ class MeasuredRow:
     out_of_memory: bool
     printed_scale: float
     reason: str = ""
+
+    @property
+    def contradiction(self) -> str:
+        """What speaks against the measured value, '' when nothing does."""
+        if "suspicious" in self.section:
+            return "marked by the data set: a value copied between files"
+        return CONTRADICTORY.get(self.row_id, "")
+
+    @property
+    def family(self) -> str:
+        """Source and method; the adapters of one benchmark count as one method."""
+        if "peft" in self.source:
+            return f"{self.source} {'images' if 'FLUX' in self.model else 'text'}"
+        return f"{self.source} {self.method}"
 
 
 def _number(value: Any) -> float | None:
@@ -374,6 +392,9 @@ def _torchtitan(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
     return replace(job, **changes), "reserved"
 
 
+NO_BATCH = "micro-batch or length is neither printed nor in the recipe"
+
+
 def _colossal(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
     return replace(job, framework="colossalai", length_varies=False), "allocated"
 
@@ -502,7 +523,31 @@ def _read(row: Any) -> MeasuredRow:
     filler = _SOURCES.get(_text(row.source))
     job = _printed_job(row, shape)
     job, figure = filler(row, job) if filler else (job, "reserved")
-    return MeasuredRow(job=job, figure=figure, **common)
+    return MeasuredRow(job=job, figure=figure, reason=_reason(row, job), **common)
+
+
+_NOT_PINNED = ("Qwen3.5", "GLM-4V", "Bert")
+
+CONTRADICTORY = {
+    109: "full fine-tuning in 4.0 B per parameter, less than weights, gradients and Adam",
+    203: "activations stored in 4 bits, how is not printed",
+    206: "activations stored in 4 bits, how is not printed",
+    560: "the value of another model's plan (its list of layers says so)",
+    563: "26.6 GiB where the same stages take 34.8 on other numbers of nodes",
+    580: "below what the states and the context alone take",
+    581: "below what the states and the context alone take",
+}
+"""Rows that other rows or arithmetic contradict; scored with and without them."""
+
+
+def _reason(row: Any, job: TrainingJob) -> str:
+    """Give why the printed row and its recipe do not determine the peak; '' when they do."""
+    if any(name in _text(row.model) for name in _NOT_PINNED):
+        return "the model's architecture or its other tower is not pinned"
+    trains = job.method is not Method.INFERENCE
+    if trains and (job.micro_batch is None or job.sequence_length is None):
+        return NO_BATCH
+    return ""
 
 
 def read_rows(table: pd.DataFrame) -> list[MeasuredRow]:

@@ -106,8 +106,9 @@ class TrainingJob:
     """One training job; sizes of one micro-batch on one data-parallel rank.
 
     `sequence_length` is the longest in tokens; `length_varies` when batches are padded to their
-    own longest sample, which then is `typical_length` on average. `offload` may hold "optimizer", "parameters" and "activations", what lives
-    in host memory. `quantization` is that of frozen weights.
+    own longest sample, which then is `typical_length` on average. `offload` may hold "optimizer",
+    "parameters" and "activations", what lives in host memory. `quantization` is that of frozen
+    weights. `precision` names a policy of framework_traits.toml.
 
     Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
     """
