@@ -30,6 +30,19 @@ RESULTS = Path(__file__).parent / "results" / "memory.md"
 GIB = 2**30
 REPETITIONS = 6
 SHARES = (0.90, 0.95, 0.99)
+_GROUP_HEAD = (
+    "| {title} | rows | framework not told | with traits | median error | calibrated, 10 runs |"
+)
+_PEER_HEAD = (
+    "| full training, batch and length printed | rows | formula | Trimtab, framework not told "
+    "| Trimtab, with traits |"
+)
+_BOUND_HEAD = (
+    "| bound | stated factors (by tier, in-sample) | quantile over all other sources "
+    "| framework not told, tier C factor | framework not told, other sources' quantile |"
+)
+_FEW = 3
+"""Methods with fewer rows are shown together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +169,7 @@ def line(*cells: object) -> str:
 
 def group_table(title: str, rows: Sequence[Scored], key: Callable[[Scored], str]) -> list[str]:
     """Give accuracy by a key: framework not told, with traits, and calibrated."""
-    lines = [
-        f"| {title} | rows | framework not told | with traits | median error "
-        "| calibrated, 10 runs |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    lines = [_GROUP_HEAD.format(title=title), "|---|---:|---:|---:|---:|---:|"]
     groups: dict[str, list[Scored]] = {}
     for one in rows:
         groups.setdefault(key(one), []).append(one)
@@ -203,11 +212,7 @@ def peer_table(rows: Sequence[Scored]) -> list[str]:
             sequence_length=(job.sequence_length or 0) // job.parallelism.context,
         )
 
-    lines = [
-        "| full training, batch and length printed | rows | formula | Trimtab, framework not told "
-        "| Trimtab, with traits |",
-        "|---|---:|---:|---:|---:|",
-    ]
+    lines = [_PEER_HEAD, "|---|---:|---:|---:|---:|"]
     peers: dict[str, Callable[[TrainingJob], float | None]] = {
         "MARP as published (marp_paper)": marp,
         "Megatron report": megatron,
@@ -258,20 +263,15 @@ def untold_left_out(rows: Sequence[Scored], share: float) -> float:
 def bound_table(rows: Sequence[Scored]) -> list[str]:
     """Give the coverage of the bounds."""
     lines = [
-        "| bound | stated factors (by tier, in-sample) | quantile over all other sources "
-        "| framework not told, tier C factor | framework not told, other sources' quantile |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for share in SHARES:
-        lines.append(
-            line(
-                f"{100 * share:.0f} %",
-                *coverage(rows, share),
-                untold_coverage(rows, share),
-                untold_left_out(rows, share),
-            )
+        line(
+            f"{100 * share:.0f} %",
+            *coverage(rows, share),
+            untold_coverage(rows, share),
+            untold_left_out(rows, share),
         )
-    return [*lines, ""]
+        for share in SHARES
+    ]
+    return [_BOUND_HEAD, "|---|---:|---:|---:|---:|", *lines, ""]
 
 
 def refusals(measured: Sequence[MeasuredRow]) -> tuple[int, int, int, int, list[str]]:
@@ -385,15 +385,32 @@ def report(measured: Sequence[MeasuredRow]) -> str:
     speed = estimates_per_second([one.job for one in every])
     oom, ooms, fitting, fits, missed = refusals(measured)
     scaled = mean([accuracy(one.bytes, one.peak * one.row.printed_scale) for one in clean])
-    lines = [
+    counts = pd.Series([one.row.method for one in clean]).value_counts()
+
+    def method(one: Scored) -> str:
+        name = one.row.method
+        return name if counts[name] >= _FEW else "other adapters"
+
+    rows_text = (
         f"Measured rows with an estimate: {len(every)}; {len(told)} determine their peak; "
-        f"{len(clean)} of these are not contradicted. All tables but the first line of the "
-        f"yardsticks use the {len(clean)}.",
+        f"{len(clean)} of these are not contradicted. All tables but the first two lines of the "
+        f"yardsticks use the {len(clean)}."
+    )
+    refused_text = (
+        f"Refused before the start: {oom} of {ooms} runs that ran out of memory, {fitting} of "
+        f"{fits} that fitted. Missed: {'; '.join(missed) or 'none'}."
+    )
+    unit_text = (
+        "Where a source prints G without saying which, GiB is taken; read as 1e9 bytes the mean "
+        f"accuracy over the {len(clean)} rows is {scaled:.3f}."
+    )
+    lines = [
+        rows_text,
         "",
         *yardsticks(every, clean, measured, speed),
         *peer_table(clean),
         *group_table("source", clean, lambda one: one.row.source),
-        *group_table("method", clean, lambda one: one.row.method),
+        *group_table("method", clean, method),
         *group_table("tier", clean, lambda one: f"tier {one.estimate.tier}"),
         *group_table("figure measured", clean, lambda one: one.row.figure),
         "| finished runs of the family | mean accuracy |",
@@ -403,11 +420,9 @@ def report(measured: Sequence[MeasuredRow]) -> str:
         line("runs of all other sources instead", from_other_sources(clean)),
         "",
         *bound_table(clean),
-        f"Refused before the start: {oom} of {ooms} runs that ran out of memory, {fitting} of "
-        f"{fits} that fitted. Missed: {'; '.join(missed) or 'none'}.",
+        refused_text,
         "",
-        "Where a source prints G without saying which, GiB is taken; read as 1e9 bytes the mean "
-        f"accuracy over the {len(clean)} rows is {scaled:.3f}.",
+        unit_text,
         "",
         *listed(measured),
     ]

@@ -286,6 +286,9 @@ def _printed_job(row: Any, shape: ModelShape) -> TrainingJob:
 Filler = Callable[[Any, TrainingJob], tuple[TrainingJob, str]]
 
 
+_GENERATED_TOKENS = 100
+
+
 def _recipe_devices(text: str, job: TrainingJob) -> int:
     """Give the devices that litgpt's recipe files use, whatever the machine's number of GPUs.
 
@@ -323,6 +326,9 @@ def _litgpt(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
         gradient_accumulation=job.gradient_accumulation or 8,
         recompute=Recompute.FULL if devices > 1 else Recompute.NONE,
     )
+    if job.method is Method.INFERENCE:
+        # The generate script makes 50 tokens of a short prompt, whatever the model was tuned on.
+        return replace(job, micro_batch=1, sequence_length=_GENERATED_TOKENS), "allocated"
     if job.adapter and job.adapter.trainable is None:
         rank, targets = 32, ("q", "v")
         if re.search(r"gemma", text):
@@ -368,7 +374,9 @@ def _torchtune(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
         if lora is not None and row.gpu == "A6000":
             changes["recompute"] = Recompute.NONE
     elif optimizer is None and "3090" not in _text(row.gpu):
-        optimizer = "paged_adamw8bit_in_backward" if job.parallelism.gpus == 1 else None
+        # The table's note: on the 4090 the optimiser steps inside the backward pass.
+        manner = "_in_backward" if "4090" in _text(row.gpu) else ""
+        optimizer = f"paged_adamw8bit{manner}" if job.parallelism.gpus == 1 else None
     changes["optimizer"] = optimizer
     return replace(job, **changes), "allocated"
 

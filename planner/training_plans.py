@@ -20,7 +20,7 @@ _RECOMPUTE_SPEED = {Recompute.NONE: 1.0, Recompute.OPERATORS: 0.93, Recompute.FU
 """Against no recomputation; full repeats a forward pass: 3/4 of the speed, less what it hides."""
 
 _SMALL_BATCH_TOKENS = 2048
-"""Tokens of a micro-batch at which a GPU reaches half of what large ones give. Prior."""
+"""Tokens at which a GPU reaches half its speed on 1e9 parameters; larger models need fewer."""
 
 _LARGEST_CLUSTER = 1 << 20
 
@@ -228,7 +228,7 @@ def prior_speed(gpu: GpuType, job: TrainingJob) -> float:
         * gpu.relative_speed
         * _TENSOR_EFFICIENCY.get(spread.tensor, 0.6)
         * (1 - bubble)
-        * (1 - loss) ** doublings
+        * math.exp(doublings * math.log1p(-loss))
         * _RECOMPUTE_SPEED.get(job.recompute or Recompute.FULL, 0.77)
         * small
     )

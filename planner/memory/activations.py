@@ -134,7 +134,11 @@ def layer_activations(recipe: Recipe) -> LayerActivations:
 
 
 def _operators_kept(recipe: Recipe) -> float:
-    """Bytes kept by op-level selective checkpointing: every second matrix product and attention."""
+    """Bytes kept by op-level selective checkpointing: every second matrix product and attention.
+
+    A compiled layer recomputes the sum of the residual stream as well.
+    """
     shape, width = recipe.job.shape, recipe.policy.compute
     attention = shape.query_width + 2 * shape.key_width + shape.attention_width
-    return width * (attention + shape.ffn + shape.hidden) + 4 * shape.heads
+    stream = 0 if recipe.compiled else shape.hidden
+    return width * (attention + shape.ffn + stream) + 4 * shape.heads

@@ -54,6 +54,18 @@ class Recipe:
         return 4.0 if self.job.precision in {"amp", "fp32"} else 2.0
 
     @property
+    def cast_bytes(self) -> float:
+        """Bytes per weight that autocast adds for the backward pass, frozen weights included.
+
+        Sharded weights are cast as they are gathered instead.
+        """
+        if self.job.parallelism.sharding in (Sharding.FSDP, Sharding.ZERO3):
+            return 0.0
+        if self.trains_weights:
+            return self.policy.cast
+        return state_policy("amp").cast if self.job.precision == "amp" else 0.0
+
+    @property
     def tokens(self) -> float:
         """Tokens of one micro-batch on one GPU."""
         return self.micro_batch * self.sequence_length / self.job.parallelism.context

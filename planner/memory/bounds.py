@@ -51,4 +51,4 @@ def bound_factor(tier: Tier, share: float, correction: Correction | None = None)
         return usual
     own = 1 + 1.5 * NormalDist().inv_cdf(share) * correction.spread
     weight = min(correction.sample_count / _ENOUGH_RUNS, 1.0)
-    return max(own, usual ** (1 - weight) * own**weight)
+    return max(own, (1 - weight) * usual + weight * own)

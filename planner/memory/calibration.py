@@ -27,6 +27,7 @@ _NOISE = 0.05
 _DEGREES = 1.0
 _ROUNDS = 4
 _MOST_RUNS = 200
+_RATIOS = (0.1, 10.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +86,7 @@ def _features(runs: Sequence[FinishedRun]) -> tuple[Values, Values]:
         [
             _SPREAD_STATIC * static / total,
             _SPREAD_DYNAMIC * dynamic / total,
-            _SPREAD_CONSTANT_BYTES / total,
+            _SPREAD_CONSTANT_BYTES / np.maximum(total, 2**30),
         ]
     )
     sizes = np.column_stack([np.log2(total), np.log2(1 + dynamic / 2**30)])
@@ -112,7 +113,7 @@ def correction(
     seen = _features(calibration.runs)
     measured = np.array([run.measured_bytes for run in calibration.runs])
     estimated = np.array([run.static_bytes + run.dynamic_bytes for run in calibration.runs])
-    deviations = np.clip(measured / estimated, 0.1, 10.0) - 1.0
+    deviations = np.clip(measured / estimated, *_RATIOS) - 1.0
     between, to_job = _covariance(seen, seen), _covariance(seen, job)[:, 0]
     noise = np.full(len(deviations), _NOISE**2)
     for _ in range(_ROUNDS):
@@ -125,7 +126,7 @@ def correction(
     explained = np.linalg.solve(factor, to_job)
     variance = max(prior - float(explained @ explained), 0.0) + float(np.median(noise))
     return Correction(
-        ratio=max(1.0 + float(to_job @ solved), 0.1),
+        ratio=float(np.clip(1.0 + to_job @ solved, *_RATIOS)),
         spread=float(np.sqrt(variance)),
         sample_count=calibration.sample_count,
     )

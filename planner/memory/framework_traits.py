@@ -16,7 +16,8 @@ class StatePolicy:
     """Bytes per trained parameter, by what holds them; `compute` is the width of activations.
 
     `reduced` is a further copy of the gradient that is shared out as the optimiser is, `copied`
-    one that every rank keeps, `step` what lives only while the optimiser steps.
+    one that every rank keeps, `step` what lives only while the optimiser steps, `cast` the 16-bit
+    copy of a weight that autocast keeps for the backward pass.
     """
 
     weight: float
@@ -26,6 +27,7 @@ class StatePolicy:
     reduced: float = 0.0
     copied: float = 0.0
     step: float = 0.0
+    cast: float = 0.0
     compute: float = 2.0
 
 

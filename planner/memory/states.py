@@ -48,6 +48,7 @@ class States:
     weights: float
     whole_weights: float
     buffers: float
+    cast: float = 0.0
     gradients: float = 0.0
     optimizer: float = 0.0
     copies: float = 0.0
@@ -182,7 +183,13 @@ def _frozen_states(recipe: Recipe, stage: Stage, parameters: StageParameters) ->
     weights = whole * _sharded(recipe, *_SHARDS_WEIGHTS)
     if "parameters" in recipe.job.offload:
         weights = 0.0
-    return States(weights=weights, whole_weights=whole, buffers=_buffers(recipe, stage))
+    everything = parameters.matrices + parameters.routed + parameters.rest
+    return States(
+        weights=weights,
+        whole_weights=whole,
+        buffers=_buffers(recipe, stage),
+        cast=recipe.cast_bytes * everything,
+    )
 
 
 def _steps_by_torch(recipe: Recipe) -> bool:

@@ -151,28 +151,27 @@ def _dequantized(view: _StageView) -> float:
 
 def _events(view: _StageView) -> list[Event]:
     recipe, states = view.recipe, view.states
-    kept = states.gradients if _gradients_persist(recipe) else 0.0
     base = (
         ("weights", states.weights),
         ("optimizer states", states.optimizer),
         ("copies", states.copies),
         ("buffers", states.buffers),
     )
-    gather = ("gathered and buckets", gathered(view))
-    stream = ("stream between layers", view.embedded())
+    held = (*base, ("gradients", states.gradients if _gradients_persist(recipe) else 0.0))
+    every = (*base, ("gradients", states.gradients))
+    moving = (
+        ("stream between layers", view.embedded()),
+        ("gathered and buckets", gathered(view)),
+        ("weights cast by autocast", states.cast),
+    )
     activations = ("activations", view.activations())
     inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE)
     layer = ("one recomputed layer", view.recomputed() if inside else 0.0)
     gradient = 2 * view.parameters.vocabulary if recipe.trains_weights else 0.0
-    held = (*base, ("gradients", kept))
-    every = (*base, ("gradients", states.gradients))
     dynamics = {
-        "forward": (held, (activations, (LOGITS, _logits(view)), stream, gather)),
-        "recompute": (
-            held,
-            (activations, layer, stream, gather, ("gradient of the head", gradient)),
-        ),
-        "backward": (every, (layer, stream, gather)),
+        "forward": (held, (activations, (LOGITS, _logits(view)), *moving)),
+        "recompute": (held, (activations, layer, *moving, ("gradient of the head", gradient))),
+        "backward": (every, (layer, *moving)),
         "optimizer": (every, (("optimizer step", states.step),)),
     }
     return [
