@@ -51,7 +51,7 @@ _MODELS = [
     (r"qwen3\.5.*9b", "qwen3.5-9b"),
     (r"qwen3.*8b", "qwen3-8b"),
     (r"qwen3.*1\.7b", "qwen3-1.7b"),
-    (r"qwen1\.5.*7b", "qwen1.5-7b"),
+    (r"qwen1(\.5|half).*7b", "qwen1.5-7b"),
     (r"qwen-1[._]8b", "qwen-1.8b"),
     (r"qwen-7b", "qwen-7b"),
     (r"qwen-14b", "qwen-14b"),

@@ -93,6 +93,7 @@ class FrameworkTraits:
     adapter_input: str
     gather_units: float
     bucket_bytes: float
+    copies_gradients: bool
     loads_whole_model: bool
     upcasts_unquantized: bool
     quantizes_head: bool

@@ -114,15 +114,19 @@ def _logits(view: _StageView) -> float:
 
 
 def gathered(view: _StageView) -> float:
-    """Give the bytes of gathered weights and communication buckets."""
+    """Give the bytes of gathered weights, unpacked matrices and communication buckets."""
     recipe, spread = view.recipe, view.recipe.job.parallelism
-    if spread.shard_ranks * spread.tensor * spread.pipeline == 1:
-        return _dequantized(view)
+    unpacked = _dequantized(view)
     if spread.sharding in (Sharding.FSDP, Sharding.FSDP_GRADIENTS, Sharding.ZERO3):
-        return _gathered_units(view) + _dequantized(view)
-    bucket = recipe.traits.bucket_bytes if spread.shard_ranks > 1 else 0.0
+        alone = spread.gpus == 1
+        return unpacked + (0.0 if alone else _gathered_units(view))
+    if spread.shard_ranks == 1:
+        return unpacked
     trained = view.parameters.trained + view.parameters.trained_routed
-    return min(bucket, 4 * trained) + _dequantized(view)
+    bucket = min(recipe.traits.bucket_bytes, 4 * trained)
+    if spread.sharding is Sharding.NONE and recipe.traits.copies_gradients:
+        bucket = recipe.policy.gradient * trained
+    return unpacked + bucket
 
 
 def _gathered_units(view: _StageView) -> float:
@@ -149,6 +153,15 @@ def _dequantized(view: _StageView) -> float:
     return 2 * 2 * view.parameters.largest_matrix if view.recipe.quantization else 0.0
 
 
+def _ring_buffers(view: _StageView) -> float:
+    """Keys and values of two neighbours, where the sequence is spread over GPUs."""
+    shape, spread = view.recipe.job.shape, view.recipe.job.parallelism
+    if spread.context == 1:
+        return 0.0
+    width = view.recipe.policy.compute * (shape.key_width + shape.value_width)
+    return 2 * width * view.tokens / spread.tensor
+
+
 def _events(view: _StageView) -> list[Event]:
     recipe, states = view.recipe, view.states
     base = (
@@ -163,6 +176,7 @@ def _events(view: _StageView) -> list[Event]:
         ("stream between layers", view.embedded()),
         ("gathered and buckets", gathered(view)),
         ("weights cast by autocast", states.cast),
+        ("ring attention", _ring_buffers(view)),
     )
     activations = ("activations", view.activations())
     inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE)

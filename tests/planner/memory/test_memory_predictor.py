@@ -190,6 +190,25 @@ def test_experts_are_divided_over_expert_parallel_ranks() -> None:
     assert whole - split == pytest.approx(2 * routed * 7 / 8)
 
 
+def test_data_parallelism_copies_gradients_into_buckets() -> None:
+    """Torch's DDP keeps the gradients twice; Megatron's buffer is the gradient itself."""
+    spread = Parallelism(data=8)
+    torch = replace(STATED, framework="", precision="megatron", parallelism=spread)
+    found = dict(predict_peak(torch).breakdown)
+    assert found["gathered and buckets"] == pytest.approx(4 * 8_030_261_248)
+    assert "gathered and buckets" not in dict(
+        predict_peak(replace(torch, framework="megatron")).breakdown
+    )
+
+
+def test_ring_attention_holds_the_neighbours_keys_and_values() -> None:
+    """With the sequence over 4 GPUs two neighbours' keys and values are alive at once."""
+    job = replace(STATED, framework="", sequence_length=32768, micro_batch=1)
+    found = dict(predict_peak(replace(job, parallelism=Parallelism(context=4))).breakdown)
+    assert found["ring attention"] == pytest.approx(2 * 2 * 2 * 1024 * 32768 / 4)
+    assert "ring attention" not in dict(predict_peak(job).breakdown)
+
+
 def test_offloaded_states_leave_the_gpu() -> None:
     """The optimiser's states are absent when they live in host memory."""
     found = predict_peak(replace(STATED, framework="", offload=frozenset({"optimizer"})))
