@@ -154,7 +154,7 @@ def calibrated(rows: Sequence[Scored], runs: int) -> float:
 def from_other_sources(rows: Sequence[Scored]) -> float:
     """Give the accuracy when each source is corrected by the runs of all others."""
     found = []
-    for source in {one.row.source for one in rows}:
+    for source in _several_sources(rows):
         runs = [one.run for one in rows if one.row.source != source]
         calibration = Calibration(family="all others", runs=tuple(runs))
         found += [corrected(one, calibration) for one in rows if one.row.source == source]
@@ -233,11 +233,17 @@ def peer_table(rows: Sequence[Scored]) -> list[str]:
     return [*lines, ""]
 
 
+def _several_sources(rows: Sequence[Scored]) -> list[str]:
+    """Give the sources in order; none when there is one only, which has no others to learn from."""
+    sources = sorted({one.row.source for one in rows})
+    return sources if len(sources) > 1 else []
+
+
 def coverage(rows: Sequence[Scored], share: float) -> tuple[float, float]:
     """Give the share of peaks below the stated bound, and below one made of other sources."""
     stated = [one.ratio <= bound_factor(one.estimate.tier, share) for one in rows]
     unseen = []
-    for source in {one.row.source for one in rows}:
+    for source in _several_sources(rows):
         others = [one.ratio for one in rows if one.row.source != source]
         quantile = float(np.quantile(others, share))
         unseen += [one.ratio <= quantile for one in rows if one.row.source == source]
@@ -253,7 +259,7 @@ def untold_coverage(rows: Sequence[Scored], share: float) -> float:
 def untold_left_out(rows: Sequence[Scored], share: float) -> float:
     """Give the same share where the factor is the quantile over all other sources."""
     hits = []
-    for source in {one.row.source for one in rows}:
+    for source in _several_sources(rows):
         others = [one.peak / one.untold for one in rows if one.row.source != source]
         quantile = float(np.quantile(others, share))
         hits += [one.peak <= one.untold * quantile for one in rows if one.row.source == source]

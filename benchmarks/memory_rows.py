@@ -6,12 +6,14 @@ that the predictor itself knows nothing of the rows.
 """
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from benchmarks.memory_cells import count, number, text
+from benchmarks.memory_recipes import RECIPES
+from data.errors import ImpossibleProblemError
 from planner.memory.known_models import known_models
 from planner.memory.model_shape import ModelShape
 from planner.memory.training_job import (
@@ -136,20 +138,8 @@ class MeasuredRow:
         return f"{self.source} {self.method}"
 
 
-def _number(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)
-
-
-def _count(value: Any) -> int | None:
-    return None if pd.isna(value) else int(value)
-
-
-def _text(value: Any) -> str:
-    return "" if pd.isna(value) else str(value)
-
-
 def _model(name: str) -> ModelShape | None:
-    plain = name.lower().rsplit("/", 1)[-1].replace("_", "_")
+    plain = name.lower().rsplit("/", 1)[-1]
     for pattern, key in _MODELS:
         if re.search(pattern, plain):
             return _FLUX if key == "flux2-klein-4b" else known_models().get(key)
@@ -161,17 +151,17 @@ def _card(name: str) -> float | None:
     return sizes[0] * GIB if sizes else None
 
 
-def _degree(text: str, *names: str) -> int | None:
+def _degree(words: str, *names: str) -> int | None:
     for name in names:
-        match = re.search(rf"\b{name}\s*=?\s*(\d+)", text)
+        match = re.search(rf"\b{name}\s*=?\s*(\d+)", words)
         if match:
             return int(match.group(1))
     return None
 
 
-def _spread(text: str, gpus: int) -> Parallelism:
+def _spread(words: str, gpus: int) -> Parallelism:
     """Read a printed parallelism such as `FSDP8+TP8+PP8`, `pp=4,tp=4,dp=4` or `zero3`."""
-    lower = text.lower().replace("+", " ").replace(",", " ").replace("(", " ").replace(")", " ")
+    lower = words.lower().replace("+", " ").replace(",", " ").replace("(", " ").replace(")", " ")
     tensor = _degree(lower, "tp") or 1
     pipeline = _degree(lower, "pp") or 1
     context = _degree(lower, "cp") or 1
@@ -217,12 +207,14 @@ _QUANTIZATION = [
     (r"aqlm", "aqlm-2bit"),
 ]
 
-
-def _first(rules: list[tuple[str, Any]], text: str) -> Any:
-    return next((value for pattern, value in rules if re.search(pattern, text)), None)
+_OPTIMIZERS = {"adamw", "adamw8bit", "adam", "sgd", "lion", "muon", "adafactor"}
 
 
-def _targets(text: str, shape: ModelShape) -> tuple[str, ...]:
+def _first(rules: list[tuple[str, Any]], words: str) -> Any:
+    return next((value for pattern, value in rules if re.search(pattern, words)), None)
+
+
+def _targets(words: str, shape: ModelShape) -> tuple[str, ...]:
     found = []
     for name, one in (
         ("q_proj", "q"),
@@ -233,11 +225,11 @@ def _targets(text: str, shape: ModelShape) -> tuple[str, ...]:
         ("up_proj", "up"),
         ("down_proj", "down"),
     ):
-        if name in text:
+        if name in words:
             found.append(one)
-    if "ALL" in text:
+    if "ALL" in words:
         found = ["q", "k", "v", "o", "gate", "up", "down"]
-    elif "DEFAULT" in text or "qkv" in text:
+    elif "DEFAULT" in words or "qkv" in words:
         found = ["q", "k", "v"]
     return tuple(one for one in found if shape.gated_mlp or one != "gate")
 
@@ -255,285 +247,61 @@ def _printed_job(row: Any, shape: ModelShape) -> TrainingJob:
     if method is Method.ADAPTER:
         adapter = Adapter(
             kind=str(row.method).split("+")[-1],
-            rank=_count(row.lora_rank) or None,
-            targets=_targets(_text(row.lora_targets), shape),
-            trainable=_count(row.trainable_params),
+            rank=count(row.lora_rank) or None,
+            targets=_targets(text(row.lora_targets), shape),
+            trainable=count(row.trainable_params),
             copies_embeddings="emb" in str(row.method),
         )
-    flash = _text(row.flash_attn)
+    flash = text(row.flash_attn)
     compiled = {"True": True, "False": False, "Eager": False, "Thunder": True}
     return TrainingJob(
         shape=shape,
         method=method,
         adapter=adapter,
-        parallelism=_spread(_text(row.parallelism), _count(row.n_gpus) or 1),
-        micro_batch=_count(row.micro_batch),
-        sequence_length=_count(row.seq_len),
-        length_varies=None if pd.isna(row.seq_len) else "cap" in _text(row.seq_note),
-        gradient_accumulation=_count(row.grad_accum),
-        optimizer=_text(row.optimizer).lower() or None,
-        quantization=_first(_QUANTIZATION, _text(row.quant)) or "",
-        recompute=_first(_RECOMPUTE, _text(row.act_ckpt)),
+        parallelism=_spread(text(row.parallelism), count(row.n_gpus) or 1),
+        micro_batch=count(row.micro_batch),
+        sequence_length=count(row.seq_len),
+        length_varies=None if pd.isna(row.seq_len) else "cap" in text(row.seq_note),
+        gradient_accumulation=count(row.grad_accum),
+        optimizer=printed if (printed := text(row.optimizer).lower()) in _OPTIMIZERS else None,
+        quantization=_first(_QUANTIZATION, text(row.quant)) or "",
+        recompute=_first(_RECOMPUTE, text(row.act_ckpt)),
         flash_attention=None if not flash else flash != "none",
-        compiled=compiled.get(_text(row.compile)),
+        compiled=compiled.get(text(row.compile)),
         offload=frozenset({"parameters", "optimizer"})
-        if _text(row.cpu_offload) == "True"
+        if text(row.cpu_offload) == "True"
         else frozenset(),
-        gpu_memory_bytes=_card(_text(row.gpu)),
+        gpu_memory_bytes=_card(text(row.gpu)),
     )
-
-
-Filler = Callable[[Any, TrainingJob], tuple[TrainingJob, str]]
-
-
-_GENERATED_TOKENS = 100
-
-
-def _recipe_devices(text: str, job: TrainingJob) -> int:
-    """Give the devices that litgpt's recipe files use, whatever the machine's number of GPUs.
-
-    The files of LoRA say `devices: 1` and were run so on machines of four GPUs too.
-    """
-    if "yaml" not in text:
-        return job.parallelism.gpus
-    if job.method is not Method.FULL or job.parallelism.gpus == 1:
-        return 1
-    return 2 if re.search(r"phi-2|stablelm", text) else job.parallelism.gpus
-
-
-def _litgpt(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    text = f"{_text(row.path)} {_text(row.section)}"
-    if "thunder" in text or _text(row.compile):
-        return replace(
-            job,
-            framework="thunder",
-            micro_batch=job.micro_batch or 4,
-            sequence_length=job.sequence_length or 2048,
-            length_varies=False,
-            recompute=Recompute.NONE,
-            optimizer="adamw",
-        ), "allocated"
-    devices = _recipe_devices(text, job)
-    job = replace(
-        job,
-        parallelism=Parallelism(
-            data=devices, sharding=Sharding.FSDP if devices > 1 else Sharding.NONE
-        ),
-        precision="amp" if row.precision == "bf16-mixed" else None,
-        framework="litgpt" if "yaml" in text else "litgpt_2023",
-        length_varies=False,
-        optimizer=job.optimizer or "adamw",
-        gradient_accumulation=job.gradient_accumulation or 8,
-        recompute=Recompute.FULL if devices > 1 else Recompute.NONE,
-    )
-    if job.method is Method.INFERENCE:
-        # The generate script makes 50 tokens of a short prompt, whatever the model was tuned on.
-        return replace(job, micro_batch=1, sequence_length=_GENERATED_TOKENS), "allocated"
-    if job.adapter and job.adapter.trainable is None:
-        rank, targets = 32, ("q", "v")
-        if re.search(r"gemma", text):
-            rank, targets = 16, ("q", "k", "v", "o", "gate", "up", "down")
-        elif re.search(r"phi", text):
-            rank, targets = 8, ("q", "k", "v", "o", "gate", "up", "down")
-        elif re.search(r"tiny", text):
-            rank, targets = 32, ("q", "k", "v", "o", "gate", "up", "down")
-        if "config_hub" not in text and "yaml" not in text:
-            rank, targets = 8, ("q", "v")
-        job = replace(job, adapter=replace(job.adapter, rank=rank, targets=targets))
-    elif job.adapter and job.adapter.kind == "lora":
-        job = replace(job, adapter=replace(job.adapter, rank=8, targets=("q", "v")))
-    return job, "allocated"
-
-
-def _fsdp_qlora(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    adapter = Adapter(rank=64, targets=("k", "q", "v", "up", "down", "gate"))
-    return replace(
-        job, framework="fsdp_qlora", adapter=adapter, length_varies=False, optimizer="adamw"
-    ), "reserved"
-
-
-def _torchtune(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    section = _text(row.section).lower()
-    lora = ("q", "v", "o") if "Memory and training" in _text(row.section) else None
-    changes: dict[str, Any] = {"framework": "torchtune", "length_varies": False}
-    if "packed" not in _text(row.seq_note) or "not packed" in _text(row.seq_note):
-        changes["sequence_length"] = (job.sequence_length or 4096) // 8
-    if "chunked" in section or "Memory and training" in _text(row.section):
-        changes["chunked_loss"] = True
-    offload = set()
-    if "offload" in section:
-        offload.add("activations")
-    changes["offload"] = frozenset(offload)
-    optimizer = job.optimizer
-    if "fuse optimizer step into backward" in section:
-        optimizer = f"{optimizer or 'adamw'}_in_backward"
-    if job.adapter:
-        rank = 64 if lora is None else 8
-        changes["adapter"] = Adapter(rank=rank, targets=("q", "v", "o", "gate", "up", "down"))
-        optimizer = optimizer or "adamw"
-        if lora is not None and row.gpu == "A6000":
-            changes["recompute"] = Recompute.NONE
-    elif optimizer is None and "3090" not in _text(row.gpu):
-        # The table's note: on the 4090 the optimiser steps inside the backward pass.
-        manner = "_in_backward" if "4090" in _text(row.gpu) else ""
-        optimizer = f"paged_adamw8bit{manner}" if job.parallelism.gpus == 1 else None
-    changes["optimizer"] = optimizer
-    return replace(job, **changes), "allocated"
-
-
-def _torchtitan(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    early = _text(row.section).startswith("Table ") or "/ao" in _text(row.source)
-    changes: dict[str, Any] = {
-        "framework": "torchtitan_2024" if early else "torchtitan",
-        "length_varies": False,
-        "optimizer": "adamw",
-        "precision": "amp",
-        "recompute": job.recompute or Recompute.OPERATORS,
-        "gradient_accumulation": 1,
-    }
-    stages = job.parallelism.pipeline
-    if stages > 1 and job.micro_batch:
-        changes["micro_batch"] = max(1, job.micro_batch // stages)
-        changes["gradient_accumulation"] = stages
-        if "Interleaved" in _text(row.section):
-            changes["parallelism"] = replace(job.parallelism, virtual_stages=2)
-    return replace(job, **changes), "reserved"
-
-
-NO_BATCH = "micro-batch or length is neither printed nor in the recipe"
-
-
-def _colossal(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    return replace(job, framework="colossalai", length_varies=False), "allocated"
-
-
-def _internevo(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    return replace(job, framework="internevo", optimizer="adamw", length_varies=False), "nvml"
-
-
-def _glm(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    return replace(job, framework="swift"), "nvml"
-
-
-def _axolotl(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    return replace(job, framework="axolotl"), "reserved"
-
-
-def _qwen(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    sharded = job.parallelism.sharding is not Sharding.NONE
-    by_deepspeed = sharded or bool(job.quantization) or job.method is Method.FULL
-    changes: dict[str, Any] = {
-        "framework": "qwen_deepspeed" if by_deepspeed else "qwen",
-        "length_varies": False,
-        "optimizer": "adamw",
-        "micro_batch": job.micro_batch or 1,
-        "sequence_length": job.sequence_length or 256,
-        "recompute": job.recompute or Recompute.FULL,
-    }
-    if job.adapter:
-        targets = ("q", "k", "v", "o", "gate", "up", "down")
-        changes["adapter"] = replace(job.adapter, rank=64, targets=targets)
-    return replace(job, **changes), "nvml"
-
-
-def _typical_length(note: str) -> int | None:
-    """Read the mean length that a note prints as `3234±2547 tokens`."""
-    match = re.search(r"(\d+)\s*±", note)
-    return int(match.group(1)) if match else None
-
-
-def _swift(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    changes: dict[str, Any] = {
-        "framework": "swift",
-        "optimizer": job.optimizer or "adamw",
-        "length_varies": True,
-        "typical_length": _typical_length(_text(row.seq_note)),
-    }
-    if job.adapter and not job.adapter.targets:
-        changes["adapter"] = replace(job.adapter, rank=8, targets=("q", "k", "v"))
-    return replace(job, **changes), "reserved"
-
-
-def _peft(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    changes: dict[str, Any] = {
-        "framework": "peft",
-        "optimizer": "adamw",
-        "recompute": Recompute.NONE,
-        "length_varies": True,
-        "compiled": False,
-    }
-    if "FLUX" in _text(row.model):
-        changes["sequence_length"] = 1024 + 512
-        changes["recompute"] = Recompute.FULL
-        changes["framework"] = "peft_images"
-    elif job.sequence_length:
-        changes["sequence_length"] = round(0.76 * job.sequence_length)
-    return replace(job, **changes), "reserved"
-
-
-def _sailor(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
-    spread = job.parallelism
-    total = _number(row.global_batch)
-    micro = job.micro_batch or 1
-    count = max(1, int(total / (spread.data * micro))) if total else None
-    layers = [int(one) for one in re.findall(r"\d+", _text(row.time_note))]
-    if len(layers) == spread.pipeline > 1:
-        # The printed list counts the embedding and the head as a layer each.
-        layers[0], layers[-1] = layers[0] - 1, layers[-1] - 1
-        spread = replace(spread, stage_layers=tuple(layers))
-    framework = "sailor_gh200" if "GH" in _text(row.gpu) else "sailor"
-    return replace(
-        job,
-        framework=framework,
-        parallelism=spread,
-        precision="zero-fp32",
-        optimizer="adamw",
-        gradient_accumulation=count,
-        recompute=Recompute.NONE,
-        flash_attention=False,
-        length_varies=False,
-    ), "nvml"
-
-
-_SOURCES: dict[str, Filler] = {
-    "Lightning-AI/litgpt": _litgpt,
-    "AnswerDotAI/fsdp_qlora": _fsdp_qlora,
-    "pytorch/torchtune": _torchtune,
-    "pytorch/torchtitan": _torchtitan,
-    "pytorch/ao": _torchtitan,
-    "hpcaitech/ColossalAI": _colossal,
-    "InternLM/InternEvo": _internevo,
-    "THUDM/GLM-4": _glm,
-    "axolotl-ai-cloud/axolotl": _axolotl,
-    "QwenLM/Qwen": _qwen,
-    "modelscope/ms-swift": _swift,
-    "huggingface/peft": _peft,
-    "eth-easl/sailor": _sailor,
-}
 
 
 def _read(row: Any) -> MeasuredRow:
-    shape = _model(_text(row.model))
-    peak = _number(row.train_peak_gib)
+    shape = _model(text(row.model))
+    peak = number(row.train_peak_gib)
     common: dict[str, Any] = {
         "row_id": int(row.id),
-        "source": _text(row.source),
-        "section": _text(row.section),
-        "model": _text(row.model),
-        "method": _text(row.method),
+        "source": text(row.source),
+        "section": text(row.section),
+        "model": text(row.model),
+        "method": text(row.method),
         "peak_bytes": None if peak is None else peak * GIB,
         "out_of_memory": bool(row.oom),
         "printed_scale": 1e9 / GIB if bool(row.unit_ambiguous) else 1.0,
     }
     if shape is None:
-        reason = f"the shape of {_text(row.model)!r} is not known"
+        reason = f"the shape of {text(row.model)!r} is not known"
         return MeasuredRow(job=None, figure="", reason=reason, **common)
-    filler = _SOURCES.get(_text(row.source))
-    job = _printed_job(row, shape)
-    job, figure = filler(row, job) if filler else (job, "reserved")
+    try:
+        job, figure = _printed_job(row, shape), "reserved"
+        complete = RECIPES.get(text(row.source))
+        if complete is not None:
+            job, figure = complete(row, job)
+    except ImpossibleProblemError as refused:
+        return MeasuredRow(job=None, figure="", reason=str(refused), **common)
     return MeasuredRow(job=job, figure=figure, reason=_reason(row, job), **common)
 
 
+NO_BATCH = "micro-batch or length is neither printed nor in the recipe"
 _NOT_PINNED = ("Qwen3.5", "GLM-4V", "Bert")
 
 CONTRADICTORY = {
@@ -550,7 +318,7 @@ CONTRADICTORY = {
 
 def _reason(row: Any, job: TrainingJob) -> str:
     """Give why the printed row and its recipe do not determine the peak; '' when they do."""
-    if any(name in _text(row.model) for name in _NOT_PINNED):
+    if any(name in text(row.model) for name in _NOT_PINNED):
         return "the model's architecture or its other tower is not pinned"
     trains = job.method is not Method.INFERENCE
     if trains and (job.micro_batch is None or job.sequence_length is None):

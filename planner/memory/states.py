@@ -56,14 +56,19 @@ class States:
 
 
 def stages_of(recipe: Recipe) -> tuple[Stage, ...]:
-    """Give the stages that can hold the peak: the first, one in the middle and the last."""
+    """Give the stages that can hold the peak: the first, the second and the last.
+
+    The second may, as it holds more than the first when that one was given fewer layers for its
+    embedding; where every stage's layers are stated, all are given.
+    """
     spread, layers = recipe.job.parallelism, recipe.job.shape.layers
     last = spread.pipeline - 1
     most = -(-layers // spread.pipeline)
     sizes = spread.stage_layers or (most,) * spread.pipeline
+    looked_at = range(spread.pipeline) if spread.stage_layers else sorted({0, min(1, last), last})
     return tuple(
         Stage(index=index, layers=sizes[index], first=index == 0, last=index == last)
-        for index in sorted({0, min(1, last), last})
+        for index in looked_at
     )
 
 
@@ -116,35 +121,45 @@ def _head_parameters(recipe: Recipe, count: ParameterCount) -> float:
     return shape.vocab * shape.hidden if count.head == 0 and apart else count.head
 
 
-def moment_bytes(recipe: Recipe, parameters: StageParameters) -> tuple[float, float]:
-    """Give bytes of the moments and of one moment on this GPU, before sharding, hosted ones too."""
+def moments_of(recipe: Recipe, parameters: StageParameters) -> tuple[float, float]:
+    """Give the moments of dense and of routed parameters, in elements, before sharding."""
     optimizer = recipe.optimizer
-    each = recipe.policy.moment if optimizer.bytes is None else optimizer.bytes
-    vectors = parameters.trained_vectors
-    trained = parameters.trained + parameters.trained_routed
-    usual = optimizer.moments * (trained - vectors)
     special = optimizer.vector_moments
-    usual += (optimizer.moments if special is None else special) * vectors
-    return usual * each, trained * each
+    vectors = parameters.trained_vectors
+    dense = optimizer.moments * (parameters.trained - vectors)
+    dense += (optimizer.moments if special is None else special) * vectors
+    return dense, optimizer.moments * parameters.trained_routed
 
 
-def _sharded(recipe: Recipe, *kinds: Sharding) -> float:
+def _shares(recipe: Recipe, *kinds: Sharding) -> tuple[float, float]:
+    """Give the share of dense and of routed parameters that a rank holds of what is shared out.
+
+    Experts are already divided over expert-parallel ranks, so fewer ranks hold the same ones.
+    """
     spread = recipe.job.parallelism
-    return 1 / spread.shard_ranks if spread.sharding in kinds else 1.0
+    if spread.sharding not in kinds:
+        return 1.0, 1.0
+    return 1 / spread.shard_ranks, min(1.0, spread.expert / spread.shard_ranks)
 
 
-def _weight_bytes(recipe: Recipe, parameters: StageParameters) -> float:
-    """Bytes of the weights that are not sharded yet, adapters included."""
-    everything = parameters.matrices + parameters.routed + parameters.rest
+def _held(amounts: tuple[float, float], shares: tuple[float, float]) -> float:
+    """Give what is held of a dense and a routed amount."""
+    return amounts[0] * shares[0] + amounts[1] * shares[1]
+
+
+def _weight_bytes(recipe: Recipe, parameters: StageParameters) -> tuple[float, float]:
+    """Bytes of the dense weights, adapters included, and of the routed, not sharded yet."""
+    dense = parameters.matrices + parameters.rest
     if recipe.trains_weights:
-        return recipe.policy.weight * everything
+        return recipe.policy.weight * dense, recipe.policy.weight * parameters.routed
     trained = recipe.policy.weight * parameters.trained
     if recipe.quantization is None:
-        return recipe.frozen_bytes * everything + trained
+        each = recipe.frozen_bytes
+        return each * dense + trained, each * parameters.routed
     upcast = recipe.traits.upcasts_unquantized and recipe.quantization.keeps_input
-    matrices = parameters.matrices + parameters.routed
     rest = (4 if upcast else 2) * parameters.rest
-    return recipe.quantization.bytes * matrices + rest + trained
+    each = recipe.quantization.bytes
+    return each * parameters.matrices + rest + trained, each * parameters.routed
 
 
 def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> States:
@@ -152,18 +167,17 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
     policy, job, optimizer = recipe.policy, recipe.job, recipe.optimizer
     if job.method is Method.INFERENCE:
         return _frozen_states(recipe, stage, parameters)
-    trained = parameters.trained + parameters.trained_routed
-    by_gradient = _sharded(recipe, *_SHARDS_GRADIENTS)
-    by_optimizer = _sharded(recipe, *_SHARDS_GRADIENTS, Sharding.ZERO1)
-    gradients = policy.gradient * trained * by_gradient
+    trained = parameters.trained, parameters.trained_routed
+    optimizer_shares = _shares(recipe, *_SHARDS_GRADIENTS, Sharding.ZERO1)
+    gradients = policy.gradient * _held(trained, _shares(recipe, *_SHARDS_GRADIENTS))
     if optimizer.by_layer:
         gradients = policy.gradient * max(parameters.largest_layer, parameters.vocabulary)
-    moments, one_moment = moment_bytes(recipe, parameters)
-    kept = (moments + (policy.master + policy.reduced) * trained) * by_optimizer
-    step = 0.0
-    if not optimizer.by_layer:
-        copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
-        step = (copies * one_moment + policy.step * trained) * by_optimizer
+    moment = policy.moment if optimizer.bytes is None else optimizer.bytes
+    updated = _held(trained, optimizer_shares)
+    kept = moment * _held(moments_of(recipe, parameters), optimizer_shares)
+    kept += (policy.master + policy.reduced) * updated
+    copies = recipe.traits.optimizer_copies if _steps_by_torch(recipe) else 0.0
+    step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
     if optimizer.host or "optimizer" in job.offload:
         kept = step = 0.0
     if "parameters" in job.offload and recipe.trains_weights:
@@ -172,7 +186,7 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         _frozen_states(recipe, stage, parameters),
         gradients=gradients,
         optimizer=kept,
-        copies=policy.copied * trained,
+        copies=policy.copied * sum(trained),
         step=step,
     )
 
@@ -180,13 +194,13 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
 def _frozen_states(recipe: Recipe, stage: Stage, parameters: StageParameters) -> States:
     """States of a job that trains nothing: weights and what stays beside them."""
     whole = _weight_bytes(recipe, parameters)
-    weights = whole * _sharded(recipe, *_SHARDS_WEIGHTS)
+    weights = _held(whole, _shares(recipe, *_SHARDS_WEIGHTS))
     if "parameters" in recipe.job.offload:
         weights = 0.0
     everything = parameters.matrices + parameters.routed + parameters.rest
     return States(
         weights=weights,
-        whole_weights=whole,
+        whole_weights=sum(whole),
         buffers=_buffers(recipe, stage),
         cast=recipe.cast_bytes * everything,
     )

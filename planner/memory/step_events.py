@@ -1,7 +1,7 @@
 """The events of one training step in one pipeline stage, each with the bytes alive at its peak.
 
 A step is load, forward, recompute, backward, optimiser; the peak of a GPU is the maximum over the
-events, never their sum (facts: the logits are gone when the first layer is recomputed).
+events, never their sum: the logits are gone when the first layer is recomputed.
 """
 
 from dataclasses import dataclass
@@ -130,9 +130,14 @@ def gathered(view: _StageView) -> float:
 
 
 def _gathered_units(view: _StageView) -> float:
+    """Bytes of units gathered at once, of embedding and head, and of a unit's gradients.
+
+    In a pipeline, and with SHARD_GRAD_OP, weights and gradients of the stage stay unsharded from
+    the first micro-batch to the last.
+    """
     recipe, spread = view.recipe, view.recipe.job.parallelism
     parameters = view.parameters
-    unit = _unit_bytes(view, parameters.largest_layer)
+    unit = parameters.largest_layer * (recipe.quantization.bytes if recipe.quantization else 2.0)
     ends = int(view.stage.first) + int(view.stage.last)
     outer = 2 * parameters.vocabulary * (ends + int(recipe.trains_weights and view.stage.last))
     if spread.sharding is Sharding.FSDP_GRADIENTS or spread.pipeline > 1:
@@ -144,12 +149,8 @@ def _gathered_units(view: _StageView) -> float:
     return units + outer + unsharded + bucket
 
 
-def _unit_bytes(view: _StageView, parameters: float) -> float:
-    quantized = view.recipe.quantization
-    return parameters * (quantized.bytes if quantized else 2.0)
-
-
 def _dequantized(view: _StageView) -> float:
+    """Bytes of the largest matrix unpacked to 16 bits, and of its transpose for the gradient."""
     return 2 * 2 * view.parameters.largest_matrix if view.recipe.quantization else 0.0
 
 
