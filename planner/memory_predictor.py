@@ -40,10 +40,6 @@ class MemoryEstimate:
     notes: tuple[str, ...]
     sample_count: int
 
-    def bound_factor(self, share: float) -> float:
-        """Give the factor on the estimate that covers 0.90, 0.95 or 0.99 without calibration."""
-        return bound_factor(self.tier, share)
-
 
 def predict_peak(job: TrainingJob, *, calibration: Calibration | None = None) -> MemoryEstimate:
     """Give the peak memory of the fullest GPU of a job.

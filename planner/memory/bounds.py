@@ -7,7 +7,6 @@ because the missing field itself may double the peak.
 """
 
 from enum import StrEnum
-from statistics import NormalDist
 
 from planner.memory.assumptions import Recipe
 from planner.memory.calibration import Correction
@@ -32,6 +31,9 @@ _FACTORS = {
     Tier.C: {0.90: 1.26, 0.95: 1.42, 0.99: 2.15},
 }
 
+_SPREADS = {0.90: 2.5, 0.95: 4.8, 0.99: 13.0}
+"""Standard deviations that cover these shares of runs after ten others: the tails are heavy."""
+
 
 def tier_of(recipe: Recipe) -> Tier:
     """Give the tier of a recipe."""
@@ -43,12 +45,12 @@ def tier_of(recipe: Recipe) -> Tier:
 def bound_factor(tier: Tier, share: float, correction: Correction | None = None) -> float:
     """Give the factor on the estimate below which that share of measured peaks lies.
 
-    `share` is 0.90, 0.95 or 0.99. Finished runs of the family narrow the factor, fully from ten
-    runs on, and never below what their own spread allows.
+    `share` is 0.90, 0.95 or 0.99. Finished runs of the family can only narrow the factor, by
+    their own spread, fully from ten runs on.
     """
     usual = _FACTORS[tier][share]
     if correction is None or correction.sample_count == 0:
         return usual
-    own = 1 + 1.5 * NormalDist().inv_cdf(share) * correction.spread
+    own = min(usual, 1 + _SPREADS[share] * correction.spread)
     weight = min(correction.sample_count / _ENOUGH_RUNS, 1.0)
-    return max(own, (1 - weight) * usual + weight * own)
+    return (1 - weight) * usual + weight * own

@@ -232,6 +232,77 @@ def test_a_published_run_is_met() -> None:
     assert predict_peak(job).allocated_bytes == pytest.approx(21.30e9, rel=0.02)
 
 
+def test_loading_can_be_the_peak() -> None:
+    """A framework whose ranks each load the whole model before sharing it out peaks there."""
+    job = TrainingJob(
+        shape=LLAMA, framework="litgpt", method=Method.ADAPTER, adapter=Adapter(rank=8),
+        micro_batch=1, sequence_length=256, recompute=Recompute.FULL, length_varies=False,
+        parallelism=Parallelism(data=4, sharding=Sharding.FSDP),
+    )  # fmt: skip
+    found = predict_peak(job)
+    assert found.binding_event == "load"
+    assert found.allocated_bytes == pytest.approx(2 * 8_030_261_248 * 1.25, rel=0.01)
+    assert any("meta device" in note for note in found.notes)
+
+
+def test_inference_holds_weights_and_the_key_value_cache() -> None:
+    """No gradients, no optimiser: 16-bit weights and 2 bytes per key and value element."""
+    job = replace(STATED, framework="", method=Method.INFERENCE, micro_batch=1)
+    parts = dict(predict_peak(job).breakdown)
+    assert parts["weights"] == pytest.approx(2 * 8_030_261_248)
+    assert parts["key-value cache"] == pytest.approx(2 * 2 * 1024 * 32 * 4096)
+    assert "gradients" not in parts
+
+
+def test_an_optimizer_inside_the_backward_pass_holds_one_gradient() -> None:
+    """Stepping layer by layer, only the largest gradient lives at a time."""
+    job = replace(STATED, framework="torchtune", sequence_length=128, micro_batch=1)
+    usual = predict_peak(job).allocated_bytes
+    inside = predict_peak(replace(job, optimizer="adamw_in_backward")).allocated_bytes
+    assert usual - inside > 2 * 7e9
+
+
+def test_a_shard_group_shares_out_inside_itself() -> None:
+    """HYBRID_SHARD over groups of 8 of 64 ranks holds what 8 ranks hold."""
+    whole, group, small = (
+        dict(predict_peak(replace(STATED, parallelism=spread)).breakdown)["weights"]
+        for spread in (
+            Parallelism(data=64, sharding=Sharding.FSDP),
+            Parallelism(data=64, sharding=Sharding.FSDP, shard_group=8),
+            Parallelism(data=8, sharding=Sharding.FSDP),
+        )
+    )
+    assert group == small == pytest.approx(8 * whole)
+
+
+def test_keeping_gathered_weights_needs_more() -> None:
+    """SHARD_GRAD_OP holds all weights between forward and backward, so it needs more."""
+    few, many = (
+        predict_peak(replace(STATED, parallelism=Parallelism(data=8, sharding=one))).allocated_bytes
+        for one in (Sharding.FSDP, Sharding.FSDP_GRADIENTS)
+    )
+    assert many > few
+
+
+def test_uneven_stages_are_all_looked_at() -> None:
+    """The stage with the most layers binds, wherever it is."""
+    spread = Parallelism(pipeline=4, stage_layers=(2, 2, 26, 2))
+    job = replace(STATED, framework="", precision="fp32", sequence_length=128, parallelism=spread)
+    assert predict_peak(job).binding_stage == 2
+
+
+def test_stage_sizes_must_match_the_stages() -> None:
+    """Three stage sizes for four stages are refused."""
+    with pytest.raises(ImpossibleProblemError, match="3 stage sizes for 4"):
+        Parallelism(pipeline=4, stage_layers=(1, 1, 1))
+
+
+def test_an_unknown_model_name_is_refused_with_the_known_ones() -> None:
+    """The error lists what could have been meant."""
+    with pytest.raises(ImpossibleProblemError, match="llama3-8b"):
+        known_model("llama9-1b")
+
+
 def test_tier_a_needs_everything_stated() -> None:
     """A job with framework, batch, length, optimiser and recomputation stated is tier A."""
     found = predict_peak(STATED)
