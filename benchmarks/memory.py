@@ -22,6 +22,7 @@ from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatro
 from benchmarks.memory_rows import MeasuredRow, read_rows
 from planner.memory.bounds import Tier, bound_factor
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.framework_traits import framework_traits, known_frameworks
 from planner.memory.marp_paper import marp_peak_bytes
 from planner.memory.training_job import Method, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
@@ -407,6 +408,22 @@ def listed(measured: Sequence[MeasuredRow]) -> list[str]:
     return [*lines, ""]
 
 
+def chosen_values() -> list[str]:
+    """Give what was chosen in view of these rows, by what it was chosen for."""
+    lines = ["| chosen in view of these rows | values |", "|---|---|"]
+    for name in ("generic", *known_frameworks()):
+        evidence = " ".join(framework_traits(name).evidence.split())
+        _, found, values = evidence.partition("chosen: ")
+        if found:
+            lines.append(line(f"traits of {name}", values))
+    lines += [
+        line("recipes", "longest PEFT batch 0.76 of its cap; unpacked torchtune samples 1/8"),
+        line("calibration", "spreads, length scale and noise of the prior; over all families"),
+        line("bounds", "factors of tiers A, B and C; deviations after calibration"),
+    ]
+    return [*lines, ""]
+
+
 def report(measured: Sequence[MeasuredRow]) -> str:
     """Give the whole report in Markdown."""
     every = [one for row in measured if (one := scored(row)) is not None]
@@ -454,6 +471,7 @@ def report(measured: Sequence[MeasuredRow]) -> str:
         "",
         unit_text,
         "",
+        *chosen_values(),
         *listed(measured),
     ]
     return "\n".join(lines)
