@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
 from benchmarks.memory_rows import MeasuredRow, read_rows
 from planner.memory.bounds import Tier, bound_factor
@@ -484,7 +485,7 @@ def main() -> None:
     parser.add_argument("--data", default="../shared/data", help="folder of the recorded data")
     options = parser.parse_args()
     table = pd.read_csv(Path(options.data) / "llm_memory_measured" / "memory.csv")
-    text = report(read_rows(table))
+    text = report(read_rows(table)) + "\n".join(["", *foundry_lines(Path(options.data))])
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(text, encoding="utf-8")
     print(text)

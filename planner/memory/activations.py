@@ -61,7 +61,9 @@ def _projected(recipe: Recipe) -> float:
     if traits.repeats_kv:
         keys, values = shape.query_width, shape.attention_width
     kept = shape.query_width + keys + values
-    if (shape.fused_qkv or traits.fuses_qkv) and not recipe.compiled:
+    fused = shape.fused_qkv or traits.fuses_qkv
+    if fused and shape.rotary and not recipe.compiled:
+        # Turned queries and keys are new tensors; values stay a view that keeps the whole product.
         kept += shape.query_width + shape.key_width
     return width * kept
 

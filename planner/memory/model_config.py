@@ -20,7 +20,7 @@ _VOCAB = ("vocab_size", "padded_vocab_size")
 _EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _SHAPE_FLAGS = (
     "gated_mlp", "norms_per_layer", "norm_vectors", "qk_norm", "parallel_block", "qkv_bias",
-    "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up",
+    "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up", "rotary",
 )  # fmt: skip
 _LARGEST = 10**12
 
@@ -116,7 +116,8 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
     experts = _experts(source)
     ffn = source.size(_FFN)
     if ffn is None and experts is None:
-        ffn = source.assume(_FFN[0], 4 * hidden)
+        ratio = source.size(("expansion_ratio",))
+        ffn = ratio * hidden if ratio else source.assume(_FFN[0], 4 * hidden)
     _refuse_gaps(source)
     if family.get("halved_ffn"):
         ffn = (ffn or 0) // 2

@@ -39,7 +39,8 @@ class ModelShape:
 
     `kv_heads` < `heads` is grouped-query attention; `norm_vectors` 1 for RMSNorm, 2 for LayerNorm;
     `fused_qkv` when one projection gives queries, keys and values, `fused_gate_up` when one gives
-    both inputs of the gate.
+    both inputs of the gate; `rotary` when queries and keys are turned by their position, which
+    makes new tensors of them.
 
     Errors: ImpossibleProblemError naming the field, for sizes that no model has.
     """
@@ -62,6 +63,7 @@ class ModelShape:
     output_bias: bool = False
     mlp_bias: bool = False
     learned_positions: int = 0
+    rotary: bool = True
     fused_qkv: bool = False
     fused_gate_up: bool = False
     experts: ExpertLayers | None = None

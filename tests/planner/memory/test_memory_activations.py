@@ -76,6 +76,17 @@ def test_a_layer_of_public_models_takes_the_known_memory(
     assert found * tokens / GIB == pytest.approx(gib, abs=0.001)
 
 
+def test_a_fused_product_is_kept_by_the_values_alone() -> None:
+    """Turned queries and keys are new tensors while the values keep the whole fused product."""
+    fused = replace(GPT, fused_qkv=True)
+    still = replace(fused, rotary=False)
+    apart = (
+        layer_activations(recipe(fused)).everything - layer_activations(recipe(still)).everything
+    )
+    assert apart == 2 * (GPT.hidden + GPT.hidden)
+    assert layer_activations(recipe(still)) == layer_activations(recipe(GPT))
+
+
 def test_eager_attention_keeps_its_scores() -> None:
     """Without FlashAttention a layer keeps bytes per head and pair of tokens."""
     flash, eager = recipe(GPT), recipe(GPT, flash_attention=False)

@@ -47,6 +47,12 @@ QWEN2: dict[str, Any] = {
 }  # fmt: skip
 
 
+MPT_7B: dict[str, Any] = {
+    "model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "expansion_ratio": 4,
+    "vocab_size": 50432,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("config", "parameters"),
     [
@@ -56,8 +62,9 @@ QWEN2: dict[str, Any] = {
         (QWEN3_MOE, 30_532_122_624),
         (DEEPSEEK_V3, 671_026_404_352),
         (QWEN2, 494_032_768),
+        (MPT_7B, 6_649_286_656),
     ],
-    ids=["llama", "gpt2", "mixtral", "qwen3-moe", "deepseek-v3", "qwen2"],
+    ids=["llama", "gpt2", "mixtral", "qwen3-moe", "deepseek-v3", "qwen2", "mpt"],
 )
 def test_every_family_counts_its_published_parameters(
     config: dict[str, Any], parameters: int
