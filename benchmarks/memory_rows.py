@@ -67,7 +67,7 @@ _MODELS = [
     (r"internlm.*7b", "internlm-7b"),
     (r"internlm.*20b", "internlm-20b"),
     (r"glm-4.*32b", "glm4-32b"),
-    (r"glm-4v", "glm4v-9b"),
+    (r"glm-4v", "glm4-9b"),
     (r"glm-4", "glm4-9b"),
     (r"^bert$|bert-base", "bert-base"),
     (r"opt-350m", "opt-350m"),
@@ -77,16 +77,19 @@ _MODELS = [
     (r"flux\.2-klein.*4b", "flux2-klein-4b"),
 ]
 _FLUX = ModelShape(
-    name="flux2-klein-4b",
-    layers=25,
-    hidden=3072,
-    heads=24,
-    kv_heads=24,
-    head_dim=128,
-    ffn=9216,
-    vocab=1,
-    other_parameters=3_875_544_576 - 3_067_000_000,
-)
+    name="flux2-klein-4b", layers=25, hidden=3072, heads=24, kv_heads=24, head_dim=128, ffn=9216,
+    vocab=1, other_parameters=3_875_544_576 - 3_067_000_000,
+)  # fmt: skip
+_HYBRID_27B = ModelShape(
+    name="qwen3.5-27b", layers=64, hidden=5120, heads=24, kv_heads=4, head_dim=256, ffn=17408,
+    vocab=248320, qk_norm=True,
+)  # fmt: skip
+_HYBRID_9B = ModelShape(
+    name="qwen3.5-9b", layers=32, hidden=4096, heads=16, kv_heads=4, head_dim=256, ffn=12288,
+    vocab=248320,
+)  # fmt: skip
+_UNSURE = {one.name: one for one in (_FLUX, _HYBRID_27B, _HYBRID_9B)}
+"""Shapes recalled in part (image blocks, hybrid attention): good for these rows only."""
 _CARDS_GIB = [
     (r"a100.*40", 39.5),
     (r"a[18]00", 79.3),
@@ -142,7 +145,7 @@ def _model(name: str) -> ModelShape | None:
     plain = name.lower().rsplit("/", 1)[-1]
     for pattern, key in _MODELS:
         if re.search(pattern, plain):
-            return _FLUX if key == "flux2-klein-4b" else known_models().get(key)
+            return _UNSURE.get(key) or known_models().get(key)
     return None
 
 

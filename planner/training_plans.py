@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
+from data.units import BYTES_PER_MIB
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
 
@@ -34,6 +36,17 @@ class GpuType:
     relative_speed: float
     price_per_hour: float
     gpus_per_node: int = 8
+
+    @classmethod
+    def of(cls, model: GpuModel, *, gpus_per_node: int = 8) -> "GpuType":
+        """Give the GPU type of a catalogue entry."""
+        return cls(
+            name=model.name,
+            memory_bytes=float(model.memory_mib * BYTES_PER_MIB),
+            relative_speed=model.relative_speed,
+            price_per_hour=model.price_per_hour,
+            gpus_per_node=gpus_per_node,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

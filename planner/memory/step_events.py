@@ -117,11 +117,10 @@ def gathered(view: _StageView) -> float:
     """Give the bytes of gathered weights, unpacked matrices and communication buckets."""
     recipe, spread = view.recipe, view.recipe.job.parallelism
     unpacked = _dequantized(view)
-    if spread.sharding in (Sharding.FSDP, Sharding.FSDP_GRADIENTS, Sharding.ZERO3):
-        alone = spread.gpus == 1
-        return unpacked + (0.0 if alone else _gathered_units(view))
     if spread.shard_ranks == 1:
         return unpacked
+    if spread.sharding in (Sharding.FSDP, Sharding.FSDP_GRADIENTS, Sharding.ZERO3):
+        return unpacked + _gathered_units(view)
     trained = view.parameters.trained + view.parameters.trained_routed
     bucket = min(recipe.traits.bucket_bytes, 4 * trained)
     if spread.sharding is Sharding.NONE and recipe.traits.copies_gradients:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ModelShape
@@ -140,3 +141,12 @@ def test_a_pipeline_loses_its_bubble() -> None:
     piped = prior_speed(H100, replace(job, parallelism=Parallelism(pipeline=4)))
     plain = prior_speed(H100, replace(job, parallelism=Parallelism(data=4)))
     assert piped / plain == pytest.approx(8 / 11)
+
+
+def test_a_catalogue_entry_is_a_gpu_type() -> None:
+    """The catalogue's memory, speed and price become those of the type on offer."""
+    model = load_gpu_catalogue().get("A100-SXM4-40GB")
+    found = GpuType.of(model, gpus_per_node=4)
+    assert found.memory_bytes == 40960 * 2**20
+    assert (found.relative_speed, found.price_per_hour) == (1.3, 1.2)
+    assert found.gpus_per_node == 4
