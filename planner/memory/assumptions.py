@@ -25,7 +25,7 @@ ADAPTER_TARGETS = ("q", "v")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """A job with nothing left open. `missing` names the fields that were assumed, worst first."""
+    """A job with nothing left open. `missing` names the fields that decide and were assumed."""
 
     job: TrainingJob
     traits: FrameworkTraits

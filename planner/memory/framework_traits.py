@@ -131,7 +131,9 @@ def framework_traits(name: str) -> FrameworkTraits:
     """Give the traits of a framework; those of the generic one for a framework not known."""
     frameworks = _tables()["frameworks"]
     known = name if name in frameworks else GENERIC
-    return FrameworkTraits(name=known, **{**frameworks[GENERIC], **frameworks[known]})
+    own = dict(frameworks[known])
+    like = frameworks[own.pop("like", GENERIC)]
+    return FrameworkTraits(name=known, **{**frameworks[GENERIC], **like, **own})
 
 
 @cache
