@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.errors import ImpossibleProblemError, scrub
-from planner.memory.model_shape import ExpertLayers, LatentAttention, ModelShape
+from planner.memory.model_shape import LARGEST_SIZE, ExpertLayers, LatentAttention, ModelShape
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
@@ -22,7 +22,6 @@ _SHAPE_FLAGS = (
     "gated_mlp", "norms_per_layer", "norm_vectors", "qk_norm", "parallel_block", "qkv_bias",
     "output_bias", "mlp_bias", "fused_qkv", "fused_gate_up", "rotary",
 )  # fmt: skip
-_LARGEST = 10**12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +54,7 @@ class _Config:
             if value is None:
                 continue
             whole = isinstance(value, int | float) and not isinstance(value, bool)
-            if not whole or value != value or abs(value) > _LARGEST or value != int(value):
+            if not whole or value != value or abs(value) > LARGEST_SIZE or value != int(value):
                 shown = scrub(repr(value), limit=40)
                 raise ImpossibleProblemError(
                     f"config.json of {self.name}: {key} is {shown}", f"give {key} as a whole number"

@@ -6,6 +6,9 @@ from enum import StrEnum
 from data.errors import ImpossibleProblemError
 from planner.memory.model_shape import ModelShape
 
+_TOO_LARGE = 1e18
+"""No size of a job reaches this: bytes of a GPU, tokens, sequences."""
+
 
 class Sharding(StrEnum):
     """What data-parallel ranks share out instead of each holding all of it.
@@ -137,9 +140,12 @@ class TrainingJob:
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and not value > 0:
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and not 0 < value < _TOO_LARGE:
+                shown = "is beyond any machine" if value >= _TOO_LARGE else f"of {value}"
                 raise ImpossibleProblemError(
-                    f"{self.shape.name}: {one.name} of {value}", f"give {one.name} above 0"
+                    f"{self.shape.name}: {one.name} {shown}",
+                    f"give {one.name} above 0 and below {_TOO_LARGE:.0e}",
                 )
         _check_parallelism(self.shape, self.parallelism)
 

@@ -368,6 +368,7 @@ def test_a_job_that_does_not_fit_is_refused_with_its_largest_part() -> None:
         ({"micro_batch": 0}, "micro_batch"),
         ({"sequence_length": -4}, "sequence_length"),
         ({"gpu_memory_bytes": float("nan")}, "gpu_memory_bytes"),
+        ({"sequence_length": 10**400}, "sequence_length is beyond"),
     ],
 )
 def test_a_job_that_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
@@ -391,6 +392,12 @@ def test_an_unknown_word_is_refused_with_the_known_ones(
     with pytest.raises(ImpossibleProblemError, match=words) as caught:
         predict_peak(replace(STATED, **changes))
     assert "known are" in str(caught.value)
+
+
+def test_a_width_beyond_any_model_is_refused() -> None:
+    """A hidden width of 10^400 is an error for people, not an overflow."""
+    with pytest.raises(ImpossibleProblemError, match="hidden"):
+        replace(LLAMA, hidden=10**400)
 
 
 def test_degrees_below_one_are_refused() -> None:
