@@ -180,28 +180,37 @@ def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Pa
 
 
 def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
-    """Give the fastest micro-batch and recomputation of a way that fits, None when none does."""
-    fastest: TrainingPlan | None = None
-    for micro_batch in question.micro_batches:
-        sequences = question.global_batch // spread.data
-        if micro_batch > sequences or question.global_batch % (micro_batch * spread.data):
+    """Give the fastest micro-batch and recomputation of a way that fits, None when none does.
+
+    Where no recomputation makes a micro-batch fit, no larger one fits either.
+    """
+    fitting: list[TrainingPlan] = []
+    for micro_batch in sorted(question.micro_batches):
+        if question.global_batch % (micro_batch * spread.data):
             continue
-        for recompute in question.recomputes:
-            job = replace(
-                question.job,
-                parallelism=spread,
-                micro_batch=micro_batch,
-                gradient_accumulation=sequences // micro_batch,
-                recompute=recompute,
-                gpu_memory_bytes=gpu.memory_bytes,
-            )
-            estimate = predict_peak(job)
-            if refusal(estimate, gpu.memory_bytes):
-                continue
-            plan = _priced(question, gpu, job, estimate)
-            if fastest is None or plan.speed > fastest.speed:
-                fastest = plan
-    return fastest
+        plans = list(_fitting(question, gpu, spread, micro_batch))
+        if not plans:
+            break
+        fitting += plans
+    return max(fitting, key=lambda plan: plan.speed, default=None)
+
+
+def _fitting(
+    question: PlanQuestion, gpu: GpuType, spread: Parallelism, micro_batch: int
+) -> Iterator[TrainingPlan]:
+    """Give the plans of one micro-batch that fit, one for each recomputation."""
+    for recompute in question.recomputes:
+        job = replace(
+            question.job,
+            parallelism=spread,
+            micro_batch=micro_batch,
+            gradient_accumulation=question.global_batch // (micro_batch * spread.data),
+            recompute=recompute,
+            gpu_memory_bytes=gpu.memory_bytes,
+        )
+        estimate = predict_peak(job)
+        if not refusal(estimate, gpu.memory_bytes):
+            yield _priced(question, gpu, job, estimate)
 
 
 def _priced(

@@ -11,7 +11,7 @@ from enum import StrEnum
 from planner.memory.assumptions import Recipe
 from planner.memory.calibration import Correction
 
-MARGIN = 1.05
+MARGIN = 1.03
 """Allocated bytes above their estimate that are still let in; refuses 2 % of runs that fit."""
 
 _ENOUGH_RUNS = 10

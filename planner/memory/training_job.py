@@ -142,7 +142,8 @@ class TrainingJob:
             value = getattr(self, one.name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if number and not 0 < value < _TOO_LARGE:
-                shown = "is beyond any machine" if value >= _TOO_LARGE else f"of {value}"
+                large = abs(value) >= _TOO_LARGE
+                shown = "is beyond any machine" if large else f"of {value}"
                 raise ImpossibleProblemError(
                     f"{self.shape.name}: {one.name} {shown}",
                     f"give {one.name} above 0 and below {_TOO_LARGE:.0e}",
