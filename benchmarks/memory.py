@@ -418,9 +418,16 @@ def chosen_values() -> list[str]:
         if found:
             lines.append(line(f"traits of {name}", values))
     lines += [
-        line("recipes", "longest PEFT batch 0.76 of its cap; unpacked torchtune samples 1/8"),
+        line("policies", "step of zero; step and reduced of internevo"),
+        line(
+            "recipes",
+            "longest PEFT batch 0.76 of its cap; unpacked torchtune samples 1/8; no recomputation "
+            "for torchtune's LoRA on the larger card; pipeline micro-batches of torchtitan",
+        ),
+        line("refusal", "margin of 3 %"),
         line("calibration", "spreads, length scale and noise of the prior; over all families"),
         line("bounds", "factors of tiers A, B and C; deviations after calibration"),
+        line("structure", "which terms exist was settled while looking at residuals of these rows"),
     ]
     return [*lines, ""]
 
