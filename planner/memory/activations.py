@@ -1,0 +1,151 @@
+"""Bytes per token that one layer keeps for its backward pass, operation by operation.
+
+The sum reproduces the published totals where their assumptions are made: 34 + 5as/h times the
+hidden width (Korthikanti et al., arXiv 2205.05198, table 2) and 12 + 4k/a + 8f/h (Fujii et al.,
+arXiv 2411.06465, equation 12). A matrix that is frozen keeps no input, for its input's gradient
+needs only the weights.
+"""
+
+from dataclasses import dataclass
+
+from planner.memory.adapters import adapter_kept_bytes, built_weight_bytes
+from planner.memory.assumptions import Recipe
+from planner.memory.framework_traits import FrameworkTraits
+from planner.memory.model_shape import ModelShape
+from planner.memory.training_job import Method, Recompute
+
+EXPERT_IMBALANCE = 1.2
+"""Tokens of the busiest rank over the mean, where experts are spread and drop none. Prior."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerActivations:
+    """Bytes per token of one layer on one tensor-parallel rank.
+
+    `everything` without recomputation; `kept` under the recipe's recomputation, the layer's input
+    included; `boundary` the layer's input alone. `built` bytes, not per token, of weights that an
+    adapter builds; `built_kept` what of them outlives the layer's forward pass.
+    """
+
+    everything: float
+    kept: float
+    boundary: float
+    built: float
+    built_kept: float
+
+
+def _norms(recipe: Recipe) -> tuple[float, float]:
+    """Bytes kept by the norms over the hidden width, and by those of queries and keys."""
+    traits, shape, trains = recipe.traits, recipe.job.shape, recipe.trains_weights
+    each = traits.norm_trained if trains else traits.norm_frozen
+    if shape.norm_vectors == 2 or recipe.compiled:
+        each = recipe.policy.compute
+    hidden = each * shape.norms_per_layer * shape.hidden
+    heads = each * (shape.query_width + shape.key_width) if shape.qk_norm else 0.0
+    return hidden, heads
+
+
+def _attention_core(recipe: Recipe, *, keep_scores: bool = True) -> float:
+    """Bytes of attention itself: its output and the softmax's sums, or the matrix of scores."""
+    shape, width = recipe.job.shape, recipe.policy.compute
+    output = width * shape.attention_width
+    if recipe.flash_attention or not keep_scores:
+        return output + 4 * shape.heads
+    return output + recipe.traits.eager_attention * shape.heads * recipe.sequence_length
+
+
+def _projected(recipe: Recipe) -> float:
+    """Bytes of queries, keys and values as attention keeps them."""
+    shape, traits, width = recipe.job.shape, recipe.traits, recipe.policy.compute
+    keys, values = shape.key_width, shape.value_width
+    if traits.repeats_kv:
+        keys, values = shape.query_width, shape.attention_width
+    kept = shape.query_width + keys + values
+    fused = shape.fused_qkv or traits.fuses_qkv
+    if fused and shape.rotary and not recipe.compiled:
+        # Turned queries and keys are new tensors; values stay a view that keeps the whole product.
+        kept += shape.query_width + shape.key_width
+    return width * kept
+
+
+def _mlp(recipe: Recipe, ffn: float, *, keeps_input: bool) -> float:
+    """Bytes per token inside one MLP: gate, up, their product, and the last matrix's input."""
+    width, gated = recipe.policy.compute, recipe.job.shape.gated_mlp
+    inner = (2.0 if recipe.compiled else 3.0) if gated else 1.0
+    return width * ffn * (inner + (1.0 if keeps_input else 0.0))
+
+
+def _feed_forward(recipe: Recipe, *, keeps_input: bool) -> float:
+    """Bytes of the MLP of a layer; of a mixture the routed and shared experts, and the routing."""
+    shape, width = recipe.job.shape, recipe.policy.compute
+    experts = shape.experts
+    if experts is None:
+        return _mlp(recipe, shape.ffn, keeps_input=keeps_input)
+    chosen = experts.experts_per_token
+    routed = chosen * _mlp(recipe, experts.ffn, keeps_input=keeps_input)
+    routed += chosen * 2 * width * shape.hidden
+    if keeps_input:
+        routed += chosen * width * shape.hidden
+    if recipe.job.parallelism.expert > 1:
+        routed *= EXPERT_IMBALANCE
+    shared = _mlp(recipe, experts.shared_ffn, keeps_input=keeps_input)
+    return routed + shared + 4 * experts.experts
+
+
+def _dropout(traits: FrameworkTraits, shape: ModelShape) -> float:
+    """Masks of the two residual dropouts, a byte per element."""
+    return 2.0 * shape.hidden if traits.dropout else 0.0
+
+
+def _keeps_inputs(recipe: Recipe) -> bool:
+    """Whether matrices keep their input: those trained, and 4-bit ones of bitsandbytes."""
+    quantized = recipe.quantization
+    return recipe.trains_weights or (quantized is not None and quantized.keeps_input)
+
+
+def layer_activations(recipe: Recipe) -> LayerActivations:
+    """Give the bytes per token of one layer on one tensor-parallel rank."""
+    shape, width = recipe.job.shape, recipe.policy.compute
+    spread = recipe.job.parallelism
+    if recipe.job.method is Method.INFERENCE:
+        return LayerActivations(everything=0.0, kept=0.0, boundary=0.0, built=0.0, built_kept=0.0)
+    keeps = _keeps_inputs(recipe)
+    norms, head_norms = _norms(recipe)
+    inputs = width * shape.hidden * (1 if shape.parallel_block else 2) if keeps else 0.0
+    core = _attention_core(recipe)
+    sharded = head_norms + _projected(recipe) + core
+    sharded += _feed_forward(recipe, keeps_input=keeps) + adapter_kept_bytes(recipe)
+    if recipe.quantization and keeps and recipe.traits.quantized_attention_copy:
+        sharded += width * shape.attention_width
+    whole = norms + inputs + _dropout(recipe.traits, shape)
+    tensor, sequence = spread.tensor, spread.tensor if spread.sequence else 1
+    everything = whole / sequence + sharded / tensor
+    boundary = width * shape.hidden / sequence
+    kept = everything
+    if recipe.recompute is Recompute.FULL:
+        kept = boundary
+    elif recipe.recompute is Recompute.ALTERNATE:
+        kept = (boundary + everything) / 2
+    elif recipe.recompute is Recompute.OPERATORS:
+        kept = boundary + _operators_kept(recipe) / tensor
+    elif recipe.recompute is Recompute.ATTENTION:
+        kept = everything - (core - _attention_core(recipe, keep_scores=False)) / tensor
+    built = built_weight_bytes(recipe) / tensor
+    return LayerActivations(
+        everything=everything,
+        kept=kept,
+        boundary=boundary,
+        built=built,
+        built_kept=0.0 if recipe.recompute is Recompute.FULL else built,
+    )
+
+
+def _operators_kept(recipe: Recipe) -> float:
+    """Bytes kept by op-level selective checkpointing: every second matrix product and attention.
+
+    A compiled layer recomputes the sum of the residual stream as well.
+    """
+    shape, width = recipe.job.shape, recipe.policy.compute
+    attention = shape.query_width + 2 * shape.key_width + shape.attention_width
+    stream = 0 if recipe.compiled else shape.hidden
+    return width * (attention + shape.ffn + stream) + 4 * shape.heads

@@ -1,0 +1,84 @@
+"""Small trained parts beside frozen weights: their parameters and what they keep."""
+
+from planner.memory.assumptions import Recipe
+from planner.memory.framework_traits import adapter_kind
+from planner.memory.model_shape import ModelShape
+
+
+def projection_widths(shape: ModelShape) -> dict[str, tuple[int, int]]:
+    """Give input and output width of every projection of a layer, in elements."""
+    hidden, ffn = shape.hidden, shape.ffn
+    widths = {
+        "q": (hidden, shape.query_width),
+        "k": (hidden, shape.key_width),
+        "v": (hidden, shape.value_width),
+        "o": (shape.attention_width, hidden),
+        "up": (hidden, ffn),
+        "down": (ffn, hidden),
+    }
+    if shape.gated_mlp:
+        widths["gate"] = (hidden, ffn)
+    return widths
+
+
+def adapter_parameters(recipe: Recipe) -> float:
+    """Give the trained parameters of the adapter: sum of r (d_in + d_out) over its targets.
+
+    Without the trained copies of embedding and head, which are counted with the states.
+    """
+    adapter = recipe.adapter
+    if adapter is None:
+        return 0.0
+    if adapter.trainable is not None:
+        return float(adapter.trainable)
+    widths = projection_widths(recipe.job.shape)
+    rank = adapter.rank or 0
+    per_layer = sum(rank * sum(widths[one]) for one in adapter.targets if one in widths)
+    return float(per_layer * recipe.job.shape.layers)
+
+
+def adapter_kept_bytes(recipe: Recipe) -> float:
+    """Give the bytes per token and layer that the adapter keeps for its own gradient.
+
+    Inputs by the framework's habit. `cast`: every target casts its input to the adapter's dtype,
+    and the copies are not shared. `dropout`: every target drops out its input: a copy and a mask.
+    `dropout-fused`: the same, once for a fused projection. `shared`: kept once, uncast.
+    """
+    adapter = recipe.adapter
+    if adapter is None:
+        return 0.0
+    shape, width = recipe.job.shape, recipe.policy.compute
+    kind = adapter_kind(adapter.kind)
+    widths = projection_widths(shape)
+    targets = list(widths) if kind.all else [one for one in adapter.targets if one in widths]
+    kept = kind.input * _input_bytes(recipe, targets, widths)
+    kept += kind.output * sum(widths[one][1] for one in targets)
+    kept += kind.attention * shape.attention_width
+    if kind.norms:
+        kept += 2 * width * shape.norms_per_layer * shape.hidden
+    if kind.input and recipe.traits.adapter_qkv_copy and {"q", "k", "v"} & set(targets):
+        kept += width * (shape.query_width + shape.key_width + shape.value_width)
+    return kept
+
+
+def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int, int]]) -> float:
+    manner, width = recipe.traits.adapter_input, recipe.policy.compute
+    each = {"cast": recipe.policy.weight, "shared": width}.get(manner, width + 1)
+    inputs = {one: (one, widths[one][0]) for one in targets}
+    if manner in {"dropout-fused", "shared"}:
+        groups = {"q": "qkv", "k": "qkv", "v": "qkv"}
+        if manner == "shared":
+            groups |= {"gate": "mlp", "up": "mlp"}
+        inputs = {groups.get(one, one): (one, widths[one][0]) for one in targets}
+    low = recipe.policy.weight * ((recipe.adapter and recipe.adapter.rank) or 0)
+    return each * sum(size for _, size in inputs.values()) + low * len(targets)
+
+
+def built_weight_bytes(recipe: Recipe) -> float:
+    """Give the bytes per layer of weight matrices that the adapter builds in its forward pass."""
+    adapter = recipe.adapter
+    if adapter is None:
+        return 0.0
+    kind, widths = adapter_kind(adapter.kind), projection_widths(recipe.job.shape)
+    targets = [widths[one] for one in adapter.targets if one in widths]
+    return kind.weight * sum(rows * columns for rows, columns in targets)

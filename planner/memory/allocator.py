@@ -1,0 +1,56 @@
+"""From what tensors take to what the caching allocator reserves and what NVML shows."""
+
+from dataclasses import dataclass
+
+from planner.memory.assumptions import Recipe
+from planner.memory.step_events import LOGITS, Event
+
+CAPACITY_MARGIN_BYTES = 0.9 * 2**30
+"""The allocator frees its cache before it gives up, so reserved ends this far below a full card."""
+
+EXPANDABLE_FACTOR = 1.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """Peak bytes of one GPU as torch allocates, as torch reserves, and as NVML reports."""
+
+    allocated: float
+    reserved: float
+    nvml: float
+
+
+def reserved_bytes(recipe: Recipe, event: Event) -> float:
+    """Give what the allocator reserves for an event.
+
+    With batches of one length blocks are used again. With varying lengths the large blocks of
+    logits cached for typical batches do not serve the longest one, and both stay reserved.
+    """
+    traits = recipe.traits
+    static = traits.reserved_static * event.static_bytes
+    if recipe.job.expandable_segments:
+        return static + EXPANDABLE_FACTOR * event.dynamic_bytes
+    if not recipe.length_varies:
+        return static + traits.reserved_fixed * event.dynamic_bytes
+    typical = min(recipe.job.typical_length or recipe.sequence_length, recipe.sequence_length)
+    logits = sum(size for name, size in event.dynamic if name == LOGITS)
+    cached = traits.reserved_typical * logits * typical / recipe.sequence_length
+    return static + traits.reserved_longest * event.dynamic_bytes + cached
+
+
+def outside_allocator(recipe: Recipe) -> float:
+    """Give the bytes of CUDA context, libraries and NCCL, which torch does not count."""
+    traits = recipe.traits
+    several = recipe.job.parallelism.gpus > 1 and not recipe.job.parallelism.sequential
+    return traits.context_bytes + (traits.network_bytes if several else 0.0)
+
+
+def figures(recipe: Recipe, events: list[Event]) -> Figures:
+    """Give the three figures of a step; a full card caps the reserved one, not the allocated."""
+    allocated = max(event.allocated_bytes for event in events)
+    reserved = max(reserved_bytes(recipe, event) for event in events)
+    outside = outside_allocator(recipe)
+    capacity = recipe.job.gpu_memory_bytes
+    if capacity is not None:
+        reserved = max(allocated, min(reserved, capacity - CAPACITY_MARGIN_BYTES))
+    return Figures(allocated=allocated, reserved=reserved, nvml=reserved + outside)

@@ -1,0 +1,167 @@
+"""What training frameworks really keep in GPU memory: dtypes, loss path, buffers, as data."""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from data.errors import ImpossibleProblemError
+
+GENERIC = "generic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatePolicy:
+    """Bytes per trained parameter, by what holds them; `compute` is the width of activations.
+
+    `reduced` is a further copy of the gradient that is shared out as the optimiser is, `copied`
+    one that every rank keeps, `step` what lives only while the optimiser steps, `cast` the 16-bit
+    copy of a weight that autocast keeps for the backward pass.
+    """
+
+    weight: float
+    gradient: float
+    moment: float
+    master: float
+    reduced: float = 0.0
+    copied: float = 0.0
+    step: float = 0.0
+    cast: float = 0.0
+    compute: float = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """Moments per parameter (`vector_moments` for all but matrices) and how they are kept."""
+
+    moments: float
+    vector_moments: float | None = None
+    bytes: float | None = None
+    host: bool = False
+    by_layer: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """Bytes per frozen parameter; `keeps_input` when its backward keeps the layer's input."""
+
+    bytes: float
+    keeps_input: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterKind:
+    """What an adapter of a kind keeps for its gradient.
+
+    `input` the share of its targets' inputs, `output` bytes per element of their outputs, `weight`
+    bytes per element of a matrix that it builds, `attention` bytes per element of what attention
+    gives. `all` when every projection is a target, `norms` when norms are trained as well.
+    """
+
+    input: float = 0.0
+    output: float = 0.0
+    weight: float = 0.0
+    attention: float = 0.0
+    all: bool = False
+    norms: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkTraits:
+    """Traits of one framework; framework_traits.toml says what each means and where it is from."""
+
+    name: str
+    evidence: str
+    full_policy: str
+    sharded_policy: str
+    adapter_policy: str
+    default_optimizer: str
+    default_recompute: str
+    optimizer_copies: float
+    keeps_gradients: bool
+    norm_frozen: float
+    norm_trained: float
+    repeats_kv: bool
+    fuses_qkv: bool
+    dropout: bool
+    eager_attention: float
+    loss_bytes: float
+    compiled_loss_bytes: float
+    chunked_loss_bytes: float
+    adapter_loss_bytes: float
+    adapter_input: str
+    gather_units: float
+    bucket_bytes: float
+    copies_gradients: bool
+    loads_whole_model: bool
+    upcasts_unquantized: bool
+    quantizes_head: bool
+    unties_head: bool
+    reserved_static: float
+    reserved_fixed: float
+    reserved_longest: float
+    reserved_typical: float
+    context_bytes: float
+    network_bytes: float
+    adapter_qkv_copy: bool
+    quantized_attention_copy: bool
+    resident_bytes: float
+    quantized_resident_bytes: float
+    layer_buffer_bytes: float
+
+
+@cache
+def _tables() -> dict[str, dict[str, dict[str, Any]]]:
+    text = files("planner.memory").joinpath("framework_traits.toml").read_text(encoding="utf-8")
+    return tomllib.loads(text)
+
+
+def _row(table: str, name: str) -> dict[str, Any]:
+    rows = _tables()[table]
+    if name not in rows:
+        raise ImpossibleProblemError(
+            f"{name!r} is none of the known {table}", f"known are: {', '.join(sorted(rows))}"
+        )
+    return rows[name]
+
+
+@cache
+def framework_traits(name: str) -> FrameworkTraits:
+    """Give the traits of a framework; those of the generic one for a framework not known."""
+    frameworks = _tables()["frameworks"]
+    known = name if name in frameworks else GENERIC
+    own = dict(frameworks[known])
+    like = frameworks[own.pop("like", GENERIC)]
+    return FrameworkTraits(name=known, **{**frameworks[GENERIC], **like, **own})
+
+
+@cache
+def known_frameworks() -> tuple[str, ...]:
+    """Give the names of all frameworks with traits of their own."""
+    return tuple(sorted(set(_tables()["frameworks"]) - {GENERIC}))
+
+
+@cache
+def state_policy(name: str) -> StatePolicy:
+    """Give a policy by name; an unknown name is refused with the known ones."""
+    return StatePolicy(**_row("policies", name))
+
+
+@cache
+def optimizer(name: str) -> Optimizer:
+    """Give an optimiser by name; an unknown name is refused with the known ones."""
+    return Optimizer(**_row("optimizers", name))
+
+
+@cache
+def quantization(name: str) -> Quantization:
+    """Give a quantisation by name; an unknown name is refused with the known ones."""
+    return Quantization(**_row("quantizations", name))
+
+
+@cache
+def adapter_kind(name: str) -> AdapterKind:
+    """Give what adapters of a kind keep; of an unlisted kind what low-rank ones keep."""
+    kinds = _tables()["adapters"]
+    return AdapterKind(**kinds.get(name, kinds["lora"]))

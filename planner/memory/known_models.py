@@ -1,0 +1,38 @@
+"""Public models by name, for jobs that name a model without bringing its config.json."""
+
+import csv
+import re
+from dataclasses import fields
+from functools import cache
+from importlib.resources import files
+
+from data.errors import ImpossibleProblemError
+from planner.memory.model_shape import ModelShape
+
+
+@cache
+def known_models() -> dict[str, ModelShape]:
+    """Give all shapes of known_models.csv by name."""
+    flags = {one.name for one in fields(ModelShape) if one.type in (bool, "bool")}
+    found = {}
+    text = files("planner.memory").joinpath("known_models.csv").read_text(encoding="utf-8")
+    for row in csv.DictReader(text.splitlines()):
+        values = {
+            name: bool(int(value)) if name in flags else int(value)
+            for name, value in row.items()
+            if name not in {"name", "public_parameters"}
+        }
+        found[row["name"]] = ModelShape(name=row["name"], **values)  # type: ignore[arg-type]
+    return found
+
+
+def known_model(name: str) -> ModelShape:
+    """Give the shape of a public model; an unknown name is refused with the nearest known ones."""
+    models = known_models()
+    key = re.sub(r"[\s_/]+", "-", name.strip().lower())
+    if key not in models:
+        raise ImpossibleProblemError(
+            f"the model {name!r} is not among the known ones",
+            f"give its config.json, or one of: {', '.join(sorted(models))}",
+        )
+    return models[key]

@@ -1,0 +1,122 @@
+"""The shape of a transformer: all that its parameters and activations depend on."""
+
+from dataclasses import dataclass, fields
+
+from data.errors import ImpossibleProblemError
+
+LARGEST_SIZE = 10**12
+"""No width, count or vocabulary of a model reaches this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertLayers:
+    """Mixture of experts in all layers but the first `dense_layers`.
+
+    `ffn` is the width of one routed expert, `shared_ffn` that of all shared experts together.
+    """
+
+    experts: int
+    experts_per_token: int
+    ffn: int
+    shared_ffn: int = 0
+    dense_layers: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): low-rank queries, keys, values.
+
+    `query_rank` 0 when queries are projected directly.
+    """
+
+    query_rank: int
+    key_value_rank: int
+    nope_dim: int
+    rope_dim: int
+    value_dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """A decoder or encoder of equal layers; widths in elements.
+
+    `kv_heads` < `heads` is grouped-query attention; `norm_vectors` 1 for RMSNorm, 2 for LayerNorm;
+    `fused_qkv` when one projection gives queries, keys and values, `fused_gate_up` when one gives
+    both inputs of the gate; `rotary` when queries and keys are turned by their position, which
+    makes new tensors of them.
+
+    Errors: ImpossibleProblemError naming the field, for sizes that no model has.
+    """
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    gated_mlp: bool = True
+    tied_embeddings: bool = False
+    norms_per_layer: int = 2
+    norm_vectors: int = 1
+    qk_norm: bool = False
+    parallel_block: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    learned_positions: int = 0
+    rotary: bool = True
+    fused_qkv: bool = False
+    fused_gate_up: bool = False
+    experts: ExpertLayers | None = None
+    latent: LatentAttention | None = None
+    other_parameters: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("layers", "hidden", "heads", "kv_heads", "head_dim", "vocab"):
+            if getattr(self, name) < 1:
+                raise _impossible(self.name, name, getattr(self, name), "at least 1")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int) and not 0 <= value <= LARGEST_SIZE:
+                shown = value if abs(value) <= LARGEST_SIZE else "a number beyond any model"
+                raise _impossible(self.name, field.name, shown, f"0 to {LARGEST_SIZE:.0e}")
+        if self.ffn < 1 and self.experts is None:
+            raise _impossible(self.name, "ffn", self.ffn, "at least 1 in a model without experts")
+        if self.heads % self.kv_heads:
+            raise _impossible(
+                self.name, "kv_heads", self.kv_heads, f"a divisor of the {self.heads} heads"
+            )
+
+    @property
+    def query_width(self) -> int:
+        """Width of all queries of a token."""
+        if self.latent:
+            return self.heads * (self.latent.nope_dim + self.latent.rope_dim)
+        return self.heads * self.head_dim
+
+    @property
+    def key_width(self) -> int:
+        """Width of all keys of a token, before they are repeated for the heads."""
+        return self.query_width if self.latent else self.kv_heads * self.head_dim
+
+    @property
+    def value_width(self) -> int:
+        """Width of all values of a token, before they are repeated for the heads."""
+        if self.latent:
+            return self.heads * self.latent.value_dim
+        return self.kv_heads * self.head_dim
+
+    @property
+    def attention_width(self) -> int:
+        """Width of what attention gives to its output projection."""
+        if self.latent:
+            return self.heads * self.latent.value_dim
+        return self.heads * self.head_dim
+
+
+def _impossible(model: str, field: str, value: object, wanted: str) -> ImpossibleProblemError:
+    return ImpossibleProblemError(
+        f"the model {model!r} has {field} = {value}", f"{field} must be {wanted}"
+    )

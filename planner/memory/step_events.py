@@ -1,0 +1,249 @@
+"""The events of one training step in one pipeline stage, each with the bytes alive at its peak.
+
+A step is load, forward, recompute, backward, optimiser; the peak of a GPU is the maximum over the
+events, never their sum: the logits are gone when the first layer is recomputed.
+"""
+
+from dataclasses import dataclass
+
+from planner.memory.activations import LayerActivations, layer_activations
+from planner.memory.assumptions import Recipe
+from planner.memory.states import (
+    Stage,
+    StageParameters,
+    States,
+    stage_parameters,
+    stages_of,
+    states_of,
+)
+from planner.memory.training_job import Method, Recompute, Sharding
+
+LOGITS = "logits and loss"
+
+Parts = tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event: bytes that stay through the step, and bytes that come and go, by component."""
+
+    name: str
+    stage: int
+    static: Parts
+    dynamic: Parts
+
+    @property
+    def static_bytes(self) -> float:
+        """Bytes that stay."""
+        return sum(size for _, size in self.static)
+
+    @property
+    def dynamic_bytes(self) -> float:
+        """Bytes that come and go."""
+        return sum(size for _, size in self.dynamic)
+
+    @property
+    def allocated_bytes(self) -> float:
+        """All bytes that tensors take at the peak of the event."""
+        return self.static_bytes + self.dynamic_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StageView:
+    """One stage with all that its events are made of."""
+
+    recipe: Recipe
+    stage: Stage
+    parameters: StageParameters
+    states: States
+    layer: LayerActivations
+
+    @property
+    def tokens(self) -> float:
+        return self.recipe.tokens
+
+    def activations(self) -> float:
+        """Bytes that all layers of the stage keep for all micro-batches in flight.
+
+        With activations in host memory, those of two layers are on their way there or back.
+        """
+        if "activations" in self.recipe.job.offload:
+            return 2 * self.layer.kept * self.tokens
+        held = self.layer.kept * self.tokens * in_flight(self.recipe, self.stage)
+        return self.stage.layers * (held + self.layer.built_kept)
+
+    def embedded(self) -> float:
+        """Bytes of the stream between layers: the one running and its successor."""
+        return 2 * self.layer.boundary * self.tokens
+
+    def recomputed(self) -> float:
+        """Bytes of the one layer whose inside is alive while its gradient is computed."""
+        shape, spread = self.recipe.job.shape, self.recipe.job.parallelism
+        ffn = shape.experts.ffn * shape.experts.experts_per_token if shape.experts else shape.ffn
+        gradients = self.recipe.policy.compute * (2 * ffn / spread.tensor + 2 * shape.hidden)
+        return (self.layer.everything + gradients) * self.tokens + self.layer.built
+
+
+def in_flight(recipe: Recipe, stage: Stage) -> float:
+    """Give how many micro-batches a stage holds: 1F1B p - i, interleaved x (1 + (p-1)/(pv))."""
+    spread = recipe.job.parallelism
+    if spread.sequential or spread.pipeline == 1:
+        return 1.0
+    held = float(spread.pipeline - stage.index)
+    if spread.virtual_stages > 1 and stage.first:
+        held *= 1 + (spread.pipeline - 1) / (spread.pipeline * spread.virtual_stages)
+    return min(float(max(recipe.gradient_accumulation, 1)), held)
+
+
+def loss_bytes_per_logit(recipe: Recipe) -> float:
+    """Give the bytes per token and vocabulary entry at the start of the backward pass."""
+    traits = recipe.traits
+    if recipe.job.chunked_loss:
+        return traits.chunked_loss_bytes
+    if recipe.job.method is Method.ADAPTER:
+        return traits.adapter_loss_bytes
+    return traits.compiled_loss_bytes if recipe.compiled else traits.loss_bytes
+
+
+def _logits(view: _StageView) -> float:
+    if not view.stage.last:
+        return 0.0
+    recipe = view.recipe
+    vocabulary = recipe.job.shape.vocab / recipe.job.parallelism.tensor
+    return loss_bytes_per_logit(recipe) * vocabulary * view.tokens
+
+
+def gathered(view: _StageView) -> float:
+    """Give the bytes of gathered weights, unpacked matrices and communication buckets."""
+    recipe, spread = view.recipe, view.recipe.job.parallelism
+    unpacked = _dequantized(view)
+    if spread.shard_ranks == 1:
+        return unpacked
+    if spread.sharding in (Sharding.FSDP, Sharding.FSDP_GRADIENTS, Sharding.ZERO3):
+        return unpacked + _gathered_units(view)
+    trained = view.parameters.trained + view.parameters.trained_routed
+    bucket = min(recipe.traits.bucket_bytes, 4 * trained)
+    if spread.sharding is Sharding.NONE and recipe.traits.copies_gradients:
+        bucket = recipe.policy.gradient * trained
+    return unpacked + bucket
+
+
+def _gathered_units(view: _StageView) -> float:
+    """Bytes of units gathered at once, of embedding and head, and of a unit's gradients.
+
+    In a pipeline, and with SHARD_GRAD_OP, weights and gradients of the stage stay unsharded from
+    the first micro-batch to the last.
+    """
+    recipe, spread = view.recipe, view.recipe.job.parallelism
+    parameters = view.parameters
+    unit = parameters.largest_layer * (recipe.quantization.bytes if recipe.quantization else 2.0)
+    ends = int(view.stage.first) + int(view.stage.last)
+    outer = 2 * parameters.vocabulary * (ends + int(recipe.trains_weights and view.stage.last))
+    if spread.sharding is Sharding.FSDP_GRADIENTS or spread.pipeline > 1:
+        whole = parameters.matrices + parameters.routed + parameters.rest
+        return 2 * whole + (4 * whole if recipe.trains_weights else 0.0)
+    unsharded = (2 + 4) * parameters.largest_layer if recipe.trains_weights else 0.0
+    units = recipe.traits.gather_units * unit
+    bucket = recipe.traits.bucket_bytes if spread.sharding is Sharding.ZERO3 else 0.0
+    return units + outer + unsharded + bucket
+
+
+def _dequantized(view: _StageView) -> float:
+    """Bytes of the largest matrix unpacked to 16 bits, and of its transpose for the gradient."""
+    return 2 * 2 * view.parameters.largest_matrix if view.recipe.quantization else 0.0
+
+
+def _ring_buffers(view: _StageView) -> float:
+    """Keys and values of two neighbours, where the sequence is spread over GPUs."""
+    shape, spread = view.recipe.job.shape, view.recipe.job.parallelism
+    if spread.context == 1:
+        return 0.0
+    width = view.recipe.policy.compute * (shape.key_width + shape.value_width)
+    return 2 * width * view.tokens / spread.tensor
+
+
+def _events(view: _StageView) -> list[Event]:
+    recipe, states = view.recipe, view.states
+    base = (
+        ("weights", states.weights),
+        ("optimizer states", states.optimizer),
+        ("copies", states.copies),
+        ("buffers", states.buffers),
+    )
+    held = (*base, ("gradients", states.gradients if _gradients_persist(recipe) else 0.0))
+    every = (*base, ("gradients", states.gradients))
+    moving = (
+        ("stream between layers", view.embedded()),
+        ("gathered and buckets", gathered(view)),
+        ("weights cast by autocast", states.cast),
+        ("ring attention", _ring_buffers(view)),
+    )
+    activations = ("activations", view.activations())
+    inside = recipe.recompute in (Recompute.FULL, Recompute.ALTERNATE)
+    layer = ("one recomputed layer", view.recomputed() if inside else 0.0)
+    gradient = 2 * view.parameters.vocabulary if recipe.trains_weights else 0.0
+    dynamics = {
+        "forward": (held, (activations, (LOGITS, _logits(view)), *moving)),
+        "recompute": (held, (activations, layer, *moving, ("gradient of the head", gradient))),
+        "backward": (every, (layer, *moving)),
+        "optimizer": (every, (("optimizer step", states.step),)),
+    }
+    return [
+        Event(name=name, stage=view.stage.index, static=static, dynamic=dynamic)
+        for name, (static, dynamic) in dynamics.items()
+    ]
+
+
+def _gradients_persist(recipe: Recipe) -> bool:
+    return recipe.gradient_accumulation > 1 or recipe.traits.keeps_gradients
+
+
+def _load(view: _StageView) -> Event:
+    """Every rank holds the whole model before it is shared out, one unit twice."""
+    recipe = view.recipe
+    ranks = recipe.job.parallelism.shard_ranks
+    whole = view.states.whole_weights * (1 + 1 / ranks)
+    return Event(name="load", stage=view.stage.index, static=(("weights", whole),), dynamic=())
+
+
+def _inference(view: _StageView) -> Event:
+    shape, width = view.recipe.job.shape, 2.0
+    cache = width * (shape.key_width + shape.value_width) * view.stage.layers * view.tokens
+    if shape.latent:
+        latent = shape.latent.key_value_rank + shape.latent.rope_dim
+        cache = width * latent * view.stage.layers * view.tokens
+    logits = (width + 4) * shape.vocab * view.recipe.micro_batch if view.stage.last else 0.0
+    work = width * (4 * shape.hidden + 3 * shape.ffn) * view.tokens
+    return Event(
+        name="prefill",
+        stage=view.stage.index,
+        static=(("weights", view.states.weights), ("key-value cache", cache)),
+        dynamic=(
+            ("activations", work),
+            (LOGITS, logits),
+            ("gathered and buckets", _dequantized(view)),
+        ),
+    )
+
+
+def step_events(recipe: Recipe) -> list[Event]:
+    """Give the events of a step over the stages that can hold the peak."""
+    found: list[Event] = []
+    layer = layer_activations(recipe)
+    for stage in stages_of(recipe):
+        parameters = stage_parameters(recipe, stage)
+        view = _StageView(
+            recipe=recipe,
+            stage=stage,
+            parameters=parameters,
+            states=states_of(recipe, stage, parameters),
+            layer=layer,
+        )
+        if recipe.job.method is Method.INFERENCE:
+            found.append(_inference(view))
+            continue
+        found += _events(view)
+        sharded = recipe.job.parallelism.sharding in (Sharding.FSDP, Sharding.ZERO3)
+        if recipe.traits.loads_whole_model and sharded:
+            found.append(_load(view))
+    return found

@@ -1,0 +1,173 @@
+"""What is known of a training job before it runs; a field that nobody stated is None."""
+
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+
+from data.errors import ImpossibleProblemError
+from planner.memory.model_shape import ModelShape
+
+_TOO_LARGE = 1e18
+"""No size of a job reaches this: bytes of a GPU, tokens, sequences."""
+
+
+class Sharding(StrEnum):
+    """What data-parallel ranks share out instead of each holding all of it.
+
+    ZeRO stages 1 to 3 (Rajbhandari et al., SC'20); FSDP is stage 3 by units, FSDP_GRADIENTS
+    (SHARD_GRAD_OP) keeps gathered weights between forward and backward.
+    """
+
+    NONE = "none"
+    ZERO1 = "zero1"
+    ZERO2 = "zero2"
+    ZERO3 = "zero3"
+    FSDP = "fsdp"
+    FSDP_GRADIENTS = "fsdp-gradients"
+
+
+class Recompute(StrEnum):
+    """What the backward pass computes again instead of keeping it."""
+
+    NONE = "none"
+    ATTENTION = "attention"
+    OPERATORS = "operators"
+    ALTERNATE = "alternate"
+    FULL = "full"
+
+
+class Method(StrEnum):
+    """What is trained: all weights, a small adapter beside frozen weights, or nothing."""
+
+    FULL = "full"
+    ADAPTER = "adapter"
+    INFERENCE = "inference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallelism:
+    """How a job is spread; degrees multiply to the number of GPUs.
+
+    `expert` divides data parallelism, so it does not multiply. `shard_group` is the number of
+    data-parallel ranks that share one copy (HYBRID_SHARD), None for all of them. `sequential`
+    says that pipeline stages work one after another on one micro-batch (device_map="auto").
+    `stage_layers` are the layers of each stage; empty when they are shared out evenly.
+    """
+
+    data: int = 1
+    tensor: int = 1
+    pipeline: int = 1
+    context: int = 1
+    expert: int = 1
+    virtual_stages: int = 1
+    sequence: bool = False
+    sequential: bool = False
+    sharding: Sharding = Sharding.NONE
+    shard_group: int | None = None
+    stage_layers: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        for one in ("data", "tensor", "pipeline", "context", "expert", "virtual_stages"):
+            if getattr(self, one) < 1:
+                raise ImpossibleProblemError(
+                    f"{one} parallelism of {getattr(self, one)}", f"give {one} as 1 or more"
+                )
+        if self.stage_layers and len(self.stage_layers) != self.pipeline:
+            raise ImpossibleProblemError(
+                f"{len(self.stage_layers)} stage sizes for {self.pipeline} pipeline stages",
+                "give the layers of every stage",
+            )
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.data * self.tensor * self.pipeline * self.context
+
+    @property
+    def shard_ranks(self) -> int:
+        """Ranks over which shared-out states are spread; context ranks hold the same weights."""
+        return (self.shard_group or self.data) * self.context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """A small trained part beside frozen weights; `kind` is lora, dora, ia3 or the like.
+
+    `targets` name projections: q, k, v, o, gate, up, down; empty when not stated.
+    `trainable` parameters are computed from rank and targets when None. `copies_embeddings` says
+    that embedding and head are trained in a copy of their own (modules_to_save).
+    """
+
+    kind: str = "lora"
+    rank: int | None = None
+    targets: tuple[str, ...] = ()
+    trainable: int | None = None
+    copies_embeddings: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """One training job; sizes of one micro-batch on one data-parallel rank.
+
+    `sequence_length` is the longest in tokens; `length_varies` when batches are padded to their
+    own longest sample, which then is `typical_length` on average. `offload` may hold "optimizer",
+    "parameters" and "activations", what lives in host memory. `quantization` is that of frozen
+    weights. `precision` names a policy of framework_traits.toml.
+
+    Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
+    """
+
+    shape: ModelShape
+    framework: str = ""
+    method: Method = Method.FULL
+    adapter: Adapter | None = None
+    parallelism: Parallelism = field(default_factory=Parallelism)
+    micro_batch: int | None = None
+    sequence_length: int | None = None
+    length_varies: bool | None = None
+    typical_length: int | None = None
+    gradient_accumulation: int | None = None
+    precision: str | None = None
+    optimizer: str | None = None
+    quantization: str = ""
+    recompute: Recompute | None = None
+    flash_attention: bool | None = None
+    compiled: bool | None = None
+    offload: frozenset[str] = frozenset()
+    chunked_loss: bool = False
+    expandable_segments: bool | None = None
+    gpu_memory_bytes: float | None = None
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if number and not 0 < value < _TOO_LARGE:
+                large = abs(value) >= _TOO_LARGE
+                shown = "is beyond any machine" if large else f"of {value}"
+                raise ImpossibleProblemError(
+                    f"{self.shape.name}: {one.name} {shown}",
+                    f"give {one.name} above 0 and below {_TOO_LARGE:.0e}",
+                )
+        _check_parallelism(self.shape, self.parallelism)
+
+
+def _check_parallelism(shape: ModelShape, spread: Parallelism) -> None:
+    """Refuse what no framework can run, with the nearest that it could."""
+    if shape.heads % spread.tensor:
+        allowed = [one for one in range(1, shape.heads + 1) if shape.heads % one == 0]
+        raise ImpossibleProblemError(
+            f"{shape.name}: {shape.heads} heads over {spread.tensor} tensor-parallel GPUs",
+            f"choose a divisor of the heads: {', '.join(map(str, allowed[:12]))}",
+        )
+    if spread.pipeline * spread.virtual_stages > shape.layers:
+        raise ImpossibleProblemError(
+            f"{shape.name}: {shape.layers} layers over {spread.pipeline} pipeline stages "
+            f"of {spread.virtual_stages} parts",
+            f"use at most {shape.layers} parts",
+        )
+    experts = shape.experts.experts if shape.experts else 1
+    if experts % spread.expert:
+        raise ImpossibleProblemError(
+            f"{shape.name}: {experts} experts over {spread.expert} expert-parallel GPUs",
+            "choose a divisor of the experts" if shape.experts else "the model has no experts",
+        )

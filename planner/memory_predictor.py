@@ -1,0 +1,120 @@
+"""MARP's front door: the peak memory of one GPU of a training job, with what it is made of."""
+
+from dataclasses import dataclass
+
+from planner.memory.allocator import figures, outside_allocator
+from planner.memory.assumptions import Recipe, complete
+from planner.memory.bounds import MARGIN, Tier, bound_factor, tier_of
+from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
+from planner.memory.step_events import Event, Parts, step_events
+from planner.memory.training_job import TrainingJob
+
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryEstimate:
+    """Peak memory of the fullest GPU of a job, in bytes.
+
+    `allocated_bytes` is what tensors take, `reserved_bytes` what torch's allocator holds,
+    `nvml_bytes` what NVML and DCGM report; `p50_bytes` is the last, `p99_bytes` its bound.
+    `breakdown` lists the components at the binding event, of allocated bytes in the order of the
+    step; `static_ratio` is the share of them that stays through the step. `missing` names what
+    nobody stated, `assumed` what was taken instead. `sample_count` finished runs of the family
+    corrected it.
+    """
+
+    p50_bytes: float
+    p99_bytes: float
+    allocated_bytes: float
+    reserved_bytes: float
+    nvml_bytes: float
+    context_bytes: float
+    breakdown: Parts
+    binding_event: str
+    binding_stage: int
+    static_ratio: float
+    tier: Tier
+    missing: tuple[str, ...]
+    assumed: tuple[str, ...]
+    notes: tuple[str, ...]
+    sample_count: int
+
+
+def predict_peak(job: TrainingJob, *, calibration: Calibration | None = None) -> MemoryEstimate:
+    """Give the peak memory of the fullest GPU of a job.
+
+    The peak is the maximum over the events of a step and over the pipeline stages that can hold
+    it. Errors: ImpossibleProblemError for a precision, optimiser or quantisation not known.
+    """
+    recipe = complete(job)
+    events = step_events(recipe)
+    found = figures(recipe, events)
+    binding = max(events, key=lambda event: event.allocated_bytes)
+    tier = tier_of(recipe)
+    static_ratio = binding.static_bytes / binding.allocated_bytes
+    learned = None
+    if calibration is not None and calibration.sample_count:
+        learned = correction(
+            calibration,
+            static_bytes=found.nvml * static_ratio,
+            dynamic_bytes=found.nvml * (1 - static_ratio),
+        )
+    ratio = learned.ratio if learned else 1.0
+    return MemoryEstimate(
+        p50_bytes=found.nvml * ratio,
+        p99_bytes=found.nvml * ratio * bound_factor(tier, 0.99, learned),
+        allocated_bytes=found.allocated * ratio,
+        reserved_bytes=found.reserved * ratio,
+        nvml_bytes=found.nvml * ratio,
+        context_bytes=outside_allocator(recipe),
+        breakdown=tuple((name, size) for name, size in (*binding.static, *binding.dynamic) if size),
+        binding_event=binding.name,
+        binding_stage=binding.stage,
+        static_ratio=static_ratio,
+        tier=tier,
+        missing=recipe.missing,
+        assumed=recipe.assumed,
+        notes=_notes(recipe, binding, learned),
+        sample_count=learned.sample_count if learned else 0,
+    )
+
+
+def finished_run(job: TrainingJob, measured_nvml_bytes: float) -> FinishedRun:
+    """Give what a finished job teaches its family: its raw estimate beside what was measured."""
+    raw = predict_peak(job)
+    return FinishedRun(
+        static_bytes=raw.nvml_bytes * raw.static_ratio,
+        dynamic_bytes=raw.nvml_bytes * (1 - raw.static_ratio),
+        measured_bytes=measured_nvml_bytes,
+    )
+
+
+def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
+    """Give why a job should not start on a GPU of that size; '' when it may.
+
+    Judged by what tensors take, with a margin, and by the context; what the allocator merely
+    caches it gives back before it fails.
+    """
+    needed = estimate.allocated_bytes * MARGIN + estimate.context_bytes
+    if needed <= gpu_memory_bytes:
+        return ""
+    component, size = max(estimate.breakdown, key=lambda part: part[1])
+    return (
+        f"needs {needed / _GIB:.1f} GiB at its {estimate.binding_event}, "
+        f"the GPU has {gpu_memory_bytes / _GIB:.1f} GiB; "
+        f"the largest part is {component} with {size / _GIB:.1f} GiB"
+    )
+
+
+def _notes(recipe: Recipe, binding: Event, learned: Correction | None) -> tuple[str, ...]:
+    notes = []
+    if recipe.missing:
+        notes.append(f"the bound is wide because nobody stated {', '.join(recipe.missing)}")
+    if recipe.length_varies and not recipe.job.expandable_segments:
+        notes.append("lengths vary: expandable_segments:True would lower what stays reserved")
+    if binding.name == "load":
+        notes.append("the model's loading binds: load it on the meta device or by rank")
+    if learned:
+        notes.append(f"corrected by {learned.sample_count} finished runs of the family")
+    return tuple(notes)
