@@ -60,7 +60,7 @@ check: setup ## format, lint, types, imports, docs and the tests that need no se
 	@$(PYTHON) -m pytest -q -m "$(UNMARKED)"
 
 bench: setup ## the benchmarks, beside their peers; minutes
-	@set -eu; for file in benchmarks/[!_]*.py; do \
+	@set -eu; for file in $$(grep -l '^def main' benchmarks/*.py); do \
 		name=$$(basename "$$file" .py); echo "bench: $$name"; \
 		$(PYTHON) -m "benchmarks.$$name" --data "$(DATA)" $(FULL); \
 	done

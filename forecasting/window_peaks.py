@@ -118,7 +118,7 @@ def _scores_of(subject: PeakSubject, window: int) -> tuple[npt.NDArray[np.int64]
     series = subject.series
     day, length = series.slots_per_day, len(series.values)
     step = max(1, _ORIGIN_HOURS * SECONDS_PER_HOUR // series.slot_seconds)
-    oldest = max(day // 2, length - window - _MOST_DAYS * day)
+    oldest = max(day // 4, length - window - _MOST_DAYS * day)
     origins = np.arange(length - window, oldest - 1, -step)
     known = np.where(np.isfinite(series.values), series.values, -np.inf)
     before = np.array([known[max(0, one - day) : one].max() for one in origins])
