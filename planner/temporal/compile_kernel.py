@@ -29,7 +29,8 @@ def draw(state: RandomState, below: int) -> int:
     bits ^= bits >> np.uint64(7)
     bits ^= bits << np.uint64(17)
     state[0] = bits
-    return int((bits >> np.uint64(11)) % np.uint64(below))
+    unsigned = (bits >> np.uint64(11)) % np.uint64(below)
+    return np.int64(unsigned)  # type: ignore[return-value]  # int() would keep it unsigned
 
 
 @compiled

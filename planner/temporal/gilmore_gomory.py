@@ -63,6 +63,19 @@ def _moment_prices(
     return best
 
 
+def pattern_prices(counts: Ints, sizes: Ints, capacity: int) -> Floats:
+    """Give the price of every size, in bins, at which no bin of any pattern is worth more than 1.
+
+    The best total price of `counts` [m] items of distinct `sizes` [m], ascending, that there is.
+    """
+    start = first_fit_decreasing(counts, sizes, capacity)
+    prices = _moment_prices(counts, sizes, capacity, start, floor=0, deadline=math.inf)
+    if prices is None:
+        return np.zeros(len(sizes))
+    worth, _ = best_pattern(prices, sizes, capacity // sizes, capacity)
+    return np.asarray(prices / max(1.0, worth))
+
+
 def gilmore_gomory_bound(
     counts: Ints,
     sizes: Ints,
