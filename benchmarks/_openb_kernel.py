@@ -12,7 +12,7 @@ OURS, FIRST, BEST, RANDOM = 0, 1, 2, 3
 
 
 @compiled
-def _pick(nodes: NodeState, prices: Prices, pod: Pod, rule: int, state: RandomState) -> int:
+def pick(nodes: NodeState, prices: Prices, pod: Pod, rule: int, state: RandomState) -> int:
     """Give the node that a rule chooses, or -1."""
     if rule == OURS:
         return choose(nodes, prices, pod)
@@ -46,7 +46,7 @@ def replay(nodes: NodeState, prices: Prices, pods: Ints, rule: int, state: Rando
     for index in range(len(pods)):
         row = pods[index]
         pod = Pod(row[0], row[1], row[2], row[3], row[4])
-        node = _pick(nodes, prices, pod, rule, state)
+        node = pick(nodes, prices, pod, rule, state)
         if node >= 0:
             occupy(nodes, prices, pod, node, 1, held)
             total += pod.gpus * pod.milli

@@ -137,7 +137,7 @@ def model_prices(pods: Pods, nodes: NodeState) -> Floats:
     named = ((pods.models[picky, None] >> np.arange(models)) & 1) * capacity
     shares = named / np.maximum(named.sum(axis=1, keepdims=True), 1)
     wanted = pods.demand[picky] @ shares * (capacity.sum() / max(1, pods.demand.sum()))
-    return np.divide(wanted, capacity, out=np.zeros(models), where=capacity > 0)
+    return np.asarray(wanted / np.maximum(capacity, 1.0))
 
 
 def prices_of(pods: Pods, nodes: NodeState) -> Prices:

@@ -136,19 +136,26 @@ def occupy(nodes: NodeState, prices: Prices, pod: Pod, node: int, sign: int, hel
 
 @compiled
 def choose_by_end(
-    nodes: NodeState, prices: Prices, pod: Pod, busy_until: Floats, now: float, end: float
+    nodes: NodeState,
+    prices: Prices,
+    pod: Pod,
+    cost: Floats,
+    busy_until: Floats,
+    now: float,
+    end: float,
 ) -> int:
-    """Give the node whose busy time a pod lengthens least, or -1 when none takes it.
+    """Give the node whose busy time a pod lengthens at the least cost, or -1 if none takes it.
 
-    busy_until [nodes]: when the last pod there ends, at most `now` for an empty node. Ties go to
-    the node with the least GPU left, then to the one that strands the least, then to the first.
+    cost [nodes]: of a busy node per unit of time; busy_until [nodes]: when the last pod there
+    ends, at most `now` for an empty node. Ties go to the node with the least GPU left, then to the
+    one that strands the least, then to the first.
     """
     chosen = -1
     best = (np.inf, np.inf, np.inf)
     for node in range(len(nodes.cpu)):
         if not fits(nodes, pod, node):
             continue
-        added = max(0.0, end - max(now, busy_until[node]))
+        added = cost[node] * max(0.0, end - max(now, busy_until[node]))
         left = float(nodes.gpu[node] - pod.gpus * pod.milli)
         if (added, left) <= (best[0], best[1]):
             value = (added, left, score(nodes, prices, pod, node))

@@ -1,7 +1,7 @@
 """Online placement of pods whose end is known or estimated: fill nodes that stay busy anyway.
 
-A pod goes where it lengthens the busy time of a node least; ties go to the fullest node, then to
-where it strands the least GPU. Estimates may be wrong: a pod past its end counts as ending now.
+A pod goes where it lengthens the busy time of nodes at the least cost; ties go to the fullest node,
+then to where it strands the least GPU. Estimates may be wrong: a pod past its end ends now.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from planner.fragmentation import Pods, prices_of
-from planner.fragmentation_kernel import NodeState, Pod, choose, choose_by_end, occupy
+from planner.fragmentation_kernel import WHOLE, NodeState, Pod, choose, choose_by_end, occupy
 from planner.temporal.instance import Ints
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -26,12 +28,17 @@ class PlacedPod:
 
 
 class OnlinePlacer:
-    """Nodes with the pods on them; times in any one unit, never going back."""
+    """Nodes with the pods on them; times in any one unit, never going back.
 
-    def __init__(self, nodes: NodeState, typical: Pods) -> None:
+    `cost` [nodes] is what a busy node costs per unit of time: its GPUs unless said otherwise, which
+    is what a node is rented for; the watts of an idle node would do as well.
+    """
+
+    def __init__(self, nodes: NodeState, typical: Pods, *, cost: Floats | None = None) -> None:
         self.nodes = nodes
+        self.cost = nodes.gpu / WHOLE if cost is None else cost
         self.prices = prices_of(typical, nodes)
-        self.busy_until: npt.NDArray[np.float64] = np.full(len(nodes.cpu), -np.inf)
+        self.busy_until: Floats = np.full(len(nodes.cpu), -np.inf)
         self._ends: list[dict[int, float]] = [{} for _ in nodes.cpu]
 
     def place(self, pod: Pod, *, now: float, end: float | None) -> PlacedPod | None:
@@ -45,11 +52,7 @@ class OnlinePlacer:
                 f"a pod that is placed at {now} is said to end at {end}",
                 "Give a later end, or None when it is not known",
             )
-        node = (
-            choose(self.nodes, self.prices, pod)
-            if end is None
-            else choose_by_end(self.nodes, self.prices, pod, self.busy_until, now, end)
-        )
+        node = self.choose(pod, now=now, end=end)
         if node < 0:
             return None
         held = np.zeros(self.nodes.boards.shape[1], dtype=np.int64)
@@ -58,6 +61,12 @@ class OnlinePlacer:
         self._ends[node][id(placed)] = np.inf if end is None else end
         self.busy_until[node] = max(self._ends[node].values())
         return placed
+
+    def choose(self, pod: Pod, *, now: float, end: float | None) -> int:
+        """Give the node where the pod would go, or -1; nothing is changed."""
+        if end is None:
+            return choose(self.nodes, self.prices, pod)
+        return choose_by_end(self.nodes, self.prices, pod, self.cost, self.busy_until, now, end)
 
     def release(self, placed: PlacedPod) -> None:
         """Take a pod off its node. Raises ImpossibleProblemError when it is not there."""
