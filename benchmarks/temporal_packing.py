@@ -126,7 +126,7 @@ def cp_sat_rows(families: Iterable[Family], outcomes: dict[str, Outcome]) -> lis
     return rows
 
 
-def busy_row(family: Family, proposals: int) -> tuple[str, float, float]:
+def busy_row(family: Family, rounds: int) -> tuple[str, float, float]:
     """Give the row of busy time above the volume bound, and our two means in percent."""
     columns: list[list[float]] = []
     for _, instance in family.instances[-family.busy :]:
@@ -147,7 +147,7 @@ def busy_row(family: Family, proposals: int) -> tuple[str, float, float]:
                 budget_seconds=600,
                 seed=PACK_SEED,
                 moved_share=share,
-                proposals=proposals,
+                rounds=rounds,
             )
             timed += [found.busy_time / base - 1, time.process_time() - started]
         columns.append([*peers, found.static_bound / base - 1, *timed])
@@ -228,7 +228,7 @@ def files(path: Path) -> list[Family]:
     ]
 
 
-def report(families: Sequence[Family], proposals: int) -> str:
+def report(families: Sequence[Family], rounds: int) -> str:
     """Give the tables and verdicts in Markdown."""
     outcomes: dict[str, Outcome] = {}
     rows, said = [], []
@@ -260,13 +260,13 @@ def report(families: Sequence[Family], proposals: int) -> str:
             "|---|" + "---:|" * 7,
             *compared,
         ]
-    busy = [(family, busy_row(family, proposals)) for family in families if family.busy]
+    busy = [(family, busy_row(family, rounds)) for family in families if family.busy]
     if busy:
         lines += [
             "",
             (
                 "Busy time above the sum over time of ceil(load / capacity), mean over the last "
-                f"instances of the family; {proposals:,} proposals:"
+                f"instances of the family; {rounds:,} rounds:"
             ),
             "",
             (
@@ -294,11 +294,11 @@ def main() -> None:
     options = parser.parse_args()
     warm = next(iter(uniform_family((50,), copies=1)))[1]
     pack(warm, budget_seconds=60, seed=1)
-    minimise_busy_time(warm, budget_seconds=60, seed=1, moved_share=0.1, proposals=1000)
+    minimise_busy_time(warm, budget_seconds=60, seed=1, moved_share=0.1, rounds=100)
     if options.instances:
-        print(report(files(options.instances), 3_000_000))
+        print(report(files(options.instances), 60_000))
         return
-    text = report(generated(full=options.full), 10_000_000 if options.full else 3_000_000)
+    text = report(generated(full=options.full), 200_000 if options.full else 60_000)
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(text, encoding="utf-8")
     print(text)

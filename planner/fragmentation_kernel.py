@@ -71,10 +71,10 @@ def fits(nodes: NodeState, pod: Pod, node: int) -> bool:
         return False
     if pod.milli == WHOLE:
         return bool(nodes.whole[node] >= pod.gpus)
-    most = 0
-    for board in range(nodes.boards.shape[1]):
-        most = max(most, nodes.boards[node, board])
-    return most >= pod.milli
+    for board in range(nodes.boards.shape[1]):  # noqa: SIM110 # numba compiles no generator
+        if nodes.boards[node, board] >= pod.milli:
+            return True
+    return False
 
 
 @compiled

@@ -1,11 +1,13 @@
 """Fewest bin-hours: how long bins hold anything, with or without moving items once.
 
-Busy time is what idle power and booked nodes cost. Greedy by added busy time in order of starts,
-then simulated annealing; where some items may move once, the splits that save most, and annealing
-of the parts. Flammini et al. (2010) study the problem; the moves are our own.
+Busy time is what idle power and booked nodes cost (Flammini et al. 2010). Greedy by added busy
+time in order of starts, then ruin and recreate under annealing, then annealing of single moves,
+swaps and exchanges of tails; where some items may move once, the splits that save most, and
+annealing of the parts.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,14 +17,22 @@ from planner.temporal.busy_time_kernel import Pieces, anneal, best_splits, busy_
 from planner.temporal.compile_kernel import RandomState, random_state
 from planner.temporal.fits import Order, Rule, bins_of, fit
 from planner.temporal.instance import Ints, SlotGrid, TemporalInstance, interval_grid
+from planner.temporal.ruin_kernel import ruin_and_recreate
 
-_NEIGHBOURS = 20
+_NEIGHBOURS = 40
 _SPARE_BINS = 1
-_HOT, _COLD = 0.05, 0.002
+_RUIN_HEAT, _RUIN_COOLING = 90.0, 8.0
+"""Hot is this over the number of items: more items cool as far in the same work from less heat."""
+_COOLEST, _HOTTEST = 0.05, 0.5
+_RUINED_BINS, _LONGEST_STRING = 8, 10
+_HOT, _COLD = 0.01, 0.001
 _SPLIT_HOT, _SPLIT_COLD = 0.03, 0.005
 _SPLIT_ROUNDS = 4
-_CHUNK = 20_000
-PROPOSALS = 3_000_000
+_ROUNDS_A_CHUNK, _PROPOSALS_A_CHUNK = 250, 20_000
+_PROPOSALS_A_ROUND = 8
+ROUNDS = 60_000
+Step = Callable[[Ints, int, float, float], Ints]
+"""Changes an assignment by so much work from one temperature to another; gives the best seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -99,34 +109,60 @@ class _Annealing:
         """The time that bins hold anything."""
         return busy_length(self.pieces, self.bin_of, self.bins)
 
-    def run(self, proposals: int, hot: float, cold: float) -> None:
-        """Anneal, and keep the result when it is better.
+    def ruin(self, rounds: int) -> None:
+        """Ruin and recreate, and keep the best."""
+
+        def step(trial: Ints, count: int, hot: float, cold: float) -> Ints:
+            best = trial.copy()
+            ruin_and_recreate(
+                self.pieces,
+                trial,
+                best,
+                self.bins,
+                count,
+                hot,
+                cold,
+                _RUINED_BINS,
+                _LONGEST_STRING,
+                self.state,
+            )
+            return best
+
+        hot = min(_HOTTEST, max(_COOLEST, _RUIN_HEAT / len(self.item)))
+        self._cooled(step, rounds, _ROUNDS_A_CHUNK, hot, hot / _RUIN_COOLING)
+
+    def anneal(self, proposals: int, hot: float, cold: float) -> None:
+        """Anneal single moves, swaps and exchanges of tails, and keep the best."""
+
+        def step(trial: Ints, count: int, hot: float, cold: float) -> Ints:
+            anneal(self.pieces, trial, self.bins, count, hot, cold, self.state)
+            return trial
+
+        self._cooled(step, proposals, _PROPOSALS_A_CHUNK, hot, cold)
+
+    def _cooled(self, step: Step, work: int, chunk: int, hot: float, cold: float) -> None:
+        """Do the work in chunks that cool geometrically from hot to cold, in mean durations.
 
         Cools with the work done, and faster when the time left would not do for all of it.
         """
         begun = time.monotonic()
         allowed = self.deadline - begun
-        trial = self.bin_of.copy()
-        before = self.busy_time
+        trial, least = self.bin_of.copy(), self.busy_time
         done, share = 0, 0.0
-        while done < proposals and share < 1.0 and allowed > 0:
-            late = (time.monotonic() - begun) / allowed
-            count = min(_CHUNK, proposals - done)
+        while done < work and share < 1.0 and allowed > 0:
+            count = min(chunk, work - done)
             done += count
-            ahead = max(done / proposals, late + (late - share if late > share else 0.0))
-            scale = self.mean_duration * hot
-            anneal(
-                self.pieces,
-                trial,
-                self.bins,
-                count,
-                scale * (cold / hot) ** min(1.0, share),
-                scale * (cold / hot) ** min(1.0, ahead),
-                self.state,
-            )
+            late = (time.monotonic() - begun) / allowed
+            ahead = min(1.0, max(done / work, late + max(0.0, late - share)))
+            best = step(trial, count, *(self._heat(hot, cold, one) for one in (share, ahead)))
             share = ahead
-        if busy_length(self.pieces, trial, self.bins) < before:
-            self.bin_of = trial
+            reached = busy_length(self.pieces, best, self.bins)
+            if reached < least:
+                self.bin_of, least = best.copy(), reached
+
+    def _heat(self, hot: float, cold: float, share: float) -> float:
+        """Give the temperature, in units of time, when so much of the work is done."""
+        return float(self.mean_duration * hot * (cold / hot) ** share)
 
     def join(self) -> None:
         """Make parts of an item that share a bin one part again, so that others may be split."""
@@ -183,11 +219,12 @@ def minimise_busy_time(
     budget_seconds: float,
     seed: int,
     moved_share: float = 0.0,
-    proposals: int = PROPOSALS,
+    rounds: int = ROUNDS,
 ) -> BusyTime:
     """Give a packing with little busy time; at most `moved_share` of the items move, once each.
 
-    The same seed gives the same answer as long as the budget is ample; a short one cools faster.
+    `rounds` of ruin and recreate bound the work. The same seed gives the same answer as long as the
+    budget is ample; a short one cools faster.
     """
     started = time.monotonic()
     grid = interval_grid(instance)
@@ -205,12 +242,14 @@ def minimise_busy_time(
         bins=bins_of(bin_of) + _SPARE_BINS,
         mean_duration=float(np.mean(instance.ends - instance.starts)) if instance.items else 1.0,
         state=random_state(seed),
-        deadline=started + budget_seconds * (0.6 if most_moved else 1.0),
+        deadline=started + budget_seconds * (0.6 if most_moved else 0.9),
     )
     if instance.items > 1:
-        work.run(proposals, _HOT, _COLD)
+        work.ruin(rounds)
+        work.deadline = started + budget_seconds * (0.7 if most_moved else 1.0)
+        work.anneal(_PROPOSALS_A_ROUND * rounds, _HOT, _COLD)
         work.deadline = started + budget_seconds
-        _split(work, most_moved, proposals // 8)
+        _split(work, most_moved, _PROPOSALS_A_ROUND * rounds)
     begin = instance.starts.min() if instance.items else 0
     points = np.concatenate([[0], np.cumsum(grid.lengths)]) + begin
     return BusyTime(
@@ -232,7 +271,7 @@ def _split(work: _Annealing, most: int, proposals: int) -> None:
         left = most * number // _SPLIT_ROUNDS - _moved(work.item, work.bin_of)
         if left > 0 and time.monotonic() < work.deadline:
             work.split(left)
-            work.run(proposals, _SPLIT_HOT, _SPLIT_COLD)
+            work.anneal(proposals, _SPLIT_HOT, _SPLIT_COLD)
     work.join()
 
 

@@ -39,7 +39,7 @@ class Fleet(NamedTuple):
 
 
 @compiled
-def _enter(pieces: Pieces, fleet: Fleet, item: int, one: int) -> None:
+def enter(pieces: Pieces, fleet: Fleet, item: int, one: int) -> None:
     """Put an item into a bin."""
     for slot in range(pieces.first[item], pieces.last[item]):
         fleet.load[one, slot] += pieces.sizes[item]
@@ -51,7 +51,7 @@ def _enter(pieces: Pieces, fleet: Fleet, item: int, one: int) -> None:
 
 
 @compiled
-def _leave(pieces: Pieces, fleet: Fleet, item: int) -> None:
+def leave(pieces: Pieces, fleet: Fleet, item: int) -> None:
     """Take an item out of its bin."""
     one = fleet.bin_of[item]
     for slot in range(pieces.first[item], pieces.last[item]):
@@ -61,10 +61,11 @@ def _leave(pieces: Pieces, fleet: Fleet, item: int) -> None:
     moved = fleet.members[one, fleet.counts[one]]
     fleet.members[one, fleet.place_of[item]] = moved
     fleet.place_of[moved] = fleet.place_of[item]
+    fleet.bin_of[item] = -1
 
 
 @compiled
-def _filled(pieces: Pieces, bin_of: Ints, bins: int) -> Fleet:
+def filled(pieces: Pieces, bin_of: Ints, bins: int) -> Fleet:
     """Give the bins that hold the items as `bin_of` says, which they keep up to date."""
     slots = len(pieces.lengths)
     items = len(pieces.first)
@@ -77,12 +78,12 @@ def _filled(pieces: Pieces, bin_of: Ints, bins: int) -> Fleet:
         bin_of,
     )
     for item in range(items):
-        _enter(pieces, fleet, item, bin_of[item])
+        enter(pieces, fleet, item, bin_of[item])
     return fleet
 
 
 @compiled
-def _fits(pieces: Pieces, fleet: Fleet, item: int, one: int) -> bool:
+def fits(pieces: Pieces, fleet: Fleet, item: int, one: int) -> bool:
     """Say whether a bin takes an item."""
     room = pieces.capacity - pieces.sizes[item]
     for slot in range(pieces.first[item], pieces.last[item]):
@@ -92,7 +93,7 @@ def _fits(pieces: Pieces, fleet: Fleet, item: int, one: int) -> bool:
 
 
 @compiled
-def _alone(pieces: Pieces, fleet: Fleet, item: int, one: int, others: int) -> int:
+def alone(pieces: Pieces, fleet: Fleet, item: int, one: int, others: int) -> int:
     """Give the time in the item's life when the bin holds exactly so many items."""
     total = 0
     for slot in range(pieces.first[item], pieces.last[item]):
@@ -102,7 +103,7 @@ def _alone(pieces: Pieces, fleet: Fleet, item: int, one: int, others: int) -> in
 
 
 @compiled
-def _accepts(change: float, temperature: float, state: RandomState) -> bool:
+def accepts(change: float, temperature: float, state: RandomState) -> bool:
     """Say whether the annealing takes a change of busy time (Metropolis)."""
     return change <= 0 or draw_unit(state) < np.exp(-change / temperature)
 
@@ -112,12 +113,10 @@ def _relocate(
     pieces: Pieces, fleet: Fleet, item: int, one: int, temperature: float, state: RandomState
 ) -> None:
     """Move an item into a bin that takes it, if the annealing does."""
-    change = _alone(pieces, fleet, item, one, 0) - _alone(
-        pieces, fleet, item, fleet.bin_of[item], 1
-    )
-    if _accepts(change, temperature, state):
-        _leave(pieces, fleet, item)
-        _enter(pieces, fleet, item, one)
+    change = alone(pieces, fleet, item, one, 0) - alone(pieces, fleet, item, fleet.bin_of[item], 1)
+    if accepts(change, temperature, state):
+        leave(pieces, fleet, item)
+        enter(pieces, fleet, item, one)
 
 
 @compiled
@@ -127,16 +126,16 @@ def _swap(
     """Exchange two items of different bins, if both fit and the annealing does."""
     home = fleet.bin_of[item]
     one = fleet.bin_of[other]
-    change = -_alone(pieces, fleet, item, home, 1)
-    _leave(pieces, fleet, item)
-    change -= _alone(pieces, fleet, other, one, 1)
-    _leave(pieces, fleet, other)
-    fits = _fits(pieces, fleet, item, one) and _fits(pieces, fleet, other, home)
-    if fits:
-        change += _alone(pieces, fleet, item, one, 0) + _alone(pieces, fleet, other, home, 0)
-        fits = _accepts(change, temperature, state)
-    _enter(pieces, fleet, item, one if fits else home)
-    _enter(pieces, fleet, other, home if fits else one)
+    change = -alone(pieces, fleet, item, home, 1)
+    leave(pieces, fleet, item)
+    change -= alone(pieces, fleet, other, one, 1)
+    leave(pieces, fleet, other)
+    possible = fits(pieces, fleet, item, one) and fits(pieces, fleet, other, home)
+    if possible:
+        change += alone(pieces, fleet, item, one, 0) + alone(pieces, fleet, other, home, 0)
+        possible = accepts(change, temperature, state)
+    enter(pieces, fleet, item, one if possible else home)
+    enter(pieces, fleet, other, home if possible else one)
 
 
 @compiled
@@ -196,7 +195,7 @@ def _exchange_tails(
     )
     change = _tail_change(pieces, fleet, one, two, cut, end, stays)
     stays[:, cut:end] = 0
-    if end == cut or not _accepts(change, temperature, state):
+    if end == cut or not accepts(change, temperature, state):
         return
     moved_one = np.array(
         [item for item in fleet.members[one, : fleet.counts[one]] if pieces.first[item] >= cut]
@@ -205,13 +204,13 @@ def _exchange_tails(
         [item for item in fleet.members[two, : fleet.counts[two]] if pieces.first[item] >= cut]
     )
     for item in moved_one:
-        _leave(pieces, fleet, item)
+        leave(pieces, fleet, item)
     for item in moved_two:
-        _leave(pieces, fleet, item)
+        leave(pieces, fleet, item)
     for item in moved_one:
-        _enter(pieces, fleet, item, two)
+        enter(pieces, fleet, item, two)
     for item in moved_two:
-        _enter(pieces, fleet, item, one)
+        enter(pieces, fleet, item, one)
 
 
 @compiled
@@ -241,7 +240,7 @@ def anneal(
     A proposal moves an item to the bin of one of its neighbours in time, or swaps the two, or
     exchanges all that two bins start from some moment on. Temperatures in units of time.
     """
-    fleet = _filled(pieces, bin_of, bins)
+    fleet = filled(pieces, bin_of, bins)
     stays = np.zeros((4, len(pieces.lengths)), dtype=np.int64)
     items = len(pieces.first)
     width = pieces.neighbours.shape[1]
@@ -262,7 +261,7 @@ def anneal(
         if draw_unit(state) < _TAIL_RATIO:
             cut = pieces.first[item]
             _exchange_tails(pieces, fleet, home, one, cut, stays, temperature, state)
-        elif _fits(pieces, fleet, item, one):
+        elif fits(pieces, fleet, item, one):
             _relocate(pieces, fleet, item, one, temperature, state)
         else:
             other = _partner(pieces, fleet, item, neighbour, one)
@@ -273,7 +272,7 @@ def anneal(
 @compiled
 def busy_length(pieces: Pieces, bin_of: Ints, bins: int) -> int:
     """Give the total time that bins hold anything."""
-    fleet = _filled(pieces, bin_of.copy(), bins)
+    fleet = filled(pieces, bin_of.copy(), bins)
     total = 0
     for one in range(bins):
         for slot in range(len(pieces.lengths)):
@@ -312,7 +311,7 @@ def best_splits(pieces: Pieces, bin_of: Ints, bins: int, splittable: Ints, most:
     Rows (item, cut slot, bin of the head, bin of the tail) of items that `splittable` marks; every
     split is found with the earlier ones done.
     """
-    fleet = _filled(pieces, bin_of.copy(), bins)
+    fleet = filled(pieces, bin_of.copy(), bins)
     splits = np.empty((most, 4), dtype=np.int64)
     free = splittable.copy()
     for number in range(most):

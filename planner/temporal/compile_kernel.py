@@ -1,4 +1,8 @@
-"""How kernels are compiled, and the random numbers that they draw."""
+"""How kernels are compiled, and the random numbers that they draw.
+
+A trap: compiled code on disk is renewed when the kernel's own file changes, not when a kernel of
+another file that it calls does. Whoever changes `draw` here deletes the `*.nbi` files beside.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, cast
