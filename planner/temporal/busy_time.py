@@ -26,10 +26,11 @@ _RUIN_HEAT, _RUIN_COOLING = 90.0, 8.0
 _COOLEST, _HOTTEST = 0.05, 0.5
 _RUINED_BINS, _LONGEST_STRING = 8, 10
 _HOT, _COLD = 0.01, 0.001
-_SPLIT_HOT, _SPLIT_COLD = 0.03, 0.005
-_SPLIT_ROUNDS = 4
+_SPLIT_ROUNDS = 6
 _ROUNDS_A_CHUNK, _PROPOSALS_A_CHUNK = 250, 20_000
 _PROPOSALS_A_ROUND = 8
+_ROUNDS_AN_ITEM = 120
+"""A descent has so many rounds per item: small instances gain more from another one."""
 ROUNDS = 60_000
 Step = Callable[[Ints, int, float, float], Ints]
 """Changes an assignment by so much work from one temperature to another; gives the best seen."""
@@ -109,8 +110,8 @@ class _Annealing:
         """The time that bins hold anything."""
         return busy_length(self.pieces, self.bin_of, self.bins)
 
-    def ruin(self, rounds: int) -> None:
-        """Ruin and recreate, and keep the best."""
+    def ruin(self, rounds: int, *, cooled: bool = False) -> None:
+        """Ruin and recreate, and keep the best; what is good already starts cooled."""
 
         def step(trial: Ints, count: int, hot: float, cold: float) -> Ints:
             best = trial.copy()
@@ -129,6 +130,8 @@ class _Annealing:
             return best
 
         hot = min(_HOTTEST, max(_COOLEST, _RUIN_HEAT / len(self.item)))
+        if cooled:
+            hot /= _RUIN_COOLING / 2
         self._cooled(step, rounds, _ROUNDS_A_CHUNK, hot, hot / _RUIN_COOLING)
 
     def anneal(self, proposals: int, hot: float, cold: float) -> None:
@@ -178,14 +181,29 @@ class _Annealing:
         grid = SlotGrid(first=self.pieces.first[kept], last=last[kept], lengths=self.pieces.lengths)
         self.pieces = _pieces(grid, self.pieces.sizes[kept], self.pieces.capacity)
 
-    def split(self, most: int) -> int:
-        """Split at most so many items that are still whole; give how many were."""
-        parts = np.bincount(self.item)[self.item]
-        splits = best_splits(
-            self.pieces, self.bin_of, self.bins, (parts == 1).astype(np.int64), most
-        )
-        if not len(splits):
-            return 0
+    def split(self, most: int) -> None:
+        """Split at most so many items that are still whole, those that save most first.
+
+        Where fewer save anything, others are cut at random and stay in their bins for now: the
+        search that follows may find a use for a part.
+        """
+        whole = (np.bincount(self.item)[self.item] == 1).astype(np.int64)
+        splits = best_splits(self.pieces, self.bin_of, self.bins, whole, most)
+        whole[splits[:, 0]] = 0
+        whole[self.pieces.last - self.pieces.first < 2] = 0
+        spare = np.flatnonzero(whole)
+        count = min(most - len(splits), len(spare))
+        if count:
+            draws = np.random.default_rng(int(self.state[0]) + count)
+            lives = (self.pieces.last - self.pieces.first)[spare].astype(np.float64)
+            chosen = draws.choice(spare, count, replace=False, p=lives / lives.sum())
+            cuts = draws.integers(self.pieces.first[chosen] + 1, self.pieces.last[chosen])
+            home = self.bin_of[chosen]
+            splits = np.concatenate([splits, np.stack([chosen, cuts, home, home], axis=1)])
+        self._cut(splits)
+
+    def _cut(self, splits: Ints) -> None:
+        """Do splits (item, cut slot, bin of the head, bin of the tail)."""
         chosen, cuts, heads, tails = splits.T
         last = self.pieces.last.copy()
         last[chosen] = cuts
@@ -199,7 +217,6 @@ class _Annealing:
         self.item = np.concatenate([self.item, self.item[chosen]])
         sizes = np.concatenate([self.pieces.sizes, self.pieces.sizes[chosen]])
         self.pieces = _pieces(grid, sizes, self.pieces.capacity)
-        return len(splits)
 
 
 def _pieces(grid: SlotGrid, sizes: Ints, capacity: int) -> Pieces:
@@ -245,11 +262,13 @@ def minimise_busy_time(
         deadline=started + budget_seconds * (0.6 if most_moved else 0.9),
     )
     if instance.items > 1:
-        work.ruin(rounds)
+        descents = max(1, rounds // (_ROUNDS_AN_ITEM * instance.items))
+        for _ in range(descents):
+            work.ruin(rounds // descents)
         work.deadline = started + budget_seconds * (0.7 if most_moved else 1.0)
         work.anneal(_PROPOSALS_A_ROUND * rounds, _HOT, _COLD)
         work.deadline = started + budget_seconds
-        _split(work, most_moved, _PROPOSALS_A_ROUND * rounds)
+        _split(work, most_moved, -(-rounds // _SPLIT_ROUNDS))
     begin = instance.starts.min() if instance.items else 0
     points = np.concatenate([[0], np.cumsum(grid.lengths)]) + begin
     return BusyTime(
@@ -264,14 +283,15 @@ def minimise_busy_time(
     )
 
 
-def _split(work: _Annealing, most: int, proposals: int) -> None:
-    """Split items in rounds, each round a larger share of them, and anneal after each."""
+def _split(work: _Annealing, most: int, rounds: int) -> None:
+    """Split items in rounds, each round a larger share of them, and search again after each."""
     for number in range(1, _SPLIT_ROUNDS + 1):
         work.join()
-        left = most * number // _SPLIT_ROUNDS - _moved(work.item, work.bin_of)
+        left = -(-most * number // _SPLIT_ROUNDS) - _moved(work.item, work.bin_of)
         if left > 0 and time.monotonic() < work.deadline:
             work.split(left)
-            work.anneal(proposals, _SPLIT_HOT, _SPLIT_COLD)
+            work.ruin(rounds, cooled=True)
+            work.anneal(_PROPOSALS_A_ROUND * rounds, _HOT, _COLD)
     work.join()
 
 
