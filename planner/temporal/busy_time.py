@@ -174,6 +174,8 @@ class _Annealing:
             self.bin_of[order][1:] == self.bin_of[order][:-1]
         )
         earlier, later = order[:-1][same], order[1:][same]
+        if not len(later):
+            return
         last = self.pieces.last.copy()
         last[earlier] = last[later]
         kept = np.setdiff1d(np.arange(len(self.item)), later)
@@ -286,13 +288,12 @@ def minimise_busy_time(
 def _split(work: _Annealing, most: int, rounds: int) -> None:
     """Split items in rounds, each round a larger share of them, and search again after each."""
     for number in range(1, _SPLIT_ROUNDS + 1):
-        work.join()
         left = -(-most * number // _SPLIT_ROUNDS) - _moved(work.item, work.bin_of)
         if left > 0 and time.monotonic() < work.deadline:
             work.split(left)
             work.ruin(rounds, cooled=True)
             work.anneal(_PROPOSALS_A_ROUND * rounds, _HOT, _COLD)
-    work.join()
+            work.join()
 
 
 def _moved(item: Ints, bin_of: Ints) -> int:
