@@ -15,8 +15,10 @@ from planner.temporal.ejection_kernel import Items, place_pool
 from planner.temporal.fits import bins_of
 from planner.temporal.instance import Ints, SlotGrid
 
-SETTINGS = ((4, 10), (3, 50))
+SETTINGS = ((4, 10), (3, 50), (2, 10))
 """(ejections, shakes) tried in turn: each closes instances that the other does not."""
+_EMPTIED = 5
+"""After a failure the bin with the next least load is tried, of so many."""
 _ITEM_ITERATIONS = 100_000
 _FEWEST_ITERATIONS = 20
 
@@ -31,6 +33,7 @@ class BinReduction:
     bin_of: Ints
     state: RandomState
     rounds: int = 0
+    failures: int = 0
 
     @property
     def bins(self) -> int:
@@ -70,15 +73,16 @@ class BinReduction:
                 self.state,
             )
             if left == 0:
-                self.bin_of = best
+                self.bin_of, self.failures = best, 0
                 return True
             iterations -= chunk
+        self.failures += 1
         return False
 
     def _without_the_emptiest_bin(self) -> tuple[Ints, int]:
-        """Give the packing with the bin of least load x slots emptied, and the bins left."""
+        """Give the packing with a bin of little load x slots emptied, and the bins left."""
         area = np.bincount(self.bin_of, weights=self.sizes * (self.grid.last - self.grid.first))
-        emptied = int(area.argmin())
+        emptied = int(np.argsort(area, kind="stable")[self.failures % min(_EMPTIED, self.bins)])
         trial = self.bin_of.copy()
         trial[self.bin_of == emptied] = -1
         trial[self.bin_of > emptied] -= 1
