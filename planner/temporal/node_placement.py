@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from planner.temporal.compile_kernel import random_state
@@ -132,7 +133,7 @@ def place_on_nodes(
 
 def _sizes(run: Run, largest: int) -> list[int]:
     """Give the GPUs of the parts of a run: whole nodes, then the rest."""
-    whole, rest = divmod(run.gpus, max(1, largest))
+    whole, rest = divmod(run.gpus, largest)
     return [largest] * whole + ([rest] if rest else [])
 
 
@@ -149,9 +150,13 @@ def _home(run: Run, part: int, number: dict[str, int]) -> int:
     return number[name]
 
 
-def _largest(run: Run, nodes: Sequence[Node]) -> int:
-    """Give the GPUs of the largest node whose model will do, or all that the run asks for."""
-    return max((node.gpus for node in nodes if _suits(run, node)), default=0) or run.gpus
+def _largest(nodes: Sequence[Node]) -> dict[str, int]:
+    """Give the GPUs of the largest node of every model, and of any under the empty name."""
+    largest: dict[str, int] = {}
+    for node in nodes:
+        for model in (node.gpu_model, ""):
+            largest[model] = max(largest.get(model, 0), node.gpus)
+    return largest
 
 
 def _suits(run: Run, node: Node) -> bool:
@@ -159,10 +164,11 @@ def _suits(run: Run, node: Node) -> bool:
 
 
 def _parts(runs: Sequence[Run], nodes: Sequence[Node], number: dict[str, int]) -> _Parts:
+    largest = _largest(nodes)
     rows = [
         (index, size, _home(run, part, number))
         for index, run in enumerate(runs)
-        for part, size in enumerate(_sizes(run, _largest(run, nodes)))
+        for part, size in enumerate(_sizes(run, largest.get(run.gpu_model) or run.gpus))
     ]
     index = np.array([row[0] for row in rows], dtype=np.int64)
     sizes = np.array(
@@ -219,7 +225,12 @@ def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
 
 def _allowed(runs: Sequence[Run], nodes: Sequence[Node]) -> Bools:
     """Give which node has the GPU model of which run [runs, nodes]."""
-    return np.array([[_suits(run, node) for node in nodes] for run in runs], dtype=np.bool_)
+    wanted = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
+    return np.asarray((wanted == "") | (wanted == _models(nodes)))
+
+
+def _models(nodes: Sequence[Node]) -> npt.NDArray[np.str_]:
+    return np.array([node.gpu_model for node in nodes], dtype=np.str_)
 
 
 def _searched(parts: _Parts, *, deadline: float, seed: int) -> Ints:
