@@ -1,0 +1,165 @@
+"""Where a pod leaves the least GPU stranded: state of nodes and the score of a placement."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.temporal.compile_kernel import compiled
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+WHOLE = 1000
+
+
+class NodeState(NamedTuple):
+    """Free CPU (milli), memory, GPU (milli) and whole GPUs [nodes], of every GPU [nodes, most].
+
+    `model` [nodes] is the number of the GPU model.
+    """
+
+    cpu: Ints
+    memory: Ints
+    gpu: Ints
+    whole: Ints
+    boards: Ints
+    model: Ints
+
+
+class Pod(NamedTuple):
+    """CPU (milli), memory, GPUs, milli of each; bit m of `models` set where model m will do."""
+
+    cpu: int
+    memory: int
+    gpus: int
+    milli: int
+    models: int
+
+
+class Prices(NamedTuple):
+    """Milli-CPU per milli-GPU, unusable milli of a residual [1001], price per milli of a model."""
+
+    kappa: float
+    residual: Floats
+    model: Floats
+
+
+@compiled
+def board_for(nodes: NodeState, prices: Prices, pod: Pod, node: int) -> int:
+    """Give the GPU of a node where a share adds least unusable residual, or -1 if none has room."""
+    chosen = -1
+    least = np.inf
+    for board in range(nodes.boards.shape[1]):
+        free = nodes.boards[node, board]
+        if free >= pod.milli:
+            change = prices.residual[free - pod.milli] - prices.residual[free]
+            if change < least:
+                least = change
+                chosen = board
+    return chosen
+
+
+@compiled
+def fits(nodes: NodeState, pod: Pod, node: int) -> bool:
+    """Say whether a node takes the pod: CPU, memory, model, and GPUs with enough left of each."""
+    if nodes.cpu[node] < pod.cpu or nodes.memory[node] < pod.memory:
+        return False
+    if pod.gpus == 0:
+        return True
+    if nodes.gpu[node] < pod.gpus * pod.milli or not (pod.models >> nodes.model[node]) & 1:
+        return False
+    if pod.milli == WHOLE:
+        return bool(nodes.whole[node] >= pod.gpus)
+    for board in range(nodes.boards.shape[1]):  # noqa: SIM110 # numba compiles no generator
+        if nodes.boards[node, board] >= pod.milli:
+            return True
+    return False
+
+
+@compiled
+def score(nodes: NodeState, prices: Prices, pod: Pod, node: int) -> float:
+    """Give the GPU (milli) that a pod strands on a node that takes it; smaller is better."""
+    demand = pod.gpus * pod.milli
+    free = nodes.gpu[node]
+    before = max(0.0, free - nodes.cpu[node] / prices.kappa)
+    after = max(0.0, free - demand - (nodes.cpu[node] - pod.cpu) / prices.kappa)
+    total = after - before
+    if pod.gpus == 1 and pod.milli < WHOLE:
+        left = nodes.boards[node, board_for(nodes, prices, pod, node)]
+        total += prices.residual[left - pod.milli] - prices.residual[left]
+    if demand > 0:
+        total += prices.model[nodes.model[node]] * demand
+    return float(total)
+
+
+@compiled
+def choose(nodes: NodeState, prices: Prices, pod: Pod) -> int:
+    """Give the first node of the least score, or -1 when none takes the pod."""
+    chosen = -1
+    least = np.inf
+    for node in range(len(nodes.cpu)):
+        if fits(nodes, pod, node):
+            value = score(nodes, prices, pod, node)
+            if value < least:
+                least = value
+                chosen = node
+    return chosen
+
+
+@compiled
+def occupy(nodes: NodeState, prices: Prices, pod: Pod, node: int, sign: int, held: Ints) -> None:
+    """Take what a pod needs from a node (sign 1) or give it back (sign -1).
+
+    `held` [most] becomes, or was, the milli of every GPU.
+    """
+    nodes.cpu[node] -= sign * pod.cpu
+    nodes.memory[node] -= sign * pod.memory
+    nodes.gpu[node] -= sign * pod.gpus * pod.milli
+    if sign < 0:
+        nodes.boards[node] += held
+        held[:] = 0
+        nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
+        return
+    held[:] = 0
+    if pod.gpus == 1:
+        held[board_for(nodes, prices, pod, node)] = pod.milli
+    else:
+        left = pod.gpus
+        for board in range(len(held)):
+            if left > 0 and nodes.boards[node, board] >= pod.milli:
+                held[board] = pod.milli
+                left -= 1
+    nodes.boards[node] -= held
+    nodes.whole[node] = (nodes.boards[node] == WHOLE).sum()
+
+
+@compiled
+def choose_by_end(
+    nodes: NodeState,
+    prices: Prices,
+    pod: Pod,
+    cost: Floats,
+    busy_until: Floats,
+    now: float,
+    end: float,
+) -> int:
+    """Give the node whose busy time a pod lengthens at the least cost, or -1 if none takes it.
+
+    cost [nodes]: of a busy node per unit of time; busy_until [nodes]: when the last pod there
+    ends, at most `now` for an empty node. Ties go to the node with the least GPU left, then to the
+    one that strands the least, then to the first.
+    """
+    chosen = -1
+    best = (np.inf, np.inf, np.inf)
+    for node in range(len(nodes.cpu)):
+        if not fits(nodes, pod, node):
+            continue
+        added = cost[node] * max(0.0, end - max(now, busy_until[node]))
+        left = float(nodes.gpu[node] - pod.gpus * pod.milli)
+        if (added, left) <= (best[0], best[1]):
+            value = (added, left, score(nodes, prices, pod, node))
+            if value < best:
+                best = value
+                chosen = node
+    return chosen

@@ -1,0 +1,1 @@
+"""Temporal bin packing: items that hold part of a bin from a start until before an end."""

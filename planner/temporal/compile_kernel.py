@@ -1,0 +1,43 @@
+"""How kernels are compiled, and the random numbers that they draw.
+
+A trap: compiled code on disk is renewed when the kernel's own file changes, not when a kernel of
+another file that it calls does. Whoever changes `draw` here deletes the `*.nbi` files beside.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+Kernel = TypeVar("Kernel", bound=Callable[..., object])
+RandomState = npt.NDArray[np.uint64]
+
+
+def compiled(kernel: Kernel) -> Kernel:
+    """Give the kernel compiled at its first call and kept on disk, with its own type."""
+    return cast("Kernel", njit(cache=True)(kernel))
+
+
+def random_state(seed: int) -> RandomState:
+    """Give the state that `draw` advances; never zero, which xorshift could not leave."""
+    return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
+
+
+@compiled
+def draw(state: RandomState, below: int) -> int:
+    """Give a random integer in [0, below): xorshift64 (Marsaglia, 2003), top 53 bits."""
+    bits = state[0]
+    bits ^= bits << np.uint64(13)
+    bits ^= bits >> np.uint64(7)
+    bits ^= bits << np.uint64(17)
+    state[0] = bits
+    unsigned = (bits >> np.uint64(11)) % np.uint64(below)
+    return np.int64(unsigned)  # type: ignore[return-value]  # int() would keep it unsigned
+
+
+@compiled
+def draw_unit(state: RandomState) -> float:
+    """Give a random number in [0, 1)."""
+    return float(draw(state, 1 << 53)) / float(1 << 53)

@@ -1,0 +1,137 @@
+"""The problem as a value, and the two ways in which its time line is cut into slots."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from data.errors import ImpossibleProblemError
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class TemporalInstance:
+    """Items [n] that hold `sizes` of one bin of `capacity` in [starts, ends); all integers.
+
+    Raises ImpossibleProblemError, naming the item, when one cannot be placed in any bin.
+    """
+
+    capacity: int
+    starts: Ints
+    ends: Ints
+    sizes: Ints
+
+    def __post_init__(self) -> None:
+        """Refuse what no packing could hold."""
+        if self.capacity < 1:
+            raise ImpossibleProblemError(
+                f"a bin has a capacity of {self.capacity}", "Give a capacity of at least 1"
+            )
+        if not self.starts.shape == self.ends.shape == self.sizes.shape == (self.items,):
+            raise ImpossibleProblemError(
+                f"starts, ends and sizes have shapes {self.starts.shape}, {self.ends.shape} and "
+                f"{self.sizes.shape}",
+                "Give one start, one end and one size per item",
+            )
+        for wrong, what, fix in (
+            (self.ends <= self.starts, "ends no later than it starts", "An end is after its start"),
+            (self.sizes < 1, "has no size", "Give a size of at least 1"),
+            (
+                self.sizes > self.capacity,
+                f"is larger than the capacity of {self.capacity}",
+                "Split the item or give larger bins",
+            ),
+        ):
+            if wrong.any():
+                item = int(np.flatnonzero(wrong)[0])
+                raise ImpossibleProblemError(
+                    f"item {item} of size {self.sizes[item]} in [{self.starts[item]}, "
+                    f"{self.ends[item]}) {what}",
+                    fix,
+                )
+
+    @property
+    def items(self) -> int:
+        """The number of items."""
+        return len(self.sizes)
+
+    def subset(self, kept: Ints) -> "TemporalInstance":
+        """Give the instance of some items only, in the given order."""
+        return TemporalInstance(
+            capacity=self.capacity,
+            starts=self.starts[kept],
+            ends=self.ends[kept],
+            sizes=self.sizes[kept],
+        )
+
+
+def instance_of(items: Sequence[tuple[int, int, int]], capacity: int) -> TemporalInstance:
+    """Give the instance of (start, end, size) tuples."""
+    table = np.array(items, dtype=np.int64).reshape(-1, 3)
+    return TemporalInstance(
+        capacity=capacity,
+        starts=table[:, 0].copy(),
+        ends=table[:, 1].copy(),
+        sizes=table[:, 2].copy(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class SlotGrid:
+    """Slots in time order; item i is active in slots [first[i], last[i]).
+
+    lengths [slots] are durations, in the unit of the instance's times.
+    """
+
+    first: Ints
+    last: Ints
+    lengths: Ints
+
+    @property
+    def slots(self) -> int:
+        """The number of slots."""
+        return len(self.lengths)
+
+    def active(self) -> Bools:
+        """Give which item is active in which slot [slots, items]."""
+        slot = np.arange(self.slots)[:, None]
+        return np.asarray((self.first <= slot) & (slot < self.last))
+
+    def load(self, sizes: Ints) -> Ints:
+        """Give the total size of the active items per slot."""
+        change = np.zeros(self.slots + 1, dtype=np.int64)
+        np.add.at(change, self.first, sizes)
+        np.add.at(change, self.last, -sizes)
+        return np.asarray(np.cumsum(change)[:-1])
+
+
+def interval_grid(instance: TemporalInstance) -> SlotGrid:
+    """Give the intervals between consecutive starts and ends: the grid of busy time."""
+    points = np.unique(np.concatenate([instance.starts, instance.ends]))
+    return SlotGrid(
+        first=np.searchsorted(points, instance.starts),
+        last=np.searchsorted(points, instance.ends),
+        lengths=np.diff(points),
+    )
+
+
+def clique_grid(instance: TemporalInstance) -> SlotGrid:
+    """Give the maximal cliques of the items' interval graph: the grid of feasibility.
+
+    A set of items fits into a bin at all times iff it fits at these moments. The items active at
+    a start are all active at the next one too, unless one ends in between: only the starts before
+    an end are kept. Lengths are from one kept start to the next and mean nothing else.
+    """
+    points = np.unique(instance.starts)
+    if not len(points):
+        return SlotGrid(first=points, last=points, lengths=points)
+    ended = np.searchsorted(np.sort(instance.ends), points, side="right")
+    kept = points[np.append(np.diff(ended) > 0, True)]
+    return SlotGrid(
+        first=np.searchsorted(kept, instance.starts),
+        last=np.searchsorted(kept, instance.ends),
+        lengths=np.diff(kept, append=kept[-1] + 1),
+    )

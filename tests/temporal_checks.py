@@ -1,0 +1,33 @@
+"""What packings are held against: a checker that knows nothing of grids, and brute force."""
+
+from collections import defaultdict
+
+from planner.temporal.instance import Ints, TemporalInstance
+
+
+def overloads(instance: TemporalInstance, bin_of: Ints) -> list[tuple[int, int, int]]:
+    """Every (bin, time unit, load) above the capacity, unit by unit."""
+    load: dict[tuple[int, int], int] = defaultdict(int)
+    for item in range(instance.items):
+        for unit in range(int(instance.starts[item]), int(instance.ends[item])):
+            load[int(bin_of[item]), unit] += int(instance.sizes[item])
+    return [(one, unit, held) for (one, unit), held in load.items() if held > instance.capacity]
+
+
+def busy_units(instance: TemporalInstance, bin_of: Ints) -> int:
+    """The number of (bin, time unit) pairs with an item."""
+    return len(
+        {
+            (int(bin_of[item]), unit)
+            for item in range(instance.items)
+            for unit in range(int(instance.starts[item]), int(instance.ends[item]))
+        }
+    )
+
+
+def packings(items: int) -> list[list[int]]:
+    """Every way to put items into unnamed bins."""
+    found: list[list[int]] = [[]]
+    for _ in range(items):
+        found = [[*one, number] for one in found for number in range(max(one, default=-1) + 2)]
+    return found
