@@ -8,8 +8,9 @@ with less left than it asks of each. A placement scores int(100 * sigmoid(decrea
 import numpy as np
 import numpy.typing as npt
 
+from data.compiled import compiled
 from planner.fragmentation_kernel import WHOLE, NodeState, Pod, fits
-from planner.temporal.compile_kernel import RandomState, compiled, draw
+from planner.temporal.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]

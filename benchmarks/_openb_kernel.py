@@ -3,8 +3,9 @@
 import numpy as np
 import numpy.typing as npt
 
+from data.compiled import compiled
 from planner.fragmentation_kernel import NodeState, Pod, Prices, choose, fits, occupy
-from planner.temporal.compile_kernel import RandomState, compiled, draw
+from planner.temporal.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 

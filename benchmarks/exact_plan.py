@@ -5,19 +5,22 @@ the models are held against it. Changes are modelled by what is left, what is en
 between layouts, which needs O(configurations) columns a slot where pairs would need their square.
 """
 
+import pickle
+import subprocess
+import sys
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from ortools.sat.python import cp_model
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_matrix, csr_matrix
 
 from planner.solver.slot_problem import SlotProblem, pinned_cost
 
 Floats = npt.NDArray[np.float64]
-_AMOUNTS, _MONEY = 1_000, 1_000_000
+ROOT = Path(__file__).parents[1]
 
 
 def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int8]) -> float:
@@ -327,41 +330,13 @@ def solve_with_highs(model: ExactModel, seconds: float) -> ExactResult:
 
 
 def solve_with_cp_sat(model: ExactModel, seconds: float, *, workers: int = 2) -> ExactResult:
-    """Give what CP-SAT finds; amounts are rounded to 1/1000 and money to 1/1,000,000."""
-    started = time.monotonic()
-    built = cp_model.CpModel()
-    whole = model.whole > 0
-    tops = np.where(np.isfinite(model.upper), model.upper, 1e6)
-    columns = [
-        built.new_int_var(0, int(top if is_whole else top * _AMOUNTS), "")
-        for top, is_whole in zip(tops, whole, strict=True)
-    ]
-    starts, numbers, factors = model.matrix.indptr, model.matrix.indices, model.matrix.data
-    for row in range(model.matrix.shape[0]):
-        part = slice(starts[row], starts[row + 1])
-        terms = [
-            (columns[number], round(factor * (_AMOUNTS if whole[number] else 1)))
-            for number, factor in zip(numbers[part], factors[part], strict=True)
-        ]
-        low, high = (
-            int(np.clip(np.nan_to_num(one[row] * _AMOUNTS, posinf=1e15, neginf=-1e15), -1e15, 1e15))
-            for one in (model.low, model.high)
-        )
-        total = sum(column * factor for column, factor in terms)
-        built.add_linear_constraint(total, low, high)
-    money = [
-        round(cost * (_MONEY if is_whole else _MONEY / _AMOUNTS))
-        for cost, is_whole in zip(model.cost, whole, strict=True)
-    ]
-    built.minimize(sum(column * price for column, price in zip(columns, money, strict=True)))
-    solver = cp_model.CpSolver()
-    solver.parameters.max_time_in_seconds = seconds
-    solver.parameters.num_workers = workers
-    status = solver.solve(built)
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return ExactResult(
-        status=str(solver.status_name(status)).lower(),
-        cost=solver.objective_value / _MONEY if found else float("nan"),
-        bound=solver.best_objective_bound / _MONEY if found else float("nan"),
-        seconds=time.monotonic() - started,
+    """Give what CP-SAT finds, in a process of its own (see benchmarks._cp_sat_plan)."""
+    answer = subprocess.run(  # noqa: S603 # our own module with two numbers
+        [sys.executable, "-m", "benchmarks._cp_sat_plan", str(seconds), str(workers)],
+        input=pickle.dumps(model),
+        capture_output=True,
+        check=True,
+        cwd=ROOT,
     )
+    found: ExactResult = pickle.loads(answer.stdout)  # noqa: S301 # our own process wrote it
+    return found

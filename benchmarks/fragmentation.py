@@ -22,8 +22,8 @@ from benchmarks._openb_kernel import BEST, FIRST, OURS, RANDOM, pick, replay
 from planner.fragmentation import Pods, prices_of
 from planner.fragmentation_kernel import NodeState, Pod, Prices
 from planner.online_placement import OnlinePlacer, PlacedPod
-from planner.temporal.compile_kernel import random_state
 from planner.temporal.instance import Ints
+from planner.temporal.random_kernel import random_state
 
 RESULTS = Path(__file__).parent / "results" / "fragmentation.md"
 FIRST_SEED = 42

@@ -1,13 +1,17 @@
-"""How numeric kernels are compiled: once, kept beside the source.
+"""How numeric kernels are compiled: once for each state of the sources, kept in the user's cache.
 
-Divisions follow NumPy (no check for zero); no fast-math, so unknown values stay unknown. A trap:
-numba sees that a file changed, not that a function imported from another file did; after editing
-one, remove the *.nbi files beside the source.
+Divisions of `inner` and `outer` follow NumPy (no check for zero); no fast-math, so unknown values
+stay unknown. numba notices that a kernel's file changed, but not that a function it calls from
+another file did; so the folder it keeps compiled code in is named after all kernels' sources.
 """
 
+import hashlib
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numba
 from numba import njit
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -15,6 +19,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _COMMON: dict[str, Any] = {"error_model": "numpy"}
 # Without what Python needs to call a function, this compiles in half the time.
 _BARE: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+_ROOT = Path(__file__).parents[1]
+_PACKAGES = ("data", "forecasting", "planner", "benchmarks")
+
+
+def compiled(function: _F) -> _F:
+    """Compile a function that Python and compiled functions call."""
+    return _compiled(function, {"nogil": True})
 
 
 def inner(function: _F) -> _F:
@@ -27,9 +38,23 @@ def outer(function: _F) -> _F:
     return _compiled(function, _COMMON | {"nogil": True})
 
 
+def cache_folder() -> Path:
+    """Give the folder for compiled code of exactly these sources, in the user's cache."""
+    digest = hashlib.sha256(numba.__version__.encode())
+    for package in _PACKAGES:
+        for path in sorted((_ROOT / package).rglob("*kernel.py")):
+            digest.update(path.read_bytes())
+    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "trimtab" / f"kernels-{digest.hexdigest()[:16]}"
+
+
 def _compiled(function: _F, options: dict[str, Any]) -> _F:
     try:
         return cast(_F, njit(**options, cache=True)(function))
     except RuntimeError:
         # numba finds no folder that it may write, as on a read-only root: compile in every process.
         return cast(_F, njit(**options)(function))
+
+
+if not os.environ.get("NUMBA_CACHE_DIR"):
+    numba.config.CACHE_DIR = str(cache_folder())  # type: ignore[attr-defined]

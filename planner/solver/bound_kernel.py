@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from planner.solver.compiled import compiled
+from data.compiled import compiled
 from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import charge, shortest
 from planner.solver.label_kernel import label_bound

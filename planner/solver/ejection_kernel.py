@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from planner.solver.compiled import compiled
+from data.compiled import compiled
 from planner.solver.coupling_rows import SLACK
 from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import add_path

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.compiled import compiled
+from data.compiled import compiled
 from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
 from planner.solver.slot_problem import Floats, Indices, Path

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.compiled import compiled
+from data.compiled import compiled
 from planner.solver.coupling_rows import SLACK
 from planner.solver.slot_problem import Floats, Indices, Singles
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from planner.temporal import bounds
 from planner.temporal.busy_time_kernel import Pieces, anneal, best_splits, busy_length
-from planner.temporal.compile_kernel import RandomState, random_state
 from planner.temporal.fits import Order, Rule, bins_of, fit
 from planner.temporal.instance import Ints, SlotGrid, TemporalInstance, interval_grid
+from planner.temporal.random_kernel import RandomState, random_state
 from planner.temporal.ruin_kernel import ruin_and_recreate
 
 _NEIGHBOURS = 40

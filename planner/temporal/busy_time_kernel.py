@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from planner.temporal.compile_kernel import RandomState, compiled, draw, draw_unit
+from data.compiled import compiled
+from planner.temporal.random_kernel import RandomState, draw, draw_unit
 
 Ints = npt.NDArray[np.int64]
 

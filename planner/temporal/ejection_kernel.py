@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from planner.temporal.compile_kernel import RandomState, compiled, draw
+from data.compiled import compiled
+from planner.temporal.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

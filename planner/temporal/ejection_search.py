@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.temporal.compile_kernel import RandomState, random_state
 from planner.temporal.ejection_kernel import Items, place_pool
 from planner.temporal.fits import bins_of
 from planner.temporal.instance import Ints, SlotGrid
+from planner.temporal.random_kernel import RandomState, random_state
 
 SETTINGS = ((4, 10), (3, 50), (2, 10))
 """(ejections, shakes) tried in turn: each closes instances that the other does not."""

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
-from planner.temporal.compile_kernel import random_state
 from planner.temporal.ejection_kernel import Items, place_pool
 from planner.temporal.instance import Bools, Ints, TemporalInstance, clique_grid
 from planner.temporal.node_placement_kernel import place_at_home, place_first_fit, return_home
+from planner.temporal.random_kernel import random_state
 
 _UNCHECKED = 1 << 60
 _STAY = 4

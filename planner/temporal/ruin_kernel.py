@@ -7,6 +7,7 @@ where it adds least busy time, passing over a bin by chance now and then.
 
 import numpy as np
 
+from data.compiled import compiled
 from planner.temporal.busy_time_kernel import (
     Fleet,
     Ints,
@@ -18,7 +19,7 @@ from planner.temporal.busy_time_kernel import (
     fits,
     leave,
 )
-from planner.temporal.compile_kernel import RandomState, compiled, draw, draw_unit
+from planner.temporal.random_kernel import RandomState, draw, draw_unit
 
 _BLINK = 0.02
 

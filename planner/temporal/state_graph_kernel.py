@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from planner.temporal.compile_kernel import compiled
+from data.compiled import compiled
 
 Ints = npt.NDArray[np.int64]
 Nodes = npt.NDArray[np.int32]

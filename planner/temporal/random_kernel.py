@@ -1,23 +1,15 @@
-"""How kernels are compiled, and the random numbers that they draw.
+"""The random numbers that kernels draw.
 
 A trap: compiled code on disk is renewed when the kernel's own file changes, not when a kernel of
 another file that it calls does. Whoever changes `draw` here deletes the `*.nbi` files beside.
 """
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
-Kernel = TypeVar("Kernel", bound=Callable[..., object])
+from data.compiled import compiled
+
 RandomState = npt.NDArray[np.uint64]
-
-
-def compiled(kernel: Kernel) -> Kernel:
-    """Give the kernel compiled at its first call and kept on disk, with its own type."""
-    return cast("Kernel", njit(cache=True)(kernel))
 
 
 def random_state(seed: int) -> RandomState:
