@@ -27,12 +27,23 @@ class CycleState:
 class CycleThread:
     """Runs `cycle` every `pause`; a failing cycle is remembered and the next one still comes.
 
-    Stop and join it before the process ends: a thread inside DuckDB at exit aborts with 134.
+    With `early`, the pause is interrupted every `look_every` to ask it: when it answers True, the
+    next cycle comes at once. Stop and join the thread before the process ends: a thread inside
+    DuckDB at exit aborts with 134.
     """
 
-    def __init__(self, cycle: Callable[[], object], pause: timedelta) -> None:
+    def __init__(
+        self,
+        cycle: Callable[[], object],
+        pause: timedelta,
+        *,
+        early: Callable[[], bool] | None = None,
+        look_every: timedelta | None = None,
+    ) -> None:
         self._cycle = cycle
         self._pause = pause
+        self._early = early
+        self._look_every = look_every or pause
         self._stop = threading.Event()
         self._state = CycleState()
         self._thread = threading.Thread(target=self._run, name="trimtab-cycle")
@@ -68,4 +79,17 @@ class CycleThread:
             self._state = CycleState(
                 last_error=error, last_finished_at=finished, next_at=finished + self._pause
             )
-            self._stop.wait(self._pause.total_seconds())
+            self._rest(finished + self._pause)
+
+    def _rest(self, until: datetime) -> None:
+        """Wait until the next cycle is due, told to stop, or called for early."""
+        while not self._stop.is_set() and (left := until - utc_now()) > timedelta():
+            self._stop.wait(min(left, self._look_every).total_seconds())
+            if self._stop.is_set() or utc_now() >= until or self._early is None:
+                continue
+            try:
+                if self._early():
+                    logger.info("planning again early: reality has left the forecasts' bands")
+                    return
+            except TrimtabError as failure:
+                logger.warning("could not look between two cycles: %s", failure)

@@ -13,6 +13,7 @@ from dashboard import decisions
 from dashboard.cli.cycle_commands import print_outcome
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import World, run_cycle
+from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
@@ -83,7 +84,12 @@ def serve(options: argparse.Namespace) -> int:
         thread = None
         if world.collectors:
             pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
-            thread = CycleThread(lambda: run_cycle(world, now=utc_now()), pause)
+            thread = CycleThread(
+                lambda: run_cycle(world, now=utc_now()),
+                pause,
+                early=lambda: look_again(world, now=utc_now()),
+                look_every=timedelta(minutes=loaded.settings.planning.slot_minutes),
+            )
         with sampling(world.collectors):
             return _serve_world(loaded, world, thread)
 

@@ -27,3 +27,23 @@ def test_a_failing_cycle_is_remembered_and_the_next_one_runs() -> None:
     assert not thread.state.running
     assert len(seen) >= 4
     assert thread.state.last_error == ""
+
+
+def test_a_cycle_comes_early_when_reality_has_left_the_band() -> None:
+    """Asked in the pause: an error and a no keep waiting, a yes ends the pause of a day."""
+    ran = threading.Semaphore(0)
+    answers: list[bool | Exception] = [StoreError("busy", "Wait."), False, True]
+
+    def early() -> bool:
+        answer = answers.pop(0) if answers else False
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    thread = CycleThread(
+        ran.release, timedelta(days=1), early=early, look_every=timedelta(milliseconds=1)
+    )
+    with thread.running():
+        assert ran.acquire(timeout=10)
+        assert ran.acquire(timeout=10)
+    assert answers == []

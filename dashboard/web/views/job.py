@@ -6,6 +6,7 @@ import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.web.cards import card
+from dashboard.web.job_phases import job_phases
 from dashboard.web.page import chart, empty_state, figures, finding, measured, plain
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
@@ -77,6 +78,7 @@ if not empty_state():
         ),
         "demand",
     )
+    job_phases(reader, job, end)
     left, right = st.columns(2)
     with left:
         st.subheader("Memory per GPU")

@@ -1,0 +1,53 @@
+"""The phases of a training job as its page shows them."""
+
+from datetime import datetime, timedelta
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.phase_segments import phase_segments
+from dashboard.web.page import chart, plain
+from data.records.jobs import Job, WorkloadKind
+from data.store import StoreReader
+from data.units import SECONDS_PER_DAY
+from forecasting.phase_records import Phases, Signal
+from forecasting.phases import find_phases
+
+_SLOT_SECONDS = 300
+_DAYS = 7
+
+
+def job_phases(reader: StoreReader, job: Job, end: datetime) -> None:
+    """Show warm-up, work, dips and tail of a training job, from its power, else its activity."""
+    if job.kind is not WorkloadKind.TRAINING:
+        return
+    rows = reader.job_history(
+        job.job_id, start=end - timedelta(days=_DAYS), end=end, slot_seconds=_SLOT_SECONDS
+    )
+    for column, signal in (("power_watts", Signal.POWER), ("effective_gpus", Signal.ACTIVITY)):
+        known = rows[rows[column].notna()]
+        if not known.empty:
+            _show(known.set_index("slot_start")[column], signal)
+            return
+
+
+def _show(values: "pd.Series[float]", signal: Signal) -> None:
+    grid = pd.date_range(values.index[0], values.index[-1], freq=f"{_SLOT_SECONDS}s")
+    regular = values.reindex(grid)
+    phases = find_phases(regular.to_numpy(dtype=float), float(_SLOT_SECONDS), signal=signal)
+    st.subheader("Phases")
+    chart(phase_segments([at.to_pydatetime() for at in grid], regular.tolist(), phases), "phases")
+    st.caption(plain(_epoch_line(phases)))
+
+
+def _epoch_line(phases: Phases) -> str:
+    epoch = phases.epoch
+    notes = "".join(f" {one}." for one in phases.notes)
+    if epoch.seconds is None:
+        return f"Epoch unknown: {epoch.reason}.{notes}"
+    period = (
+        f"{epoch.seconds / 60:.0f} min"
+        if epoch.seconds < SECONDS_PER_DAY / 12
+        else f"{epoch.seconds / 3600:.1f} h"
+    )
+    return f"Dips come back every {period}: {epoch.reason}.{notes}"

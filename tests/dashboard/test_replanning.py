@@ -1,0 +1,83 @@
+"""Between two cycles: facts are collected, and a job that left its band calls for a new plan."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import NOW, make_collected, make_job, make_samples
+
+from collectors.base import Window
+from dashboard.cycle import World, run_cycle
+from dashboard.replanning import look_again, surprises_since_plan
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.collected import Collected
+from data.settings import PlanningSettings, Settings
+from data.store import Store, open_store
+
+DAYS = 4
+
+
+class Recorded:
+    """A source that gives the samples of the window asked for."""
+
+    name = "recorded"
+
+    def __init__(self, samples: pd.DataFrame) -> None:
+        self.samples = samples
+
+    def collect(self, window: Window) -> Collected:
+        """Give the part inside the window."""
+        at = self.samples["sampled_at"]
+        part = self.samples[(at > window.start) & (at <= window.end)]
+        given = make_collected(part, jobs=(make_job(first_seen_at=NOW - timedelta(days=DAYS)),))
+        return replace(given, report=replace(given.report, window_end=window.end))
+
+
+def samples(after: float) -> pd.DataFrame:
+    """Four days near 30 %, then three hours at `after`."""
+    minutes = DAYS * 1440 + 180
+    rng = np.random.default_rng(1)
+    ratio = np.clip(rng.normal(0.3, 0.03, minutes), 0, 1)
+    ratio[DAYS * 1440 :] = after
+    return make_samples(minutes=minutes, end=NOW + timedelta(hours=3), utilization_ratio=ratio)
+
+
+def world_of(store: Store, frame: pd.DataFrame) -> World:
+    """A world whose only source is the recording."""
+    settings = replace(
+        Settings(), planning=PlanningSettings(slot_minutes=15, horizon_slots=24, budget_seconds=1)
+    )
+    return World(
+        settings=settings,
+        store=store,
+        collectors=(Recorded(frame),),
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get("DEU"),
+    )
+
+
+@pytest.mark.parametrize(("after", "called"), [(0.3, False), (0.9, True), (0.0, True)])
+def test_leaving_the_band_calls_for_a_plan(tmp_path: Path, after: float, called: bool) -> None:
+    """Three hours as foreseen do not; three hours at 90 % or at 0 % do, and facts are kept."""
+    with open_store(f"duckdb:///{tmp_path}/r.duckdb") as store:
+        world = world_of(store, samples(after))
+        run_cycle(world, now=NOW)
+        later: datetime = NOW + timedelta(hours=3)
+        assert look_again(world, now=later) is called
+        assert store.reader.latest_sample_at() == later
+        found = surprises_since_plan(world, now=later)
+    assert [one.side for one in found] == (
+        [] if not called else ["above" if after > 0.3 else "below"]
+    )
+    assert all("the band" in one.reason for one in found)
+
+
+def test_before_any_plan_nothing_is_a_surprise(tmp_path: Path) -> None:
+    """Facts without forecasts call for nothing."""
+    with open_store(f"duckdb:///{tmp_path}/n.duckdb") as store:
+        store.keep(make_collected())
+        assert surprises_since_plan(world_of(store, samples(0.3)), now=NOW) == ()
