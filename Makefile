@@ -57,7 +57,7 @@ check: setup ## format, lint, types, imports, docs and the tests that need no se
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(PYTHON) -m pytest -q -m "$(UNMARKED)"
+	@$(PYTHON) -m pytest -q -n auto -m "$(UNMARKED)"
 
 bench: setup ## the benchmarks, beside their peers; minutes
 	@set -eu; for file in $$(grep -l '^def main' benchmarks/*.py); do \

@@ -263,7 +263,7 @@ def mix_bucket(
     log_width = 0.0
     step = max(1, int(np.ceil((complete - delay - _FEWEST_ORIGINS) / max(1, replays))))
     step_days = step / per_day
-    gain = _GAIN_PER_DAY * min(1.0, step_days)
+    gain = _GAIN_PER_DAY * min(1.0, step_days) / max(1.0, delay / per_day)
     keep = _KEEP_PER_DAY ** min(1.0, step_days)
     first = complete - 1 - ((complete - 1 - delay - _FEWEST_ORIGINS) // step) * step
     for origin in range(max(first, delay + _FEWEST_ORIGINS), complete, step):

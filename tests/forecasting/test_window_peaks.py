@@ -51,7 +51,7 @@ def test_a_small_cohort_is_measured_by_all() -> None:
     many = subjects(bursty(40, 5, seed=3))
     few = [
         PeakSubject(job_id="lone", cohort="inference jobs", series=series(one), scale=1.0)
-        for one in bursty(1, 5, seed=4)
+        for one in bursty(1, 4, seed=4)
     ]
     found = window_peaks([*many, *few], quantity=Quantity.MEMORY, window_slots=24)
     assert found["lone"].cohort == FLEET
