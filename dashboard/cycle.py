@@ -22,6 +22,7 @@ from data.records.jobs import Job
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
+from forecasting.estimated_power import power_models, with_estimated_power
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from planner.packing import build_plan
@@ -121,6 +122,12 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         as_of=view.as_of,
         settings=planning,
         progress=lambda done, total: world.progress("forecast", done, total),
+    )
+    forecasts = with_estimated_power(
+        forecasts,
+        jobs=view.jobs,
+        models=power_models(view.readings, world.catalogue),
+        signals=view.signals,
     )
     group_forecasts = forecast_groups(
         view.groups,

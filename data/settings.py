@@ -53,7 +53,9 @@ class PlanningSettings:
     horizon_slots: int = documented(96, "slots planned ahead")
     history_days: int = documented(42, "history that forecasts look back on, d")
     model: str = documented("mix", "forecasting model: mix, prophet or seasonal-naive")
-    minimum_history_hours: float = documented(6.0, "jobs with less known history are skipped, h")
+    minimum_history_hours: float = documented(
+        6.0, "jobs with less known history borrow their forecast, h"
+    )
     minimum_coverage_ratio: float = documented(
         0.5, "known share of a job's history below which no change is recommended, 0..1"
     )

@@ -175,6 +175,9 @@ def _fallbacks(demand: JobDemand, savings: Savings) -> tuple[str, ...]:
         notes.append("energy and emissions unknown: power was never reported")
     if isinstance(demand.forecast, DemandForecast):
         notes += [f"{quantity}: {reason}" for quantity, reason in demand.forecast.missing]
+        estimated = demand.forecast.path(Quantity.POWER)
+        if estimated is not None and Quantity.POWER in dict(demand.forecast.missing):
+            notes += [f"{Quantity.POWER}: {note}" for note in estimated.notes]
     return tuple(notes)
 
 

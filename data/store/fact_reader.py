@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
-from data.columns import GROUP_HISTORY, HISTORY, check_frame
+from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, check_frame
 from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
 from data.records.jobs import Job
 from data.store import samples_sql, tables
@@ -49,6 +49,9 @@ def _slots(start: datetime, end: datetime) -> dict[str, datetime]:
     }
 
 
+_READING_DAYS = 7
+_MOST_READINGS = 20_000
+"""Of each GPU model and signal: what power models are fitted on."""
 _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
 
@@ -92,6 +95,9 @@ class FactReader:
             cluster=Cluster(as_of=as_of, gpus=self.gpus(start=start, end=upto)),
             jobs=tuple(job for job in self.jobs() if job.job_id in seen),
             history=history,
+            readings=self.power_readings(
+                start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MOST_READINGS
+            ),
             groups=self.group_history(
                 start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR
             ),
@@ -198,6 +204,14 @@ class FactReader:
             slot_seconds=slot_seconds,
         )
         return check_frame(frame, GROUP_HISTORY)
+
+    def power_readings(self, *, start: datetime, end: datetime, most: int) -> pd.DataFrame:
+        """Give whole boards' samples (columns SAMPLES) of (start, end] that have power and use.
+
+        At most `most` of each GPU model and utilization signal.
+        """
+        frame = self._frame(samples_sql.POWER_READINGS, start=start, end=end, most=most)
+        return check_frame(frame, SAMPLES)
 
     def energy(self, *, start: datetime, end: datetime, by: str) -> pd.DataFrame:
         """Give key, energy_kwh with its low and high, gpu_hours, idle_gpu_hours, observed_hours.

@@ -12,7 +12,7 @@ from data.records.jobs import Job
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningView:
-    """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour.
+    """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
     `signals` maps a job to its utilization signal.
 
@@ -24,4 +24,5 @@ class PlanningView:
     jobs: tuple[Job, ...]
     history: pd.DataFrame
     groups: pd.DataFrame
+    readings: pd.DataFrame
     signals: Mapping[str, str]

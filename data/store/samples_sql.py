@@ -4,6 +4,8 @@ Whole hours come from `hourly`, the ragged ends of a window from `five_minute`. 
 instance is one device of its job; a board's time and energy are split as `rollup_sql` says.
 """
 
+from data.columns import SAMPLES
+
 _ENDS = """
     (SELECT {columns} FROM hourly WHERE slot_start >= :first_hour AND slot_start < :last_hour
     UNION ALL
@@ -73,6 +75,17 @@ SELECT slot_start,
     sum(samples)::BIGINT AS sample_count
 FROM boards GROUP BY slot_start ORDER BY slot_start
 """
+
+POWER_READINGS = f"""
+SELECT {", ".join(SAMPLES.names)} FROM samples
+WHERE sampled_at > :start AND sampled_at <= :end AND mig_instance = ''
+    AND power_watts IS NOT NULL AND utilization_ratio IS NOT NULL
+QUALIFY row_number() OVER (
+    PARTITION BY gpu_model, utilization_signal ORDER BY hash(gpu_uuid, epoch_us(sampled_at))
+) <= :most
+ORDER BY gpu_model, gpu_uuid, sampled_at
+"""  # noqa: S608
+"""Drawn by hash: the same readings whenever they are asked for."""
 
 GROUP_HISTORY = f"""
 WITH parts AS (

@@ -1,0 +1,104 @@
+"""Power of jobs whose source never reported it: from their utilization, by the fleet's own law.
+
+An estimate, named as one in the forecast with the error that the power model had on boards it had
+not seen; `missing` still says that power was never reported.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
+from data.records.jobs import Job
+from forecasting.demand_series import Values
+from forecasting.power_model import PowerModel
+from forecasting.power_readings import readings_by_model
+from forecasting.power_training import fit_power_models
+
+MODEL = "power-model"
+Forecast = DemandForecast | ForecastSkipped
+PowerModels = Mapping[tuple[str, str], PowerModel]
+"""By GPU model and utilization signal."""
+
+
+def power_models(readings: pd.DataFrame, catalogue: GpuCatalogue) -> PowerModels:
+    """Give what a fleet's readings (columns SAMPLES) teach, else the catalogue's law."""
+    samples = readings_by_model(readings)
+    signals = {signal for _model, signal in samples} | set(readings["utilization_signal"]) - {""}
+    return {
+        (name, signal): model
+        for signal in signals
+        for name, model in fit_power_models(
+            {model: one for (model, of), one in samples.items() if of == signal},
+            catalogue,
+            signal=signal,
+        ).items()
+    }
+
+
+def with_estimated_power(
+    forecasts: Sequence[Forecast],
+    *,
+    jobs: Sequence[Job],
+    models: PowerModels,
+    signals: Mapping[str, str],
+) -> tuple[Forecast, ...]:
+    """Give the forecasts, with a power path where power was never reported but can be estimated.
+
+    `signals` maps a job to its utilization signal. MIG slices and jobs that share their boards have
+    no board to estimate.
+    """
+    by_id = {job.job_id: job for job in jobs}
+    return tuple(
+        _estimated(one, by_id[one.job_id], models, signals)
+        if isinstance(one, DemandForecast)
+        else one
+        for one in forecasts
+    )
+
+
+def _estimated(
+    forecast: DemandForecast, job: Job, models: PowerModels, signals: Mapping[str, str]
+) -> DemandForecast:
+    demand = forecast.path(Quantity.EFFECTIVE_GPUS)
+    model = models.get((job.gpu_model, signals.get(job.job_id, "")))
+    if forecast.path(Quantity.POWER) is not None or demand is None or model is None:
+        return forecast
+    if job.mig_profile:
+        return forecast
+    path = _path(demand, model, job.gpu_count)
+    return replace(forecast, paths=(*forecast.paths, path))
+
+
+def _path(demand: QuantilePath, model: PowerModel, boards: int) -> QuantilePath:
+    """Give the boards' power: low at the low demand, central at the middle, high at the high."""
+
+    def watts(path: Sequence[float], level: str) -> Values:
+        found = model.predict(np.asarray(path) / boards, held=1.0)
+        return np.asarray(boards * getattr(found, level))
+
+    middle = watts(demand.q50, "central")
+    low = np.minimum(watts(demand.q10, "low"), middle)
+    high = np.maximum(watts(demand.q90, "high"), middle)
+    return QuantilePath(
+        quantity=Quantity.POWER,
+        model=MODEL,
+        q10=tuple(low.tolist()),
+        q50=tuple(middle.tolist()),
+        q90=tuple(high.tolist()),
+        backtest=None,
+        notes=(_note(model),),
+    )
+
+
+def _note(model: PowerModel) -> str:
+    error = model.best_fit(("held",)).error
+    if error is None:
+        return f"estimated from {model.signal} by the catalogue alone; never measured here"
+    return (
+        f"estimated from {model.signal}: {error.mae_watts:.0f} W mean absolute error per board on "
+        f"{error.samples} readings of boards and jobs left out"
+    )
