@@ -21,6 +21,7 @@ SEASONAL_NAIVE = len(MEMBERS)
 _LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])
 _LONG_DAYS = 28
 _SHORT_DAYS = 14
+_FEWEST_DAYS = 2
 
 
 @inner
@@ -40,7 +41,8 @@ def _median(values: Any, count: int) -> Any:
 def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any) -> None:
     """Bring rows (mean 28 d, median 28 d, median 14 d) of `profiles` [3, season] up to `origin`.
 
-    Only slots of the day in [first, origin) have new values; a slot never seen stays NaN.
+    Only slots of the day in [first, origin) have new values; a slot seen on fewer than two days is
+    NaN: one day has no daily course.
     """
     values = np.empty(_LONG_DAYS)
     for slot in range(max(first, origin - season), origin):
@@ -57,9 +59,9 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
                     recent += 1
             index -= season
             day += 1
-        if count:
+        if count >= _FEWEST_DAYS:
             profiles[0, clock] = total / count
-            if recent:
+            if recent >= _FEWEST_DAYS:
                 short = values[:recent].copy()
                 profiles[2, clock] = _median(short, recent)
             else:

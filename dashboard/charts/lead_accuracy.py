@@ -19,12 +19,7 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     """
     leads = sorted({one.until_hours for test in backtests for one in test.by_lead})
     rows = {lead: _means(backtests, lead) for lead in leads}
-    figure = make_subplots(
-        rows=1,
-        cols=2,
-        subplot_titles=("pinball loss, naive = 1", "share inside q10–q90 (%)"),
-        horizontal_spacing=0.12,
-    )
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
     names = [f"{lead:g} h" for lead in leads]
     for column, name, colour in ((0, "in use", USED), (1, "seasonal naive", IDLE)):
         figure.add_scatter(
@@ -48,10 +43,9 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     )
     figure.add_hline(y=1, line={"color": FREE, "dash": "dash"}, row=1, col=1)
     figure.add_hline(y=NOMINAL_PERCENT, line={"color": PROBLEM, "dash": "dash"}, row=1, col=2)
-    figure = dress(figure, y_title="loss / naive's loss", height=300)
+    figure = dress(figure, y_title="pinball loss / naive's", height=300)
     figure.update_xaxes(title="lead time up to", type="category")
-    figure.update_yaxes(title="%", range=[0, 105], row=1, col=2)
-    figure.update_layout(margin={"t": 60}, legend={"y": 1.12})
+    figure.update_yaxes(title="inside q10–q90 (%)", range=[0, 105], row=1, col=2)
     return figure
 
 

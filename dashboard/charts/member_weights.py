@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROPOSED, USED, dress, faded
+from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROPOSED, SEASONAL, USED, dress, faded
 from data.records.forecasts import LeadWeights
 
-_COLOURS = (FREE, NAMELESS, USED, PROPOSED, IDLE)
+_COLOURS = (FREE, NAMELESS, USED, PROPOSED, IDLE, SEASONAL)
 
 
 def member_weights(weights: Sequence[LeadWeights]) -> go.Figure:

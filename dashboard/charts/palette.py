@@ -11,6 +11,7 @@ FREE = "#B8BEC6"
 PROPOSED = "#CC79A7"
 PROBLEM = "#D55E00"
 NAMELESS = "#56B4E9"
+SEASONAL = "#009E73"
 
 
 def safe(text: object) -> str:

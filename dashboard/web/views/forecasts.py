@@ -108,7 +108,7 @@ if weeks:
             "group",
         )
         st.caption(plain("; ".join(path.notes)))
-        left, right = st.columns(2)
+        left, right = st.columns([3, 2])
         with left:
             st.subheader("Accuracy by lead time")
             if path.backtest is not None and path.backtest.by_lead:
