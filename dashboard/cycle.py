@@ -121,6 +121,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         jobs=view.jobs,
         as_of=view.as_of,
         settings=planning,
+        ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast", done, total),
     )
     forecasts = with_estimated_power(
@@ -133,6 +134,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         view.groups,
         as_of=view.as_of,
         settings=planning,
+        ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
     problem = make_problem(

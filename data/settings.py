@@ -126,6 +126,15 @@ class PlanningSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RaySettings:
+    """A Ray cluster that takes over forecasting (extra `ray`)."""
+
+    address: str = documented(
+        "", "Ray cluster such as auto or ray://head:10001, local for one here; empty: not used"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EnergySettings:
     """What turns board power into site energy, emissions and money."""
 
@@ -180,6 +189,7 @@ class Settings:
     nvml: NvmlSettings = NvmlSettings()  # noqa: RUF009
     retention: RetentionSettings = RetentionSettings()
     planning: PlanningSettings = PlanningSettings()
+    ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
     apply: ApplySettings = ApplySettings()

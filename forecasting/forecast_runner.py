@@ -37,6 +37,7 @@ def forecast_demand(
     jobs: Sequence[Job],
     as_of: datetime,
     settings: PlanningSettings,
+    ray_address: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Forecast, ...]:
     """Give one forecast or skip reason per job, for the slots after the one that holds `as_of`.
@@ -60,6 +61,7 @@ def forecast_demand(
                 for one in task.series
             ],
             settings=settings,
+            ray_address=ray_address,
             progress=progress,
         )
     )

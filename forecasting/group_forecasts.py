@@ -26,6 +26,7 @@ def forecast_groups(
     *,
     as_of: datetime,
     settings: PlanningSettings,
+    ray_address: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[GroupForecast, ...]:
     """Give the forecasts of every group for every horizon that its history can carry.
@@ -47,7 +48,14 @@ def forecast_groups(
             if tasks:
                 work.append((group, slot_seconds, first, tasks))
     flat = [task for *_, tasks in work for task in tasks]
-    paths = iter(paths_of(flat, settings=replace(settings, model="mix"), progress=progress))
+    paths = iter(
+        paths_of(
+            flat,
+            settings=replace(settings, model="mix"),
+            ray_address=ray_address,
+            progress=progress,
+        )
+    )
     return tuple(
         GroupForecast(
             kind=group.kind,

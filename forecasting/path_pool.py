@@ -11,10 +11,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 from data.records.forecasts import QuantilePath
 from data.settings import PlanningSettings
 from forecasting.forecast_path import MIX, PathTask, forecast_path, mixed_paths
+from forecasting.ray_pool import by_ray
 
 _FEWEST_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
@@ -24,14 +26,18 @@ Progress = Callable[[int, int], None]
 
 
 def paths_of(
-    tasks: Sequence[PathTask], *, settings: PlanningSettings, progress: Progress | None = None
+    tasks: Sequence[PathTask],
+    *,
+    settings: PlanningSettings,
+    ray_address: str = "",
+    progress: Progress | None = None,
 ) -> list[QuantilePath]:
-    """Give the path of each series, in order."""
+    """Give the path of each series, in order; on a Ray cluster when its address is given."""
     show = progress or (lambda _done, _total: None)
     show(0, len(tasks))
     workers = settings.workers or os.cpu_count() or 1
     results: list[QuantilePath] = []
-    for path in _answers(tasks, settings, workers):
+    for path in _answers(tasks, settings, workers, ray_address):
         results.append(path)
         if len(results) % _CHUNK == 0 or len(results) == len(tasks):
             show(len(results), len(tasks))
@@ -39,8 +45,10 @@ def paths_of(
 
 
 def _answers(
-    tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
+    tasks: Sequence[PathTask], settings: PlanningSettings, workers: int, ray_address: str
 ) -> Iterator[QuantilePath]:
+    if ray_address:
+        return _by_ray(tasks, settings.model, ray_address)
     if settings.model == MIX:
         return _by_threads(tasks, workers)
     if workers == 1 or len(tasks) < _FEWEST_FOR_PROCESSES:
@@ -50,10 +58,23 @@ def _answers(
 
 def _by_threads(tasks: Sequence[PathTask], workers: int) -> Iterator[QuantilePath]:
     """Ask the mix for batches of series: Prophet's part of it is faster for many at once."""
-    batches = [tasks[start : start + _BATCH] for start in range(0, len(tasks), _BATCH)]
     with ThreadPoolExecutor(workers) as pool:
-        for paths in pool.map(mixed_paths, batches):
+        for paths in pool.map(mixed_paths, _batches(tasks)):
             yield from paths
+
+
+def _by_ray(tasks: Sequence[PathTask], model: str, address: str) -> Iterator[QuantilePath]:
+    function = mixed_paths if model == MIX else partial(_single_paths, model=model)
+    for paths in by_ray(function, _batches(tasks), address=address):
+        yield from paths
+
+
+def _single_paths(tasks: Sequence[PathTask], *, model: str) -> list[QuantilePath]:
+    return [forecast_path(task, model) for task in tasks]
+
+
+def _batches(tasks: Sequence[PathTask]) -> list[Sequence[PathTask]]:
+    return [tasks[start : start + _BATCH] for start in range(0, len(tasks), _BATCH)]
 
 
 def _by_processes(
