@@ -23,7 +23,7 @@ Floats = npt.NDArray[np.float64]
 ROOT = Path(__file__).parents[1]
 
 
-def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int8]) -> float:
+def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int16]) -> float:
     """Give the cost of paths [J, H]; infinite when a hard limit, a pin or a ban is broken."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
     cost = pinned_cost(jobs)

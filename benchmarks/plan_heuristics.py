@@ -15,7 +15,7 @@ from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.survey_kernel import survey
 from planner.solver.work_kernel import insert
 
-Paths = npt.NDArray[np.int8]
+Paths = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
 
@@ -77,7 +77,7 @@ def _held(instance: Instance, constant: npt.NDArray[np.int64]) -> Paths:
     allowed = _allowed(instance)
     wanted = np.repeat(constant[:, None], instance.problem.slots, axis=1)
     usable = np.take_along_axis(allowed, wanted[:, :, None], axis=2)[:, :, 0]
-    return np.where(usable, wanted, OFF).astype(np.int8)
+    return np.where(usable, wanted, OFF).astype(np.int16)
 
 
 def static(instance: Instance, *, peak: bool) -> Paths:
@@ -137,7 +137,7 @@ def per_slot(problem: SlotProblem) -> Paths:
     """
     jobs, cost = problem.jobs, pinned_cost(problem.jobs)
     room = Room(problem)
-    paths = np.zeros((problem.size, problem.slots), dtype=np.int8)
+    paths = np.zeros((problem.size, problem.slots), dtype=np.int16)
     left = jobs.work.copy()
     for slot in range(problem.slots):
         waiting = np.isfinite(cost[:, slot:]).sum(axis=2) > 1

@@ -100,7 +100,7 @@ def rolled(
     slots, size = instance.problem.slots, instance.problem.size
     jobs = instance.problem.jobs
     present, work = jobs.present.copy(), jobs.work.copy()
-    paths = np.zeros((size, slots), dtype=np.int8)
+    paths = np.zeros((size, slots), dtype=np.int16)
     before: SolvedPlan | None = None
     for first in range(0, slots, every):
         ahead = np.arange(slots) - first

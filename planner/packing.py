@@ -1,29 +1,33 @@
 """TS-DPBP: plan over slots so that every job has what it needs at least cost.
 
-Per-job dynamic programs coupled by capacity prices (`packing_bounds`), made feasible one job after
-the other from today's allocation, then improved by ruin and recreate. Today's allocation is
-feasible, so there is always a plan, and no plan costs more than today's.
+The planning problem in the solver's arrays (`planner.solver`), and its plan in configurations.
+Today's allocation is feasible, so there is always a plan, and no plan costs more than today's.
 """
 
-import time
+import math
 from collections.abc import Callable
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 
 from data.records.identifiers import digest_of
 from data.records.plans import JobPlan, Plan
-from planner.job_paths import best_paths, path_costs
-from planner.packing_bounds import Prices, capacity_prices, priced_cost, usage_of
 from planner.problem import FORBIDDEN, PlanningProblem
+from planner.solver.slot_problem import (
+    NOTHING,
+    ConfigurationGrid,
+    Fleet,
+    Indices,
+    PlannedJobs,
+    Singles,
+    SlotProblem,
+)
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort
+from planner.solver.warm_up import warm_up
 
-Values = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-_SEED = 1
-_MOVES_PER_JOB = 4
-_MOST_MOVES = 2000
-_SLACK = 1e-9
+_BOARDS_PER_NODE = 8.0
+_MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
 
 
 def build_plan(
@@ -36,32 +40,116 @@ def build_plan(
     """Give a feasible plan with its certified lower bound.
 
     The work is bounded by counts, so the same problem gives the same plan; a budget that is too
-    short for them ends the improvement early.
+    short for them ends the improvement early. Compiling, once per machine, is not part of it.
     """
-    started = time.monotonic()
     show = progress or (lambda _done, _total: None)
-    show(0, 3)
-    prices = capacity_prices(problem)
-    show(1, 3)
-    slots, jobs = len(problem.slot_starts), len(problem.jobs)
-    today = np.zeros((slots, jobs), dtype=np.int64)
-    path = _feasible(problem, prices, today)
-    show(2, 3)
-    path = _improved(problem, path, deadline=started + budget_seconds)
-    costs = path_costs(problem.slot_cost, problem.enter_cost, path)
-    costs_today = path_costs(problem.slot_cost, problem.enter_cost, today)
-    if costs.sum() > costs_today.sum():
-        path, costs = today, costs_today
-    show(3, 3)
+    show(0, 2)
+    if not problem.jobs:
+        return _plan(problem, np.zeros((0, 0), dtype=np.int64), created_at, (0.0, 0.0, 0.0), 0.0)
+    warm_up()
+    show(1, 2)
+    slot_problem, row_of = as_slot_problem(problem)
+    moves = min(_MOST_MOVES, _MOVES_PER_JOB * len(problem.jobs))
+    found = solve(slot_problem, budget_seconds=budget_seconds, effort=Effort(moves=moves))
+    show(2, 2)
+    option_of = {
+        (column, int(row)): option
+        for (option, column), row in np.ndenumerate(row_of)
+        if row != NOTHING
+    }
+    path = np.array(
+        [
+            [option_of[column, int(row)] for row in found.paths[column]]
+            for column in range(len(problem.jobs))
+        ]
+    )
+    costs = (found.cost, found.cost_of_now, found.lower_bound)
+    return _plan(problem, path, created_at, costs, found.seconds)
+
+
+def as_slot_problem(problem: PlanningProblem) -> tuple[SlotProblem, Indices]:
+    """Give the problem in the solver's arrays, and the row of its grid for each option [C, J].
+
+    A row of the grid is a GPU model, a number of boards and, where a job has several options of
+    both (a power cap), which of them; -1 marks options that a job does not have.
+    """
+    options, jobs = problem.boards.shape
+    row_of = np.full((options, jobs), NOTHING, dtype=np.int64)
+    rows: dict[tuple[int, float, int], int] = {}
+    for column, one in enumerate(problem.jobs):
+        taken: dict[tuple[int, float], int] = {}
+        for option in range(len(one.options)):
+            held = (int(problem.model_of[option, column]), float(problem.boards[option, column]))
+            number = taken[held] = taken.get(held, -1) + 1
+            row_of[option, column] = rows.setdefault((*held, number), len(rows))
+    slots, size = len(problem.slot_starts), len(rows)
+    base = np.full((jobs, slots, size), np.inf, dtype=np.float32)
+    enter = np.zeros((jobs, size), dtype=np.float32)
+    for (option, column), row in np.ndenumerate(row_of):
+        if row != NOTHING:
+            cost = problem.slot_cost[:, option, column]
+            base[column, :, row] = np.where(cost >= FORBIDDEN, np.inf, cost)
+            enter[column, row] = problem.enter_cost[option, column]
+    grid = ConfigurationGrid(
+        names=tuple(f"{boards:g} of model {model}, {number}" for model, boards, number in rows),
+        gpu_type=np.array([model for model, _boards, _number in rows]),
+        boards=np.array([boards for _model, boards, _number in rows]),
+        layout=np.zeros(size, dtype=np.int64),
+        layout_change=np.zeros((1, 1)),
+    )
+    return (
+        SlotProblem(grid=grid, jobs=_jobs(problem, base, enter, row_of[0]), fleet=_fleet(problem)),
+        row_of,
+    )
+
+
+def _jobs(problem: PlanningProblem, base: Singles, enter: Singles, present: Indices) -> PlannedJobs:
+    jobs = len(problem.jobs)
+    return PlannedJobs(
+        names=tuple(one.demand.job.job_id for one in problem.jobs),
+        base_cost=base,
+        power_kw=np.zeros_like(enter),
+        leave_cost=np.zeros_like(enter),
+        enter_cost=enter,
+        layout_cost=np.zeros(jobs, dtype=np.float32),
+        present=present,
+        tenant=np.full(jobs, NOTHING),
+        work=np.zeros(jobs),
+        rate=np.zeros_like(enter),
+        deadline=np.full(jobs, len(problem.slot_starts)),
+        unfinished_price=np.zeros(jobs),
+    )
+
+
+def _fleet(problem: PlanningProblem) -> Fleet:
+    models, slots = len(problem.gpu_models), len(problem.slot_starts)
+    return Fleet(
+        gpu_types=problem.gpu_models,
+        capacity=np.repeat(problem.capacity[:, None], slots, axis=1),
+        boards_per_node=np.full(models, _BOARDS_PER_NODE),
+        node_cost=np.zeros((models, slots)),
+        fire_up_cost=np.zeros(models),
+        nodes_on=np.zeros(models),
+    )
+
+
+def _plan(
+    problem: PlanningProblem,
+    path: Indices,
+    created_at: datetime,
+    costs: tuple[float, float, float],
+    seconds: float,
+) -> Plan:
+    """Give the plan of option numbers [J, T]; costs are its own, today's and the lower bound."""
+    cost, cost_of_now, lower_bound = costs
     job_plans = tuple(
         JobPlan(
             job_id=one.demand.job.job_id,
             now=one.options[0].configuration,
-            steps=tuple(one.options[option].configuration for option in path[:, column]),
+            steps=tuple(one.options[option].configuration for option in path[column]),
         )
         for column, one in enumerate(problem.jobs)
     )
-    cost = float(costs.sum())
     return Plan(
         plan_id=digest_of([created_at, problem.slot_starts, job_plans]),
         created_at=created_at,
@@ -69,70 +157,8 @@ def build_plan(
         slot_seconds=problem.planning.slot_minutes * 60,
         jobs=job_plans,
         cost=cost,
-        cost_of_now=float(costs_today.sum()),
-        lower_bound=min(prices.lower_bound, cost),
+        cost_of_now=cost_of_now,
+        lower_bound=min(lower_bound, cost) if math.isfinite(lower_bound) else 0.0,
         currency=problem.energy.currency,
-        seconds=time.monotonic() - started,
+        seconds=seconds,
     )
-
-
-def _fits(problem: PlanningProblem, used: Values) -> bool:
-    return bool((used <= problem.capacity + _SLACK).all())
-
-
-def _feasible(problem: PlanningProblem, prices: Prices, today: Indices) -> Indices:
-    """Give the priced paths when they fit, else today's with one job after the other moved."""
-    if _fits(problem, usage_of(problem, prices.path)):
-        return prices.path
-    path = today.copy()
-    order = np.random.default_rng(_SEED).permutation(len(problem.jobs))
-    charged = priced_cost(problem, prices.prices)
-    for cost in (charged, problem.slot_cost):
-        for column in order:
-            path[:, column] = _replanned(problem, path, int(column), cost)
-    return path
-
-
-def _replanned(problem: PlanningProblem, path: Indices, column: int, cost: Values) -> Indices:
-    """Give the best path of one job on the capacity that the others leave."""
-    used = usage_of(problem, path) - usage_of_one(problem, path, column)
-    residual = np.hstack([problem.capacity - used, np.full((len(path), 1), np.inf)])
-    room = residual[:, problem.model_of[:, column]] + _SLACK >= problem.boards[:, column]
-    own = np.where(room, cost[:, :, column], FORBIDDEN)
-    return best_paths(own[:, :, None], problem.enter_cost[:, [column]])[1][:, 0]
-
-
-def usage_of_one(problem: PlanningProblem, path: Indices, column: int) -> Values:
-    """Give the boards that one job uses [T, G]."""
-    used = np.zeros((len(path), len(problem.gpu_models)))
-    models = problem.model_of[path[:, column], column]
-    boards = problem.boards[path[:, column], column]
-    rows = np.flatnonzero(models >= 0)
-    used[rows, models[rows]] = boards[rows]
-    return used
-
-
-def _improved(problem: PlanningProblem, path: Indices, *, deadline: float) -> Indices:
-    """Give the path after ruin and recreate: a few jobs go back to today's, then plan anew."""
-    rng = np.random.default_rng(_SEED)
-    jobs = len(problem.jobs)
-    scarce = (usage_of(problem, path) >= problem.capacity - _SLACK) & (problem.capacity > 0)
-    if jobs < 2 or not scarce.any():
-        return path
-    best = path
-    best_cost = path_costs(problem.slot_cost, problem.enter_cost, best).sum()
-    movable = np.flatnonzero([len(one.options) > 1 for one in problem.jobs])
-    for _move in range(min(_MOST_MOVES, _MOVES_PER_JOB * jobs)):
-        if time.monotonic() > deadline or len(movable) < 2:
-            break
-        chosen = rng.choice(movable, size=min(len(movable), int(rng.integers(2, 4))), replace=False)
-        trial = best.copy()
-        trial[:, chosen] = 0
-        if not _fits(problem, usage_of(problem, trial)):
-            continue
-        for column in chosen:
-            trial[:, column] = _replanned(problem, trial, int(column), problem.slot_cost)
-        cost = path_costs(problem.slot_cost, problem.enter_cost, trial).sum()
-        if cost < best_cost - _SLACK:
-            best, best_cost = trial, cost
-    return best

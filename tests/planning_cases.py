@@ -143,3 +143,26 @@ def bursty_week() -> PlanningProblem:
         jobs.append((job, 0.3, float(rng.integers(4, 30)) * 1000, 200.0 * count))
         demand[job.job_id] = list(count * rng.uniform(0.1, 0.9) * day)
     return case(*jobs, gpus=[*boards(H100, 30), *boards(L40S, 3)], demand=demand)
+
+
+def path_costs(problem: PlanningProblem, path: np.ndarray) -> np.ndarray:
+    """What the option numbers [T, J] cost per job [J], added up slot by slot."""
+    costs = np.zeros(path.shape[1])
+    for column in range(path.shape[1]):
+        before = 0
+        for slot, option in enumerate(path[:, column]):
+            costs[column] += problem.slot_cost[slot, option, column]
+            if option != before:
+                costs[column] += problem.enter_cost[option, column]
+            before = option
+    return costs
+
+
+def usage_of(problem: PlanningProblem, path: np.ndarray) -> np.ndarray:
+    """The boards in use [T, G] of option numbers [T, J]."""
+    used = np.zeros((len(path), len(problem.gpu_models)))
+    for slot, row in enumerate(path):
+        for column, option in enumerate(row):
+            if problem.model_of[option, column] >= 0:
+                used[slot, problem.model_of[option, column]] += problem.boards[option, column]
+    return used

@@ -33,7 +33,7 @@ def job_values(
     """
     slots = len(draft.used)
     moved = np.empty((slots, len(ground.layout_change)))
-    path = np.empty(slots, dtype=np.int8)
+    path = np.empty(slots, dtype=np.int16)
     around = np.empty(3)
     for job in jobs:
         charged = np.empty((slots, ground.option_count[job]))

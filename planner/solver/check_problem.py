@@ -13,8 +13,8 @@ from planner.solver.slot_problem import (
 )
 from planner.solver.survey_kernel import NOTHING_ALLOWED, SOUND, UNKNOWN_COST, Survey
 
-_MOST_CONFIGURATIONS = 127
-"""A path is int8."""
+_MOST_CONFIGURATIONS = 32_767
+"""A path is int16."""
 
 
 def check_problem(problem: SlotProblem) -> None:

@@ -212,8 +212,8 @@ def _price_workers(  # noqa: C901 - one pass over the slots: a call with these a
     """Search lam for the lanes of one block with work; add the use of the bracketing paths."""
     slots = len(used)
     trial = np.empty(LANES, dtype=np.float32)
-    path = np.empty(slots, dtype=np.int8)
-    ends = np.empty((2, LANES, slots), dtype=np.int8)
+    path = np.empty(slots, dtype=np.int16)
+    ends = np.empty((2, LANES, slots), dtype=np.int16)
     bracket = np.full((2, LANES, 3), -1.0)
     best = np.full(LANES, -np.inf)
     following = lam[block].copy()
@@ -283,7 +283,7 @@ def price_blocks(
     slots = len(board_price)
     layouts = lanes.layout_change.shape[0]
     nothing = np.zeros(LANES, dtype=np.float32)
-    path = np.empty(slots, dtype=np.int8)
+    path = np.empty(slots, dtype=np.int16)
     moved = np.empty((slots, layouts, LANES), dtype=np.float32)
     room = np.empty(slots * lanes.configuration.shape[1] * LANES, dtype=np.float32)
     for block in blocks:

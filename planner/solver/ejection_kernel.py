@@ -72,7 +72,7 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
     before = draft.used.copy()
     saved_rows, saved_nodes = draft.row_cost.copy(), draft.node_cost.copy()
     out = np.empty(most, dtype=np.int64)
-    paths = np.empty((most, len(draft.used)), dtype=np.int8)
+    paths = np.empty((most, len(draft.used)), dtype=np.int16)
     saved = np.empty((most, 3))
     for _move in range(moves):
         before[:] = draft.used

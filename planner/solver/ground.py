@@ -114,7 +114,7 @@ def empty_draft(ground: Ground, lam: Floats) -> Draft:
     """Give the draft in which no job is placed yet."""
     jobs, slots, _width = ground.cost.shape
     return Draft(
-        path=np.zeros((jobs, slots), dtype=np.int8),
+        path=np.zeros((jobs, slots), dtype=np.int16),
         used=np.zeros_like(ground.limit),
         job_cost=np.zeros(jobs),
         row_cost=(ground.floor_price * ground.floor).sum(axis=0),

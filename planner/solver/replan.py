@@ -69,10 +69,10 @@ def warmth_of(
     known = origin >= 0
     source = np.where(known, origin, 0)
     slots = np.minimum(np.arange(paths.shape[1]) + elapsed, paths.shape[1] - 1)
-    announced = np.repeat(present[:, None], paths.shape[1], axis=1).astype(np.int8)
+    announced = np.repeat(present[:, None], paths.shape[1], axis=1).astype(np.int16)
     work = np.full(len(origin), float(np.mean(prices.work)) if len(prices.work) else 0.0)
     if len(paths):
-        announced = np.where(known[:, None], paths[source][:, slots], announced).astype(np.int8)
+        announced = np.where(known[:, None], paths[source][:, slots], announced).astype(np.int16)
         work = np.where(known, prices.work[source], work)
     return Warmth(
         prices=PlanPrices(
@@ -87,7 +87,7 @@ def warmth_of(
 def frozen(problem: SlotProblem, announced: Path, slots: int) -> SlotProblem:
     """Give the problem with the first slots pinned to the announced paths [J, H] where allowed."""
     jobs = problem.jobs
-    required = np.full((problem.size, problem.slots), NOTHING, dtype=np.int8)
+    required = np.full((problem.size, problem.slots), NOTHING, dtype=np.int16)
     if jobs.required is not None:
         required[:] = jobs.required
     first = announced[:, :slots].astype(np.int64)

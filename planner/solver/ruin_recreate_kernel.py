@@ -187,7 +187,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
     saved_rows, saved_nodes = draft.row_cost.copy(), draft.node_cost.copy()
     chosen = np.empty(most, dtype=np.int64)
     barred = np.empty(len(draft.used))
-    saved_paths = np.empty((most, len(draft.used)), dtype=np.int8)
+    saved_paths = np.empty((most, len(draft.used)), dtype=np.int16)
     saved = np.empty((most, 3))
     for _move in range(moves):
         spot = spots[random_below(state, len(spots))]

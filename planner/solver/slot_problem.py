@@ -13,7 +13,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Indices = npt.NDArray[np.int64]
-Path = npt.NDArray[np.int8]
+Path = npt.NDArray[np.int16]
 
 NOTHING = -1
 """Type of a configuration that holds nothing, tenant of a job without quota, slot without pin."""
@@ -157,4 +157,4 @@ def paths_of_today(jobs: PlannedJobs, cost: Singles) -> Path:
     kept = np.take_along_axis(cost, present[:, :, None], axis=2)[:, :, 0]
     jobs_at, slots_at = np.nonzero(~np.isfinite(kept))
     present[jobs_at, slots_at] = cost[jobs_at, slots_at].argmin(axis=1)
-    return np.asarray(present, dtype=np.int8)
+    return np.asarray(present, dtype=np.int16)

@@ -38,6 +38,7 @@ from planner.solver.today import Today, plan_of_today
 
 _COLD_RATE, _COLD_DECAY = 0.12, 0.95
 _WARM_RATE = 0.02
+_SMALL_JOBS = 200
 _BATCH = 256
 _EJECTIONS, _EJECTING = 160, 8
 """The first 8 batches of moves begin with 160 ejections each."""
@@ -175,14 +176,19 @@ def _start_prices(market: Market, warm: Warmth | None) -> Prices:
 def _priced(
     task: _Task, start: Prices, effort: Effort, clock: _Clock, *, warm: bool
 ) -> PriceSearch:
-    """Search prices: cold in long steps, warm in at most three short ones."""
+    """Search prices: cold in long steps, warm in at most three short ones.
+
+    A step of a small problem costs a millisecond, so these are searched to the end.
+    """
+    small = task.problem.size <= _SMALL_JOBS
     return search_prices(
         task.market,
         start,
         iterations=min(3, effort.price_steps) if warm else effort.price_steps,
         rate=_WARM_RATE if warm else _COLD_RATE,
         decay=0.8 if warm else _COLD_DECAY,
-        smallest_gain=2e-5,
+        patience=30 if small else 5,
+        smallest_gain=1e-7 if small else 2e-5,
         expired=clock.after(_DUAL_SHARE),
     )
 

@@ -92,8 +92,8 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
     slots = len(charged)
     ahead = np.empty_like(charged)
     moved = np.empty((slots, len(ground.layout_change)))
-    trial = np.empty(slots, dtype=np.int8)
-    ends = np.empty((2, slots), dtype=np.int8)
+    trial = np.empty(slots, dtype=np.int16)
+    ends = np.empty((2, slots), dtype=np.int16)
     target, top = ground.work[job], ground.unfinished_price[job]
     low_lam, low_value, low_slope = -1.0, 0.0, 0.0
     high_lam, high_value, high_slope = -1.0, 0.0, 0.0

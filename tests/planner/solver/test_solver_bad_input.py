@@ -34,7 +34,7 @@ def with_cost(problem: SlotProblem, job: int, slot: int, value: float) -> SlotPr
 
 def pinned(problem: SlotProblem, **pins: tuple[int, int]) -> SlotProblem:
     """Jobs pinned in slot 2: name -> (job, configuration)."""
-    required = np.full((10, 6), -1, dtype=np.int8)
+    required = np.full((10, 6), -1, dtype=np.int16)
     for job, option in pins.values():
         required[job, 2] = option
     return replace(problem, jobs=replace(problem.jobs, required=required))

@@ -87,7 +87,7 @@ def test_the_bound_is_below_every_joint_path(seed: int) -> None:
     ]
     own = [list(itertools.product(*job)) for job in allowed]
     best = min(
-        true_cost(problem, np.array(paths, dtype=np.int8)) for paths in itertools.product(*own)
+        true_cost(problem, np.array(paths, dtype=np.int16)) for paths in itertools.product(*own)
     )
     assert plan.lower_bound <= best + 1e-5 * abs(best)
 
@@ -111,7 +111,7 @@ def test_the_plan_is_the_best_joint_path_of_a_tiny_case(seed: int) -> None:
     problem = tiny(seed)
     paths = list(itertools.product((0, 1, 3), repeat=3))
     best = min(
-        true_cost(problem, np.array(pair, dtype=np.int8))
+        true_cost(problem, np.array(pair, dtype=np.int16))
         for pair in itertools.product(paths, repeat=2)
     )
     plan = solve(problem, budget_seconds=np.inf, effort=replace(QUICK, moves=6000))
@@ -184,7 +184,7 @@ def test_today_that_fits_is_the_plan_to_beat() -> None:
     kept = np.take_along_axis(roomy.jobs.base_cost, present[:, :, None], axis=2)[:, :, 0]
     paths = np.where(np.isfinite(kept), present, roomy.jobs.base_cost.argmin(axis=2))
     assert plan.now_fits
-    assert plan.cost_of_now == pytest.approx(true_cost(roomy, paths.astype(np.int8)))
+    assert plan.cost_of_now == pytest.approx(true_cost(roomy, paths.astype(np.int16)))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -231,7 +231,7 @@ def test_protected_jobs_stay_as_they_are() -> None:
     present = np.repeat(jobs.present[:, None], 12, axis=1)
     kept = np.take_along_axis(jobs.base_cost, present[:, :, None], axis=2)[:, :, 0]
     protected = np.flatnonzero(np.isfinite(kept).all(axis=1) & (jobs.work == 0))[:5]
-    required = np.full((30, 12), -1, dtype=np.int8)
+    required = np.full((30, 12), -1, dtype=np.int16)
     required[protected] = jobs.present[protected][:, None]
     plan = quick(replace(problem, jobs=replace(jobs, required=required)))
     assert len(protected) == 5

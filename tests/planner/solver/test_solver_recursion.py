@@ -108,7 +108,7 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
             one[np.linspace(0, len(one) - 1, min(5, len(one))).astype(int)] for one in options
         ]
         best = min(
-            path_cost(ground, job, np.array(path, dtype=np.int8))
+            path_cost(ground, job, np.array(path, dtype=np.int16))
             for path in itertools.product(*options)
         )
         assert priced[job] <= labelled[job] + 1e-9
