@@ -133,6 +133,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     group_forecasts = forecast_groups(
         view.groups,
         as_of=view.as_of,
+        jobs=view.known_jobs,
         settings=planning,
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),

@@ -1,6 +1,6 @@
 """Forecasts of groups: a week by the hour, a month by the day."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from data.records.forecasts import GroupForecast
+from data.records.jobs import Job
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries
@@ -25,16 +26,17 @@ def forecast_groups(
     history: pd.DataFrame,
     *,
     as_of: datetime,
+    jobs: Sequence[Job] = (),
     settings: PlanningSettings,
     ray_address: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[GroupForecast, ...]:
     """Give the forecasts of every group for every horizon that its history can carry.
 
-    `history` has the columns GROUP_HISTORY, by the hour. A group with fewer than four known slots
-    of a horizon's size has none there.
+    `history` has the columns GROUP_HISTORY, by the hour; `jobs` tell who waited. A group with fewer
+    than four known slots of a horizon's size has none there.
     """
-    groups = list(group_series(history, SECONDS_PER_HOUR))
+    groups = list(group_series(history, SECONDS_PER_HOUR, jobs=jobs))
     work: list[tuple[GroupSeries, int, int, list[PathTask]]] = []
     for slot_seconds, horizon in HORIZONS:
         first = first_slot_after(as_of, slot_seconds)

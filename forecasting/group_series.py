@@ -4,7 +4,7 @@ A group without a row in an observed slot held nothing then. A slot in which cle
 were observed than usual is unknown, since nobody can tell what the others did.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.records.forecasts import GROUP_QUANTITIES, GroupKind
+from data.records.jobs import Job, JobState
 from forecasting.demand_series import DemandSeries, Values, winsorised
 
 _OBSERVED_SHARE = 0.9
@@ -30,8 +31,14 @@ class GroupSeries:
     known_slots: int
 
 
-def group_series(history: pd.DataFrame, slot_seconds: int) -> Iterator[GroupSeries]:
-    """Give the series of each group of a history (columns GROUP_HISTORY), the largest first."""
+def group_series(
+    history: pd.DataFrame, slot_seconds: int, *, jobs: Sequence[Job] = ()
+) -> Iterator[GroupSeries]:
+    """Give the series of each group of a history (columns GROUP_HISTORY), the largest first.
+
+    `jobs` tell when some of a group waited for GPUs: what it held then is less than it wanted, and
+    these slots are counted as censored.
+    """
     if history.empty:
         return
     slots = history["slot_start"].astype("datetime64[us, UTC]").astype("int64") // 1_000_000
@@ -45,7 +52,8 @@ def group_series(history: pd.DataFrame, slot_seconds: int) -> Iterator[GroupSeri
     ranked = totals.sort_values(ascending=False, kind="stable").head(MOST_GROUPS)
     for kind, name in ranked.index:
         rows = history[(history["kind"] == kind) & (history["name"] == name)]
-        series = tuple(_series(rows, observed, first, slot_seconds))
+        waited = _waited(jobs, GroupKind(kind), str(name), first, slot_seconds, len(observed))
+        series = tuple(_series(rows, observed, first, slot_seconds, int((waited & observed).sum())))
         yield GroupSeries(
             kind=GroupKind(kind), name=str(name), series=series, known_slots=int(observed.sum())
         )
@@ -58,8 +66,36 @@ def _observed(boards: Values) -> npt.NDArray[np.bool_]:
     return np.asarray((seen > 0) & (seen >= _OBSERVED_SHARE * usual))
 
 
+def _waited(
+    jobs: Sequence[Job],
+    kind: GroupKind,
+    name: str,
+    first: int,
+    slot_seconds: int,
+    slots: int,
+) -> npt.NDArray[np.bool_]:
+    """Say in which slots a job of the group stood in the queue for the whole slot."""
+    waited = np.zeros(slots, dtype=bool)
+    for job in jobs:
+        facts = job.scheduler
+        mine = kind is GroupKind.FLEET or name in (job.namespace, job.gpu_model)
+        if facts is None or facts.submitted_at is None or not mine:
+            continue
+        left = facts.started_at or facts.ended_at
+        if left is None and facts.state is not JobState.PENDING:
+            continue
+        since = -(-(int(facts.submitted_at.timestamp()) - first) // slot_seconds)
+        until = slots if left is None else (int(left.timestamp()) - first) // slot_seconds
+        waited[max(0, since) : max(0, until)] = True
+    return waited
+
+
 def _series(
-    rows: pd.DataFrame, observed: npt.NDArray[np.bool_], first: int, slot_seconds: int
+    rows: pd.DataFrame,
+    observed: npt.NDArray[np.bool_],
+    first: int,
+    slot_seconds: int,
+    censored: int,
 ) -> Iterator[DemandSeries]:
     index = rows["index"].to_numpy()
     for quantity in GROUP_QUANTITIES:
@@ -77,4 +113,5 @@ def _series(
             lower=0.0,
             upper=np.inf,
             winsorised=cut,
+            censored=censored,
         )

@@ -87,13 +87,14 @@ class FactReader:
         if self.latest_sample_at() != as_of:
             upto = floor_to_slot(as_of, SLOT_SECONDS)
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
-        seen = set(history["job_id"])
+        seen, known_jobs = set(history["job_id"]), self.jobs()
         window = _slots(start, upto)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         return PlanningView(
             as_of=as_of,
             cluster=Cluster(as_of=as_of, gpus=self.gpus(start=start, end=upto)),
-            jobs=tuple(job for job in self.jobs() if job.job_id in seen),
+            jobs=tuple(job for job in known_jobs if job.job_id in seen),
+            known_jobs=known_jobs,
             history=history,
             readings=self.power_readings(
                 start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MOST_READINGS

@@ -14,14 +14,14 @@ from data.records.jobs import Job
 class PlanningView:
     """`history` has the columns HISTORY, `groups` GROUP_HISTORY by the hour, `readings` SAMPLES.
 
-    `signals` maps a job to its utilization signal.
-
-    `as_of` is the time of the newest sample up to the time asked for.
+    `jobs` have history; `known_jobs` are all, those that only wait among them. `signals` maps a job
+    to its utilization signal. `as_of` is the time of the newest sample up to the time asked for.
     """
 
     as_of: datetime
     cluster: Cluster
     jobs: tuple[Job, ...]
+    known_jobs: tuple[Job, ...]
     history: pd.DataFrame
     groups: pd.DataFrame
     readings: pd.DataFrame

@@ -12,6 +12,7 @@ from forecasting_cases import HOURLY, daily, series
 
 from data.columns import GROUP_HISTORY, check_frame, empty_frame
 from data.records.forecasts import GroupKind, Quantity
+from data.records.jobs import JobState, SchedulerFacts
 from data.store import open_store
 from forecasting.group_forecasts import by_slot, forecast_groups
 from forecasting.group_series import group_series
@@ -59,6 +60,25 @@ def test_a_slot_that_missed_boards_is_unknown() -> None:
     (found,) = group_series(group_history({"a": np.full(30, 6.0)}, boards), 3600)
     assert np.isnan(found.series[0].values[10])
     assert np.isfinite(np.delete(found.series[0].values, 10)).all()
+
+
+def test_slots_with_a_queue_are_censored() -> None:
+    """A job that waited from half past one to five leaves three whole hours; a pending one all."""
+    frame = group_history({"a": np.full(8, 4.0), "b": np.full(8, 1.0)}, np.full(8, 8.0))
+    waited = make_job(
+        "a/x",
+        scheduler=SchedulerFacts(
+            submitted_at=START + timedelta(minutes=90), started_at=START + timedelta(hours=5)
+        ),
+    )
+    pending = make_job(
+        "b/y",
+        scheduler=SchedulerFacts(state=JobState.PENDING, submitted_at=START + timedelta(hours=6)),
+    )
+    lost = make_job("b/z", scheduler=SchedulerFacts(submitted_at=START))
+    found = {one.name: one for one in group_series(frame, 3600, jobs=[waited, pending, lost])}
+    assert found["a"].series[0].censored == 3
+    assert found["b"].series[0].censored == 2
 
 
 def test_both_horizons_are_forecast() -> None:
