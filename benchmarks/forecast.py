@@ -38,7 +38,7 @@ from data.store import open_store
 from forecasting.backtest import inside_band, pinball_losses
 from forecasting.forecast_path import MODELS, PathTask
 from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
-from forecasting.mix_model import MixModel
+from forecasting.mix.model import MixModel
 from forecasting.model_comparison import compare_models
 from forecasting.naive_model import NaiveModel
 from forecasting.path_pool import paths_of

@@ -8,7 +8,7 @@ import numpy as np
 
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.prophet_batch import fit_batch
+from forecasting.prophet.batch import fit_batch
 
 _WINDOW_DAYS = 28
 _LEVELS = (0.05, 0.1, 0.5, 0.9, 0.95)

@@ -8,7 +8,7 @@ from benchmarks.demand_sets import pods
 from benchmarks.forecast_judging import Row, add, as_series
 from data.records.forecasts import Quantity
 from forecasting.cold_start import borrowed
-from forecasting.mix_model import MixModel
+from forecasting.mix.model import MixModel
 from forecasting.naive_model import NaiveModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 from forecasting.window_peaks import PeakSubject, window_peaks

@@ -21,12 +21,9 @@ import numpy.typing as npt
 import pandas as pd
 import ruptures
 
-from forecasting.change_points import change_points, noise_scale
-from forecasting.epoch_period import autocorrelation_period
-from forecasting.phase_forecast import phase_forecast
-from forecasting.phase_levels import levels_of
-from forecasting.phase_profile import phase_profile
-from forecasting.phases import (
+from forecasting.phases.change_points import change_points, noise_scale
+from forecasting.phases.epoch_period import autocorrelation_period
+from forecasting.phases.find import (
     DIPS,
     PhaseKind,
     PhaseRules,
@@ -35,6 +32,9 @@ from forecasting.phases import (
     current_phases,
     find_phases,
 )
+from forecasting.phases.forecast import phase_forecast
+from forecasting.phases.levels import levels_of
+from forecasting.phases.profile import phase_profile
 from forecasting.replan_trigger import limit_of, replan_trigger
 
 RESULTS = Path(__file__).parent / "results" / "phases.md"

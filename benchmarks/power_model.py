@@ -26,11 +26,11 @@ import pandas as pd
 
 from collectors.simulated_fleet import SimulatedFleet
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from forecasting.power_cap import REACH, SHARPNESS, power_under_cap, slowdown_under_cap
-from forecasting.power_model import PowerModel
-from forecasting.power_readings import readings_by_model
-from forecasting.power_records import PowerSamples
-from forecasting.power_training import fit_power_models
+from forecasting.power.cap import REACH, SHARPNESS, power_under_cap, slowdown_under_cap
+from forecasting.power.model import PowerModel
+from forecasting.power.readings import readings_by_model
+from forecasting.power.records import PowerSamples
+from forecasting.power.training import fit_power_models
 
 RESULTS = Path(__file__).parent / "results" / "power_model.md"
 FOLDS = 5

@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from forecasting.prophet_batch import fit_batch
-from forecasting.prophet_fits import FitStatus, ProphetFits
-from forecasting.prophet_terms import ProphetOptions
+from forecasting.prophet.batch import fit_batch
+from forecasting.prophet.fits import FitStatus, ProphetFits
+from forecasting.prophet.terms import ProphetOptions
 
 RESULTS = Path(__file__).parent / "results" / "prophet_batch.md"
 MONDAY = 1_699_833_600

@@ -22,9 +22,9 @@ from data.records.jobs import Job
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
-from forecasting.estimated_power import power_models, with_estimated_power
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
+from forecasting.power.estimated import power_models, with_estimated_power
 from planner.packing import build_plan
 from planner.problem import make_problem
 from planner.recommendation import explain_keep, recommend

@@ -11,10 +11,10 @@ from data.units import SECONDS_PER_HOUR
 from forecasting.backtest import held_out, summarised
 from forecasting.demand_model import DemandModel, Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix_model import MixForecast, MixModel, mix, mix_many
-from forecasting.phase_adjustment import phase_adjusted
-from forecasting.phase_records import Signal
-from forecasting.prophet_model import ProphetModel
+from forecasting.mix.model import MixForecast, MixModel, mix, mix_many
+from forecasting.phases.adjustment import phase_adjusted
+from forecasting.phases.records import Signal
+from forecasting.prophet.model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 MODELS: tuple[DemandModel, ...] = (MixModel(), ProphetModel(), SeasonalNaiveModel())

@@ -23,7 +23,7 @@ from forecasting.forecast_path import PathTask, path_of
 from forecasting.job_keys import lenders
 from forecasting.job_tasks import JobTask, first_slot_after, job_tasks
 from forecasting.path_pool import paths_of
-from forecasting.phase_records import Signal
+from forecasting.phases.records import Signal
 from forecasting.window_peaks import PeakSubject, window_peaks
 
 Forecast = DemandForecast | ForecastSkipped

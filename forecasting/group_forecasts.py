@@ -15,7 +15,7 @@ from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask
 from forecasting.group_series import GroupSeries, group_series
 from forecasting.job_tasks import first_slot_after
-from forecasting.mix_model import FEWEST_KNOWN
+from forecasting.mix.model import FEWEST_KNOWN
 from forecasting.path_pool import paths_of
 
 HORIZONS = ((SECONDS_PER_HOUR, 168), (SECONDS_PER_DAY, 30))

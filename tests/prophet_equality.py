@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from forecasting.prophet_fits import ProphetFits
-from forecasting.prophet_terms import ProphetDesign
+from forecasting.prophet.fits import ProphetFits
+from forecasting.prophet.terms import ProphetDesign
 
 Floats = npt.NDArray[np.float64]
 

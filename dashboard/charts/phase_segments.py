@@ -6,7 +6,7 @@ from datetime import datetime
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, PROPOSED, USED, dress, faded
-from forecasting.phases import PhaseKind, Phases, Signal
+from forecasting.phases.find import PhaseKind, Phases, Signal
 
 COLOUR_OF_PHASE = {
     PhaseKind.WARM_UP: NAMELESS,

@@ -10,8 +10,8 @@ from dashboard.web.page import chart, plain
 from data.records.jobs import Job, WorkloadKind
 from data.store import StoreReader
 from data.units import SECONDS_PER_DAY
-from forecasting.phase_records import Phases, Signal
-from forecasting.phases import find_phases
+from forecasting.phases.find import find_phases
+from forecasting.phases.records import Phases, Signal
 
 _SLOT_SECONDS = 300
 _DAYS = 7

@@ -40,7 +40,8 @@ def decide(card: Locator, button: str, *, comment: str = "") -> None:
 
 
 def show(visitor: Visitor, state: str) -> None:
-    """Choose the state of the cards."""
+    """Choose the state of the cards, once the page has taken in what was done before."""
+    visitor.settle()
     visitor.page.get_by_test_id("stButtonGroup").get_by_text(state, exact=True).click()
     visitor.settle()
 

@@ -8,7 +8,7 @@ from factories import NOW
 
 from dashboard.charts.palette import IDLE, faded
 from dashboard.charts.phase_segments import COLOUR_OF_PHASE, PATTERN_OF_PHASE, phase_segments
-from forecasting.phases import PhaseKind, PhaseRules, Phases, Signal, find_phases
+from forecasting.phases.find import PhaseKind, PhaseRules, Phases, Signal, find_phases
 
 WATTS = np.concatenate(
     [np.full(100, 600.0), np.full(5, 300.0), np.full(100, 600.0), np.full(60, np.nan)]

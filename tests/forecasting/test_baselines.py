@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import held_out, pinball_loss, rolling_backtest
 from forecasting.demand_model import Quantiles
-from forecasting.prophet_model import ProphetModel
+from forecasting.prophet.model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 
@@ -103,7 +103,7 @@ def test_prophet_is_quiet_and_deferred() -> None:
         "import sys, numpy as np\n"
         "import forecasting.forecast_runner\n"
         "assert 'prophet' not in sys.modules\n"
-        "from forecasting.prophet_model import ProphetModel\n"
+        "from forecasting.prophet.model import ProphetModel\n"
         "from forecasting.demand_series import DemandSeries\n"
         "from data.records.forecasts import Quantity\n"
         "ProphetModel().forecast(DemandSeries(quantity=Quantity.POWER, first_slot=0,"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from forecasting.epoch_period import autocorrelation_period, recurrence
+from forecasting.phases.epoch_period import autocorrelation_period, recurrence
 
 
 def pulses(starts: list[int], *, length: int, dip: int = 4, seed: int = 0) -> np.ndarray:

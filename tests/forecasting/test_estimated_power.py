@@ -7,8 +7,8 @@ from forecasting_cases import AS_OF, HOURLY, daily, history
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
-from forecasting.estimated_power import MODEL, power_models, with_estimated_power
 from forecasting.forecast_runner import forecast_demand
+from forecasting.power.estimated import MODEL, power_models, with_estimated_power
 
 
 def readings(boards: int = 6, minutes: int = 240) -> pd.DataFrame:

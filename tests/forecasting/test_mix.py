@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as hnp
 
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
-from forecasting.mix_model import MixModel, mix
+from forecasting.mix.model import MixModel, mix
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 

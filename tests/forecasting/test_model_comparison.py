@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from forecasting_cases import daily, series
 
-from forecasting.mix_model import MixModel
+from forecasting.mix.model import MixModel
 from forecasting.model_comparison import compare_models, origins_of, scale_of
 from forecasting.naive_model import NaiveModel
-from forecasting.prophet_model import ProphetModel
+from forecasting.prophet.model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 from forecasting_cases import daily, series
 
-from forecasting.mix_model import mix
-from forecasting.phase_adjustment import phase_adjusted
-from forecasting.phase_records import Signal
+from forecasting.mix.model import mix
+from forecasting.phases.adjustment import phase_adjusted
+from forecasting.phases.records import Signal
 
 
 def training(slots: int, *, every: int, seed: int = 1) -> np.ndarray:

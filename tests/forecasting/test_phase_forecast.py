@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from forecasting.phase_forecast import phase_forecast
-from forecasting.phase_profile import phase_profile
-from forecasting.phases import PhaseRules, Signal, find_phases
+from forecasting.phases.find import PhaseRules, Signal, find_phases
+from forecasting.phases.forecast import phase_forecast
+from forecasting.phases.profile import phase_profile
 
 
 def epochs(slots: int, *, seed: int = 0) -> np.ndarray:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from forecasting.phase_profile import phase_profile
-from forecasting.phases import PhaseKind, PhaseRules, Signal, find_phases
+from forecasting.phases.find import PhaseKind, PhaseRules, Signal, find_phases
+from forecasting.phases.profile import phase_profile
 
 SLOT = 900.0
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from forecasting.change_points import change_points, noise_scale
-from forecasting.phases import (
+from forecasting.phases.change_points import change_points, noise_scale
+from forecasting.phases.find import (
     DIPS,
     Hints,
     PhaseKind,

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import SAMPLES, check_frame
-from forecasting.power_cap import power_under_cap, slowdown_under_cap
-from forecasting.power_model import PowerModel
-from forecasting.power_readings import readings_by_model
-from forecasting.power_records import PowerSamples
-from forecasting.power_training import fit_power_models
+from forecasting.power.cap import power_under_cap, slowdown_under_cap
+from forecasting.power.model import PowerModel
+from forecasting.power.readings import readings_by_model
+from forecasting.power.records import PowerSamples
+from forecasting.power.training import fit_power_models
 
 H100 = "H100-SXM5-80GB"
 CATALOGUE = load_gpu_catalogue()

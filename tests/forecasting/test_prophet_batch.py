@@ -15,9 +15,9 @@ from prophet_equality import SHAPES, History, Verdict, compare, quiet_prophet, s
 
 from data.compiled import outer
 from data.errors import ForecastError
-from forecasting.prophet_batch import fit_batch
-from forecasting.prophet_fits import REASONS, FitStatus, ProphetFits
-from forecasting.prophet_terms import ProphetOptions, prophet_design
+from forecasting.prophet.batch import fit_batch
+from forecasting.prophet.fits import REASONS, FitStatus, ProphetFits
+from forecasting.prophet.terms import ProphetOptions, prophet_design
 
 Floats = npt.NDArray[np.float64]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import Values
-from forecasting.prophet_batch import fit_batch
+from forecasting.prophet.batch import fit_batch
 
 _WINDOW_DAYS = (2, 4, 7, 14, 21, 28)
 _LARGEST_RISE = 2.0

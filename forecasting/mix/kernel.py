@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from data.compiled import inner, outer
-from forecasting.mix_members_kernel import (
+from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,
     SEASONAL_NAIVE,

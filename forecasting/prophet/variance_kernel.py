@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from data.compiled import inner
-from forecasting.prophet_kernel import (
+from forecasting.prophet.kernel import (
     Desk,
     Floats,
     Gram,

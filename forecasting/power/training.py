@@ -12,11 +12,11 @@ from itertools import combinations
 import numpy as np
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
-from forecasting.power_cap import REACH
-from forecasting.power_fit import Design, error_of, fit, left_out_predictions
-from forecasting.power_model import PowerFit, PowerModel
-from forecasting.power_records import OPTIONAL_INPUTS, PowerSamples, Values
-from forecasting.power_terms import columns_of, prior_of, term_names
+from forecasting.power.cap import REACH
+from forecasting.power.fit import Design, error_of, fit, left_out_predictions
+from forecasting.power.model import PowerFit, PowerModel
+from forecasting.power.records import OPTIONAL_INPUTS, PowerSamples, Values
+from forecasting.power.terms import columns_of, prior_of, term_names
 
 FEWEST_SAMPLES = 8
 MOST_SAMPLES = 5_000

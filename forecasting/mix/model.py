@@ -17,15 +17,15 @@ from data.records.forecasts import LeadAccuracy, LeadWeights
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix_kernel import LEVELS, collect_points, mix_bucket
-from forecasting.mix_members_kernel import (
+from forecasting.mix.kernel import LEVELS, collect_points, mix_bucket
+from forecasting.mix.members_kernel import (
     BASELINE,
     MEMBERS,
     PROPHET,
     member_points,
     update_profiles,
 )
-from forecasting.prophet_member import Moments, prophet_points
+from forecasting.prophet.member import Moments, prophet_points
 
 FEWEST_KNOWN = 4
 _BUCKET_ENDS_HOURS = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)

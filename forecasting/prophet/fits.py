@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ForecastError
-from forecasting.prophet_bands import TrendNoise, deviations
-from forecasting.prophet_rows_kernel import Answers, Survey
-from forecasting.prophet_terms import (
+from forecasting.prophet.bands import TrendNoise, deviations
+from forecasting.prophet.rows_kernel import Answers, Survey
+from forecasting.prophet.terms import (
     Floats,
     Integers,
     ProphetDesign,

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ForecastError
-from forecasting.prophet_fits import FitStatus, ProphetFits, TermGroup, regressor_block
-from forecasting.prophet_gram_kernel import gram_of
-from forecasting.prophet_rows_kernel import (
+from forecasting.prophet.fits import FitStatus, ProphetFits, TermGroup, regressor_block
+from forecasting.prophet.gram_kernel import gram_of
+from forecasting.prophet.rows_kernel import (
     Answers,
     Recipe,
     Survey,
@@ -26,7 +26,7 @@ from forecasting.prophet_rows_kernel import (
     solve_shared,
     survey_rows,
 )
-from forecasting.prophet_terms import (
+from forecasting.prophet.terms import (
     Floats,
     Integers,
     ProphetOptions,
@@ -36,8 +36,8 @@ from forecasting.prophet_terms import (
     smooth_precision,
     turned,
 )
-from forecasting.prophet_terms_kernel import changepoint_rows
-from forecasting.prophet_variance_kernel import SMALLEST_VARIANCE
+from forecasting.prophet.terms_kernel import changepoint_rows
+from forecasting.prophet.variance_kernel import SMALLEST_VARIANCE
 
 _CHUNK = 512
 """Rows solved at once: their scaled values stay in the cache between scaling and the product."""

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.phase_records import Recurrence
+from forecasting.phases.records import Recurrence
 
 Values = npt.NDArray[np.float64]
 

@@ -3,8 +3,8 @@
     models = fit_power_models({"H100-SXM5-80GB": samples}, load_gpu_catalogue(), signal="sm_active")
     watts = models["H100-SXM5-80GB"].predict(utilization, power_cap_watts=500)
 
-Terms: `forecasting.power_terms`; caps: `forecasting.power_cap`; `fit_power_models` is in
-`forecasting.power_training`.
+Terms: `forecasting.power.terms`; caps: `forecasting.power.cap`; `fit_power_models` is in
+`forecasting.power.training`.
 """
 
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.power_cap import power_under_cap
-from forecasting.power_records import Flags, PowerError, Values, Watts
-from forecasting.power_terms import columns_of
+from forecasting.power.cap import power_under_cap
+from forecasting.power.records import Flags, PowerError, Values, Watts
+from forecasting.power.terms import columns_of
 
 _RANGE_SLACK = 0.02
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.change_points import SHORTEST, change_points, noise_scale
-from forecasting.epoch_period import recurrence
-from forecasting.phase_hints import Hints, told_apart
-from forecasting.phase_labels import FEWEST_SAMPLES, Label, LabelRules, group_medians, labels_of
-from forecasting.phase_levels import Flags, Values, known_of, levels_of
-from forecasting.phase_records import (
+from forecasting.phases.change_points import SHORTEST, change_points, noise_scale
+from forecasting.phases.epoch_period import recurrence
+from forecasting.phases.hints import Hints, told_apart
+from forecasting.phases.labels import FEWEST_SAMPLES, Label, LabelRules, group_medians, labels_of
+from forecasting.phases.levels import Flags, Values, known_of, levels_of
+from forecasting.phases.records import (
     DIPS,
     UNIT_OF_SIGNAL,
     PhaseKind,

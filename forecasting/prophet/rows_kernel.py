@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from data.compiled import inner, outer
-from forecasting.prophet_gram_kernel import gram_of, row_around
-from forecasting.prophet_kernel import Desk, Floats, Gram, Row, make_desk
-from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
-from forecasting.prophet_variance_kernel import Solution, solve_row
+from forecasting.prophet.gram_kernel import gram_of, row_around
+from forecasting.prophet.kernel import Desk, Floats, Gram, Row, make_desk
+from forecasting.prophet.terms_kernel import changepoint_rows, regressor_scale
+from forecasting.prophet.variance_kernel import Solution, solve_row
 
 Integers = npt.NDArray[np.int64]
 

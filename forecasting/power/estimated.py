@@ -14,9 +14,9 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
 from data.records.jobs import Job
 from forecasting.demand_series import Values
-from forecasting.power_model import PowerModel
-from forecasting.power_readings import readings_by_model
-from forecasting.power_training import fit_power_models
+from forecasting.power.model import PowerModel
+from forecasting.power.readings import readings_by_model
+from forecasting.power.training import fit_power_models
 
 MODEL = "power-model"
 Forecast = DemandForecast | ForecastSkipped

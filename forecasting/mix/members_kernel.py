@@ -15,7 +15,7 @@ MEMBERS = ("naive", "half", "lds-log", "lds-median", "same-hour", "prophet-log")
 profile of 28 d; the same without the log and 14 d; the median of the same slot of the day, 28 d."""
 BASELINE = 0
 PROPHET = 5
-"""Row that `prophet_member` fills; this module leaves it unknown."""
+"""Row that `forecasting.prophet.member` fills; this module leaves it unknown."""
 SEASONAL_NAIVE = len(MEMBERS)
 """Row of the same slot of the day before: a yardstick, never part of the mix."""
 _LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from forecasting.power_records import PowerSamples
+from forecasting.power.records import PowerSamples
 
 HOLDS_MEMORY_RATIO = 0.05
 """A board with more of its memory in use is held, whoever holds it."""

@@ -8,7 +8,7 @@ that median is better, and nothing is forecast here.
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.phase_profile import PhaseProfile
+from forecasting.phases.profile import PhaseProfile
 
 Values = npt.NDArray[np.float64]
 

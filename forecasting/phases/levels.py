@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.change_points import noise_scale
+from forecasting.phases.change_points import noise_scale
 
 Values = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]

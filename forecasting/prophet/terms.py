@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from data.errors import ForecastError
 from data.units import SECONDS_PER_DAY
-from forecasting.prophet_terms_kernel import changepoint_rows, regressor_scale
+from forecasting.prophet.terms_kernel import changepoint_rows, regressor_scale
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import expm  # type: ignore[import-untyped]
 
-from forecasting.phase_records import DIPS, PhaseKind, Phases
+from forecasting.phases.records import DIPS, PhaseKind, Phases
 
 Values = npt.NDArray[np.float64]
 

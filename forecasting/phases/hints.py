@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.change_points import noise_scale
-from forecasting.phase_labels import Label
-from forecasting.phase_records import PhaseKind
+from forecasting.phases.change_points import noise_scale
+from forecasting.phases.labels import Label
+from forecasting.phases.records import PhaseKind
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]

@@ -11,11 +11,11 @@ import numpy as np
 
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix_model import FEWEST_KNOWN, mix
-from forecasting.phase_forecast import phase_forecast
-from forecasting.phase_profile import FEWEST_SLOTS_PER_EPOCH, phase_profile
-from forecasting.phase_records import Phases, Signal
-from forecasting.phases import find_phases
+from forecasting.mix.model import FEWEST_KNOWN, mix
+from forecasting.phases.find import find_phases
+from forecasting.phases.forecast import phase_forecast
+from forecasting.phases.profile import FEWEST_SLOTS_PER_EPOCH, phase_profile
+from forecasting.phases.records import Phases, Signal
 
 _MOMENTS = 8
 _JUDGED_SLOTS = 24

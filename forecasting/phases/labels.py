@@ -1,6 +1,6 @@
 """What the stretches of a series are: from states around a plateau to kinds of phases.
 
-Everything here counts known samples only; gaps are put back by `forecasting.phases`.
+Everything here counts known samples only; gaps are put back by `forecasting.phases.find`.
 """
 
 from dataclasses import dataclass, replace
@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.change_points_kernel import hysteresis
-from forecasting.phase_levels import Levels, levels_of
-from forecasting.phase_records import PhaseKind
+from forecasting.phases.change_points_kernel import hysteresis
+from forecasting.phases.levels import Levels, levels_of
+from forecasting.phases.records import PhaseKind
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from forecasting.change_points_kernel import pelt_l2
+from forecasting.phases.change_points_kernel import pelt_l2
 
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data.compiled import inner, outer
-from forecasting.prophet_kernel import Floats, Gram, Row
+from forecasting.prophet.kernel import Floats, Gram, Row
 
 _DEPENDENT = 1e-13
 """Share of the largest eigenvalue below which a smooth column depends on the others."""

@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
-from forecasting.power_cap import power_under_cap
-from forecasting.power_records import PowerError
+from forecasting.power.cap import power_under_cap
+from forecasting.power.records import PowerError
 
 Values = npt.NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""The forecast in use: members, weights and bands, compiled."""
