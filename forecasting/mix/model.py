@@ -2,8 +2,7 @@
 
 Per bucket of lead times (up to 1, 3, 6, 12, 24 h, 2, 4, 7, 14, 30 d) the members are weighted by
 their recent losses, shrunk towards naive; the band is the spread of the mix's own residuals there,
-widened where it lately missed. Choosing one champion instead was measured to be 3-6 % worse.
-Method and figures: docs/forecasting.md.
+widened where it lately missed. Method and figures: docs/forecasting.md.
 """
 
 from collections.abc import Sequence
