@@ -6,6 +6,12 @@ settings` print. Ranges are checked here, so that a Settings object is always us
 
 from dataclasses import dataclass
 
+from data.apply_settings import (
+    ApplySettings,
+    KubernetesApplySettings,
+    PowerApplySettings,
+    SlurmApplySettings,
+)
 from data.setting_fields import documented, require
 from data.source_settings import (
     FleetSettings,
@@ -171,13 +177,6 @@ class ServeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySettings:
-    """How approved recommendations become change files. Nothing here touches a cluster."""
-
-    directory: str = documented(".trimtab/changes", "folder that receives change files")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings in force."""
 
@@ -192,5 +191,8 @@ class Settings:
     ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
-    apply: ApplySettings = ApplySettings()
+    apply: ApplySettings = ApplySettings()  # noqa: RUF009
+    apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
+    apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
+    apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009

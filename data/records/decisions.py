@@ -18,6 +18,11 @@ class Action(StrEnum):
     MIG_SLICE = "mig-slice"
     POWER_CAP = "power-cap"
     RECLAIM = "reclaim"
+    CO_LOCATE = "co-locate"
+    SHIFT_IN_TIME = "shift-in-time"
+    TIME_LIMIT = "time-limit"
+    SCALE_OUT = "scale-out"
+    CONSOLIDATE = "consolidate"
 
 
 class Risk(StrEnum):
@@ -79,7 +84,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """One proposed change. `digest` names everything but the digest and the id themselves."""
+    """One proposed change. `digest` names everything but the digest and the id themselves.
+
+    `details` are (name, value) pairs for the applier where two configurations do not say it all:
+    time_limit_seconds, begin_at (ISO 8601), node.
+    """
 
     plan_id: str
     created_at: datetime
@@ -96,6 +105,7 @@ class Recommendation:
     savings: Savings
     risk: Risk
     confidence: str
+    details: tuple[tuple[str, str], ...] = ()
 
     @property
     def digest(self) -> str:
