@@ -12,6 +12,7 @@ from data.apply_settings import (
     PowerApplySettings,
     SlurmApplySettings,
 )
+from data.report_settings import ReportSettings
 from data.setting_fields import documented, require
 from data.source_settings import (
     FleetSettings,
@@ -195,4 +196,5 @@ class Settings:
     apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
     apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
+    report: ReportSettings = ReportSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009
