@@ -32,15 +32,23 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings:
-    """How long facts are kept, by resolution. The hourly energy is kept for years."""
+    """How long facts are kept, by resolution, and thoughts that a newer cycle replaced.
+
+    The hourly energy is kept for years; what a person decided on is kept for good.
+    """
 
     raw_days: float = documented(14.0, "samples as collected, d")
     five_minute_days: float = documented(90.0, "5-minute roll-ups, d")
     hourly_days: float = documented(3660.0, "hourly roll-ups: energy of the ESG statement, d")
+    forecast_hours: float = documented(6.0, "superseded forecasts, some 11 kB a job and cycle, h")
+    plan_hours: float = documented(24.0, "superseded plans on which nobody decided, h")
+    undecided_days: float = documented(7.0, "recommendations on which nobody decided, d")
 
     def __post_init__(self) -> None:
         for name in ("raw_days", "five_minute_days", "hourly_days"):
             require(getattr(self, name) >= 1, f"retention.{name}", getattr(self, name), "1 d up")
+        for name in ("forecast_hours", "plan_hours", "undecided_days"):
+            require(getattr(self, name) >= 0, f"retention.{name}", getattr(self, name), "0 up")
         require(
             self.raw_days <= self.five_minute_days <= self.hourly_days,
             "retention.raw_days",

@@ -14,7 +14,9 @@ from reportlab.platypus import Paragraph, Table, TableStyle
 
 PAGE = A4
 MARGIN = 16 * mm
-WIDTH = PAGE[0] - 2 * MARGIN
+_PADDING = 6
+"""What reportlab's frame keeps free on each side."""
+WIDTH = PAGE[0] - 2 * MARGIN - 2 * _PADDING
 INK, SOFT, LINE = (colors.HexColor(one) for one in ("#1d2730", "#5c6873", "#d9dee3"))
 _FONT, _BOLD = "DejaVuSans", "DejaVuSans-Bold"
 _LONGEST = 200

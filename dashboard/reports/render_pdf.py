@@ -141,7 +141,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     header = ("id", "state", "action", "job", "now → proposed", "saves", "energy", "risk")
     return [
         heading,
-        table(header, rows, widths=(2.3, 1.6, 1.8, 3.4, 4, 2.6, 2.4, 1.3), numbers=(5, 6)),
+        table(header, rows, widths=(2.4, 1.7, 1.9, 3.3, 3.8, 2.6, 2.4, 1.6), numbers=(5, 6)),
         *_rest(len(waiting), _MOST_RECOMMENDATIONS),
     ]
 

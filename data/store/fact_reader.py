@@ -236,13 +236,14 @@ class FactReader:
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Give the latest report of every source."""
+        batches = tables.batches
+        newest = sa.select(sa.func.max(batches.c.sequence)).group_by(batches.c.source)
         rows = self._rows(
-            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
-                tables.batches.c.sequence
-            )
+            sa.select(batches.c.report)
+            .where(batches.c.sequence.in_(newest))
+            .order_by(batches.c.source)
         )
-        latest = {row.source: row.report for row in rows}
-        return tuple(from_json(SourceReport, latest[source]) for source in sorted(latest))
+        return tuple(from_json(SourceReport, row.report) for row in rows)
 
     def collected_until(self) -> dict[str, datetime]:
         """Give per source the time up to which everything was asked for and answered.
