@@ -145,6 +145,7 @@ class Commands:
         with self._transaction() as connection:
             _swap(connection, lease, until=at + lasting)
             if event in set(Event):
+                _require_latest(connection, lease.command_id, digest)
                 require_may_follow(connection, digest, Event(event))
             append_row(
                 connection,
@@ -185,6 +186,21 @@ def void_leases(connection: sa.Connection) -> None:
         .where(leases.c.owner != _NOBODY)
         .values(owner=_NOBODY, version=leases.c.version + 1)
     )
+
+
+def _require_latest(connection: sa.Connection, command_id: str, digest: str) -> None:
+    """Refuse (StalePlanError) to move a recommendation for a command that another one followed."""
+    commands = tables.commands.c
+    latest = connection.execute(
+        sa.select(commands.command_id)
+        .where(commands.digest == digest)
+        .order_by(commands.sequence.desc())
+        .limit(1)
+    ).scalar_one()
+    if latest != command_id:
+        raise StalePlanError(
+            f"command {command_id[:12]} was followed by {latest[:12]}", "The later one decides."
+        )
 
 
 def _insert_command(connection: sa.Connection, command: Command) -> None:
