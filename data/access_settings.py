@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from data.setting_fields import documented, require
 
-MODES = ("local", "proxy", "oidc")
-ROLES = ("none", "viewer", "owner", "approver", "admin")
+MODES: tuple[str, ...] = ("local", "proxy", "oidc")
+ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
 """Each role may do what the one before may; an owner decides about jobs of their own only."""
 
 
