@@ -8,19 +8,12 @@ import sqlalchemy as sa
 
 from data.records.commands import Command, CommandKind, CommandStatus, JournalRow
 from data.records.decisions import AuditEntry
-from data.records.identifiers import digest_of_text
 from data.records.lifecycle import State, state_after
 from data.store import tables
-from data.store.audit_chain import (
-    OldDecision,
-    chain_problems,
-    coverage_problems,
-    head_problems,
-    old_decision_problems,
-)
 from data.store.commands import command_of
 from data.store.fact_reader import FactReader, as_utc
-from data.store.ledger import audit_entry, events_by_digest, row_digest
+from data.store.ledger import audit_entry, events_by_digest
+from data.store.record_proof import record_problems
 
 
 class RecordReader(FactReader):
@@ -108,47 +101,23 @@ class RecordReader(FactReader):
         The chain itself, every row that it covers, and the recommendations that were decided on.
         `head`: an entry hash noted down before, which must still be there.
         """
-        entries = self.audit()
-        return (
-            *chain_problems(entries),
-            *coverage_problems(entries, self._covered_rows()),
-            *old_decision_problems(entries, self._old_decisions()),
-            *self._changed_recommendations(entries),
-            *head_problems(entries, head),
-        )
-
-    def _covered_rows(self) -> dict[str, str]:
-        found = {}
-        for table in tables.COVERED:
-            for row in self._rows(sa.select(table)):
-                values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
-                if values["entry"]:
-                    found[f"{table.name}:{row.sequence}"] = row_digest(values)
-        return found
-
-    def _old_decisions(self) -> list[OldDecision]:
-        decisions = tables.decisions
-        rows = self._rows(sa.select(decisions).order_by(decisions.c.sequence))
-        return [
-            (as_utc(row.decided_at), row.decided_by, row.decision, row.digest, row.remark)
-            for row in rows
-            if not row.entry
+        audit, *covered = [
+            [
+                dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+                for row in self._rows(sa.select(table).order_by(table.c.sequence))
+            ]
+            for table in (tables.audit, *tables.COVERED)
         ]
-
-    def _changed_recommendations(self, entries: tuple[AuditEntry, ...]) -> list[str]:
-        kept = {
-            row.digest: digest_of_text(row.record)
-            for row in self._rows(
-                sa.select(tables.recommendations.c.digest, tables.recommendations.c.record)
-            )
-        }
-        problems = []
-        for digest in sorted({entry.digest for entry in entries if entry.digest}):
-            if digest not in kept:
-                problems.append(f"recommendation {digest} was removed")
-            elif kept[digest] != digest:
-                problems.append(f"recommendation {digest} was edited")
-        return problems
+        names = [table.name for table in tables.COVERED]
+        kept = self._rows(
+            sa.select(tables.recommendations.c.digest, tables.recommendations.c.record)
+        )
+        return record_problems(
+            audit,
+            dict(zip(names, covered, strict=True)),
+            {row.digest: row.record for row in kept},
+            head=head,
+        )
 
 
 def _journal_row(row: Any) -> JournalRow:

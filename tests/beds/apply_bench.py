@@ -26,6 +26,7 @@ class Clock:
     at: datetime = START
 
     def __call__(self) -> datetime:
+        """Give the time."""
         return self.at
 
     def forward(self, **step: float) -> None:
@@ -44,6 +45,7 @@ class Bench:
     settings: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:
+        """Switch applying on, with a stop file of the test's own."""
         self.digest = make_recommendation().digest
         self.set(enabled=True, stop_file=str(self.folder / "STOP"))
         self.applier = FileApplier(self.cluster)

@@ -6,12 +6,12 @@ list of all commands that ever arrived, so that a test can tell once from twice.
 
 import fcntl
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import (
@@ -37,13 +37,12 @@ class FileCluster:
 
     path: Path
 
-    def create(self, **jobs: dict[str, str]) -> None:
-        """Make the cluster with these jobs, slashes in their names written as `__`."""
-        named = {name.replace("__", "/"): fields for name, fields in jobs.items()}
+    def create(self, jobs: dict[str, dict[str, str]]) -> None:
+        """Make the cluster with these jobs and fields."""
         self._write(
             {
                 name: {"uid": f"uid-{name}", "version": 1, "log": [], "mood": "", **fields}
-                for name, fields in named.items()
+                for name, fields in jobs.items()
             }
         )
 
@@ -75,9 +74,10 @@ class FileCluster:
             self._write(jobs)
 
     def _write(self, jobs: dict[str, Any]) -> None:
-        temporary = self.path.with_suffix(".new")
+        # Written beside and moved, so that a killed writer leaves the old file.
+        temporary = self.path.with_suffix(f".{uuid4().hex}")
         temporary.write_text(json.dumps(jobs))
-        os.replace(temporary, self.path)
+        temporary.replace(self.path)
 
     @contextmanager
     def _locked(self) -> Iterator[dict[str, Any]]:
@@ -99,11 +99,13 @@ class FileApplier:
     name: str = "file"
 
     def covers(self, recommendation: Recommendation) -> bool:
+        """Every recommendation, while there is a cluster."""
         return self.cluster.path.exists()
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
     ) -> Target:
+        """Refuse other GPUs than the plan saw."""
         target = self._target(recommendation.job_id)
         if dict(target.state)["gpus"] != str(recommendation.now.gpu_count):
             raise StalePlanError(
@@ -112,13 +114,16 @@ class FileApplier:
         return target
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
+        """Set the GPUs, then the note."""
         wanted = {"gpus": str(recommendation.proposed.gpu_count), "note": recommendation.digest}
         return self._change(recommendation.digest, target, wanted)
 
     def look_again(self, change: Change) -> Target:
+        """Read the job as it is."""
         return self._target(change.target.name)
 
     def change_back(self, change: Change, target: Target) -> Change:
+        """Restore what was touched, unless someone else changed it."""
         state = dict(target.state)
         for step in change.steps:
             if state[step.field] not in (step.before, step.after):
@@ -127,12 +132,14 @@ class FileApplier:
         return self._change(change.recommendation_digest, target, wanted)
 
     def rehearse(self, change: Change) -> Rehearsal:
+        """Refuse or rewrite as the mood says."""
         mood = self._mood(change.target.name)
         if mood == "quota-known":
             return Rehearsal(rehearsed=True, differences=(("gpus", "2", "3"),))
         return Rehearsal(rehearsed=True, refusals=("not allowed",) if mood == "forbid" else ())
 
     def execute(self, step: ChangeStep, change: Change) -> StepResult:
+        """Send one command, and answer as the mood says."""
         name, value = step.target, step.after or ""
         mood = self._use_mood(name)
         if mood in ("busy", "refuse"):
@@ -147,6 +154,7 @@ class FileApplier:
         return StepResult(outcome=StepOutcome.DONE, detail="")
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
+        """Compare the fields with the steps."""
         job = self.cluster.read(change.target.name)
         if job is None:
             return ReadBack(seen=Seen.GONE, detail="no such job")

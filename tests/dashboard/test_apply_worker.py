@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileCluster
-from factories import make_recommendation
+from factories import make_plan, make_recommendation
 
 from dashboard import decisions
 from dashboard.apply.kill_switch import resume, stop
@@ -22,8 +22,7 @@ from data.store import open_store
 def bench(tmp_path: Path) -> Iterator[Bench]:
     """An approved shrink from four GPUs to two, and a job that holds four."""
     cluster = FileCluster(tmp_path / "cluster.json")
-    cluster.create(search__ranker__0={"gpus": "4", "model": "H100", "note": ""})
-    cluster.path.write_text(cluster.path.read_text().replace("search/ranker/0", JOB))
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         fill(store)
         yield Bench(store, cluster, tmp_path)
@@ -316,7 +315,7 @@ def test_a_second_change_of_the_job_waits_for_the_cool_down(bench: Bench) -> Non
         finished_at=bench.clock(),
         reports=(),
         forecasts=(),
-        plan=replace(_plan(), plan_id="q" * 64),
+        plan=replace(make_plan(), plan_id="q" * 64),
         recommendations=(replace(other, plan_id="q" * 64),),
     )
     bench.digest = replace(other, plan_id="q" * 64).digest
@@ -328,12 +327,6 @@ def test_a_second_change_of_the_job_waits_for_the_cool_down(bench: Bench) -> Non
     bench.work(visits=20)
     assert bench.state in ("applied", "refused")
     assert bench.held == ""
-
-
-def _plan():  # type: ignore[no-untyped-def]
-    from factories import make_plan
-
-    return make_plan()
 
 
 def test_an_approver_who_lost_the_right_applies_nothing(bench: Bench) -> None:
