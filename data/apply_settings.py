@@ -17,6 +17,45 @@ class ApplySettings:
     stop_file: str = documented(
         ".trimtab/STOP", "kill switch: while this file exists nothing is applied"
     )
+    max_per_hour: int = documented(10, "changes that may be started within an hour")
+    max_namespace_share_ratio: float = documented(
+        0.5, "GPUs that changes may take from a namespace within 24 h, share of what it holds"
+    )
+    minimum_gpu_hours: float = documented(1.0, "smallest saving worth a change, GPU-h")
+    minimum_energy_kwh: float = documented(1.0, "or this much energy, kWh")
+    cool_down_minutes: float = documented(60.0, "time between two changes of one job, min")
+    poll_seconds: float = documented(2.0, "time between two looks at a change under way, s")
+    patience_minutes: float = documented(
+        5.0, "time for the effect of a change, and for a failing job to recover, min"
+    )
+    watch_minutes: float = documented(30.0, "time that an applied change is watched, min")
+    verify_slots: int = documented(8, "slots after which savings are measured")
+    throughput_loss_ratio: float = documented(
+        0.1, "loss of throughput from which a change falls short of its promise, 0..1"
+    )
+    auto_rollback: bool = documented(
+        False, "undo a change by itself when its job fails or falls short"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("max_per_hour", "verify_slots"):
+            require(
+                1 <= getattr(self, name) <= 10_000, f"apply.{name}", getattr(self, name), "1..10000"
+            )
+        for name in ("max_namespace_share_ratio", "throughput_loss_ratio"):
+            require(0 <= getattr(self, name) <= 1, f"apply.{name}", getattr(self, name), "0..1")
+        for name in (
+            "minimum_gpu_hours",
+            "minimum_energy_kwh",
+            "cool_down_minutes",
+            "patience_minutes",
+            "watch_minutes",
+        ):
+            require(getattr(self, name) >= 0, f"apply.{name}", getattr(self, name), "0 or more")
+        require(
+            0.05 <= self.poll_seconds <= 60, "apply.poll_seconds", self.poll_seconds, "0.05..60 s"
+        )
+        require(bool(self.stop_file), "apply.stop_file", self.stop_file, "the path of a file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 TrimtabError
 ├── SettingsError
 ├── UnknownGpuModelError
-├── StoreError ─ StoreBusyError, SchemaTooNewError
+├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError
 ├── CollectorError ─ SourceUnreachableError, SourceRefusedError, UnexpectedAnswerError,
 │                    SourceNotConfiguredError
 ├── ForecastError ─ NotEnoughHistoryError
@@ -57,6 +57,10 @@ class StoreBusyError(StoreError):
 
 class SchemaTooNewError(StoreError):
     """The store was written by a newer Trimtab."""
+
+
+class LeaseLostError(StoreError):
+    """Another worker has taken the command over; nothing was written."""
 
 
 class CollectorError(TrimtabError):

@@ -6,6 +6,7 @@ settings` print. Ranges are checked here, so that a Settings object is always us
 
 from dataclasses import dataclass
 
+from data.access_settings import AccessSettings, NotifySettings, is_loopback
 from data.apply_settings import (
     ApplySettings,
     KubernetesApplySettings,
@@ -200,9 +201,20 @@ class Settings:
     ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
+    access: AccessSettings = AccessSettings()  # noqa: RUF009
+    notify: NotifySettings = NotifySettings()  # noqa: RUF009
     apply: ApplySettings = ApplySettings()  # noqa: RUF009
     apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
     apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009
+
+    def __post_init__(self) -> None:
+        require(
+            not self.apply.enabled or self.access.mode != "local" or is_loopback(self.serve.host),
+            "apply.enabled",
+            True,
+            f"off while access.mode is local and serve.host is {self.serve.host!r}: set "
+            "access.mode to proxy or oidc, or serve.host to 127.0.0.1",
+        )

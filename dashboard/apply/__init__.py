@@ -1,1 +1,35 @@
-"""How an approved recommendation reaches a cluster. Read-only so far: it becomes a change file."""
+"""How an approved recommendation reaches a cluster. Every target is one line in APPLIERS.
+
+A target that is not switched on is reached by the change file that a person runs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dashboard.apply.base import Applier
+from data.records.decisions import Recommendation
+from data.settings import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplierSource:
+    """`enabled` is the target's own switch; `make` builds the applier, importing what it needs."""
+
+    enabled: Callable[[Settings], bool]
+    make: Callable[[Settings], Applier]
+
+
+APPLIERS: dict[str, ApplierSource] = {}
+"""Applier name to where it comes from."""
+
+
+def build_appliers(settings: Settings) -> tuple[Applier, ...]:
+    """Give the appliers of the targets that both switches allow."""
+    if not settings.apply.enabled:
+        return ()
+    return tuple(source.make(settings) for source in APPLIERS.values() if source.enabled(settings))
+
+
+def applier_for(appliers: tuple[Applier, ...], recommendation: Recommendation) -> Applier | None:
+    """Give the applier that makes changes of this kind, None when there is none."""
+    return next((one for one in appliers if one.covers(recommendation)), None)

@@ -133,7 +133,9 @@ def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _add_recommendations(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser("recommendations", help="list, show, approve, reject, write")
+    parser = commands.add_parser(
+        "recommendations", help="list, show, approve, reject, apply, roll back, keep"
+    )
     parser.set_defaults(run=_deferred("recommendation_commands", "list_"), format="table")
     actions = parser.add_subparsers(metavar="ACTION")
     listing = _command(
@@ -152,15 +154,56 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
     )
     show.add_argument("id")
     show.add_argument("--format", choices=("table", "json"), default="table")
-    for name, summary in (
-        ("approve", "approve exactly this recommendation"),
-        ("reject", "reject it"),
-        ("apply", "write the change file of an approved one; touches no cluster"),
+    for name, module, summary in (
+        ("approve", "recommendation_commands", "approve exactly this recommendation"),
+        ("reject", "recommendation_commands", "reject it"),
+        (
+            "apply",
+            "apply_commands",
+            "apply an approved one; while applying is off, write its change file",
+        ),
+        ("rollback", "apply_commands", "undo its last change"),
+        ("keep", "apply_commands", "say that its applied change is to stay"),
     ):
-        action = _command(actions, name, ("recommendation_commands", name), summary)
+        action = _command(actions, name, (module, name), summary)
         action.add_argument("id")
         action.add_argument("--by", required=True, metavar="NAME", help="who decides")
         action.add_argument("--comment", default="", help="why")
+        if name == "apply":
+            action.add_argument("--file", action="store_true", help="only write the change file")
+
+
+def _add_apply(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser("apply", help="the apply worker: state, kill switch, one run")
+    parser.set_defaults(run=_deferred("apply_commands", "status"), format="table")
+    actions = parser.add_subparsers(metavar="ACTION")
+    _command(
+        actions,
+        "status",
+        ("apply_commands", "status"),
+        "the switches, and the commands that are not finished",
+        lists=True,
+    )
+    stop = _command(
+        actions, "stop", ("apply_commands", "stop"), "kill switch: stop all applying at once"
+    )
+    stop.add_argument("--by", default="", metavar="NAME", help="who stops it")
+    stop.add_argument("--reason", default="", help="why")
+    resume = _command(actions, "resume", ("apply_commands", "resume"), "let applying go on")
+    resume.add_argument("--by", required=True, metavar="NAME", help="who lets it go on")
+    _command(
+        actions,
+        "work",
+        ("apply_commands", "work"),
+        "carry out what is due, watch and measure what was applied, tell people, and end",
+    )
+    _command(
+        commands,
+        "savings",
+        ("savings_command", "savings"),
+        "what applied recommendations promised, and what they brought",
+        lists=True,
+    )
 
 
 def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -189,7 +232,12 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     audit.set_defaults(run=_deferred("list_commands", "audit_list"), format="table")
     actions = audit.add_subparsers(metavar="ACTION")
     _command(actions, "list", ("list_commands", "audit_list"), "every entry", lists=True)
-    _command(actions, "verify", ("list_commands", "audit_verify"), "check the hash chain")
+    verify = _command(
+        actions, "verify", ("list_commands", "audit_verify"), "check the hash chain and its rows"
+    )
+    verify.add_argument(
+        "--head", default="", metavar="HASH", help="hash noted down before, which must be there"
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -209,4 +257,5 @@ def build_parser() -> argparse.ArgumentParser:
     _add_import(commands)
     _add_lists(commands)
     _add_recommendations(commands)
+    _add_apply(commands)
     return parser

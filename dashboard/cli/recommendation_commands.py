@@ -1,7 +1,6 @@
-"""`trimtab recommendations`: list, show, approve, reject, apply (write the change file)."""
+"""`trimtab recommendations`: list, show, approve, reject."""
 
 import argparse
-from pathlib import Path
 
 from dashboard import decisions
 from dashboard.cli.cycle_commands import range_text
@@ -108,9 +107,15 @@ def show(options: argparse.Namespace) -> int:
 
 def approve(options: argparse.Namespace) -> int:
     """Approve exactly this recommendation."""
-    with open_for_reading(settings_of(options)) as store:
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
         approval = decisions.approve(
-            store, options.id, by=options.by, now=utc_now(), comment=options.comment
+            store,
+            options.id,
+            by=options.by,
+            now=utc_now(),
+            comment=options.comment,
+            access=loaded.settings.access,
         )
     print(f"approved {approval.digest} by {approval.approved_by}")
     return 0
@@ -118,24 +123,15 @@ def approve(options: argparse.Namespace) -> int:
 
 def reject(options: argparse.Namespace) -> int:
     """Reject this recommendation."""
-    with open_for_reading(settings_of(options)) as store:
-        entry = decisions.reject(
-            store, options.id, by=options.by, now=utc_now(), comment=options.comment
-        )
-    print(f"rejected {entry.digest} by {entry.actor}")
-    return 0
-
-
-def apply(options: argparse.Namespace) -> int:
-    """Write the change file of an approved recommendation and print its path."""
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
-        path = decisions.write_approved(
+        entry = decisions.reject(
             store,
             options.id,
             by=options.by,
             now=utc_now(),
-            folder=Path(loaded.settings.apply.directory),
+            comment=options.comment,
+            access=loaded.settings.access,
         )
-    print(path)
+    print(f"rejected {entry.digest} by {entry.actor}")
     return 0

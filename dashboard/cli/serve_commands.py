@@ -2,63 +2,68 @@
 
 import argparse
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from collectors.base import Window
 from collectors.exposition_server import serve_exposition
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard import decisions
+from dashboard.apply.worker import Worker
+from dashboard.background import Loop
 from dashboard.cli.cycle_commands import print_outcome
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import World, run_cycle
+from dashboard.desk import Desk
+from dashboard.notify.deliver import Notifier
 from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
 from data.clock import floor_to_slot, utc_now
 from data.load_settings import LoadedSettings
-from data.records.decisions import Decision
+from data.settings import Settings
 from data.store import open_store
 
 DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
 DEMO_STEP_SECONDS = 300
+_WORKER_PAUSE = timedelta(milliseconds=250)
+_NOTIFIER_PAUSE = timedelta(seconds=1)
 
 
-def _serve_world(loaded: LoadedSettings, world: World, thread: CycleThread | None) -> int:
+def _serve_world(
+    loaded: LoadedSettings,
+    world: World,
+    thread: CycleThread | None,
+    settings: Callable[[], Settings],
+) -> int:
     from dashboard.web.server import serve as serve_web
     from dashboard.web.world import WebWorld
 
     store = world.store
-    folder = Path(loaded.settings.apply.directory)
-
-    def decide(digest: str, decision: Decision, by: str, comment: str) -> None:
-        action = decisions.approve if decision is Decision.APPROVED else decisions.reject
-        action(store, digest, by=by, now=utc_now(), comment=comment)
-
-    def write_change(digest: str, by: str) -> Path:
-        return decisions.write_approved(store, digest, by=by, now=utc_now(), folder=folder)
+    worker = Worker(store=store, settings=settings)
+    notifier = Notifier(store=store, settings=settings)
+    working = Loop("trimtab-apply", worker.work_once, _WORKER_PAUSE)
+    telling = Loop("trimtab-notify", notifier.deliver_once, _NOTIFIER_PAUSE)
 
     def cycle_state() -> CycleState:
         return CycleState() if thread is None else thread.state
 
-    def run_lifespan() -> AbstractContextManager[None]:
-        from contextlib import nullcontext
-
-        return nullcontext() if thread is None else thread.running()
+    @contextmanager
+    def run_lifespan() -> Iterator[None]:
+        with ExitStack() as stack:
+            if thread is not None:
+                stack.enter_context(thread.running())
+            stack.enter_context(telling.running())
+            stack.enter_context(working.running())
+            yield
 
     web = WebWorld(
         store=store,
         settings=loaded,
-        decide=decide,
-        write_change=write_change,
-        preview=lambda digest: (
-            decisions.preview(
-                store, store.reader.recommendation(digest, now=utc_now()).recommendation
-            ).text
-        ),
+        desk=Desk(store=store, settings=settings),
         cycle_state=cycle_state,
+        worker_problem=lambda: working.last_error,
         run_lifespan=run_lifespan,
     )
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
@@ -91,7 +96,12 @@ def serve(options: argparse.Namespace) -> int:
                 look_every=timedelta(minutes=loaded.settings.planning.slot_minutes),
             )
         with sampling(world.collectors):
-            return _serve_world(loaded, world, thread)
+            return _serve_world(
+                loaded,
+                world,
+                thread,
+                lambda: settings_of(options, extra=_serve_overrides(options)).settings,
+            )
 
 
 def demo(options: argparse.Namespace) -> int:
@@ -115,7 +125,12 @@ def demo(options: argparse.Namespace) -> int:
         pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
         quiet_world = build_world(loaded.settings, store=store)
         thread = CycleThread(lambda: run_cycle(quiet_world, now=utc_now()), pause)
-        return _serve_world(loaded, quiet_world, thread)
+        return _serve_world(
+            loaded,
+            quiet_world,
+            thread,
+            lambda: settings_of(options, extra=extra | _serve_overrides(options)).settings,
+        )
 
 
 def _fill(world: World, fleet: SimulatedFleet, now: datetime, days: int) -> None:

@@ -2,6 +2,8 @@
 
 import streamlit as st
 
+from dashboard.web.apply_switch import apply_banner, apply_sidebar
+from dashboard.web.identity import current_role, welcome
 from dashboard.web.page import frame
 
 st.set_page_config(page_title="Trimtab", layout="wide")
@@ -12,11 +14,22 @@ pages = [
     st.Page("views/job.py", title="Job"),
     st.Page("views/forecasts.py", title="Forecasts"),
     st.Page("views/recommendations.py", title="Recommendations"),
+    st.Page("views/savings.py", title="Savings"),
     st.Page("views/energy.py", title="Energy & ESG"),
     st.Page("views/reports.py", title="Reports"),
+    st.Page("views/audit.py", title="Audit"),
     st.Page("views/health.py", title="Health"),
     st.Page("views/settings.py", title="Settings"),
 ]
+if current_role() == "owner":
+    # Every other page shows the jobs of others.
+    pages = [st.Page("views/recommendations.py", title="Recommendations", default=True)]
+elif current_role() == "none":
+    pages = [st.Page("views/overview.py", title="Sign in", default=True)]
 chosen = st.navigation(pages)
 with frame():
-    chosen.run()
+    person = welcome()
+    if person is not None:
+        apply_sidebar(person)
+        apply_banner()
+        chosen.run()

@@ -3,16 +3,13 @@
 Each card is a fragment: opening its evidence or typing a comment leaves the rest of the page alone.
 """
 
-from collections.abc import Callable
 from typing import Literal
 
 import streamlit as st
 
+from dashboard.web.decision_panel import decision_panel
 from dashboard.web.evidence import show_evidence
 from dashboard.web.page import plain, range_text
-from dashboard.web.session import current_world
-from data.errors import TrimtabError
-from data.records.decisions import Decision
 from data.store import StoredRecommendation
 
 TITLES = {
@@ -27,8 +24,15 @@ _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "approved": "green",
     "written": "blue",
     "rejected": "red",
+    "applying": "blue",
+    "applied": "green",
+    "verified": "green",
+    "kept": "green",
+    "failing": "red",
+    "fell-short": "red",
+    "refused": "red",
+    "unknown": "red",
 }
-_PERSON = "person"
 
 
 @st.fragment
@@ -57,10 +61,7 @@ def card(stored: StoredRecommendation, place: str) -> None:
         if why.open:
             with why:
                 show_evidence(one, key)
-        if stored.state == "proposed":
-            _decide(stored, key)
-        elif stored.state in ("approved", "written"):
-            _change(stored, key)
+        decision_panel(stored, key)
 
 
 def _savings(stored: StoredRecommendation) -> None:
@@ -75,76 +76,3 @@ def _savings(stored: StoredRecommendation) -> None:
         with cell.container(gap=None):
             st.caption(f"saves {label} in {savings.horizon_hours:g} h")
             st.markdown(plain(range_text(value)))
-
-
-def _person(key: str) -> str:
-    """Ask who decides, once per session: there is no sign-in yet."""
-    given: str = st.text_input("Your name", st.session_state.get(_PERSON, ""), key=f"{key}-by")
-    return given
-
-
-def _decide(stored: StoredRecommendation, key: str) -> None:
-    """Ask for the decision; from the click until the store has answered the buttons are off."""
-    waiting = f"{key}-waiting"
-    pending: Decision | None = st.session_state.get(waiting)
-    name, comment, yes, no = st.columns([2, 3, 1, 1], vertical_alignment="bottom")
-    with name:
-        by = _person(key)
-    remark = comment.text_input("Comment", key=f"{key}-comment")
-    for cell, label, decision in (
-        (yes, "Approve", Decision.APPROVED),
-        (no, "Reject", Decision.REJECTED),
-    ):
-        cell.button(
-            label,
-            key=f"{key}-{decision}",
-            width="stretch",
-            disabled=pending is not None,
-            on_click=st.session_state.__setitem__,
-            args=(waiting, decision),
-        )
-    if pending is not None:
-        del st.session_state[waiting]
-        if _succeeds(lambda: current_world().decide(_digest(stored), pending, by, remark), key):
-            st.session_state[_PERSON] = by
-        st.rerun()
-    _last_refusal(key)
-
-
-def _change(stored: StoredRecommendation, key: str) -> None:
-    """Show the exact change, and write it to its file on demand."""
-    with st.expander("Change", expanded=stored.state == "approved"):
-        try:
-            st.code(current_world().preview(_digest(stored)), language=None)
-        except TrimtabError as error:
-            st.warning(plain(str(error)))
-            return
-        if stored.state != "approved":
-            return
-        name, write = st.columns([2, 5], vertical_alignment="bottom")
-        with name:
-            by = _person(f"{key}-write")
-        if write.button("Write the change file", key=f"{key}-write"):
-            _succeeds(lambda: current_world().write_change(_digest(stored), by), key)
-            st.rerun()
-        _last_refusal(key)
-
-
-def _digest(stored: StoredRecommendation) -> str:
-    return stored.recommendation.digest
-
-
-def _succeeds(action: Callable[[], object], key: str) -> bool:
-    """Run a command; keep its refusal, so that it is still there after the page has been drawn."""
-    try:
-        action()
-    except TrimtabError as error:
-        st.session_state[f"{key}-refused"] = str(error)
-        return False
-    return True
-
-
-def _last_refusal(key: str) -> None:
-    refused = st.session_state.pop(f"{key}-refused", "")
-    if refused:
-        st.error(plain(refused))

@@ -45,9 +45,15 @@ class _PlanFacts:
 class OwnMetrics:
     """Reads the store at every scrape; a plan, which is large, is read once."""
 
-    def __init__(self, reader: StoreReader, state: Callable[[], CycleState]) -> None:
+    def __init__(
+        self,
+        reader: StoreReader,
+        state: Callable[[], CycleState],
+        stopped: Callable[[], object],
+    ) -> None:
         self._reader = reader
         self._state = state
+        self._stopped = stopped
         self._plan: _PlanFacts | None = None
 
     def exposition(self, now: datetime) -> bytes:
@@ -68,6 +74,7 @@ class OwnMetrics:
         state, cycle = self._state(), self._reader.last_cycle()
         yield _gauge("last_cycle_failed", "1 when the last cycle failed.", bool(state.last_error))
         yield _gauge("cycle_running", "1 while a cycle runs.", state.running)
+        yield _gauge("apply_stopped", "1 while the kill switch is on.", bool(self._stopped()))
         latest = self._reader.latest_sample_at()
         if latest is not None:
             age = (now - latest).total_seconds()

@@ -1,6 +1,7 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
 import contextlib
+import importlib.util
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -19,9 +20,11 @@ from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
+from dashboard.web.trusted_proxy import LetIn
 from dashboard.web.world import WebWorld
+from data.access_settings import AccessSettings
 from data.clock import utc_now
-from data.errors import TrimtabError
+from data.errors import SettingsError, TrimtabError
 
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,
@@ -36,6 +39,26 @@ _OPTIONS: dict[str, Any] = {
     "theme.metricValueFontSize": "1.6rem",
     "theme.paddingTop": "1rem",
 }
+
+
+def _sign_in_secrets(access: AccessSettings) -> dict[str, Any] | None:
+    """Give what Streamlit's sign-in needs. Errors: SettingsError without its library."""
+    if access.mode != "oidc":
+        return None
+    if importlib.util.find_spec("authlib") is None:
+        raise SettingsError(
+            "access.mode is oidc, and the library for it is not installed",
+            "Install the package Authlib beside Trimtab.",
+        )
+    return {
+        "auth": {
+            "redirect_uri": access.oidc_redirect_uri,
+            "cookie_secret": access.oidc_cookie_secret,
+            "client_id": access.oidc_client_id,
+            "client_secret": access.oidc_client_secret,
+            "server_metadata_url": access.oidc_metadata_url,
+        }
+    }
 
 
 def build_app(world: WebWorld) -> App:
@@ -62,7 +85,7 @@ def build_app(world: WebWorld) -> App:
             }
         )
 
-    own_metrics = OwnMetrics(world.store.reader, world.cycle_state)
+    own_metrics = OwnMetrics(world.store.reader, world.cycle_state, world.desk.stopped)
 
     def metrics(_request: Request) -> Response:
         return Response(own_metrics.exposition(utc_now()), media_type="text/plain; version=0.0.4")
@@ -72,10 +95,15 @@ def build_app(world: WebWorld) -> App:
         with world.run_lifespan():
             yield
 
+    settings = world.settings.settings
     return App(
         Path(__file__).with_name("app.py"),
+        secrets=_sign_in_secrets(settings.access),
         lifespan=lifespan,
-        middleware=[Middleware(TellAddress)],
+        middleware=[
+            Middleware(LetIn, access=settings.access, guarded=settings.apply.enabled),
+            Middleware(TellAddress),
+        ],
         routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],
     )
 
@@ -86,4 +114,5 @@ def serve(world: WebWorld, *, host: str, port: int) -> None:
     # uvicorn raises the signal again after its own shutdown: without a handler the process would
     # die there, with the store still open.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
-    uvicorn.run(build_app(world), host=host, port=port, log_level="warning")
+    # The peer's address decides whom to believe: uvicorn must not take it from a header.
+    uvicorn.run(build_app(world), host=host, port=port, log_level="warning", proxy_headers=False)

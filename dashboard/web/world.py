@@ -1,27 +1,25 @@
-"""What the pages may touch: reading the store, and handing decisions to the people's side."""
+"""What the pages may touch: reading the store, and the desk that takes people's wishes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 
+from dashboard.desk import Desk
 from dashboard.scheduler import CycleState
 from data.load_settings import LoadedSettings
-from data.records.decisions import Decision
 from data.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebWorld:
-    """`decide(digest, decision, by, comment)`, `write_change(digest, by)`, `preview(digest)`.
+    """`settings` are those of the start; the desk asks for those of the moment.
 
-    All three raise TrimtabError when they refuse.
+    `worker_problem` is why the apply worker cannot work, '' when it can.
     """
 
     store: Store
     settings: LoadedSettings
-    decide: Callable[[str, Decision, str, str], None]
-    write_change: Callable[[str, str], Path]
-    preview: Callable[[str], str]
+    desk: Desk
     cycle_state: Callable[[], CycleState]
+    worker_problem: Callable[[], str]
     run_lifespan: Callable[[], AbstractContextManager[None]]

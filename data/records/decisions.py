@@ -132,21 +132,26 @@ class Decision(StrEnum):
     APPROVED = "approved"
     REJECTED = "rejected"
     WRITTEN = "written"
+    KEPT = "kept"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A person said yes to exactly this digest."""
+    """A person said yes to exactly this digest, and to exactly this change where one was shown."""
 
     digest: str
     approved_by: str
     approved_at: datetime
     comment: str = ""
+    change_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """One row of the append-only record; `entry_hash` covers the row and `previous_hash`."""
+    """One row of the append-only record; `entry_hash` covers the row and `previous_hash`.
+
+    `covers` names the row of another table (`journal:7`) whose content `row_digest` is.
+    """
 
     sequence: int
     at: datetime
@@ -156,3 +161,5 @@ class AuditEntry:
     detail: str
     previous_hash: str
     entry_hash: str
+    covers: str = ""
+    row_digest: str = ""

@@ -31,4 +31,9 @@ def canonical_json(value: Any) -> str:
 
 def digest_of(value: Any) -> str:
     """Give the SHA-256 of the canonical JSON of a record or plain value, as 64 hex digits."""
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return digest_of_text(canonical_json(value))
+
+
+def digest_of_text(text: str) -> str:
+    """Give the SHA-256 of a text, such as the canonical JSON that a record is kept as."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,16 +1,24 @@
-"""The hash chain of the append-only record: any edited, removed or moved row breaks it."""
+"""The hash chain of the append-only record: any edited, removed or moved row breaks it.
 
-from collections.abc import Sequence
+Each entry covers the one before and, through `row_digest`, one row of another table. What was
+decided before rows were covered so is compared field by field with its entry.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from data.records.decisions import AuditEntry
+from data.records.decisions import AuditEntry, Decision
 from data.records.identifiers import digest_of
 
 GENESIS = "0" * 64
+OldDecision = tuple[datetime, str, str, str, str]
+"""Of a decision without an entry of its own: at, actor, event, digest, remark."""
 
 
 def _hash_of(entry: AuditEntry) -> str:
+    covered = [entry.covers, entry.row_digest] if entry.covers or entry.row_digest else []
     return digest_of(
         [
             entry.sequence,
@@ -20,6 +28,7 @@ def _hash_of(entry: AuditEntry) -> str:
             entry.digest,
             entry.detail,
             entry.previous_hash,
+            *covered,
         ]
     )
 
@@ -32,6 +41,8 @@ def next_entry(
     event: str,
     digest: str,
     detail: str,
+    covers: str = "",
+    row_digest: str = "",
 ) -> AuditEntry:
     """Give the entry that follows `previous`."""
     entry = AuditEntry(
@@ -43,22 +54,62 @@ def next_entry(
         detail=detail,
         previous_hash=GENESIS if previous is None else previous.entry_hash,
         entry_hash="",
+        covers=covers,
+        row_digest=row_digest,
     )
     return replace(entry, entry_hash=_hash_of(entry))
 
 
-def chain_problems(entries: Sequence[AuditEntry], decisions: int) -> tuple[str, ...]:
-    """Name every break of the chain; `decisions` is the number of decision rows it must cover."""
-    problems = []
+def chain_problems(entries: Sequence[AuditEntry]) -> Iterator[str]:
+    """Name every break of the chain itself."""
     previous = GENESIS
     for position, entry in enumerate(entries, start=1):
         if entry.sequence != position:
-            problems.append(f"entry {position} is missing or moved: found number {entry.sequence}")
+            yield f"entry {position} is missing or moved: found number {entry.sequence}"
         if entry.previous_hash != previous:
-            problems.append(f"entry {entry.sequence} does not follow the entry before it")
+            yield f"entry {entry.sequence} does not follow the entry before it"
         if entry.entry_hash != _hash_of(entry):
-            problems.append(f"entry {entry.sequence} was edited")
+            yield f"entry {entry.sequence} was edited"
         previous = entry.entry_hash
-    if len(entries) < decisions:
-        problems.append(f"{decisions} decisions are recorded but only {len(entries)} entries")
-    return tuple(problems)
+
+
+def coverage_problems(entries: Sequence[AuditEntry], rows: Mapping[str, str]) -> Iterator[str]:
+    """Name every covered row that was edited, removed or added; `rows` maps its name to its digest.
+
+    A row is named `table:sequence`.
+    """
+    covered = Counter(entry.covers for entry in entries if entry.covers)
+    for entry in entries:
+        if not entry.covers:
+            continue
+        if entry.covers not in rows:
+            yield f"row {entry.covers} of entry {entry.sequence} was removed"
+        elif rows[entry.covers] != entry.row_digest:
+            yield f"row {entry.covers} of entry {entry.sequence} was edited"
+    for name in rows:
+        if covered[name] != 1:
+            yield f"row {name} is covered by {covered[name]} entries instead of one"
+
+
+def old_decision_problems(
+    entries: Sequence[AuditEntry], decisions: Sequence[OldDecision]
+) -> Iterator[str]:
+    """Compare the decisions of the first schema with their entries, in order."""
+    words = {str(Decision.APPROVED), str(Decision.REJECTED), str(Decision.WRITTEN)}
+    said = [
+        (entry.at, entry.actor, entry.event, entry.digest, entry.detail)
+        for entry in entries
+        if not entry.covers and entry.event in words
+    ]
+    if len(said) != len(decisions):
+        yield f"{len(decisions)} early decisions stand beside {len(said)} entries of them"
+    for number, (one, other) in enumerate(zip(said, decisions, strict=False), start=1):
+        if one != other:
+            yield f"early decision {number} is not what its entry says"
+
+
+def head_problems(entries: Sequence[AuditEntry], head: str) -> Iterator[str]:
+    """Tell when the entry whose hash was noted down before is no longer in the chain."""
+    wanted = head.strip().lower()
+    if wanted and all(entry.entry_hash != wanted for entry in entries):
+        yield f"no entry has the noted hash {wanted[:80]!r}: the end of the record was cut off"

@@ -7,13 +7,14 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import StoreError
-from data.records.decisions import AuditEntry, Decision, Recommendation
+from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
+from data.records.lifecycle import State, shown_state
 from data.records.plans import Plan
 from data.store import tables
-from data.store.audit_chain import chain_problems
-from data.store.fact_reader import FactReader, as_utc
+from data.store.fact_reader import as_utc
 from data.store.record_json import from_json
+from data.store.record_reader import RecordReader
 
 SHORTEST_PREFIX = 6
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
@@ -36,7 +37,7 @@ class CycleRow:
 class StoredRecommendation:
     """A recommendation and what became of it.
 
-    `state`: proposed, approved, rejected, written, expired or superseded (a newer plan exists).
+    `state` is a word of `lifecycle.State`; the rest is of the last decision that a person took.
     """
 
     recommendation: Recommendation
@@ -46,21 +47,7 @@ class StoredRecommendation:
     comment: str
 
 
-def audit_entry(row: Any) -> AuditEntry:
-    """Give the entry of a row of the audit table."""
-    return AuditEntry(
-        sequence=row.sequence,
-        at=as_utc(row.entry_at),
-        actor=row.actor,
-        event=row.event,
-        digest=row.digest,
-        detail=row.detail,
-        previous_hash=row.previous_hash,
-        entry_hash=row.entry_hash,
-    )
-
-
-class StoreReader(FactReader):
+class StoreReader(RecordReader):
     """Everything that can be read; nothing here writes."""
 
     def _latest_plan_id(self) -> str | None:
@@ -152,7 +139,7 @@ class StoreReader(FactReader):
             row.digest: row
             for row in self._rows(sa.select(tables.decisions).order_by(tables.decisions.c.sequence))
         }
-        newest = self._latest_plan_id()
+        states, newest = self.states(), self._latest_plan_id()
         stored = []
         for row in self._rows(statement):
             recommendation = from_json(Recommendation, row.record)
@@ -160,8 +147,12 @@ class StoreReader(FactReader):
             stored.append(
                 StoredRecommendation(
                     recommendation=recommendation,
-                    state=_state(
-                        recommendation, decision and decision.decision, now=now, newest=newest
+                    state=str(
+                        shown_state(
+                            states.get(row.digest, State.PROPOSED),
+                            expired=now >= recommendation.expires_at,
+                            superseded=recommendation.plan_id != newest,
+                        )
                     ),
                     decided_by=decision.decided_by if decision else "",
                     decided_at=as_utc(decision.decided_at) if decision else None,
@@ -183,18 +174,6 @@ class StoreReader(FactReader):
         values["finished_at"] = as_utc(values["finished_at"])
         return CycleRow(**values)
 
-    def audit(self) -> tuple[AuditEntry, ...]:
-        """Give the append-only record in order."""
-        return tuple(
-            audit_entry(row)
-            for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
-        )
-
-    def verify_audit(self) -> tuple[str, ...]:
-        """Give every break of the audit chain; nothing when it is intact."""
-        counted = self._rows(sa.select(sa.func.count()).select_from(tables.decisions))
-        return chain_problems(self.audit(), int(counted[0][0]))
-
     def counts(self) -> dict[str, int]:
         """Give the number of rows per table."""
         names = (*_FRAMES, *sorted(tables.metadata.tables))
@@ -203,15 +182,3 @@ class StoreReader(FactReader):
             for name in names
         )
         return {row.name: int(row.rows) for row in self._rows(sa.text(query))}
-
-
-def _state(
-    recommendation: Recommendation, decision: str | None, *, now: datetime, newest: str | None
-) -> str:
-    if decision in (Decision.REJECTED, Decision.WRITTEN):
-        return str(decision)
-    if now >= recommendation.expires_at:
-        return "expired"
-    if decision is not None:
-        return str(decision)
-    return "proposed" if recommendation.plan_id == newest else "superseded"

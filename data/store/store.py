@@ -14,17 +14,21 @@ import sqlalchemy as sa
 from data.collected import Collected
 from data.errors import StoreError, scrub
 from data.records.cluster import SourceReport
+from data.records.commands import Person
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
+from data.records.lifecycle import Event
 from data.records.plans import Plan
 from data.settings import RetentionSettings
 from data.store import tables
-from data.store.audit_chain import next_entry
 from data.store.bulk import insert_new_rows
+from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
 from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
+from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate
-from data.store.reader import StoreReader, audit_entry
+from data.store.outbox import Outbox
+from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.rollup import forget, roll_up
 from data.store.thoughts import forget_thoughts
@@ -43,6 +47,8 @@ def open_store(url: str, *, create: bool = True) -> "Store":
         with engine.begin() as connection:
             # Samples of a store made before roll-ups are marked by the migration.
             roll_up(connection)
+            # Who opens the file is its only process: whoever held a lease before is dead.
+            void_leases(connection)
     except BaseException:
         engine.dispose()
         raise
@@ -56,6 +62,8 @@ class Store:
         self._engine = engine
         self._writing = threading.Lock()
         self.reader = StoreReader(engine)
+        self.commands = Commands(self._transaction)
+        self.outbox = Outbox(self._transaction)
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +131,7 @@ class Store:
             connection.execute(
                 tables.cycles.insert().values(
                     cycle_id=cycle_id,
-                    sequence=_next_sequence(connection, tables.cycles),
+                    sequence=next_sequence(connection, tables.cycles),
                     started_at=started_at,
                     finished_at=finished_at,
                     plan_id=plan.plan_id,
@@ -178,9 +186,21 @@ class Store:
             )
 
     def append_decision(
-        self, *, digest: str, decision: Decision, by: str, at: datetime, comment: str
+        self,
+        *,
+        digest: str,
+        decision: Decision,
+        by: str,
+        at: datetime,
+        comment: str,
+        change_digest: str = "",
+        person: Person | None = None,
     ) -> AuditEntry:
-        """Append a decision and its audit entry. Errors: StoreError for an unknown digest."""
+        """Append a decision and the entry that covers it.
+
+        Errors: StoreError for an unknown digest, StalePlanError when the recommendation's state
+        does not allow the decision.
+        """
         with self._transaction() as connection:
             known = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
             if not connection.execute(known).scalar_one():
@@ -188,18 +208,24 @@ class Store:
                     f"no recommendation has the digest {digest[:80]!r}",
                     "`trimtab recommendations list` shows the ids.",
                 )
-            connection.execute(
-                tables.decisions.insert().values(
-                    sequence=_next_sequence(connection, tables.decisions),
-                    digest=digest,
-                    decision=str(decision),
-                    decided_by=by,
-                    decided_at=at,
-                    remark=comment,
-                )
-            )
-            return _append(
-                connection, at=at, actor=by, event=str(decision), digest=digest, detail=comment
+            require_may_follow(connection, digest, Event(decision))
+            return append_row(
+                connection,
+                tables.decisions,
+                {
+                    "digest": digest,
+                    "decision": str(decision),
+                    "decided_by": by,
+                    "decided_at": at,
+                    "remark": comment,
+                    "change_digest": change_digest,
+                    "person": to_json(person or Person(name=by)),
+                },
+                at=at,
+                actor=by,
+                event=str(decision),
+                digest=digest,
+                detail=comment,
             )
 
     def append_audit(
@@ -207,7 +233,7 @@ class Store:
     ) -> AuditEntry:
         """Append an entry that is no decision, such as a refused change."""
         with self._transaction() as connection:
-            return _append(
+            return append_entry(
                 connection, at=at, actor=actor, event=event, digest=digest, detail=detail
             )
 
@@ -227,18 +253,13 @@ def _keep(connection: sa.Connection, collected: Collected) -> int:
     connection.execute(
         tables.batches.insert().values(
             batch_id=collected.batch_id,
-            sequence=_next_sequence(connection, tables.batches),
+            sequence=next_sequence(connection, tables.batches),
             source=report.source,
             row_count=rows,
             report=to_json(report),
         )
     )
     return rows
-
-
-def _next_sequence(connection: sa.Connection, table: sa.Table) -> int:
-    highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
-    return int(highest or 0) + 1
 
 
 def _insert(
@@ -250,26 +271,3 @@ def _insert(
 ) -> None:
     if rows:
         insert_new_rows(connection, table, pd.DataFrame(rows), key=key)
-
-
-def _append(
-    connection: sa.Connection, *, at: datetime, actor: str, event: str, digest: str, detail: str
-) -> AuditEntry:
-    last = connection.execute(
-        sa.select(tables.audit).order_by(tables.audit.c.sequence.desc()).limit(1)
-    ).first()
-    previous = None if last is None else audit_entry(last)
-    entry = next_entry(previous, at=at, actor=actor, event=event, digest=digest, detail=detail)
-    connection.execute(
-        tables.audit.insert().values(
-            sequence=entry.sequence,
-            entry_at=entry.at,
-            actor=entry.actor,
-            event=entry.event,
-            digest=entry.digest,
-            detail=entry.detail,
-            previous_hash=entry.previous_hash,
-            entry_hash=entry.entry_hash,
-        )
-    )
-    return entry

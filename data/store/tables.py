@@ -81,7 +81,67 @@ decisions = sa.Table(
     _text("decided_by"),
     _time("decided_at"),
     _text("remark"),
+    _text("change_digest"),
+    _text("person"),
+    _count("entry"),
 )
+commands = sa.Table(
+    "commands",
+    metadata,
+    _count("sequence", key=True),
+    _count("entry"),
+    _text("command_id"),
+    _text("kind"),
+    _text("digest"),
+    _text("subject"),
+    _text("target"),
+    _text("change_digest"),
+    _text("person"),
+    _time("asked_at"),
+)
+journal = sa.Table(
+    "journal",
+    metadata,
+    _count("sequence", key=True),
+    _count("entry"),
+    _text("command_id"),
+    _text("digest"),
+    _text("event"),
+    _count("step"),
+    _time("written_at"),
+    _count("fence"),
+    _text("detail"),
+    _text("record"),
+)
+leases = sa.Table(
+    "leases",
+    metadata,
+    _text("command_id", key=True),
+    _count("version"),
+    _text("owner"),
+    _count("fence"),
+    _time("until"),
+    _time("not_before"),
+    _text("held"),
+    sa.Column("finished", sa.Boolean, nullable=False),
+)
+outbox = sa.Table(
+    "outbox",
+    metadata,
+    _text("message_id", key=True),
+    _count("entry"),
+    _text("channel"),
+    _text("recipient"),
+    _text("subject"),
+    _text("body"),
+    _count("version"),
+    _count("attempts"),
+    _time("not_before"),
+    _time("claimed_until"),
+    _text("state"),
+    _text("problem"),
+)
+cursors = sa.Table("cursors", metadata, _text("name", key=True), _count("position"))
 audit = sa.Table(
     "audit",
     metadata,
@@ -93,5 +153,9 @@ audit = sa.Table(
     _text("detail"),
     _text("previous_hash"),
     _text("entry_hash"),
+    _text("covers"),
+    _text("row_digest"),
 )
+COVERED = (decisions, commands, journal)
+"""Append-only tables whose every row is covered by an audit entry: the row's own `entry`."""
 """Samples, allocations and roll-ups are reached by SQL text only: they travel as frames."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,19 +62,28 @@ class Server:
 
 
 @contextmanager
-def running_server(store: Path, folder: Path) -> Iterator[Server]:
-    """Run `trimtab serve` on a store, in a folder of its own, until the block ends."""
+def running_server(
+    store: Path,
+    folder: Path,
+    *,
+    program: Sequence[Path] = (Path(sys.executable).with_name("trimtab"),),
+    **settings: str,
+) -> Iterator[Server]:
+    """Run `trimtab serve` on a store, in a folder of its own, until the block ends.
+
+    `settings` are environment variables; `program` is what runs in the place of `trimtab`.
+    """
     port = free_port()
     log = folder / "server.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
     with log.open("wb") as sink:
         process = subprocess.Popen(
             [
-                Path(sys.executable).with_name("trimtab"),
+                *program,
                 *("--store", f"duckdb:///{store}", "serve", "--port", str(port)),
             ],
             cwd=folder,
-            env=environ | {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")},
+            env=environ | {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")} | settings,
             stdout=sink,
             stderr=subprocess.STDOUT,
         )

@@ -39,7 +39,7 @@ def keep(store: Store, *recommendations: Recommendation) -> None:
 
 def scraped(store: Store, state: CycleState | None = None) -> dict[str, dict[str, float]]:
     """Value by label text by metric name, as Prometheus' own parser reads them."""
-    text = OwnMetrics(store.reader, lambda: state or CycleState()).exposition(
+    text = OwnMetrics(store.reader, lambda: state or CycleState(), lambda: False).exposition(
         NOW + timedelta(minutes=12)
     )
     found: dict[str, dict[str, float]] = {}

@@ -8,21 +8,32 @@ import streamlit as st
 from dashboard.charts.plan_steps import plan_steps
 from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
+from dashboard.web.identity import signed_in
 from dashboard.web.page import chart, empty_state, finding, number, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
+from data.records.lifecycle import OPEN, State
+from data.store import StoredRecommendation
 
 _SHOWN = 20
+_ALWAYS = frozenset({State.PROPOSED, State.APPROVED, State.APPLIED, State.WRITTEN, State.REJECTED})
 
 
 def _waiting(count: int) -> str:
     return "1 recommendation waits" if count == 1 else f"{count} recommendations wait"
 
 
+def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendation, ...]:
+    """Give what the person may see: an owner sees their own jobs only."""
+    desk = current_world().desk
+    person = signed_in(desk.settings().access)
+    return tuple(one for one in found if person and desk.may_look(person, one.recommendation))
+
+
 reader = current_world().store.reader
 if not empty_state():
-    stored = reader.recommendations(now=utc_now())
+    stored = visible(reader.recommendations(now=utc_now()))
     waiting = [one for one in stored if one.state == "proposed"]
     worth = sum(
         one.recommendation.savings.cost.central
@@ -54,12 +65,18 @@ if not empty_state():
             f"{number(plan.cost_of_now, plan.currency)} for today's allocation, with a certified "
             f"gap of {100 * plan.gap_ratio:.2f} % to the lower bound."
         )
-    states = ["proposed", "approved", "written", "rejected", "expired", "superseded"]
+    moving = [one for one in stored if one.state in OPEN]
+    if moving:
+        st.subheader("Under way")
+    for one in moving:
+        card(one, "moving")
+    present = {one.state for one in stored}
+    states = [str(one) for one in State if one in present or one in _ALWAYS]
     asked = st.query_params.get("state", "proposed")
     state = st.segmented_control(
         "State", states, default=asked if asked in states else "proposed", key="state"
     )
-    chosen = [one for one in stored if one.state == (state or "proposed")]
+    chosen = [one for one in stored if one.state == (state or "proposed") and one.state not in OPEN]
     if not chosen:
         st.write(f"None is {state or 'proposed'}.")
     st.query_params["state"] = state or "proposed"

@@ -1,0 +1,114 @@
+"""What keeps a change small: limits by hour, namespace, size and time since the last one.
+
+What passes with time holds a command; what does not refuses it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from data.apply_settings import ApplySettings
+from data.errors import ChangeRefusedError
+from data.records.commands import Command, CommandKind
+from data.records.decisions import Action, Range, Recommendation
+from data.store import StoreReader
+
+_SHARE_WINDOW = timedelta(hours=24)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Why a command waits, and when to ask again."""
+
+    reason: str
+    until: datetime
+
+
+def why_wait(
+    reader: StoreReader, command: Command, limits: ApplySettings, now: datetime
+) -> Held | None:
+    """Give what holds an apply for now: too many within the hour, or too soon for this job."""
+    hour_ago = now - timedelta(hours=1)
+    cool_down = timedelta(minutes=limits.cool_down_minutes)
+    recent = [
+        (one, at)
+        for one, at in reader.prepared_since(min(hour_ago, now - cool_down))
+        if one.command_id != command.command_id
+    ]
+    within = [at for one, at in recent if at > hour_ago and one.kind is CommandKind.APPLY]
+    if len(within) >= limits.max_per_hour:
+        return Held(
+            reason=f"{len(within)} changes within the hour (apply.max_per_hour)",
+            until=within[-limits.max_per_hour] + timedelta(hours=1),
+        )
+    same = [at + cool_down for one, at in recent if one.target == command.target]
+    if same and max(same) > now:
+        return Held(
+            reason=f"{command.target} was changed less than {limits.cool_down_minutes:g} min ago "
+            "(apply.cool_down_minutes)",
+            until=max(same),
+        )
+    return None
+
+
+def require_within_limits(
+    reader: StoreReader,
+    recommendation: Recommendation,
+    others: Iterable[Recommendation],
+    limits: ApplySettings,
+) -> None:
+    """Refuse (ChangeRefusedError) a change that is too small, or too large for its namespace.
+
+    `others` are the recommendations applied within the last day and not rolled back.
+    """
+    savings = recommendation.savings
+    worth = (
+        (savings.gpu_hours, limits.minimum_gpu_hours),
+        (savings.energy_kwh, limits.minimum_energy_kwh),
+    )
+    if any(value for value, _least in worth) and not any(
+        _reaches(value, least) for value, least in worth
+    ):
+        raise ChangeRefusedError(
+            "the saving is below apply.minimum_gpu_hours and apply.minimum_energy_kwh",
+            "A change this small is not worth its risk; lower the limits if it is.",
+        )
+    _require_share(reader, recommendation, others, limits)
+
+
+def _reaches(value: Range | None, least: float) -> bool:
+    return value is not None and value.central >= least
+
+
+def taken_gpus(recommendation: Recommendation) -> int:
+    """Give how many GPUs the change takes from its job; 0 for one that takes none."""
+    if recommendation.action is Action.POWER_CAP:
+        return 0
+    return max(0, recommendation.now.gpu_count - recommendation.proposed.gpu_count)
+
+
+def _require_share(
+    reader: StoreReader,
+    recommendation: Recommendation,
+    others: Iterable[Recommendation],
+    limits: ApplySettings,
+) -> None:
+    namespace, taking = recommendation.namespace, taken_gpus(recommendation)
+    if not taking:
+        return
+    taken = sum(taken_gpus(one) for one in others if one.namespace == namespace)
+    latest = reader.latest_sample_at()
+    jobs = {job.job_id for job in reader.jobs() if job.namespace == namespace}
+    held = sum(
+        gpu.job_id in jobs
+        for gpu in (reader.gpus(start=latest - timedelta(hours=1)) if latest else ())
+    )
+    # What a job holds by its plan counts even where telemetry has gone quiet.
+    before = max(held + taken, recommendation.now.gpu_count)
+    if taken + taking > limits.max_namespace_share_ratio * before:
+        raise ChangeRefusedError(
+            f"{taken + taking} of the {before} GPUs of {namespace} would be taken within "
+            f"{_SHARE_WINDOW / timedelta(hours=1):g} h (apply.max_namespace_share_ratio "
+            f"{limits.max_namespace_share_ratio:g})",
+            "Apply it tomorrow, or raise the limit.",
+        )

@@ -1,0 +1,252 @@
+"""What the worker does next, decided from the journal and a fresh look alone. Pure.
+
+Because nothing else is asked, a worker that died at any point is followed by one that goes on
+rightly: a step in doubt is looked for before anything is sent again.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dashboard.apply.progress import Progress
+from data.records.changes import ReadBack, Seen, StepOutcome, StepResult
+from data.records.lifecycle import Event
+
+RETRIES = 5
+_SURE = 2
+"""Looks that must find a step missing before it is sent again: one may have come too early."""
+_ARRIVED = frozenset({Seen.AS_INTENDED, Seen.NOT_YET, Seen.FAILING})
+_WATCHED = frozenset(
+    {
+        Event.APPLIED,
+        Event.APPLIED_DIFFERENTLY,
+        Event.FAILING,
+        Event.UNKNOWN,
+        Event.ROLLED_BACK,
+    }
+)
+_MEASURED = frozenset({Event.APPLIED, Event.APPLIED_DIFFERENTLY, Event.FAILING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare:
+    """Look at the target and work out the change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Send:
+    """Store, then send this step."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """Read back whether the first `done` steps hold."""
+
+    done: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """Note that the step in doubt is there, as a look has shown."""
+
+    step: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conclude:
+    """Write the outcome; None is success: applied or rolled back, as the command was."""
+
+    event: Event | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """Give the command back until then."""
+
+    until: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """Measure what the change brought."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """Nothing is left to do."""
+
+
+Move = Prepare | Send | Look | Note | Conclude | Wait | Measure | Finish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """The times of the settings: looks, patience, watch; `measure_at` None measures nothing."""
+
+    poll: timedelta
+    patience: timedelta
+    watch: timedelta
+    measure_after: timedelta | None
+
+
+def next_move(
+    progress: Progress, fresh: tuple[int, ReadBack] | None, *, now: datetime, pace: Pace
+) -> Move:
+    """Give the next move; `fresh` is (done, answer) of a look made in this visit, None before."""
+    if progress.outcome is not None:
+        return _after_the_outcome(progress, fresh, now, pace)
+    if progress.change is None:
+        return Prepare()
+    doubtful = progress.doubtful_step
+    if doubtful is not None:
+        return _resolve(progress, doubtful, fresh, now, pace)
+    step = progress.done
+    if step in progress.answers:
+        return _after_a_no(progress, step, now)
+    if step < len(progress.change.steps):
+        return Send(step=step)
+    return _settle(progress, fresh, now, pace)
+
+
+def _overdue(progress: Progress, now: datetime, pace: Pace) -> bool:
+    return progress.since is not None and now - progress.since >= pace.patience
+
+
+def _resolve(
+    progress: Progress,
+    step: int,
+    fresh: tuple[int, ReadBack] | None,
+    now: datetime,
+    pace: Pace,
+) -> Move:
+    """Find out whether the step in doubt has arrived."""
+    if fresh is None:
+        return Look(done=step + 1)
+    done, answer = fresh
+    if done == step + 1:
+        if answer.seen in _ARRIVED:
+            return Note(step=step, detail=answer.detail)
+        if answer.seen is Seen.GONE:
+            return Conclude(event=Event.UNKNOWN, detail=f"the target is gone: {answer.detail}")
+        if answer.seen is Seen.UNREADABLE:
+            return _again_or_unknown(progress, answer, now, pace)
+        if step > 0:
+            return Look(done=step)
+        if answer.seen is Seen.DIFFERENT:
+            return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+    elif answer.seen not in _ARRIVED:
+        return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+    return _missing(progress, step, answer, now, pace)
+
+
+def _missing(progress: Progress, step: int, answer: ReadBack, now: datetime, pace: Pace) -> Move:
+    """The step did not arrive: make sure, then send it again, a few times at most."""
+    if len(progress.looks) < _SURE:
+        return Wait(until=now + pace.poll)
+    if progress.sent[step] <= RETRIES:
+        return Send(step=step)
+    detail = f"step {step + 1} never arrived: {answer.detail}"
+    return Conclude(event=Event.REFUSED if step == 0 else Event.APPLIED_DIFFERENTLY, detail=detail)
+
+
+def _after_a_no(progress: Progress, step: int, now: datetime) -> Move:
+    """A step was answered by refused or busy."""
+    at, result = progress.answers[step]
+    if result.outcome is StepOutcome.BUSY and progress.sent[step] <= RETRIES:
+        again = at + _pause(result, progress.sent[step])
+        return Wait(until=again, reason=result.detail) if now < again else Send(step=step)
+    if step == 0:
+        return Conclude(event=Event.REFUSED, detail=result.detail)
+    return Conclude(
+        event=Event.APPLIED_DIFFERENTLY,
+        detail=f"{step} of the steps were taken, then: {result.detail}",
+    )
+
+
+def _pause(result: StepResult, sent: int) -> timedelta:
+    asked = result.retry_after_seconds
+    return timedelta(seconds=2.0**sent if asked is None else min(max(asked, 0.0), 3600.0))
+
+
+def _again_or_unknown(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move:
+    if not _overdue(progress, now, pace):
+        return Wait(until=now + pace.poll, reason=answer.detail)
+    return Conclude(event=Event.UNKNOWN, detail=f"cannot read back: {answer.detail}")
+
+
+def _settle(
+    progress: Progress, fresh: tuple[int, ReadBack] | None, now: datetime, pace: Pace
+) -> Move:
+    """All steps were answered by done: see whether it is so."""
+    if fresh is None:
+        return Look(done=progress.done)
+    answer = fresh[1]
+    if answer.seen is Seen.AS_INTENDED:
+        return Conclude(event=None, detail=answer.detail)
+    if answer.seen is Seen.DIFFERENT:
+        return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+    if answer.seen is Seen.GONE:
+        return Conclude(event=Event.UNKNOWN, detail=f"the target is gone: {answer.detail}")
+    if not _overdue(progress, now, pace):
+        return Wait(until=now + pace.poll, reason=answer.detail)
+    return Conclude(event=_LATE[answer.seen], detail=answer.detail)
+
+
+_LATE: dict[Seen, Event | None] = {
+    Seen.NOT_YET: None,
+    Seen.UNTOUCHED: Event.REFUSED,
+    Seen.FAILING: Event.FAILING,
+    Seen.UNREADABLE: Event.UNKNOWN,
+}
+"""What a sight means once patience has run out. NOT_YET: the value is set; the watch goes on.
+UNTOUCHED: it was answered by done, and nothing happened."""
+
+
+def _after_the_outcome(
+    progress: Progress, fresh: tuple[int, ReadBack] | None, now: datetime, pace: Pace
+) -> Move:
+    """Watch the job for a while, then measure once the slots are over."""
+    concluded = progress.concluded_at or now
+    if progress.outcome not in _WATCHED or progress.measured:
+        return Finish()
+    if now < concluded + pace.watch:
+        if fresh is None:
+            return Look(done=max((*progress.sent, -1)) + 1)
+        turned = _turned(progress, fresh[1], now, pace)
+        return turned or Wait(until=now + 5 * pace.poll)
+    if pace.measure_after is None or progress.outcome not in _MEASURED:
+        return Finish()
+    due = concluded + pace.measure_after
+    return Measure() if now >= due else Wait(until=due)
+
+
+def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
+    """Give what a look during the watch changes, None when all is as it was."""
+    if progress.outcome is Event.UNKNOWN:
+        return _known_at_last(progress, answer)
+    if answer.seen is Seen.GONE:
+        return Finish()
+    if progress.outcome is Event.FAILING:
+        well = answer.seen is Seen.AS_INTENDED
+        return Conclude(event=None, detail=f"recovered: {answer.detail}") if well else None
+    since = progress.failing_since
+    if answer.seen is Seen.FAILING and since is not None and now - since >= pace.patience:
+        return Conclude(event=Event.FAILING, detail=answer.detail)
+    return None
+
+
+def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:
+    """An unknown outcome is decided by the first look that gets an answer."""
+    steps = len(progress.change.steps) if progress.change else 0
+    partial = max((*progress.sent, -1)) + 1 < steps
+    if answer.seen is Seen.UNTOUCHED:
+        return Conclude(event=Event.REFUSED, detail=f"it never arrived: {answer.detail}")
+    if answer.seen is Seen.FAILING:
+        return Conclude(event=Event.FAILING, detail=answer.detail)
+    if answer.seen is Seen.DIFFERENT or (partial and answer.seen in _ARRIVED):
+        return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+    return Conclude(event=None, detail=answer.detail) if answer.seen in _ARRIVED else None

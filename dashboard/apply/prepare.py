@@ -1,0 +1,125 @@
+"""From a command to the exact change: every condition asked again, then look, steps, rehearsal."""
+
+from datetime import timedelta
+
+from dashboard.apply.base import Applier
+from dashboard.apply.guards import Held, require_within_limits, why_wait
+from dashboard.apply.progress import progress_of
+from dashboard.apply.task import Task
+from dashboard.rights import RULE, require_right
+from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.records.changes import Change, Rehearsal
+from data.records.commands import CommandKind, Person
+from data.records.decisions import Recommendation
+from data.records.lifecycle import STANDING, State
+from data.store import StoreReader
+from data.store.record_json import from_json
+
+_DAY = timedelta(hours=24)
+
+
+def why_held(task: Task) -> Held | None:
+    """Give what makes the command wait for now; nothing holds back what has expired."""
+    if task.command.kind is not CommandKind.APPLY or has_expired(task):
+        return None
+    return why_wait(task.store.reader, task.command, task.settings().apply, task.clock())
+
+
+def has_expired(task: Task) -> bool:
+    """Tell whether an apply waited too long."""
+    apply = task.command.kind is CommandKind.APPLY
+    return apply and task.clock() >= task.recommendation.expires_at
+
+
+def prepare(task: Task) -> Change:
+    """Give the change of a command. Errors: ApplyError and its kinds; nothing was sent."""
+    if has_expired(task):
+        raise StalePlanError(
+            f"the recommendation expired at {task.recommendation.expires_at:%Y-%m-%d %H:%M} UTC",
+            "Run a new cycle and approve its recommendation.",
+        )
+    _require_rights(task)
+    applier = task.applier()
+    if task.command.kind is CommandKind.APPLY:
+        change = _forward(task, applier)
+    else:
+        change = _back(task, applier)
+    _require_accepted(applier.rehearse(change))
+    return change
+
+
+def change_of(applier: Applier, recommendation: Recommendation, reader: StoreReader) -> Change:
+    """Give the change as it would be made now; also what a person previews."""
+    job = reader.job(recommendation.job_id)
+    gpus = tuple(gpu for gpu in reader.gpus() if gpu.job_id == recommendation.job_id)
+    return applier.change_for(recommendation, applier.look(recommendation, job=job, gpus=gpus))
+
+
+def _require_rights(task: Task) -> None:
+    access, reader = task.settings().access, task.store.reader
+    recommendation = task.recommendation
+    job = reader.job(recommendation.job_id)
+    person = task.command.person
+    if person == RULE:
+        if not task.settings().apply.auto_rollback:
+            raise ChangeRefusedError(
+                "automatic rollback was switched off since", "Roll back by hand where needed."
+            )
+        return
+    require_right(person, access, recommendation, job)
+    if task.command.kind is CommandKind.APPLY:
+        approval = reader.approval_row(task.command.digest)
+        if approval is None:
+            raise ApprovalMissingError("nobody approved this digest", "Approve it first.")
+        approver = (
+            from_json(Person, approval.person)
+            if approval.person
+            else Person(name=approval.decided_by)
+        )
+        require_right(approver, access, recommendation, job, approving=True)
+
+
+def _forward(task: Task, applier: Applier) -> Change:
+    reader, recommendation = task.store.reader, task.recommendation
+    require_within_limits(reader, recommendation, _recent(task), task.settings().apply)
+    change = change_of(applier, recommendation, reader)
+    approval = reader.approval_row(task.command.digest)
+    approved = {task.command.change_digest, approval.change_digest or ""} - {""}
+    if approved - {change.digest}:
+        raise StalePlanError(
+            "the change is no longer the one that was previewed and approved",
+            "Its target or its steps differ now: run a new cycle and approve its recommendation.",
+        )
+    return change
+
+
+def _back(task: Task, applier: Applier) -> Change:
+    undone = progress_of(
+        task.store.reader.journal(command_id=task.undone_command().command_id)
+    ).change
+    if undone is None:
+        raise ChangeRefusedError("nothing was changed, so nothing can be undone", "")
+    return applier.change_back(undone, applier.look_again(undone))
+
+
+def _recent(task: Task) -> tuple[Recommendation, ...]:
+    reader, now = task.store.reader, task.clock()
+    states = reader.states()
+    digests = {
+        command.digest
+        for command, _at in reader.prepared_since(now - _DAY, CommandKind.APPLY)
+        if states.get(command.digest) in STANDING | {State.APPLYING, State.ROLLING_BACK}
+        and command.digest != task.command.digest
+    }
+    return tuple(reader.recommendation(one, now=now).recommendation for one in sorted(digests))
+
+
+def _require_accepted(rehearsal: Rehearsal) -> None:
+    if rehearsal.refusals:
+        raise ChangeRefusedError("; ".join(rehearsal.refusals), "Nothing was changed.")
+    if rehearsal.differences:
+        said = "; ".join(
+            f"{field}: {intended} is meant, {answered} would be stored"
+            for field, intended, answered in rehearsal.differences
+        )
+        raise ChangeRefusedError(f"the target would store something else: {said}", "")

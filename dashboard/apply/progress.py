@@ -1,0 +1,95 @@
+"""How far a command has come, folded from its journal. Pure: a restart sees what the crash left."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from data.records.changes import Change, Seen, StepOutcome, StepResult
+from data.records.commands import JournalRow, Work
+from data.records.lifecycle import Event
+from data.store.record_json import from_json
+
+MEASURED = frozenset({Event.VERIFIED, Event.FELL_SHORT, Work.UNMEASURED})
+_OUTCOMES = frozenset(
+    {
+        Event.APPLIED,
+        Event.APPLIED_DIFFERENTLY,
+        Event.FAILING,
+        Event.REFUSED,
+        Event.UNKNOWN,
+        Event.ROLLED_BACK,
+        Event.ROLLBACK_REFUSED,
+    }
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """The change as prepared, the steps sent and answered, what was seen since, and the outcome.
+
+    `answers` holds the last answer to each step; a step in `sent` without one is in doubt. `looks`
+    are the sights since the last sending or answer, `since` when that was.
+    """
+
+    change: Change | None = None
+    since: datetime | None = None
+    sent: Counter[int] = field(default_factory=Counter)
+    answers: dict[int, tuple[datetime, StepResult]] = field(default_factory=dict)
+    looks: list[tuple[datetime, Seen]] = field(default_factory=list)
+    outcome: Event | None = None
+    concluded_at: datetime | None = None
+    measured: bool = False
+
+    @property
+    def doubtful_step(self) -> int | None:
+        """The step that was sent and of which nobody knows whether it arrived."""
+        for step in sorted(self.sent):
+            answer = self.answers.get(step)
+            if answer is None or answer[1].outcome is StepOutcome.UNKNOWN:
+                return step
+        return None
+
+    @property
+    def done(self) -> int:
+        """How many steps, from the first on, are known to have been taken."""
+        count = 0
+        while (answer := self.answers.get(count)) and answer[1].outcome is StepOutcome.DONE:
+            count += 1
+        return count
+
+    @property
+    def failing_since(self) -> datetime | None:
+        """Since when every look finds the work suffering; None when the last did not."""
+        at = None
+        for looked_at, seen in reversed(self.looks):
+            if seen is not Seen.FAILING:
+                break
+            at = looked_at
+        return at
+
+
+def progress_of(journal: Iterable[JournalRow]) -> Progress:
+    """Fold the journal of one command, oldest row first."""
+    progress = Progress()
+    for row in journal:
+        _take_in(progress, row)
+    return progress
+
+
+def _take_in(progress: Progress, row: JournalRow) -> None:
+    if row.event == Work.PREPARED:
+        progress.change, progress.since = from_json(Change, row.record), row.at
+    elif row.event == Work.SENDING:
+        progress.sent[row.step] += 1
+        progress.answers.pop(row.step, None)
+        progress.looks, progress.since = [], row.at
+    elif row.event == Work.ANSWERED:
+        progress.answers[row.step] = (row.at, from_json(StepResult, row.record))
+        progress.looks, progress.since = [], row.at
+    elif row.event == Work.LOOKED:
+        progress.looks.append((row.at, Seen(row.record)))
+    elif row.event in MEASURED:
+        progress.measured = True
+    elif row.event in _OUTCOMES:
+        progress.outcome, progress.concluded_at = Event(row.event), row.at

@@ -1,0 +1,96 @@
+"""One command in the worker's hands: what it may read, and how it writes under its lease."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from dashboard.apply import applier_for
+from dashboard.apply.base import Applier
+from dashboard.apply.kill_switch import stopped
+from data.errors import ApplyError
+from data.records.commands import Command, CommandKind, JournalRow, Lease
+from data.records.decisions import Recommendation
+from data.records.lifecycle import Event
+from data.settings import Settings
+from data.store import Store
+
+LASTING = timedelta(minutes=3)
+"""Life of a lease: longer than any command to a target may take (60 s), so that whoever takes over
+from a dead worker finds nothing of it still on the way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A command under a lease, with the settings as they are in this moment."""
+
+    store: Store
+    settings: Callable[[], Settings]
+    appliers: Callable[[Settings], tuple[Applier, ...]]
+    clock: Callable[[], datetime]
+    lease: Lease
+    command: Command
+    recommendation: Recommendation
+
+    def journal(self) -> tuple[JournalRow, ...]:
+        """Give what was written for the command."""
+        return self.store.reader.journal(command_id=self.command.command_id)
+
+    def write(self, event: str, *, step: int = -1, detail: str = "", record: str = "") -> None:
+        """Append to the journal. Errors: LeaseLostError, StalePlanError."""
+        self.store.commands.write(
+            self.lease,
+            event,
+            at=self.clock(),
+            lasting=LASTING,
+            digest=self.command.digest,
+            actor=self.command.person.name,
+            step=step,
+            detail=detail,
+            record=record,
+        )
+
+    def why_stopped(self) -> str:
+        """Give why nothing may be sent now, '' when it may: asked before everything sent."""
+        settings = self.settings()
+        if not settings.apply.enabled:
+            return "applying is off (apply.enabled)"
+        found = stopped(Path(settings.apply.stop_file))
+        if found is not None:
+            return found.describe()
+        if applier_for(self.appliers(settings), self.recommendation) is None:
+            return f"no applier that is switched on makes a {self.recommendation.action} change"
+        return ""
+
+    def applier(self) -> Applier:
+        """Give who makes the change. Errors: ApplyError when it is switched off."""
+        found = applier_for(self.appliers(self.settings()), self.recommendation)
+        if found is None:
+            raise ApplyError(
+                f"no applier makes a {self.recommendation.action} change now",
+                "Switch it on: apply.enabled and the `enabled` of the target's section.",
+            )
+        return found
+
+    def undone_command(self) -> Command:
+        """Give the command that this rollback undoes."""
+        return self.store.reader.command(self.command.subject.partition(":")[0])
+
+    def success(self) -> Event:
+        """Give what success means: applied, rolled back, or a rollback rolled back."""
+        if self.command.kind is CommandKind.APPLY:
+            return Event.APPLIED
+        forward = self._depth() % 2 == 0
+        return Event.APPLIED if forward else Event.ROLLED_BACK
+
+    def refusal(self) -> Event:
+        """Give what a refusal is called."""
+        apply = self.command.kind is CommandKind.APPLY
+        return Event.REFUSED if apply else Event.ROLLBACK_REFUSED
+
+    def _depth(self) -> int:
+        depth, command = 0, self.command
+        while command.kind is CommandKind.ROLLBACK:
+            depth += 1
+            command = self.store.reader.command(command.subject.partition(":")[0])
+        return depth

@@ -1,0 +1,274 @@
+"""The apply worker: takes one command at a time and carries it as far as it goes now.
+
+What to do next is decided by `next_move` from the journal; this file only carries it out. A step is
+stored before it is sent and its answer after, so a worker that dies anywhere is followed by one
+that looks first.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from uuid import uuid4
+
+from dashboard.apply import build_appliers
+from dashboard.apply.base import Applier
+from dashboard.apply.kill_switch import stopped
+from dashboard.apply.next_move import (
+    Conclude,
+    Finish,
+    Look,
+    Measure,
+    Move,
+    Note,
+    Pace,
+    Prepare,
+    Send,
+    Wait,
+    next_move,
+)
+from dashboard.apply.prepare import has_expired, prepare, why_held
+from dashboard.apply.progress import Progress, progress_of
+from dashboard.apply.task import LASTING, Task
+from dashboard.apply.verification import is_measurable, measure
+from dashboard.rights import RULE
+from data.clock import utc_now
+from data.errors import (
+    ApprovalMissingError,
+    ChangeRefusedError,
+    LeaseLostError,
+    StalePlanError,
+    StoreError,
+    TrimtabError,
+)
+from data.records.changes import Change, ReadBack, StepOutcome, StepResult
+from data.records.commands import CommandKind, Lease, Work
+from data.records.lifecycle import Event, State
+from data.settings import Settings
+from data.store import Store
+from data.store.record_json import to_json
+
+logger = logging.getLogger(__name__)
+_PAUSE = timedelta(seconds=15)
+_MEASURE_PAUSE = timedelta(minutes=5)
+_STOPPED_PAUSE = timedelta(milliseconds=500)
+
+
+@dataclass(slots=True, kw_only=True)
+class Worker:
+    """Works on the commands of one store; `settings` is asked anew at every step.
+
+    `appliers` gives who makes changes under the settings of the moment.
+    """
+
+    store: Store
+    settings: Callable[[], Settings]
+    appliers: Callable[[Settings], tuple[Applier, ...]] = build_appliers
+    clock: Callable[[], datetime] = utc_now
+    owner: str = field(default_factory=lambda: f"worker-{uuid4().hex[:12]}")
+    _was_stopped: str | None = None
+
+    def work_once(self) -> bool:
+        """Take a due command and carry it as far as it goes; tell whether there was one.
+
+        Errors: StoreError, SettingsError: nothing was sent then.
+        """
+        self._note_the_switch()
+        lease = self.store.commands.take(owner=self.owner, now=self.clock(), lasting=LASTING)
+        if lease is None:
+            return False
+        try:
+            self._carry(self._task(lease))
+        except LeaseLostError as lost:
+            logger.warning("%s", lost)
+        except StoreError:
+            raise
+        except TrimtabError as error:
+            self._give_back(lease, str(error))
+        except Exception as defect:
+            logger.exception("defect while applying")
+            self._give_back(lease, f"defect: {type(defect).__name__}")
+        return True
+
+    def _give_back(self, lease: Lease, why: str) -> None:
+        self.store.commands.release(lease, not_before=self.clock() + _PAUSE, held=why)
+
+    def _task(self, lease: Lease) -> Task:
+        command = self.store.reader.command(lease.command_id)
+        stored = self.store.reader.recommendation(command.digest, now=self.clock())
+        return Task(
+            store=self.store,
+            settings=self.settings,
+            appliers=self.appliers,
+            clock=self.clock,
+            lease=lease,
+            command=command,
+            recommendation=stored.recommendation,
+        )
+
+    def _note_the_switch(self) -> None:
+        """Put into the audit that applying was stopped or resumed, whoever moved the file."""
+        found = stopped(Path(self.settings().apply.stop_file))
+        said = "" if found is None else found.describe()
+        if self._was_stopped is None:
+            self._was_stopped = _last_switch(self.store)
+        if said != self._was_stopped:
+            self.store.append_audit(
+                at=self.clock(),
+                actor=(found.by if found else "") or "file",
+                event="stopped" if found else "resumed",
+                digest="",
+                detail=said,
+            )
+            self._was_stopped = said
+
+    def _carry(self, task: Task) -> None:
+        """Make moves until the command waits or is finished."""
+        fresh: tuple[int, ReadBack] | None = None
+        checked = False
+        while True:
+            progress = progress_of(task.journal())
+            move = _permitted(
+                task, next_move(progress, fresh, now=task.clock(), pace=_pace(task.settings()))
+            )
+            if progress.outcome is not None and _is_undone(task):
+                move = Finish()
+            if isinstance(move, Wait):
+                task.store.commands.release(task.lease, not_before=move.until, held=move.reason)
+                return
+            if isinstance(move, Finish):
+                task.store.commands.finish(task.lease)
+                return
+            # Prepared in an earlier visit, the change may have been held back for hours.
+            if isinstance(move, Send) and not (progress.sent or checked):
+                checked = True
+                if _has_moved(task, progress):
+                    continue
+            checked = checked or isinstance(move, Prepare)
+            fresh = _make(task, progress, move)
+
+
+def _permitted(task: Task, move: Move) -> Move:
+    """Give the move, or the wait that takes its place for now."""
+    now = task.clock()
+    if isinstance(move, Measure) and not is_measurable(task, now):
+        return Wait(until=now + _MEASURE_PAUSE, reason="no samples yet of the time to measure")
+    if isinstance(move, Prepare) and has_expired(task):
+        return move
+    if isinstance(move, Prepare | Send) and (why := task.why_stopped()):
+        return Wait(until=now + _STOPPED_PAUSE, reason=why)
+    if isinstance(move, Prepare) and (held := why_held(task)) is not None:
+        return Wait(until=held.until, reason=held.reason)
+    return move
+
+
+def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | None:
+    """Carry one move out; give what a look saw."""
+    if isinstance(move, Look):
+        return _look(task, progress, move.done)
+    if isinstance(move, Prepare):
+        _prepare(task)
+    elif isinstance(move, Send):
+        _send(task, progress, move.step)
+    elif isinstance(move, Note):
+        result = StepResult(outcome=StepOutcome.DONE, detail=f"found by looking: {move.detail}")
+        task.write(Work.ANSWERED, step=move.step, detail=result.detail, record=to_json(result))
+    elif isinstance(move, Measure):
+        _measure(task, progress)
+    elif isinstance(move, Conclude):
+        refused = move.event is Event.REFUSED
+        event = task.refusal() if refused else move.event or task.success()
+        task.write(event, detail=move.detail)
+        _undo_by_rule(task)
+    return None
+
+
+def _change(progress: Progress) -> Change:
+    if progress.change is None:
+        raise RuntimeError("nothing was prepared")
+    return progress.change
+
+
+def _prepare(task: Task) -> None:
+    try:
+        change = prepare(task)
+    except (ChangeRefusedError, StalePlanError, ApprovalMissingError) as refusal:
+        task.write(task.refusal(), detail=str(refusal))
+    else:
+        task.write(Work.PREPARED, detail=change.digest, record=to_json(change))
+
+
+def _has_moved(task: Task, progress: Progress) -> bool:
+    """Tell whether the target moved since the change was prepared, and conclude with a refusal."""
+    change = _change(progress)
+    try:
+        moved = task.applier().look_again(change).fingerprint != change.target.fingerprint
+        detail = "the target has changed since the change was prepared"
+    except (ChangeRefusedError, StalePlanError) as refusal:
+        moved, detail = True, str(refusal)
+    if moved:
+        task.write(task.refusal(), detail=detail)
+    return moved
+
+
+def _send(task: Task, progress: Progress, step: int) -> None:
+    change = _change(progress)
+    task.write(Work.SENDING, step=step, detail=change.steps[step].text)
+    result = task.applier().execute(change.steps[step], change)
+    task.write(Work.ANSWERED, step=step, detail=result.detail, record=to_json(result))
+
+
+def _look(task: Task, progress: Progress, done: int) -> tuple[int, ReadBack]:
+    """Look, and note what is new: another sight than last time, or a step that is missing."""
+    seen = task.applier().read_back(_change(progress), done=done)
+    last = progress.looks[-1][1] if progress.looks else None
+    if seen.seen is not last or progress.doubtful_step is not None:
+        task.write(Work.LOOKED, step=done, detail=seen.detail, record=str(seen.seen))
+        progress.looks.append((task.clock(), seen.seen))
+    return done, seen
+
+
+def _measure(task: Task, progress: Progress) -> None:
+    event, measurement = measure(task, progress)
+    task.write(event, detail="; ".join(measurement.reasons), record=to_json(measurement))
+    _undo_by_rule(task)
+
+
+def _is_undone(task: Task) -> bool:
+    prefix = f"{task.command.command_id}:"
+    asked = task.store.reader.commands(task.command.digest)
+    return any(one.command.subject.startswith(prefix) for one in asked)
+
+
+def _undo_by_rule(task: Task) -> None:
+    """Ask for the rollback that the settings opted in to. Unique, so asking again is harmless."""
+    if not task.settings().apply.auto_rollback or task.command.kind is not CommandKind.APPLY:
+        return
+    state = task.store.reader.states().get(task.command.digest)
+    if state in (State.FAILING, State.FELL_SHORT):
+        task.store.commands.ask(
+            kind=CommandKind.ROLLBACK,
+            digest=task.command.digest,
+            subject=f"{task.command.command_id}:0",
+            target=task.command.target,
+            person=RULE,
+            at=task.clock(),
+        )
+
+
+def _pace(settings: Settings) -> Pace:
+    apply = settings.apply
+    slots = timedelta(minutes=apply.verify_slots * settings.planning.slot_minutes)
+    return Pace(
+        poll=timedelta(seconds=apply.poll_seconds),
+        patience=timedelta(minutes=apply.patience_minutes),
+        watch=timedelta(minutes=apply.watch_minutes),
+        measure_after=slots,
+    )
+
+
+def _last_switch(store: Store) -> str:
+    """Give what the audit last said of the kill switch, '' when applying was not stopped."""
+    said = [one for one in store.reader.audit() if one.event in ("stopped", "resumed")]
+    return said[-1].detail if said else ""

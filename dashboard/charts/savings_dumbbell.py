@@ -1,0 +1,90 @@
+"""Predicted against realised: a dumbbell per recommendation, and the sums over time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FREE, PROPOSED, USED, dress, safe
+from data.records.decisions import Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pair:
+    """What one recommendation promised and what it brought, both in GPU-hours."""
+
+    name: str
+    measured_at: datetime
+    predicted: Range
+    realised: Range
+
+
+def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
+    """Give promised and realised GPU-hours of each recommendation, joined by a line."""
+    names = [safe(one.name) for one in pairs]
+    figure = go.Figure()
+    for name, one in zip(names, pairs, strict=True):
+        figure.add_trace(
+            go.Scatter(
+                x=[one.predicted.central, one.realised.central],
+                y=[name, name],
+                mode="lines",
+                line={"color": FREE, "width": 3},
+                showlegend=False,
+                hoverinfo="skip",
+            )
+        )
+    figure.add_trace(_dots(names, [one.predicted for one in pairs], "predicted", PROPOSED))
+    figure.add_trace(_dots(names, [one.realised for one in pairs], "realised", USED))
+    figure = dress(figure, y_title="")
+    figure.update_layout(
+        xaxis={"title": "GPU-hours saved over the hours measured"},
+        yaxis={"type": "category"},
+        hovermode="closest",
+    )
+    return figure
+
+
+def _dots(names: list[str], ranges: list[Range], label: str, colour: str) -> go.Scatter:
+    return go.Scatter(
+        x=[one.central for one in ranges],
+        y=names,
+        mode="markers",
+        name=label,
+        marker={
+            "color": colour,
+            "size": 11,
+            "symbol": "circle" if label == "predicted" else "diamond",
+        },
+        error_x={
+            "type": "data",
+            "array": [one.high - one.central for one in ranges],
+            "arrayminus": [one.central - one.low for one in ranges],
+            "color": colour,
+            "thickness": 1,
+        },
+        hovertemplate=f"%{{y}}: {label} %{{x:.3g}} GPU-h<extra></extra>",
+    )
+
+
+def savings_sum(pairs: Sequence[Pair]) -> go.Figure:
+    """Give the running sums of promised and realised GPU-hours, in the order of measuring."""
+    ordered = sorted(pairs, key=lambda one: one.measured_at)
+    figure = go.Figure()
+    for label, colour, dash in (("predicted", PROPOSED, "dash"), ("realised", USED, "solid")):
+        total, sums = 0.0, []
+        for one in ordered:
+            total += (one.predicted if label == "predicted" else one.realised).central
+            sums.append(total)
+        figure.add_trace(
+            go.Scatter(
+                x=[one.measured_at for one in ordered],
+                y=sums,
+                mode="lines+markers",
+                name=label,
+                line={"color": colour, "dash": dash, "shape": "hv"},
+                hovertemplate=f"{label} %{{y:.3g}} GPU-h<extra></extra>",
+            )
+        )
+    return dress(figure, y_title="GPU-hours saved, sum")

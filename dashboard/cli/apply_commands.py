@@ -1,0 +1,174 @@
+"""`trimtab recommendations apply|rollback|keep` and `trimtab apply status|stop|resume|work`."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from dashboard.apply.kill_switch import resume as resume_now
+from dashboard.apply.kill_switch import stop as stop_now
+from dashboard.apply.kill_switch import stopped
+from dashboard.apply.worker import Worker
+from dashboard.cli.list_commands import FINDINGS
+from dashboard.cli.output import print_rows
+from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.desk import Desk
+from dashboard.notify.deliver import Notifier
+from data.clock import utc_now
+from data.errors import StoreBusyError
+from data.records.commands import Person
+from data.records.decisions import Decision
+from data.records.lifecycle import OPEN, State
+from data.settings import Settings
+from data.store import Store
+
+_GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
+_PAUSE_SECONDS = 0.1
+
+
+def _person(options: argparse.Namespace) -> Person:
+    return Person(name=options.by, via="cli")
+
+
+def _desk(options: argparse.Namespace, store: Store) -> Desk:
+    return Desk(store=store, settings=lambda: settings_of(options).settings)
+
+
+def apply(options: argparse.Namespace) -> int:
+    """Apply an approved recommendation and say what came of it, or write its change file."""
+    with open_for_reading(settings_of(options)) as store:
+        desk = _desk(options, store)
+        stored = store.reader.recommendation(options.id, now=utc_now())
+        asked = bool(store.reader.commands(stored.recommendation.digest))
+        if options.file or not (asked or desk.can_apply(stored.recommendation)):
+            print(desk.write_change(options.id, _person(options)))
+            return 0
+        found = desk.apply(options.id, _person(options))
+        if not found.fresh:
+            person, at = found.command.person.name, found.command.asked_at
+            print(f"already asked for by {person} at {at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
+        return _work_until_known(options, store, stored.recommendation.digest)
+
+
+def rollback(options: argparse.Namespace) -> int:
+    """Undo the last change of a recommendation and say what came of it."""
+    with open_for_reading(settings_of(options)) as store:
+        _desk(options, store).roll_back(options.id, _person(options))
+        digest = store.reader.recommendation(options.id, now=utc_now()).recommendation.digest
+        return _work_until_known(options, store, digest)
+
+
+def keep(options: argparse.Namespace) -> int:
+    """Record that an applied change is to stay."""
+    with open_for_reading(settings_of(options)) as store:
+        desk = _desk(options, store)
+        desk.decide(options.id, Decision.KEPT, _person(options), options.comment)
+        print(f"kept {options.id}")
+    return 0
+
+
+def _work_until_known(options: argparse.Namespace, store: Store, digest: str) -> int:
+    """Run the worker here until the outcome is known or the command has to wait for longer."""
+    worker = Worker(store=store, settings=lambda: settings_of(options).settings)
+    notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
+    give_up = time.monotonic() + 60 * (settings_of(options).settings.apply.patience_minutes + 1)
+    while True:
+        worker.work_once()
+        stored = store.reader.recommendation(digest, now=utc_now())
+        status = store.reader.commands(digest)[-1]
+        over = time.monotonic() > give_up
+        if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
+            break
+        time.sleep(_PAUSE_SECONDS)
+    while notifier.deliver_once():
+        pass
+    detail = status.held or _last_detail(store, digest)
+    print(
+        f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail)
+    )
+    if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
+        return 1
+    return 0 if stored.state in _GOOD else FINDINGS
+
+
+def _is_held(reason: str) -> bool:
+    """Tell whether a command waits for a person or the clock, not for its own effect."""
+    return reason.startswith("applying is") or "(apply." in reason or "no applier" in reason
+
+
+def _last_detail(store: Store, digest: str) -> str:
+    rows = store.reader.journal(digest=digest)
+    return rows[-1].detail if rows else ""
+
+
+def status(options: argparse.Namespace) -> int:
+    """Show the switches and the commands that are not finished."""
+    loaded = settings_of(options)
+    rows = _switches(loaded.settings)
+    with open_for_reading(loaded) as store:
+        for one in store.reader.commands():
+            if not one.finished:
+                command = one.command
+                rows.append(
+                    {
+                        "what": f"{command.kind} {command.digest[:12]}",
+                        "state": one.held or "waits, is under way or is watched",
+                    }
+                )
+    print_rows(rows, options.format, columns=("what", "state"), empty="")
+    return 0
+
+
+def _switches(settings: Settings) -> list[dict[str, object]]:
+    found = stopped(Path(settings.apply.stop_file))
+    return [
+        {"what": "apply.enabled", "state": "on" if settings.apply.enabled else "off"},
+        {"what": "apply_kubernetes.enabled", "state": _on(settings.apply_kubernetes.enabled)},
+        {"what": "apply_slurm.enabled", "state": _on(settings.apply_slurm.enabled)},
+        {"what": "apply_power.enabled", "state": _on(settings.apply_power.enabled)},
+        {"what": "stop file", "state": found.describe() if found else "absent: not stopped"},
+    ]
+
+
+def _on(enabled: bool) -> str:
+    return "on" if enabled else "off"
+
+
+def stop(options: argparse.Namespace) -> int:
+    """Stop all applying at once; works while a server holds the store."""
+    path = Path(settings_of(options).settings.apply.stop_file)
+    print(stop_now(path, by=options.by, reason=options.reason).describe())
+    return 0
+
+
+def resume(options: argparse.Namespace) -> int:
+    """Let applying go on."""
+    loaded = settings_of(options)
+    path = Path(loaded.settings.apply.stop_file)
+    if stopped(path) is None:
+        print("applying was not stopped")
+        return 0
+    try:
+        with open_for_reading(loaded) as store:
+            _desk(options, store).resume(_person(options))
+    except StoreBusyError:
+        # The server that holds the store sees the file go and puts it into the audit.
+        resume_now(path)
+    print("applying goes on")
+    return 0
+
+
+def work(options: argparse.Namespace) -> int:
+    """Carry out what is due, watch and measure what was applied, tell people, and end."""
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        worker = Worker(store=store, settings=lambda: settings_of(options).settings)
+        visits = 0
+        while worker.work_once():
+            visits += 1
+        notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
+        sent = 0
+        while notifier.deliver_once():
+            sent += 1
+    print(f"{visits} visits to commands, {sent} messages")
+    return 0

@@ -1,0 +1,84 @@
+"""`trimtab savings`: predicted against realised, per applied recommendation and in total."""
+
+import argparse
+
+from dashboard.cli.cycle_commands import range_text
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_hours
+from data.clock import utc_now
+
+_COLUMNS = (
+    "id",
+    "state",
+    "job",
+    "applied",
+    "hours",
+    "predicted",
+    "realised",
+    "predicted energy",
+    "realised energy",
+    "throughput",
+    "unknown because",
+)
+
+
+def savings(options: argparse.Namespace) -> int:
+    """List what applied changes promised and brought; the last row is the total."""
+    with open_for_reading(settings_of(options)) as store:
+        rows = ledger(store.reader, now=utc_now())
+    gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
+    if options.format == "json":
+        print_json(
+            {
+                "recommendations": [_document(row) for row in rows],
+                "total": {"gpu_hours": gpu_hours, "energy_kwh": energy},
+            }
+        )
+        return 0
+    shown = [_row(row) for row in rows]
+    if rows:
+        shown.append(_total_row(gpu_hours, energy))
+    print_rows(shown, options.format, columns=_COLUMNS, empty="Nothing has been applied yet.")
+    return 0
+
+
+def _document(row: LedgerRow) -> dict[str, object]:
+    return {
+        "id": row.recommendation.recommendation_id,
+        "digest": row.recommendation.digest,
+        "job": row.recommendation.job_id,
+        "state": row.state,
+        "applied_at": row.applied_at,
+        "measured_at": row.measured_at,
+        "measurement": row.measurement,
+        "unknown_because": row.reason,
+    }
+
+
+def _row(row: LedgerRow) -> dict[str, object]:
+    one = row.measurement
+    return {
+        "id": row.recommendation.recommendation_id,
+        "state": row.state,
+        "job": row.recommendation.job_id,
+        "applied": row.applied_at,
+        "hours": one.hours if one else None,
+        "predicted": range_text(one.predicted_gpu_hours) if one else "",
+        "realised": range_text(one.realised_gpu_hours) if one else "",
+        "predicted energy": range_text(one.predicted_energy_kwh) if one else "",
+        "realised energy": range_text(one.realised_energy_kwh) if one else "",
+        "throughput": one.throughput_ratio if one else None,
+        "unknown because": row.reason,
+    }
+
+
+def _total_row(gpu_hours: Total, energy: Total) -> dict[str, object]:
+    return {
+        "id": "total",
+        "state": f"{gpu_hours.measured} measured, {gpu_hours.unknown} unknown",
+        "predicted": range_text(gpu_hours.predicted),
+        "realised": range_text(gpu_hours.realised),
+        "predicted energy": range_text(energy.predicted),
+        "realised energy": range_text(energy.realised),
+    }

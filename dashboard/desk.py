@@ -1,0 +1,166 @@
+"""Where people's wishes arrive, from page and command line alike.
+
+Everything is asked under the settings of the moment, and nothing here touches a cluster except to
+look: apply and rollback are commands that the worker carries out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from dashboard import decisions
+from dashboard.apply import applier_for, build_appliers
+from dashboard.apply.base import Applier
+from dashboard.apply.kill_switch import Stopped, resume, stop, stopped
+from dashboard.apply.prepare import change_of
+from dashboard.rights import may_look, require_admin, why_not
+from data.clock import utc_now
+from data.errors import ChangeRefusedError
+from data.records.changes import Change, Rehearsal
+from data.records.commands import Person
+from data.records.decisions import Decision, Recommendation
+from data.records.lifecycle import State
+from data.settings import Settings
+from data.store import Store
+from data.store.commands import Asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """The change as it would be made now, and what the target says to it."""
+
+    change: Change
+    rehearsal: Rehearsal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """Decisions, commands and the kill switch. Every method raises TrimtabError to refuse."""
+
+    store: Store
+    settings: Callable[[], Settings]
+    appliers: Callable[[Settings], tuple[Applier, ...]] = build_appliers
+    clock: Callable[[], datetime] = utc_now
+
+    def decide(
+        self,
+        digest: str,
+        decision: Decision,
+        person: Person,
+        comment: str = "",
+        change_digest: str = "",
+    ) -> None:
+        """Approve, reject or keep."""
+        access, now = self.settings().access, self.clock()
+        if decision is Decision.APPROVED:
+            decisions.approve(
+                self.store,
+                digest,
+                by=person,
+                now=now,
+                comment=comment,
+                change_digest=change_digest,
+                access=access,
+            )
+        else:
+            action = decisions.reject if decision is Decision.REJECTED else decisions.keep
+            action(self.store, digest, by=person, now=now, comment=comment, access=access)
+
+    def apply(self, digest: str, person: Person) -> Asked:
+        """Ask for an approved change to be made."""
+        settings = self.settings()
+        return decisions.ask_to_apply(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            appliers=self.appliers(settings),
+            access=settings.access,
+        )
+
+    def approve_and_apply(
+        self, digest: str, person: Person, comment: str = "", change_digest: str = ""
+    ) -> Asked:
+        """Approve what is still only proposed, and ask for it: the second of two clicks too."""
+        stored = self.store.reader.recommendation(digest, now=self.clock())
+        if stored.state == State.PROPOSED:
+            if not self.can_apply(stored.recommendation):
+                raise ChangeRefusedError(
+                    "no applier that is switched on makes this change",
+                    "Approve it and write the change file.",
+                )
+            self.decide(digest, Decision.APPROVED, person, comment, change_digest)
+        return self.apply(digest, person)
+
+    def roll_back(self, digest: str, person: Person) -> Asked:
+        """Ask for the last change to be undone."""
+        return decisions.ask_to_roll_back(
+            self.store, digest, by=person, now=self.clock(), access=self.settings().access
+        )
+
+    def write_change(self, digest: str, person: Person) -> Path:
+        """Write the change file of an approved recommendation; give its path."""
+        settings = self.settings()
+        return decisions.write_approved(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            folder=Path(settings.apply.directory),
+            access=settings.access,
+        )
+
+    def change_text(self, digest: str) -> str:
+        """Give the text of the change file, from the store alone."""
+        stored = self.store.reader.recommendation(digest, now=self.clock())
+        return decisions.preview(self.store, stored.recommendation).text
+
+    def preview(self, digest: str) -> Preview:
+        """Look at the target and give the change as it would be made. Errors: ApplyError."""
+        recommendation = self.store.reader.recommendation(digest, now=self.clock()).recommendation
+        applier = applier_for(self.appliers(self.settings()), recommendation)
+        if applier is None:
+            raise ChangeRefusedError(
+                "no applier that is switched on makes this change",
+                "The change file shows what a person would do.",
+            )
+        change = change_of(applier, recommendation, self.store.reader)
+        return Preview(change=change, rehearsal=applier.rehearse(change))
+
+    def can_apply(self, recommendation: Recommendation) -> bool:
+        """Tell whether a worker would carry the change out, stopped or not."""
+        return applier_for(self.appliers(self.settings()), recommendation) is not None
+
+    def why_not(
+        self, person: Person, recommendation: Recommendation, *, approving: bool = False
+    ) -> str:
+        """Give why the person may not decide about it, '' when they may."""
+        job = self.store.reader.job(recommendation.job_id)
+        access = self.settings().access
+        return why_not(person, access, recommendation, job, approving=approving)
+
+    def may_look(self, person: Person, recommendation: Recommendation) -> bool:
+        """Tell whether the person may see it."""
+        job = self.store.reader.job(recommendation.job_id)
+        return may_look(person, self.settings().access, recommendation, job)
+
+    def stopped(self) -> Stopped | None:
+        """Tell whether applying is stopped, by whom and why."""
+        return stopped(Path(self.settings().apply.stop_file))
+
+    def stop(self, person: Person, reason: str = "") -> Stopped:
+        """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
+        path = Path(self.settings().apply.stop_file)
+        return stop(path, by=person.name, reason=reason, at=self.clock())
+
+    def resume(self, person: Person) -> bool:
+        """Let applying go on, as an admin; tell whether it was stopped."""
+        settings = self.settings()
+        require_admin(person, settings.access)
+        was = resume(Path(settings.apply.stop_file))
+        if was:
+            self.store.append_audit(
+                at=self.clock(), actor=person.name, event="resumed", digest="", detail=""
+            )
+        return was

@@ -1,0 +1,50 @@
+"""A message by e-mail. The standard library refuses line breaks in headers; so do the settings."""
+
+import smtplib
+import ssl
+from email.message import EmailMessage
+from email.utils import format_datetime
+
+from dashboard.notify.failure import NotDeliveredError
+from data.access_settings import NotifySettings
+from data.clock import utc_now
+from data.errors import scrub
+from data.store.outbox import Message
+
+
+def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
+    """Give the mail. Errors: NotDeliveredError when a header would break out of its line."""
+    mail = EmailMessage()
+    domain = settings.mail_from.partition("@")[2]
+    headers = {
+        "From": settings.mail_from,
+        "To": message.recipient,
+        "Subject": message.subject,
+        "Date": format_datetime(utc_now()),
+        "Message-ID": f"<{message.message_id[:40]}@{domain}>",
+        "Auto-Submitted": "auto-generated",
+    }
+    try:
+        for name, value in headers.items():
+            mail[name] = value
+    except ValueError as error:
+        raise NotDeliveredError(f"a header holds a line break: {scrub(str(error))}") from error
+    mail.set_content(message.body)
+    return mail
+
+
+def send(message: Message, settings: NotifySettings) -> None:
+    """Hand it to the mail server. Errors: NotDeliveredError."""
+    mail = mail_of(message, settings)
+    try:
+        with smtplib.SMTP(
+            settings.smtp_host, settings.smtp_port, timeout=settings.timeout_seconds
+        ) as server:
+            if settings.smtp_starttls:
+                server.starttls(context=ssl.create_default_context())
+            if settings.smtp_user:
+                server.login(settings.smtp_user, settings.smtp_password)
+            server.send_message(mail, to_addrs=[message.recipient])
+    except (OSError, smtplib.SMTPException) as error:
+        where = f"{settings.smtp_host}:{settings.smtp_port}"
+        raise NotDeliveredError(f"mail server {where}: {scrub(str(error))}") from error

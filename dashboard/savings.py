@@ -1,0 +1,120 @@
+"""The savings ledger: what applied changes promised, and what they were measured to bring."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from data.records.commands import CommandKind, Measurement
+from data.records.decisions import Range, Recommendation
+from data.store import StoreReader
+from data.store.record_json import from_json
+
+_MEASURED = ("verified", "fell-short", "unmeasured")
+_STOOD = ("applied", "applied-differently", "failing")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerRow:
+    """One applied recommendation; `measurement` None while its slots are not over."""
+
+    recommendation: Recommendation
+    state: str
+    applied_at: datetime
+    measured_at: datetime | None
+    measurement: Measurement | None
+
+    @property
+    def reason(self) -> str:
+        """Why a figure is unknown, '' when all are known."""
+        if self.measurement is None:
+            return "not measured yet"
+        return "; ".join(self.measurement.reasons)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """Sums over the rows of which both sides are known; `unknown` counts the others."""
+
+    measured: int
+    unknown: int
+    predicted: Range | None
+    realised: Range | None
+
+
+def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
+    """Give a row per recommendation that was ever applied, the latest first."""
+    applies = {
+        one.command.command_id for one in reader.commands() if one.command.kind is CommandKind.APPLY
+    }
+    applied: dict[str, datetime] = {}
+    measured: dict[str, tuple[datetime, Measurement]] = {}
+    for row in reader.journal(events=(*_STOOD, *_MEASURED)):
+        if row.command_id not in applies:
+            continue
+        if row.event in _STOOD:
+            applied.setdefault(row.digest, row.at)
+        elif row.record:
+            measured[row.digest] = (row.at, from_json(Measurement, row.record))
+    rows = []
+    for digest, at in applied.items():
+        stored = reader.recommendation(digest, now=now)
+        found = measured.get(digest)
+        rows.append(
+            LedgerRow(
+                recommendation=stored.recommendation,
+                state=stored.state,
+                applied_at=at,
+                measured_at=found[0] if found else None,
+                measurement=found[1] if found else None,
+            )
+        )
+    return tuple(sorted(rows, key=lambda row: row.applied_at, reverse=True))
+
+
+def total_gpu_hours(rows: Iterable[LedgerRow]) -> Total:
+    """Add up GPU-hours, predicted and realised, of the rows that have both."""
+    return _total(
+        [
+            (one.measurement.predicted_gpu_hours, one.measurement.realised_gpu_hours)
+            if one.measurement
+            else (None, None)
+            for one in rows
+        ]
+    )
+
+
+def total_energy(rows: Iterable[LedgerRow]) -> Total:
+    """Add up site energy, predicted and realised, of the rows that have both."""
+    return _total(
+        [
+            (one.measurement.predicted_energy_kwh, one.measurement.realised_energy_kwh)
+            if one.measurement
+            else (None, None)
+            for one in rows
+        ]
+    )
+
+
+def _total(pairs: list[tuple[Range | None, Range | None]]) -> Total:
+    known = [
+        (predicted, realised)
+        for predicted, realised in pairs
+        if predicted is not None and realised is not None
+    ]
+    return Total(
+        measured=len(known),
+        unknown=len(pairs) - len(known),
+        predicted=_sum([one for one, _other in known]),
+        realised=_sum([other for _one, other in known]),
+    )
+
+
+def _sum(ranges: list[Range]) -> Range | None:
+    if not ranges:
+        return None
+    return Range(
+        low=sum(one.low for one in ranges),
+        central=sum(one.central for one in ranges),
+        high=sum(one.high for one in ranges),
+        unit=ranges[0].unit,
+    )

@@ -1,0 +1,236 @@
+"""What can be done with a recommendation now, and what is being done: the foot of its card.
+
+A click is a command written to the store within the callback, before the page is drawn: another
+control used right after it can interrupt the drawing, never the decision. What the page then shows
+comes from the store.
+"""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from dashboard.desk import Preview
+from dashboard.web.identity import local_name, remember_name, signed_in
+from dashboard.web.page import plain, range_text
+from dashboard.web.session import current_world
+from data.clock import utc_now
+from data.errors import TrimtabError
+from data.records.commands import Measurement, Person
+from data.records.decisions import Decision
+from data.records.lifecycle import OPEN, STANDING, State
+from data.store import StoredRecommendation
+from data.store.record_json import from_json
+
+_TICK_SECONDS = 1.0
+Action = Callable[[Person], object]
+
+
+def decision_panel(stored: StoredRecommendation, key: str) -> None:
+    """Show what the recommendation's state allows the person to do."""
+    if st.session_state.pop(f"{key}-acted", False):
+        st.rerun()
+    state = State(stored.state)
+    if state is State.PROPOSED:
+        _change(stored, key)
+        _buttons(stored, key, _proposed(stored, key), remarks=True)
+    elif state in (State.APPROVED, State.WRITTEN):
+        _change(stored, key, expanded=state is State.APPROVED)
+        _buttons(stored, key, _approved(stored))
+    elif state in OPEN:
+        _under_way(stored, key)
+    elif state in STANDING or state is State.ROLLED_BACK:
+        _outcome(stored)
+        _buttons(stored, key, _standing(stored, key))
+    elif state is State.REFUSED:
+        _outcome(stored)
+    _last_refusal(key)
+
+
+def _proposed(stored: StoredRecommendation, key: str) -> dict[str, Action]:
+    desk, digest = current_world().desk, _digest(stored)
+
+    def remark() -> str:
+        return str(st.session_state.get(f"{key}-comment", ""))
+
+    def shown() -> str:
+        preview: Preview | None = st.session_state.get(f"{key}-preview")
+        return preview.change.digest if preview else ""
+
+    actions: dict[str, Action] = {
+        "Approve": lambda who: desk.decide(digest, Decision.APPROVED, who, remark(), shown()),
+        "Reject": lambda who: desk.decide(digest, Decision.REJECTED, who, remark()),
+    }
+    if desk.can_apply(stored.recommendation):
+        actions["Approve and apply"] = lambda who: desk.approve_and_apply(
+            digest, who, remark(), shown()
+        )
+    return actions
+
+
+def _approved(stored: StoredRecommendation) -> dict[str, Action]:
+    desk, digest = current_world().desk, _digest(stored)
+    if desk.can_apply(stored.recommendation):
+        return {"Apply": lambda who: desk.apply(digest, who)}
+    if stored.state == State.WRITTEN or not _has_change_text(stored):
+        return {}
+    return {"Write the change file": lambda who: desk.write_change(digest, who)}
+
+
+def _standing(stored: StoredRecommendation, key: str) -> dict[str, Action]:
+    desk, digest = current_world().desk, _digest(stored)
+    actions: dict[str, Action] = {}
+    if desk.can_apply(stored.recommendation):
+        word = "Undo the rollback" if stored.state == State.ROLLED_BACK else "Roll back"
+        actions[word] = lambda who: desk.roll_back(digest, who)
+    if State(stored.state) in STANDING - {State.KEPT}:
+        actions["Keep"] = lambda who: desk.decide(digest, Decision.KEPT, who)
+    return actions
+
+
+def _buttons(
+    stored: StoredRecommendation, key: str, actions: dict[str, Action], *, remarks: bool = False
+) -> None:
+    """Show a button per action, or why the person may not decide."""
+    desk = current_world().desk
+    access = desk.settings().access
+    person = signed_in(access)
+    if person is None or not actions:
+        return
+    why_not = desk.why_not(person, stored.recommendation, approving=remarks)
+    if why_not:
+        st.caption(plain(why_not))
+        return
+    if access.mode == "local":
+        local_name(f"{key}-by")
+    if remarks:
+        st.text_input("Comment", key=f"{key}-comment")
+    with st.container(horizontal=True):
+        for label, action in actions.items():
+            st.button(
+                label, key=f"{key}-{label}", on_click=_act, args=(key, action), type="secondary"
+            )
+
+
+def _act(key: str, action: Action) -> None:
+    """Run in the callback of the click: write first, draw later."""
+    access = current_world().desk.settings().access
+    person = signed_in(access)
+    if person is None:
+        return
+    if access.mode == "local":
+        person = Person(name=str(st.session_state.get(f"{key}-by", "")), via="local")
+    try:
+        action(person)
+    except TrimtabError as error:
+        st.session_state[f"{key}-refused"] = str(error)
+        return
+    remember_name(person.name)
+    st.session_state[f"{key}-acted"] = True
+
+
+def _change(stored: StoredRecommendation, key: str, *, expanded: bool = False) -> None:
+    """Show the exact change: from a fresh look at the target, or the text of the change file."""
+    desk, digest = current_world().desk, _digest(stored)
+    if not desk.can_apply(stored.recommendation):
+        if stored.state != State.PROPOSED:
+            with st.expander("Change", expanded=expanded):
+                _show_text(digest)
+        return
+    with st.expander("Change", key=f"{key}-change", expanded=expanded):
+        st.button(
+            "Look at the target",
+            key=f"{key}-look",
+            on_click=_look,
+            args=(key, digest),
+            help="Asks the cluster and works out the steps. An approval is then bound to them.",
+        )
+        preview: Preview | None = st.session_state.get(f"{key}-preview")
+        if preview is not None:
+            _show_preview(preview)
+
+
+def _look(key: str, digest: str) -> None:
+    st.session_state.pop(f"{key}-preview", None)
+    try:
+        st.session_state[f"{key}-preview"] = current_world().desk.preview(digest)
+    except TrimtabError as error:
+        st.session_state[f"{key}-refused"] = str(error)
+
+
+def _show_preview(preview: Preview) -> None:
+    change, said = preview.change, preview.rehearsal
+    st.code("\n".join(step.text for step in change.steps), language=None)
+    st.dataframe(
+        {
+            "field": [step.field for step in change.steps],
+            "now": [step.before or "" for step in change.steps],
+            "then": [step.after or "" for step in change.steps],
+        },
+        hide_index=True,
+    )
+    for note in (*change.notes, *said.warnings):
+        st.caption(plain(note))
+    for refusal in said.refusals:
+        st.error(plain(refusal))
+    for field, intended, answered in said.differences:
+        st.error(plain(f"{field}: {intended} is meant, the target would store {answered}"))
+
+
+def _has_change_text(stored: StoredRecommendation) -> bool:
+    try:
+        current_world().desk.change_text(_digest(stored))
+    except TrimtabError:
+        return False
+    return True
+
+
+def _show_text(digest: str) -> None:
+    try:
+        st.code(current_world().desk.change_text(digest), language=None)
+    except TrimtabError as error:
+        st.warning(plain(str(error)))
+
+
+def _under_way(stored: StoredRecommendation, key: str) -> None:
+    """Show what the worker does, a second apart, and draw the page anew when it is done."""
+    live = st.fragment(_live, run_every=_TICK_SECONDS)
+    live(_digest(stored), stored.state)
+
+
+def _live(digest: str, drawn: str) -> None:
+    reader = current_world().store.reader
+    if reader.recommendation(digest, now=utc_now()).state != drawn:
+        st.rerun()
+    status = reader.commands(digest)[-1]
+    rows = reader.journal(command_id=status.command.command_id)
+    doing = f"{rows[-1].event}: {rows[-1].detail}" if rows else "waiting for the worker"
+    st.progress(min(0.9, 0.1 + 0.15 * len(rows)), text=plain(status.held or doing))
+
+
+def _outcome(stored: StoredRecommendation) -> None:
+    """Say what came of the change, and what it was measured to bring."""
+    rows = current_world().store.reader.journal(digest=_digest(stored))
+    told = [row for row in rows if row.event in set(State) and row.detail]
+    if told:
+        st.caption(plain(f"{told[-1].at:%Y-%m-%d %H:%M} UTC: {told[-1].detail}"))
+    measured = [row for row in rows if row.event in (State.VERIFIED, State.FELL_SHORT)]
+    if measured:
+        one = from_json(Measurement, measured[-1].record)
+        st.caption(
+            plain(
+                f"Measured over {one.hours:g} h: {range_text(one.realised_gpu_hours)} of "
+                f"{range_text(one.predicted_gpu_hours)} promised, "
+                f"{range_text(one.realised_energy_kwh)} of "
+                f"{range_text(one.predicted_energy_kwh)} promised."
+            )
+        )
+
+
+def _digest(stored: StoredRecommendation) -> str:
+    return stored.recommendation.digest
+
+
+def _last_refusal(key: str) -> None:
+    refused = st.session_state.pop(f"{key}-refused", "")
+    if refused:
+        st.error(plain(refused))

@@ -1,0 +1,81 @@
+"""Who looks at the page: the local person, who a trusted proxy names, or who signed in."""
+
+import json
+
+import streamlit as st
+
+from dashboard.rights import role_of
+from dashboard.web.session import current_world
+from dashboard.web.trusted_proxy import PERSON_HEADER
+from data.access_settings import AccessSettings
+from data.records.commands import Person
+
+_NAME = "person"
+
+
+def local_name(key: str) -> str:
+    """Ask for the name in local mode, remembered for the session."""
+    given: str = st.text_input("Your name", st.session_state.get(_NAME, ""), key=key)
+    return given
+
+
+def remember_name(name: str) -> None:
+    """Keep the name that a decision was made under, for the next card."""
+    st.session_state[_NAME] = name
+
+
+def signed_in(access: AccessSettings) -> Person | None:
+    """Give who is signed in, None when nobody is. In local mode the name is '' until it is given.
+
+    A session that a proxy opened keeps its person until its connection ends.
+    """
+    if access.mode == "proxy":
+        stated = st.context.headers.get(PERSON_HEADER)
+        return None if stated is None else proxied(stated)
+    if access.mode == "oidc":
+        if not st.user.is_logged_in:
+            return None
+        return claimed(dict(st.user), access)
+    return Person(name=st.session_state.get(_NAME, ""), via="local")
+
+
+def proxied(stated: str) -> Person:
+    """Give the person that the middleware wrote into its header."""
+    found = json.loads(stated)
+    return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
+
+
+def claimed(claims: dict[str, object], access: AccessSettings) -> Person | None:
+    """Give the person of verified claims; None without a name or with an unverified address."""
+    name = claims.get(access.oidc_name_claim)
+    if not isinstance(name, str) or not name.strip():
+        return None
+    if access.oidc_name_claim == "email" and claims.get("email_verified") is False:
+        return None
+    groups = claims.get(access.oidc_groups_claim)
+    known = groups if isinstance(groups, list | tuple) else []
+    return Person(
+        name=name.strip(), groups=tuple(one for one in known if isinstance(one, str)), via="oidc"
+    )
+
+
+def current_role() -> str:
+    """Give the role of who looks, none for nobody."""
+    access = current_world().desk.settings().access
+    person = signed_in(access)
+    return "none" if person is None else role_of(person, access)
+
+
+def welcome() -> Person | None:
+    """Give who looks when they may; otherwise say what to do and give None."""
+    access = current_world().desk.settings().access
+    person = signed_in(access)
+    if person is None:
+        st.markdown("#### Sign in to see the fleet.")
+        if access.mode == "oidc":
+            st.button("Sign in", on_click=st.login, type="primary")
+        return None
+    if role_of(person, access) == "none":
+        st.error(f"{person.name} has no role here. Ask one of the admins.")
+        return None
+    return person

@@ -1,0 +1,129 @@
+"""Who stands behind a request: decided on the raw request, before Streamlit sees it.
+
+Streamlit takes the first of duplicate headers and believes every sender. So here the headers of
+sign-in proxies are believed only from listed addresses, refused when they come twice, and taken
+out; what is left is one header of our own, which nobody outside can set.
+"""
+
+import ipaddress
+import json
+from collections.abc import Sequence
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from data.access_settings import AccessSettings, entries
+
+PERSON_HEADER = "x-trimtab-person"
+_OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+"""Asked by machines without a sign-in; they name no person and no job."""
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
+_LONGEST = 512
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class RequestRefusedError(Exception):
+    """A request that is not let in: status and reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+def is_listed(address: str, access: AccessSettings) -> bool:
+    """Tell whether the peer is one of the proxies whose headers are believed."""
+    try:
+        peer = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped is not None:
+        peer = peer.ipv4_mapped
+    networks = (ipaddress.ip_network(one) for one in entries(access.proxy_addresses))
+    return any(peer.version == one.version and peer in one for one in networks)
+
+
+def person_behind(headers: Headers, address: str, access: AccessSettings) -> dict[str, object]:
+    """Give name and groups that a trusted proxy states. Errors: RequestRefusedError."""
+    if not is_listed(address, access):
+        raise RequestRefusedError(403, "requests are let in from the sign-in proxy only")
+    name = _only(headers, access.proxy_user_header)
+    if not name:
+        raise RequestRefusedError(401, f"the proxy sent no {access.proxy_user_header}")
+    groups = _only(headers, access.proxy_groups_header) if access.proxy_groups_header else ""
+    return {"name": name, "groups": entries(groups)}
+
+
+def _only(headers: Headers, name: str) -> str:
+    """Give the one value of a header, '' without one. Errors: RequestRefusedError for two."""
+    wanted = _folded(name.encode("ascii", "ignore"))
+    values = [value for key, value in headers if _folded(key) == wanted]
+    if len(values) > 1:
+        raise RequestRefusedError(400, f"{name} came {len(values)} times")
+    try:
+        text = values[0].decode("utf-8").strip() if values else ""
+    except UnicodeDecodeError:
+        raise RequestRefusedError(400, f"{name} is no UTF-8") from None
+    if not text.isprintable() or len(text) > _LONGEST:
+        raise RequestRefusedError(400, f"{name} holds what no name holds")
+    return text
+
+
+def _folded(name: bytes) -> bytes:
+    """Fold case, and the underscore that some proxies take for a hyphen."""
+    return name.lower().replace(b"_", b"-")
+
+
+class LetIn:
+    """ASGI middleware: lets a request in as somebody, or answers why not."""
+
+    def __init__(self, app: ASGIApp, access: AccessSettings, *, guarded: bool) -> None:
+        self._app = app
+        self._access = access
+        self._guarded = guarded
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on with one header that says who it is."""
+        if scope["type"] not in ("http", "websocket") or scope["path"] in _OPEN_PATHS:
+            await self._app(scope, receive, send)
+            return
+        try:
+            headers = self._checked(scope)
+        except RequestRefusedError as refused:
+            await _refuse(scope, receive, send, refused)
+            return
+        await self._app({**scope, "headers": headers}, receive, send)
+
+    def _checked(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        headers = scope["headers"]
+        kept = [pair for pair in headers if _folded(pair[0]) != PERSON_HEADER.encode()]
+        if self._access.mode == "proxy":
+            peer = (scope.get("client") or ("", 0))[0]
+            person = person_behind(headers, peer, self._access)
+            stated = {
+                _folded(name.encode())
+                for name in (self._access.proxy_user_header, self._access.proxy_groups_header)
+            }
+            kept = [pair for pair in kept if _folded(pair[0]) not in stated]
+            kept.append((PERSON_HEADER.encode(), json.dumps(person).encode("ascii")))
+        alone = self._access.mode == "local" and self._guarded
+        if alone and any(_folded(name) in _FORWARDED for name, _value in headers):
+            # Behind a proxy everyone would be the one local person.
+            raise RequestRefusedError(
+                403, "a proxy forwards to a single-user dashboard: set access.mode to proxy"
+            )
+        return kept
+
+
+async def _refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRefusedError) -> None:
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": refused.reason[:100]})
+        return
+    await send(
+        {
+            "type": "http.response.start",
+            "status": refused.status,
+            "headers": [(b"content-type", b"text/plain; charset=utf-8")],
+        }
+    )
+    await send({"type": "http.response.body", "body": f"{refused.reason}\n".encode()})

@@ -1,0 +1,52 @@
+"""The append-only record: who decided what, what the worker did, and the proof that it is whole."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.web.page import finding, plain, table
+from dashboard.web.session import current_world
+
+_SHOWN = 500
+
+reader = current_world().store.reader
+entries = reader.audit()
+head = st.query_params.get("head", "")
+problems = reader.verify_audit(head=head)
+finding(
+    f"{len(problems)} entries or rows of the record were changed."
+    if problems
+    else f"{len(entries)} entries, chain intact."
+    if entries
+    else "Nothing has been decided yet."
+)
+for problem in problems:
+    st.error(plain(problem))
+if entries:
+    st.caption("The hash of the last entry. Kept elsewhere, it proves that nothing was cut off:")
+    st.code(entries[-1].entry_hash, language=None)
+    word = st.text_input("Search", key="audit-search").casefold()
+    found = [
+        one
+        for one in reversed(entries)
+        if word in f"{one.actor} {one.event} {one.digest} {one.detail}".casefold()
+    ]
+    if len(found) > _SHOWN:
+        st.caption(f"The latest {_SHOWN} of {len(found)}; `trimtab audit list` gives all.")
+    table(
+        pd.DataFrame(
+            [
+                {
+                    "entry": one.sequence,
+                    "at": one.at,
+                    "who": one.actor,
+                    "what": one.event,
+                    "recommendation": one.digest[:12],
+                    "detail": one.detail,
+                    "covers": one.covers,
+                    "hash": one.entry_hash[:12],
+                }
+                for one in found[:_SHOWN]
+            ],
+        ),
+        "audit",
+    )

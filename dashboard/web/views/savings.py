@@ -1,0 +1,85 @@
+"""What approvals really saved: predicted against realised, per recommendation and in total."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
+from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
+from dashboard.web.page import chart, figures, finding, range_text, table
+from dashboard.web.session import current_world
+from data.clock import utc_now
+
+
+def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
+    """Give the rows of which promise and result are both known."""
+    found = []
+    for row in rows:
+        one = row.measurement
+        if not one or one.predicted_gpu_hours is None or one.realised_gpu_hours is None:
+            continue
+        name = f"{row.recommendation.job_id} · {row.recommendation.recommendation_id[:6]}"
+        found.append(
+            Pair(
+                name=name,
+                measured_at=row.measured_at or row.applied_at,
+                predicted=one.predicted_gpu_hours,
+                realised=one.realised_gpu_hours,
+            )
+        )
+    return found
+
+
+rows = ledger(current_world().store.reader, now=utc_now())
+gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
+if not rows:
+    finding("Nothing has been applied yet, so nothing has been saved yet.")
+elif gpu_hours.realised is None:
+    finding(f"{len(rows)} changes are applied; none of them can be measured yet.")
+else:
+    finding(
+        f"{gpu_hours.measured} of {len(rows)} applied changes are measured: they saved "
+        f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
+    )
+if rows:
+    figures(
+        {
+            "GPU-hours saved": gpu_hours.realised or ("—", "not measured yet"),
+            "promised for the same hours": gpu_hours.predicted or ("—", "not measured yet"),
+            "site energy saved": energy.realised or ("—", "power was not reported"),
+            "changes without figures": (
+                str(gpu_hours.unknown),
+                "unknown is not counted as zero" if gpu_hours.unknown else "",
+            ),
+        }
+    )
+    known = pairs_of(rows)
+    if known:
+        chart(savings_dumbbell(known), "dumbbell")
+        chart(savings_sum(known), "sum")
+    st.caption(
+        "Measured over the slots after a change, per unit of work (effective GPU-hours): what the "
+        "same work would have cost at the rate of the day before, minus what it did cost. The "
+        "range also spans the comparison by time alone."
+    )
+    table(
+        pd.DataFrame(
+            [
+                {
+                    "id": row.recommendation.recommendation_id,
+                    "job": row.recommendation.job_id,
+                    "state": row.state,
+                    "applied": row.applied_at,
+                    "hours": one.hours if (one := row.measurement) else None,
+                    "promised": range_text(one.predicted_gpu_hours if one else None),
+                    "saved": range_text(one.realised_gpu_hours if one else None),
+                    "energy promised": range_text(one.predicted_energy_kwh if one else None),
+                    "energy saved": range_text(one.realised_energy_kwh if one else None),
+                    "emissions saved": range_text(one.realised_emissions_kgco2e if one else None),
+                    "throughput": one.throughput_ratio if one else None,
+                    "unknown because": row.reason,
+                }
+                for row in rows
+            ]
+        ),
+        "savings",
+    )

@@ -1,0 +1,151 @@
+"""Settings of who may do what, and of who is told.
+
+Lists are comma-separated; an entry is a name as the sign-in gives it, or `group:NAME`.
+"""
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from data.setting_fields import documented, require
+
+MODES: tuple[str, ...] = ("local", "proxy", "oidc")
+ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
+"""Each role may do what the one before may; an owner decides about jobs of their own only."""
+
+
+def entries(text: str) -> tuple[str, ...]:
+    """Give the entries of a comma-separated list, without blanks."""
+    return tuple(word for one in text.split(",") if (word := one.strip()))
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach the address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _are_networks(text: str) -> bool:
+    try:
+        found = [ipaddress.ip_network(one) for one in entries(text)]
+    except ValueError:
+        return False
+    # A network of everyone would believe everyone's headers.
+    return all(one.prefixlen > 0 for one in found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessSettings:
+    """Who is let in, as whom, and what they may do."""
+
+    mode: str = documented(
+        "local", "sign-in: local (one person, loopback), proxy (trusted headers) or oidc"
+    )
+    default_role: str = documented(
+        "viewer", "role of who signs in and is not listed: none, viewer, owner, approver or admin"
+    )
+    viewers: str = documented("", "who may look, a comma-separated list")
+    owners: str = documented("", "who may decide about their own jobs only, a list")
+    approvers: str = documented("", "who may approve, apply and roll back, a list")
+    admins: str = documented("", "who may also stop and resume applying, a list")
+    four_eyes: bool = documented(False, "nobody approves a change of their own job")
+    proxy_addresses: str = documented(
+        "", "addresses or networks whose headers are believed, a list such as 10.0.0.5,10.1.0.0/16"
+    )
+    proxy_user_header: str = documented("X-Forwarded-User", "header that names the person")
+    proxy_groups_header: str = documented(
+        "X-Forwarded-Groups", "header with their groups, comma-separated"
+    )
+    oidc_metadata_url: str = documented("", "discovery document of the identity provider")
+    oidc_client_id: str = documented("", "client id at the identity provider")
+    oidc_client_secret: str = documented("", "its secret", secret=True)
+    oidc_cookie_secret: str = documented("", "signs the session cookie; 32 or more", secret=True)
+    oidc_redirect_uri: str = documented("", "this dashboard's address and /oauth2callback")
+    oidc_name_claim: str = documented("email", "claim that names the person")
+    oidc_groups_claim: str = documented("groups", "claim with their groups")
+
+    def __post_init__(self) -> None:
+        require(self.mode in MODES, "access.mode", self.mode, " or ".join(MODES))
+        require(
+            self.default_role in ROLES, "access.default_role", self.default_role, " or ".join(ROLES)
+        )
+        if self.mode == "proxy":
+            require(
+                bool(entries(self.proxy_addresses)) and _are_networks(self.proxy_addresses),
+                "access.proxy_addresses",
+                self.proxy_addresses,
+                "a list of addresses or networks, none of them everyone",
+            )
+            require(
+                bool(self.proxy_user_header.strip()),
+                "access.proxy_user_header",
+                self.proxy_user_header,
+                "the name of a header",
+            )
+        if self.mode == "oidc":
+            for name in (
+                "oidc_metadata_url",
+                "oidc_client_id",
+                "oidc_client_secret",
+                "oidc_redirect_uri",
+            ):
+                require(bool(getattr(self, name)), f"access.{name}", "", "set when mode is oidc")
+            require(
+                len(self.oidc_cookie_secret) >= 32,
+                "access.oidc_cookie_secret",
+                "***",
+                "at least 32 characters of chance",
+            )
+
+
+def _is_web_address(text: str) -> bool:
+    parts = urlsplit(text)
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotifySettings:
+    """Who is told of approvals, outcomes and rollbacks. Recipients come from here only."""
+
+    webhook_url: str = documented("", "Slack-compatible webhook; empty: none", secret=True)
+    mail_to: str = documented("", "e-mail addresses, a list; empty: none")
+    mail_from: str = documented("trimtab@localhost", "sender of e-mails")
+    smtp_host: str = documented("127.0.0.1", "mail server")
+    smtp_port: int = documented(25, "its port")
+    smtp_starttls: bool = documented(False, "encrypt by STARTTLS, certificate checked")
+    smtp_user: str = documented("", "sign in as; empty: no sign-in")
+    smtp_password: str = documented("", "its password", secret=True)
+    events: str = documented(
+        "approved,rejected,applied,applied-differently,failing,refused,unknown,fell-short,"
+        "rolled-back,rollback-refused,stopped,resumed",
+        "what is told, a list of words of the audit",
+    )
+    timeout_seconds: float = documented(10.0, "time for one message, s")
+    attempts: int = documented(8, "how often a message is tried")
+
+    def __post_init__(self) -> None:
+        require(
+            not self.webhook_url or _is_web_address(self.webhook_url),
+            "notify.webhook_url",
+            "***",
+            "an address that starts with https://",
+        )
+        for address in (*entries(self.mail_to), self.mail_from):
+            require(
+                address.isprintable()
+                and address.isascii()
+                and " " not in address
+                and address.count("@") == 1,
+                "notify.mail_to or notify.mail_from",
+                address,
+                "plain addresses such as ops@site.example",
+            )
+        require(1 <= self.smtp_port <= 65535, "notify.smtp_port", self.smtp_port, "1..65535")
+        require(
+            0 < self.timeout_seconds <= 60, "notify.timeout_seconds", self.timeout_seconds, "0..60"
+        )
+        require(1 <= self.attempts <= 100, "notify.attempts", self.attempts, "1..100")

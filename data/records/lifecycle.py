@@ -1,0 +1,155 @@
+"""The life of a recommendation as a state machine: what may follow what, and nothing else.
+
+States are never kept. They follow from the append-only rows of decisions, commands and journal,
+folded in the order of the audit entries that cover them. Expired and superseded are not events:
+they follow from the clock and from a newer plan, for what has not been taken up.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a recommendation stands."""
+
+    PROPOSED = "proposed"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WRITTEN = "written"
+    APPLYING = "applying"
+    APPLIED = "applied"
+    APPLIED_DIFFERENTLY = "applied-differently"
+    FAILING = "failing"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    VERIFIED = "verified"
+    FELL_SHORT = "fell-short"
+    KEPT = "kept"
+    ROLLING_BACK = "rolling-back"
+    ROLLED_BACK = "rolled-back"
+    ROLLBACK_REFUSED = "rollback-refused"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+
+
+class Event(StrEnum):
+    """What moves a recommendation from one state to another."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WRITTEN = "written"
+    KEPT = "kept"
+    APPLY_ASKED = "apply-asked"
+    ROLLBACK_ASKED = "rollback-asked"
+    APPLIED = "applied"
+    APPLIED_DIFFERENTLY = "applied-differently"
+    FAILING = "failing"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    VERIFIED = "verified"
+    FELL_SHORT = "fell-short"
+    ROLLED_BACK = "rolled-back"
+    ROLLBACK_REFUSED = "rollback-refused"
+
+
+_STANDING = {
+    Event.FAILING: State.FAILING,
+    Event.VERIFIED: State.VERIFIED,
+    Event.FELL_SHORT: State.FELL_SHORT,
+    Event.KEPT: State.KEPT,
+    Event.ROLLBACK_ASKED: State.ROLLING_BACK,
+}
+"""What may follow once a change stands in the cluster."""
+
+TRANSITIONS: dict[State, dict[Event, State]] = {
+    State.PROPOSED: {Event.APPROVED: State.APPROVED, Event.REJECTED: State.REJECTED},
+    State.APPROVED: {
+        Event.REJECTED: State.REJECTED,
+        Event.WRITTEN: State.WRITTEN,
+        Event.APPLY_ASKED: State.APPLYING,
+    },
+    State.WRITTEN: {Event.REJECTED: State.REJECTED, Event.APPLY_ASKED: State.APPLYING},
+    State.APPLYING: {
+        Event.APPLIED: State.APPLIED,
+        Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
+        Event.FAILING: State.FAILING,
+        Event.REFUSED: State.REFUSED,
+        Event.UNKNOWN: State.UNKNOWN,
+    },
+    State.APPLIED: _STANDING,
+    State.APPLIED_DIFFERENTLY: _STANDING,
+    State.UNKNOWN: {
+        **_STANDING,
+        Event.APPLIED: State.APPLIED,
+        Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
+        Event.REFUSED: State.REFUSED,
+        Event.ROLLED_BACK: State.ROLLED_BACK,
+        Event.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
+    },
+    State.FAILING: {
+        **_STANDING,
+        Event.APPLIED: State.APPLIED,
+        Event.ROLLED_BACK: State.ROLLED_BACK,
+    },
+    State.VERIFIED: _STANDING,
+    State.FELL_SHORT: _STANDING,
+    State.KEPT: {**_STANDING, Event.VERIFIED: State.KEPT},
+    State.ROLLING_BACK: {
+        Event.ROLLED_BACK: State.ROLLED_BACK,
+        Event.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
+        Event.APPLIED: State.APPLIED,
+        Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
+        Event.FAILING: State.FAILING,
+        Event.UNKNOWN: State.UNKNOWN,
+    },
+    State.ROLLED_BACK: {Event.FAILING: State.FAILING, Event.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.ROLLBACK_REFUSED: _STANDING,
+    State.REFUSED: {},
+    State.REJECTED: {},
+    State.EXPIRED: {},
+    State.SUPERSEDED: {},
+}
+"""APPLIED after ROLLING_BACK: a rollback was itself rolled back."""
+
+OPEN = frozenset({State.APPLYING, State.ROLLING_BACK})
+"""A command is under way."""
+STANDING = frozenset(state for state, after in TRANSITIONS.items() if Event.KEPT in after)
+"""The change, or part of it, is in the cluster and can be kept or rolled back."""
+
+
+class IllegalEventError(ValueError):
+    """An event that may not follow the present state."""
+
+
+def next_state(state: State, event: Event) -> State:
+    """Give the state after the event. Errors: IllegalEventError."""
+    after = TRANSITIONS[state].get(event)
+    if after is None:
+        allowed = ", ".join(TRANSITIONS[state]) or "nothing"
+        raise IllegalEventError(f"{event} cannot follow {state}; only {allowed} can")
+    return after
+
+
+def state_after(events: Iterable[str]) -> State:
+    """Fold the events of one recommendation, oldest first; words that move nothing are skipped.
+
+    An event that may not follow (a row that was tampered with) leaves the state as it is:
+    `trimtab audit verify` names such rows.
+    """
+    state = State.PROPOSED
+    for word in events:
+        if word in _WORDS:
+            state = TRANSITIONS[state].get(Event(word), state)
+    return state
+
+
+_WORDS = frozenset(map(str, Event))
+
+
+def shown_state(state: State, *, expired: bool, superseded: bool) -> State:
+    """Give the state as people see it: what nobody took up expires or is superseded."""
+    if expired and state in (State.PROPOSED, State.APPROVED):
+        return State.EXPIRED
+    if superseded and state is State.PROPOSED:
+        return State.SUPERSEDED
+    return state

@@ -1,0 +1,143 @@
+"""Appending to the record: a row, and in the same transaction the audit entry that covers it."""
+
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.records.decisions import AuditEntry
+from data.records.identifiers import digest_of
+from data.store import tables
+from data.store.audit_chain import next_entry
+from data.store.fact_reader import as_utc
+
+
+def audit_entry(row: Any) -> AuditEntry:
+    """Give the entry of a row of the audit table."""
+    return AuditEntry(
+        sequence=row.sequence,
+        at=as_utc(row.entry_at),
+        actor=row.actor,
+        event=row.event,
+        digest=row.digest,
+        detail=row.detail,
+        previous_hash=row.previous_hash,
+        entry_hash=row.entry_hash,
+        covers=row.covers or "",
+        row_digest=row.row_digest or "",
+    )
+
+
+def next_sequence(connection: sa.Connection, table: sa.Table) -> int:
+    """Give the number of the table's next row."""
+    highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
+    return int(highest or 0) + 1
+
+
+def row_digest(row: dict[str, Any]) -> str:
+    """Give the digest of a row, its times in UTC whatever zone the driver speaks."""
+    return digest_of(
+        {
+            name: as_utc(value) if isinstance(value, datetime) else value
+            for name, value in row.items()
+        }
+    )
+
+
+def append_entry(
+    connection: sa.Connection,
+    *,
+    at: datetime,
+    actor: str,
+    event: str,
+    digest: str,
+    detail: str,
+    covers: str = "",
+    covered_digest: str = "",
+) -> AuditEntry:
+    """Append one audit entry."""
+    last = connection.execute(
+        sa.select(tables.audit).order_by(tables.audit.c.sequence.desc()).limit(1)
+    ).first()
+    entry = next_entry(
+        None if last is None else audit_entry(last),
+        at=at,
+        actor=actor,
+        event=event,
+        digest=digest,
+        detail=detail,
+        covers=covers,
+        row_digest=covered_digest,
+    )
+    connection.execute(
+        tables.audit.insert().values(
+            sequence=entry.sequence,
+            entry_at=entry.at,
+            actor=entry.actor,
+            event=entry.event,
+            digest=entry.digest,
+            detail=entry.detail,
+            previous_hash=entry.previous_hash,
+            entry_hash=entry.entry_hash,
+            covers=entry.covers,
+            row_digest=entry.row_digest,
+        )
+    )
+    return entry
+
+
+def append_row(
+    connection: sa.Connection,
+    table: sa.Table,
+    values: dict[str, Any],
+    *,
+    at: datetime,
+    actor: str,
+    event: str,
+    digest: str,
+    detail: str,
+) -> AuditEntry:
+    """Append a row to one of `tables.COVERED`, and the entry that covers it."""
+    sequence = next_sequence(connection, table)
+    row = {"sequence": sequence, "entry": next_sequence(connection, tables.audit)} | values
+    connection.execute(table.insert().values(**row))
+    return append_entry(
+        connection,
+        at=at,
+        actor=actor,
+        event=event,
+        digest=digest,
+        detail=detail,
+        covers=f"{table.name}:{sequence}",
+        covered_digest=row_digest(row),
+    )
+
+
+def record_events(connection: sa.Connection, digest: str) -> list[str]:
+    """Give the words that moved one recommendation, oldest first."""
+    return [word for _digest, word in events_by_digest(connection, digest)]
+
+
+def events_by_digest(connection: sa.Connection, digest: str = "") -> list[tuple[str, str]]:
+    """Give (digest, word) of every decision, command and journal row, oldest first."""
+    decisions, commands, journal = tables.COVERED
+    parts = [
+        sa.select(
+            sa.func.coalesce(decisions.c.entry, 0).label("entry"),
+            decisions.c.sequence,
+            decisions.c.digest,
+            decisions.c.decision.label("word"),
+        ),
+        sa.select(
+            commands.c.entry,
+            commands.c.sequence,
+            commands.c.digest,
+            (commands.c.kind + "-asked").label("word"),
+        ),
+        sa.select(journal.c.entry, journal.c.sequence, journal.c.digest, journal.c.event),
+    ]
+    if digest:
+        parts = [part.where(part.selected_columns.digest == digest) for part in parts]
+    # Decisions of the first schema have entry 0 and came before everything else.
+    rows = sa.union_all(*parts).order_by("entry", "sequence")
+    return [(row.digest, row.word) for row in connection.execute(rows)]

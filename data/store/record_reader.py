@@ -1,0 +1,134 @@
+"""Reading what was decided and done: states, commands, journal, audit and its proof."""
+
+from collections import defaultdict
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.records.commands import Command, CommandKind, CommandStatus, JournalRow
+from data.records.decisions import AuditEntry
+from data.records.lifecycle import State, state_after
+from data.store import tables
+from data.store.commands import command_of
+from data.store.fact_reader import FactReader, as_utc
+from data.store.ledger import audit_entry, events_by_digest
+from data.store.record_proof import record_problems
+
+
+class RecordReader(FactReader):
+    """What people decided and what the worker did about it; nothing here writes."""
+
+    def states(self) -> dict[str, State]:
+        """Give the state of every recommendation that anything happened to, by digest."""
+        words: dict[str, list[str]] = defaultdict(list)
+        with self._engine.connect() as connection:
+            for digest, word in events_by_digest(connection):
+                words[digest].append(word)
+        return {digest: state_after(events) for digest, events in words.items()}
+
+    def commands(self, digest: str = "") -> tuple[CommandStatus, ...]:
+        """Give the commands of one recommendation or of all, oldest first."""
+        statement = (
+            sa.select(tables.commands, tables.leases.c.finished, tables.leases.c.held)
+            .join(tables.leases, tables.leases.c.command_id == tables.commands.c.command_id)
+            .order_by(tables.commands.c.sequence)
+        )
+        if digest:
+            statement = statement.where(tables.commands.c.digest == digest)
+        return tuple(
+            CommandStatus(command=command_of(row), finished=row.finished, held=row.held)
+            for row in self._rows(statement)
+        )
+
+    def command(self, command_id: str) -> Command:
+        """Give one command that must exist."""
+        rows = self._rows(
+            sa.select(tables.commands).where(tables.commands.c.command_id == command_id)
+        )
+        return command_of(rows[0])
+
+    def approval_row(self, digest: str) -> Any:
+        """Give the last approval of a recommendation as its row, None without one."""
+        decisions = tables.decisions.c
+        rows = self._rows(
+            sa.select(tables.decisions)
+            .where(decisions.digest == digest, decisions.decision == "approved")
+            .order_by(decisions.sequence.desc())
+            .limit(1)
+        )
+        return rows[0] if rows else None
+
+    def journal(
+        self, *, command_id: str = "", digest: str = "", events: tuple[str, ...] = ()
+    ) -> tuple[JournalRow, ...]:
+        """Give what the worker wrote, oldest first, for a command, a recommendation or all."""
+        columns = tables.journal.c
+        statement = sa.select(tables.journal).order_by(columns.sequence)
+        if command_id:
+            statement = statement.where(columns.command_id == command_id)
+        if digest:
+            statement = statement.where(columns.digest == digest)
+        if events:
+            statement = statement.where(columns.event.in_(events))
+        return tuple(_journal_row(row) for row in self._rows(statement))
+
+    def prepared_since(
+        self, at: datetime, kind: CommandKind | None = None
+    ) -> tuple[tuple[Command, datetime], ...]:
+        """Give the commands of which a change was prepared after `at`, with when; oldest first."""
+        journal, commands = tables.journal.c, tables.commands.c
+        statement = (
+            sa.select(tables.commands, journal.written_at)
+            .join(tables.journal, journal.command_id == commands.command_id)
+            .where(journal.event == "prepared", journal.written_at > at)
+            .order_by(journal.sequence)
+        )
+        if kind is not None:
+            statement = statement.where(commands.kind == str(kind))
+        return tuple((command_of(row), as_utc(row.written_at)) for row in self._rows(statement))
+
+    def audit(self) -> tuple[AuditEntry, ...]:
+        """Give the append-only record in order."""
+        return tuple(
+            audit_entry(row)
+            for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
+        )
+
+    def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
+        """Give every break of the record; nothing when it is intact.
+
+        The chain itself, every row that it covers, and the recommendations that were decided on.
+        `head`: an entry hash noted down before, which must still be there.
+        """
+        audit, *covered = [
+            [
+                dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+                for row in self._rows(sa.select(table).order_by(table.c.sequence))
+            ]
+            for table in (tables.audit, *tables.COVERED)
+        ]
+        names = [table.name for table in tables.COVERED]
+        kept = self._rows(
+            sa.select(tables.recommendations.c.digest, tables.recommendations.c.record)
+        )
+        return record_problems(
+            audit,
+            dict(zip(names, covered, strict=True)),
+            {row.digest: row.record for row in kept},
+            head=head,
+        )
+
+
+def _journal_row(row: Any) -> JournalRow:
+    return JournalRow(
+        sequence=row.sequence,
+        command_id=row.command_id,
+        digest=row.digest,
+        event=row.event,
+        step=row.step,
+        at=as_utc(row.written_at),
+        fence=row.fence,
+        detail=row.detail,
+        record=row.record,
+    )

@@ -1,0 +1,138 @@
+"""A store with one approved recommendation, a cluster in a file, and a worker on both."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from beds.file_cluster import FileApplier, FileCluster
+from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
+
+from dashboard import decisions
+from dashboard.apply.worker import Worker
+from data.apply_settings import ApplySettings
+from data.records.changes import Change
+from data.settings import Settings
+from data.store import Store
+
+JOB = "search/ranker-0"
+START = NOW + timedelta(minutes=10)
+
+
+@dataclass
+class Clock:
+    """A clock that a test moves."""
+
+    at: datetime = START
+
+    def __call__(self) -> datetime:
+        """Give the time."""
+        return self.at
+
+    def forward(self, **step: float) -> None:
+        """Let time pass."""
+        self.at += timedelta(**step)
+
+
+@dataclass
+class Bench:
+    """Store, cluster, worker and clock of one test."""
+
+    store: Store
+    cluster: FileCluster
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+    settings: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        """Switch applying on, with a stop file of the test's own."""
+        self.digest = make_recommendation().digest
+        self.set(enabled=True, stop_file=str(self.folder / "STOP"))
+        self.applier = FileApplier(self.cluster)
+        self.worker = self.new_worker()
+
+    def set(self, **apply: object) -> None:
+        """Change settings of section apply."""
+        changed: ApplySettings = replace(self.settings.apply, **apply)  # type: ignore[arg-type]
+        self.settings = replace(self.settings, apply=changed)
+
+    def new_worker(self) -> Worker:
+        """Another worker on the same store and cluster."""
+        return Worker(
+            store=self.store,
+            settings=lambda: self.settings,
+            appliers=lambda _settings: (self.applier,),
+            clock=self.clock,
+        )
+
+    def approve(self, *, previewed: Change | None = None) -> None:
+        """Approve the recommendation, over a previewed change when one is given."""
+        decisions.approve(
+            self.store,
+            self.digest,
+            by="Robin",
+            now=self.clock(),
+            change_digest=previewed.digest if previewed else "",
+            access=self.settings.access,
+        )
+
+    def ask(self) -> None:
+        """Ask for the apply."""
+        decisions.ask_to_apply(
+            self.store,
+            self.digest,
+            by="Robin",
+            now=self.clock(),
+            appliers=(self.applier,),
+            access=self.settings.access,
+        )
+
+    def roll_back(self) -> None:
+        """Ask for the last change to be undone."""
+        decisions.ask_to_roll_back(self.store, self.digest, by="Robin", now=self.clock())
+
+    @property
+    def state(self) -> str:
+        """What became of the recommendation."""
+        return self.store.reader.recommendation(self.digest, now=self.clock()).state
+
+    @property
+    def held(self) -> str:
+        """Why the last command waits."""
+        return self.store.reader.commands(self.digest)[-1].held
+
+    def work(self, *, visits: int = 40, until: Callable[[], bool] | None = None) -> None:
+        """Let the worker visit, a second apart, until nothing is due or `until` says so."""
+        for _visit in range(visits):
+            if until is not None and until():
+                return
+            self.worker.work_once()
+            self.clock.forward(seconds=1)
+
+    def job(self) -> dict[str, object]:
+        """The job as the cluster has it."""
+        found = self.cluster.read(JOB)
+        assert found is not None
+        return found
+
+
+def fill(store: Store) -> None:
+    """Keep a namespace of eight boards, of which the job holds four, and a recommendation."""
+    store.keep(
+        make_collected(make_samples(gpus=4), (make_job(gpu_count=4),)),
+        make_collected(
+            make_samples(gpus=4, job_id="search/other").assign(
+                gpu_uuid=lambda frame: "O-" + frame["gpu_uuid"]
+            ),
+            (make_job("search/other", gpu_count=4),),
+        ),
+    )
+    store.keep_cycle(
+        cycle_id="c1",
+        started_at=NOW,
+        finished_at=NOW,
+        reports=(),
+        forecasts=(),
+        plan=make_plan(),
+        recommendations=(make_recommendation(),),
+    )

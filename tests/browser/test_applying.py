@@ -1,0 +1,154 @@
+"""Applying in a real browser: one click changes the cluster once, and the page says so.
+
+The cluster is a file, so that every command that ever arrived can be counted.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from beds.file_cluster import FileCluster
+from browser.bed import Server, Visitor, running_server
+from browser.test_decisions import first_card, stored
+from playwright.sync_api import Browser, Locator, expect
+
+from data.clock import utc_now
+from data.store import open_store
+
+pytestmark = pytest.mark.browser
+PROGRAM = Path(__file__).parents[1] / "beds" / "serve_with_file_cluster.py"
+
+
+@dataclass
+class ApplyingServer:
+    """A server that applies, and the cluster that it applies to."""
+
+    server: Server
+    cluster: FileCluster
+    jobs: dict[str, str]
+
+    def sent(self, chosen: str) -> list[str]:
+        """The GPU counts that were ever sent for the recommendation with this id."""
+        job = self.cluster.read(self.jobs[chosen])
+        assert job is not None
+        return [value for field, value in job["log"] if field == "gpus"]
+
+
+@pytest.fixture
+def applying(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
+    """A server with both switches on, and a cluster with every job that has a recommendation."""
+    store_path = shutil.copy(filled_store, tmp_path / "trimtab.duckdb")
+    with open_store(f"duckdb:///{store_path}", create=False) as store:
+        found = [one.recommendation for one in store.reader.recommendations(now=utc_now())]
+    cluster = FileCluster(tmp_path / "cluster.json")
+    cluster.create(
+        {one.job_id: {"gpus": str(one.now.gpu_count), "model": "", "note": ""} for one in found}
+    )
+    with running_server(
+        store_path,
+        tmp_path,
+        program=(Path(sys.executable), PROGRAM),
+        TRIMTAB_TEST_CLUSTER=str(cluster.path),
+        TRIMTAB_APPLY_ENABLED="true",
+        TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
+        TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
+        TRIMTAB_APPLY_MINIMUM_GPU_HOURS="0",
+        PYTHONPATH=":".join(str(path) for path in PROGRAM.parents[1:3]),
+    ) as server:
+        yield ApplyingServer(server, cluster, {one.recommendation_id: one.job_id for one in found})
+
+
+def card_of(visitor: Visitor, chosen: str) -> Locator:
+    """The card of one recommendation, wherever on the page it stands."""
+    return visitor.page.locator(f"[class*='st-key-card-'][class*='{chosen}']")
+
+
+def show(visitor: Visitor, state: str) -> None:
+    """Choose the state of the cards shown."""
+    visitor.settle()
+    visitor.page.get_by_test_id("stButtonGroup").get_by_text(state, exact=True).click()
+    visitor.settle()
+
+
+def test_one_click_approves_and_applies(applying: ApplyingServer, visitor: Visitor) -> None:
+    """The change reaches the cluster, the page sees it applied, and one more click undoes it."""
+    visitor.open(f"{applying.server.base}/recommendations")
+    card, chosen = first_card(visitor)
+    card.get_by_label("Your name").fill("Robin")
+    card.get_by_role("button", name="Approve and apply").click()
+    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
+    show(visitor, "applied")
+    expect(card_of(visitor, chosen).get_by_text("applied by Robin")).to_be_visible()
+    assert len(applying.sent(chosen)) == 1
+    card_of(visitor, chosen).get_by_role("button", name="Roll back").click()
+    show(visitor, "rolled-back")
+    expect(card_of(visitor, chosen).get_by_text("rolled-back by Robin")).to_be_visible()
+    assert len(applying.sent(chosen)) == 2
+    assert stored(applying.server)[chosen].state == "rolled-back"
+
+
+def test_a_double_click_and_two_tabs_give_one_change(
+    applying: ApplyingServer, visitor: Visitor, browser: Browser
+) -> None:
+    """Four clicks on the same recommendation in two tabs: one command, one change."""
+    visitor.open(f"{applying.server.base}/recommendations")
+    with browser.new_context(viewport={"width": 1360, "height": 1000}) as context:
+        other = Visitor(context.new_page())
+        other.open(f"{applying.server.base}/recommendations")
+        card, chosen = first_card(visitor)
+        twin = card_of(other, chosen)
+        for one in (card, twin):
+            one.get_by_label("Your name").fill("Robin")
+            one.get_by_label("Comment").fill("go")
+        card.get_by_role("button", name="Approve and apply").dblclick()
+        twin.get_by_role("button", name="Approve and apply").dblclick(timeout=20_000)
+        show(visitor, "applied")
+        expect(card_of(visitor, chosen).get_by_text("applied by Robin")).to_be_visible()
+        other.settle()
+    assert len(applying.sent(chosen)) == 1
+    assert stored(applying.server)[chosen].state == "applied"
+
+
+def test_a_decision_survives_another_control_right_after_it(
+    applying: ApplyingServer, visitor: Visitor
+) -> None:
+    """Approve, and open another card's evidence at once: the approval is kept."""
+    visitor.open(f"{applying.server.base}/recommendations")
+    card, chosen = first_card(visitor)
+    card.get_by_label("Your name").fill("Robin")
+    other = visitor.page.locator("[class*='st-key-card-list-']").nth(2)
+    card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
+    other.get_by_text("Why", exact=True).click(no_wait_after=True)
+    visitor.page.get_by_test_id("stButtonGroup").get_by_text("written", exact=True).click()
+    visitor.settle()
+    assert stored(applying.server)[chosen].state == "approved"
+
+
+def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
+    applying: ApplyingServer, visitor: Visitor
+) -> None:
+    """Stopped on one page, shown on another, nothing sent; resumed, and it is applied."""
+    visitor.open(f"{applying.server.base}/health")
+    visitor.page.get_by_role("button", name="Stop applying").click()
+    expect(visitor.page.get_by_text(re.compile("Applying is stopped"))).to_be_visible()
+    visitor.go("Recommendations")
+    expect(visitor.page.get_by_text(re.compile("Applying is stopped"))).to_be_visible()
+    card, chosen = first_card(visitor)
+    card.get_by_label("Your name").fill("Robin")
+    card.get_by_role("button", name="Approve and apply").click()
+    moving = visitor.page.locator(f".st-key-card-moving-{chosen}")
+    expect(moving.get_by_text(re.compile("applying is stopped"))).to_be_visible()
+    assert applying.sent(chosen) == []
+    visitor.page.get_by_role("button", name="Resume applying").click()
+    expect(moving).to_have_count(0)
+    assert len(applying.sent(chosen)) == 1
+    visitor.go("Savings")
+    expect(visitor.page.get_by_text(re.compile("none of them can be measured yet"))).to_be_visible()
+    visitor.go("Audit")
+    expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible()
+    words = {one.state for one in stored(applying.server).values()}
+    assert "applied" in words
