@@ -1,4 +1,7 @@
-"""Settings of the weekly report."""
+"""Settings of the weekly report: which week, and who gets it.
+
+Recipients come from here only, never from a label: who is not listed gets nothing.
+"""
 
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -6,6 +9,27 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from data.setting_fields import documented, require
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Give the parts of a comma-separated list."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def named_addresses(text: str) -> dict[str, tuple[str, ...]]:
+    """Give the addresses by name of `name=a@x b@x, other=c@x`; a part without `=` has no name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in addresses(text):
+        name, _, listed = part.rpartition("=")
+        found[name.strip()] = (*found.get(name.strip(), ()), *listed.split())
+    return found
+
+
+def is_address(text: str) -> bool:
+    """Tell whether text is one plain e-mail address: no list, no name, no line break."""
+    local, _, domain = text.partition("@")
+    plain = text.isprintable() and text.isascii() and not set(text) & set(' ,;<>()[]\\":')
+    return plain and bool(local) and bool(domain) and "@" not in domain
 
 
 def _known_zone(name: str) -> bool:
@@ -18,10 +42,19 @@ def _known_zone(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportSettings:
-    """When the week of the report ends, and in whose time."""
+    """When the week of the report ends, in whose time, and who gets which edition."""
 
     timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
     week_ends: str = documented("monday", "day at whose beginning the reported week ends")
+    send_hour: int = documented(7, "hour of that day from which it is sent, 0..23; working days")
+    mail_to: str = documented("", "e-mail addresses that get the whole report, a list")
+    webhook: bool = documented(False, "also post its summary to notify.webhook_url")
+    teams: str = documented(
+        "", "editions of single namespaces, such as search=a@site.example b@site.example, vision=…"
+    )
+    owners: str = documented(
+        "", "owners who asked for a mail about their own idle jobs, such as ada=ada@site.example"
+    )
 
     def __post_init__(self) -> None:
         require(
@@ -33,3 +66,14 @@ class ReportSettings:
         require(
             self.week_ends in WEEKDAYS, "report.week_ends", self.week_ends, " or ".join(WEEKDAYS)
         )
+        require(0 <= self.send_hour <= 23, "report.send_hour", self.send_hour, "0..23")
+        for address in addresses(self.mail_to):
+            require(is_address(address), "report.mail_to", address, "a plain e-mail address")
+        for name in ("teams", "owners"):
+            for who, listed in named_addresses(getattr(self, name)).items():
+                require(
+                    bool(who) and bool(listed) and all(map(is_address, listed)),
+                    f"report.{name}",
+                    f"{who}={' '.join(listed)}",
+                    "a list of name=address pairs",
+                )

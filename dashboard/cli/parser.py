@@ -228,6 +228,14 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         action="store_true",
         help="the last whole week of the settings report.timezone and report.week_ends",
     )
+    weekly.add_argument(
+        "--send",
+        action="store_true",
+        help="send the last whole week to the recipients of the settings, each edition once",
+    )
+    weekly.add_argument(
+        "--check", action="store_true", help="with --send: say who would get what, send nothing"
+    )
     audit = commands.add_parser("audit", help="the append-only record")
     audit.set_defaults(run=_deferred("list_commands", "audit_list"), format="table")
     actions = audit.add_subparsers(metavar="ACTION")

@@ -5,23 +5,30 @@ import sys
 from pathlib import Path
 
 from dashboard.cli.cycle_commands import PARTIAL
+from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.reports.editions import recipients
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.week import Week, last_whole_week
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import TrimtabError
+from data.errors import SettingsError, TrimtabError
+from data.load_settings import LoadedSettings
+from data.store import open_store
 
 
 def weekly(options: argparse.Namespace) -> int:
     """Write the report of the 168 hours before now, or before the newest sample of a recording.
 
-    With `--last-week`, of the last whole week of the calendar that the settings name.
+    With `--last-week`, of the last whole week of the calendar that the settings name; with
+    `--send`, to the recipients of the settings.
     """
     loaded = settings_of(options)
     settings = loaded.settings
+    if options.send or options.check:
+        return _send(options, loaded)
     with open_for_reading(loaded) as store:
         latest = store.reader.latest_sample_at()
         now = options.now or min(utc_now(), latest or utc_now())
@@ -64,3 +71,46 @@ def _write(body: bytes, path: Path) -> None:
             "Give --out a path in a folder that exists and can be written.",
         ) from error
     print(f"{path}: {len(body):,} bytes", file=sys.stderr)
+
+
+def _send(options: argparse.Namespace, loaded: LoadedSettings) -> int:
+    """File the editions of the last whole week and send them; with `--check` only say which."""
+    from dashboard.notify.deliver import Notifier
+    from dashboard.notify.report_rounds import ReportRounds
+
+    settings, now = loaded.settings, options.now or utc_now()
+    if not recipients(settings.report):
+        raise SettingsError(
+            "nobody is named to get the report",
+            "Set report.mail_to, report.teams or report.owners.",
+        )
+    with open_store(settings.store.url) as store:
+        rounds = ReportRounds(store=store, settings=lambda: settings, clock=lambda: now)
+        planned = rounds.planned(last_whole_week(now, settings.report))
+        rows = [
+            {
+                "week": one.week.name,
+                "edition": one.edition.key,
+                "to": " ".join(one.to),
+                "webhook": "yes" if one.webhook else "",
+                "findings": len(one.findings),
+                "held back": one.held,
+            }
+            for one in planned
+        ]
+        if not options.check:
+            for one in planned:
+                rounds.file(one, now)
+            notifier = Notifier(store=store, settings=lambda: settings)
+            while notifier.deliver_once():
+                pass
+        waiting = store.outbox.waiting()
+    print_rows(
+        rows,
+        "json" if options.format == "json" else "table",
+        columns=("week", "edition", "to", "webhook", "findings", "held back"),
+        empty="",
+    )
+    for problem in waiting:
+        print(f"not sent yet, tried again later: {problem}", file=sys.stderr)
+    return PARTIAL if waiting and not options.check else 0

@@ -16,6 +16,7 @@ from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.desk import Desk
 from dashboard.notify.deliver import Notifier
+from dashboard.notify.report_rounds import ReportRounds
 from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
@@ -29,6 +30,7 @@ DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
 DEMO_STEP_SECONDS = 300
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _NOTIFIER_PAUSE = timedelta(seconds=1)
+_REPORT_PAUSE = timedelta(minutes=1)
 
 
 def _serve_world(
@@ -45,6 +47,8 @@ def _serve_world(
     notifier = Notifier(store=store, settings=settings)
     working = Loop("trimtab-apply", worker.work_once, _WORKER_PAUSE)
     telling = Loop("trimtab-notify", notifier.deliver_once, _NOTIFIER_PAUSE)
+    rounds = ReportRounds(store=store, settings=settings)
+    reporting = Loop("trimtab-reports", rounds.file_due, _REPORT_PAUSE)
 
     def cycle_state() -> CycleState:
         return CycleState() if thread is None else thread.state
@@ -55,6 +59,7 @@ def _serve_world(
             if thread is not None:
                 stack.enter_context(thread.running())
             stack.enter_context(telling.running())
+            stack.enter_context(reporting.running())
             stack.enter_context(working.running())
             yield
 

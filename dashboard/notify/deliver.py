@@ -7,9 +7,17 @@ from datetime import datetime, timedelta
 from dashboard.notify import mail, webhook
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import WEBHOOK, messages_for
+from dashboard.notify.report_mail import (
+    REPORT_MAIL,
+    REPORT_WEBHOOK,
+    attach,
+    ordered_report,
+    webhook_parts,
+)
 from data.clock import utc_now
 from data.settings import Settings
 from data.store import Store
+from data.store.outbox import Message
 
 _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (60 s a connection): a claim that ran out belongs to a dead one."""
@@ -25,16 +33,38 @@ class Notifier:
 
     def deliver_once(self) -> bool:
         """Send one message that is due; tell whether there was one. Errors: StoreError."""
-        settings = self.settings().notify
+        every = self.settings()
+        settings = every.notify
         self.store.outbox.fill(lambda entry: messages_for(entry, settings), now=self.clock())
         claim = self.store.outbox.claim(now=self.clock(), lasting=_CLAIMED)
         if claim is None:
             return False
-        send = webhook.send if claim.message.channel == WEBHOOK else mail.send
         try:
-            send(claim.message, settings)
+            self._send(claim.message, every)
         except NotDeliveredError as error:
             self.store.outbox.failed(claim, error.message, now=self.clock(), most=settings.attempts)
         else:
             self.store.outbox.sent(claim)
         return True
+
+    def _send(self, message: Message, settings: Settings) -> None:
+        """Send by the channel of the message. Errors: NotDeliveredError, StoreError."""
+        notify = settings.notify
+        if message.channel == WEBHOOK:
+            webhook.send(message, notify)
+        elif message.channel == REPORT_MAIL:
+            made = mail.mail_of(message, notify)
+            attach(made, ordered_report(message.body, self.store.reader, settings))
+            mail.hand_over(made, message.recipient, notify)
+        elif message.channel == REPORT_WEBHOOK:
+            text, tables = webhook_parts(ordered_report(message.body, self.store.reader, settings))
+            content = {
+                "text": webhook.slack_text(text),
+                "attachments": [
+                    {"title": name, "text": webhook.slack_text(csv), "mrkdwn_in": []}
+                    for name, csv in tables
+                ],
+            }
+            webhook.post(content, message.message_id, notify)
+        else:
+            mail.send(message, notify)

@@ -13,7 +13,10 @@ from data.store.outbox import Message
 
 
 def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
-    """Give the mail. Errors: NotDeliveredError when a header would break out of its line."""
+    """Give the mail, its text the message's body.
+
+    Errors: NotDeliveredError when a header would break out of its line.
+    """
     mail = EmailMessage()
     domain = settings.mail_from.partition("@")[2]
     headers = {
@@ -34,8 +37,12 @@ def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
 
 
 def send(message: Message, settings: NotifySettings) -> None:
-    """Hand it to the mail server. Errors: NotDeliveredError."""
-    mail = mail_of(message, settings)
+    """Hand a message to the mail server. Errors: NotDeliveredError."""
+    hand_over(mail_of(message, settings), message.recipient, settings)
+
+
+def hand_over(mail: EmailMessage, recipient: str, settings: NotifySettings) -> None:
+    """Hand a mail to the mail server. Errors: NotDeliveredError."""
     try:
         with smtplib.SMTP(
             settings.smtp_host, settings.smtp_port, timeout=settings.timeout_seconds
@@ -44,7 +51,7 @@ def send(message: Message, settings: NotifySettings) -> None:
                 server.starttls(context=ssl.create_default_context())
             if settings.smtp_user:
                 server.login(settings.smtp_user, settings.smtp_password)
-            server.send_message(mail, to_addrs=[message.recipient])
+            server.send_message(mail, to_addrs=[recipient])
     except (OSError, smtplib.SMTPException) as error:
         where = f"{settings.smtp_host}:{settings.smtp_port}"
         raise NotDeliveredError(f"mail server {where}: {scrub(str(error))}") from error

@@ -1,5 +1,7 @@
 """A message to a Slack-compatible webhook."""
 
+from typing import Any
+
 import requests
 
 from dashboard.notify.failure import NotDeliveredError
@@ -22,13 +24,18 @@ def slack_text(text: str) -> str:
 
 
 def send(message: Message, settings: NotifySettings) -> None:
-    """Post it. Errors: NotDeliveredError. The id lets a receiver drop a repeat."""
+    """Post a message. Errors: NotDeliveredError."""
+    post({"text": slack_text(message.body)}, message.message_id, settings)
+
+
+def post(content: dict[str, Any], message_id: str, settings: NotifySettings) -> None:
+    """Post what a webhook takes. Errors: NotDeliveredError. The id lets it drop a repeat."""
     try:
         # The body of the answer is not read: it may be endless.
         with requests.post(
             settings.webhook_url,
-            json={"text": slack_text(message.body)},
-            headers={"Idempotency-Key": message.message_id},
+            json=content,
+            headers={"Idempotency-Key": message_id},
             timeout=settings.timeout_seconds,
             allow_redirects=False,
             stream=True,

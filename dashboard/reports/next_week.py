@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 
+from dashboard.reports.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.week import Week
 from data.records.decisions import Range
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.units import SECONDS_PER_HOUR
 
 _WHOLE_DAY = 24
+_GROUPS = {EditionKind.FLEET: GroupKind.FLEET, EditionKind.NAMESPACE: GroupKind.NAMESPACE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +29,16 @@ class DayAhead:
     peak_at: datetime | None
 
 
-def days_ahead(groups: Sequence[GroupForecast], week: Week) -> tuple[DayAhead, ...]:
-    """Give the days that the fleet's hourly forecast reaches; none without one.
+def days_ahead(
+    groups: Sequence[GroupForecast], week: Week, edition: Edition = WHOLE
+) -> tuple[DayAhead, ...]:
+    """Give the days that the hourly forecast of the fleet or namespace reaches; none without one.
 
     The mean of the hours' quantiles is wider than the quantile of the day's mean, since hours are
     not perfectly tied to one another: a cautious range.
     """
-    fleet = next((one for one in groups if one.kind is GroupKind.FLEET and _by_hour(one)), None)
+    wanted = _GROUPS.get(edition.kind), edition.name or "fleet"
+    fleet = next((one for one in groups if (one.kind, one.name) == wanted and _by_hour(one)), None)
     if fleet is None:
         return ()
     hours_of: dict[date, list[int]] = {}

@@ -19,7 +19,7 @@ from dashboard.reports.pdf_style import (
     table,
 )
 from dashboard.reports.pdf_timeline import pdf_timeline
-from dashboard.reports.render_report import UNKNOWN, number_text, range_text, time_text
+from dashboard.reports.render_report import number_text, range_text, time_text
 from dashboard.reports.weekly_report import EnergyRow, WeeklyReport
 
 _TOP = 10
@@ -58,7 +58,7 @@ def _story(report: WeeklyReport) -> list[Flowable]:
         f"{time_text(report.as_of, week)}"
     )
     story: list[Flowable] = [
-        paragraph("Trimtab weekly report", TITLE),
+        paragraph(_title(report), TITLE),
         paragraph(covered, SOFTLY),
         Spacer(1, 6),
         paragraph(report.finding, FINDING),
@@ -75,6 +75,11 @@ def _story(report: WeeklyReport) -> list[Flowable]:
         paragraph("Factors", HEADING),
         *(paragraph(f"{name}: {value}", SOFTLY) for name, value in report.factors),
     ]
+
+
+def _title(report: WeeklyReport) -> str:
+    edition = report.edition
+    return f"Trimtab weekly report{f': {edition.kind} {edition.name}' if edition.name else ''}"
 
 
 def _waste(report: WeeklyReport) -> list[Flowable]:
@@ -193,7 +198,8 @@ def _energy(report: WeeklyReport) -> list[Flowable]:
         ("day", report.by_day),
     )
     for title, rows in parts:
-        story += [Spacer(1, 8), _energy_table(title, rows)]
+        if rows:
+            story += [Spacer(1, 8), _energy_table(title, rows)]
     return story
 
 
@@ -211,7 +217,7 @@ def _energy_table(title: str, rows: tuple[EnergyRow, ...]) -> Flowable:
     header = (title, "GPU-hours", "idle GPU-hours", "GPU energy", "emissions")
     return table(
         header,
-        lines or [(UNKNOWN,) * len(header)],
+        lines,
         widths=(4, 1.5, 1.8, 3, 3.4),
         numbers=(1, 2, 3, 4),
     )

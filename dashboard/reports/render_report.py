@@ -97,28 +97,33 @@ def render_json(report: WeeklyReport) -> str:
         )
     }
     document = {"start": report.week.start, "end": report.week.end, "zone": report.week.zone}
-    document |= fields | {
-        "total": asdict(report.total),
-        "by_namespace": [asdict(row) for row in report.by_namespace],
-        "by_job": [asdict(row) for row in report.by_job],
-        "by_day": [asdict(row) for row in report.by_day],
-        "waste": [asdict(row) for row in report.waste],
-        "decided": [asdict(one) for one in report.decided],
-        "ahead": [asdict(one) for one in report.ahead],
-        "recommendations": [
-            one.recommendation.as_dict() | {"state": one.state} for one in report.recommendations
-        ],
-        "plan": None
-        if report.plan is None
-        else {
-            "plan_id": report.plan.plan_id,
-            "cost": report.plan.cost,
-            "lower_bound": report.plan.lower_bound,
-            "gap": report.plan.gap_ratio,
-            "currency": report.plan.currency,
-        },
-        "factors": dict(report.factors),
-    }
+    document |= (
+        {"edition": report.edition.key}
+        | fields
+        | {
+            "total": asdict(report.total),
+            "by_namespace": [asdict(row) for row in report.by_namespace],
+            "by_job": [asdict(row) for row in report.by_job],
+            "by_day": [asdict(row) for row in report.by_day],
+            "waste": [asdict(row) for row in report.waste],
+            "decided": [asdict(one) for one in report.decided],
+            "ahead": [asdict(one) for one in report.ahead],
+            "recommendations": [
+                one.recommendation.as_dict() | {"state": one.state}
+                for one in report.recommendations
+            ],
+            "plan": None
+            if report.plan is None
+            else {
+                "plan_id": report.plan.plan_id,
+                "cost": report.plan.cost,
+                "lower_bound": report.plan.lower_bound,
+                "gap": report.plan.gap_ratio,
+                "currency": report.plan.currency,
+            },
+            "factors": dict(report.factors),
+        }
+    )
     return (
         json.dumps(document, default=_plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     )

@@ -32,7 +32,7 @@ class Week:
 
     @property
     def name(self) -> str:
-        """How the report of this week is filed: the date on which it ends in its zone."""
+        """How the report of this week is filed: the date on which it ends; names sort by time."""
         return f"week-to-{self.end.astimezone(ZoneInfo(self.zone)):%Y-%m-%d}"
 
     def text(self, at: datetime) -> str:

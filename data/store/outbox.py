@@ -64,7 +64,7 @@ class Outbox:
                 sa.select(tables.audit).where(audit.sequence > position).order_by(audit.sequence)
             ).all()
             for message in (one for row in rows for one in compose(audit_entry(row))):
-                connection.execute(tables.outbox.insert().values(**_row(message, now)))
+                connection.execute(tables.outbox.insert().values(**waiting_row(message, now)))
                 written += 1
             if rows:
                 connection.execute(
@@ -73,6 +73,17 @@ class Outbox:
                     .values(position=rows[-1].sequence)
                 )
         return written
+
+    def waiting(self) -> tuple[str, ...]:
+        """Give what was tried and did not arrive yet, each with its problem."""
+        box = tables.outbox.c
+        with self._transaction() as connection:
+            rows = connection.execute(
+                sa.select(box.subject, box.recipient, box.problem)
+                .where(box.state == "waiting", box.problem != "")
+                .order_by(box.entry)
+            )
+            return tuple(f"{row.subject} to {row.recipient}: {row.problem}" for row in rows)
 
     def claim(self, *, now: datetime, lasting: timedelta) -> Claim | None:
         """Claim the oldest message that is due; None when there is none."""
@@ -132,7 +143,8 @@ class Outbox:
             )
 
 
-def _row(message: Message, now: datetime) -> dict[str, object]:
+def waiting_row(message: Message, now: datetime) -> dict[str, object]:
+    """Give the row of a message that is to be sent."""
     return {
         "message_id": message.message_id,
         "entry": message.entry,

@@ -30,6 +30,7 @@ from data.store.migrate import migrate
 from data.store.outbox import Outbox
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
+from data.store.report_log import ReportLog
 from data.store.rollup import forget, roll_up
 from data.store.thoughts import forget_thoughts
 
@@ -64,6 +65,7 @@ class Store:
         self.reader = StoreReader(engine)
         self.commands = Commands(self._transaction)
         self.outbox = Outbox(self._transaction)
+        self.report_log = ReportLog(self._transaction)
 
     def __enter__(self) -> Self:
         return self

@@ -141,6 +141,20 @@ outbox = sa.Table(
     _text("state"),
     _text("problem"),
 )
+reports = sa.Table(
+    "reports",
+    metadata,
+    _text("period", key=True),
+    _text("edition", key=True),
+    _count("entry"),
+)
+findings_told = sa.Table(
+    "findings_told",
+    metadata,
+    _text("owner", key=True),
+    _text("finding", key=True),
+    _time("told_at"),
+)
 cursors = sa.Table("cursors", metadata, _text("name", key=True), _count("position"))
 audit = sa.Table(
     "audit",

@@ -1,0 +1,57 @@
+"""A report on its way to people: rendered from the store when it is sent, not when it is filed."""
+
+import json
+from datetime import datetime
+from email.message import EmailMessage
+
+from dashboard.reports.editions import edition_of
+from dashboard.reports.render_pdf import render_pdf
+from dashboard.reports.render_report import render_html, render_markdown
+from dashboard.reports.report_tables import csv_tables
+from dashboard.reports.week import Week
+from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings import Settings
+from data.store import StoreReader
+
+REPORT_MAIL, REPORT_WEBHOOK = "report-mail", "report-webhook"
+_CSV_SHOWN = 2500
+
+
+def order_text(week: Week, edition: str) -> str:
+    """Give what the outbox keeps of a report: which one it is."""
+    return json.dumps({"end": week.end.isoformat(), "zone": week.zone, "edition": edition})
+
+
+def ordered_report(body: str, reader: StoreReader, settings: Settings) -> WeeklyReport:
+    """Give the report that the body of a message names. Errors: StoreError."""
+    order = json.loads(body)
+    return make_weekly_report(
+        reader,
+        week=Week(end=datetime.fromisoformat(order["end"]), zone=order["zone"]),
+        settings=settings,
+        carbon=load_carbon_table().get(settings.energy.region),
+        catalogue=load_gpu_catalogue(),
+        edition=edition_of(order["edition"]),
+    )
+
+
+def attach(mail: EmailMessage, report: WeeklyReport) -> None:
+    """Put the report into the mail: Markdown to read, HTML, PDF and CSV attached."""
+    name = f"trimtab-{report.week.name}"
+    mail.set_content(render_markdown(report))
+    mail.add_attachment(render_pdf(report), "application", "pdf", filename=f"{name}.pdf")
+    mail.add_attachment(render_html(report).encode(), "text", "html", filename=f"{name}.html")
+    for table, text in csv_tables(report).items():
+        mail.add_attachment(text.encode(), "text", "csv", filename=f"{name}-{table}")
+
+
+def webhook_parts(report: WeeklyReport) -> tuple[str, list[tuple[str, str]]]:
+    """Give the summary, and (title, CSV text) of the tables, cut to what a chat message takes."""
+    week = report.week
+    span = f"{week.text(week.start)} to {week.text(week.end)}"
+    return (
+        f"Trimtab weekly report, {span}\n{report.finding}",
+        [(name, text[:_CSV_SHOWN]) for name, text in csv_tables(report).items()],
+    )

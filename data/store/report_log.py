@@ -1,0 +1,77 @@
+"""Which report went out for which week: each edition of a week once, whoever asks.
+
+Filing an edition, its entry in the audit and the messages to its recipients are one transaction, so
+a process that dies has either filed all of it or none; the outbox then sends what is waiting.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from data.store import tables
+from data.store.ledger import append_entry
+from data.store.outbox import Message, waiting_row
+
+
+class ReportLog:
+    """`transaction` gives a connection whose writes are kept whole or not at all."""
+
+    def __init__(self, transaction: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
+        self._transaction = transaction
+
+    def filed(self) -> frozenset[tuple[str, str]]:
+        """Give every (period, edition) that was filed."""
+        with self._transaction() as connection:
+            rows = connection.execute(sa.select(tables.reports.c.period, tables.reports.c.edition))
+            return frozenset((row.period, row.edition) for row in rows)
+
+    def told_since(self, owner: str, since: datetime) -> frozenset[str]:
+        """Give the findings that the owner was told of after `since`."""
+        told = tables.findings_told.c
+        with self._transaction() as connection:
+            rows = connection.execute(
+                sa.select(told.finding).where(told.owner == owner, told.told_at > since)
+            )
+            return frozenset(row.finding for row in rows)
+
+    def file(
+        self,
+        *,
+        period: str,
+        edition: str,
+        messages: Sequence[Message],
+        detail: str,
+        owner: str = "",
+        findings: Sequence[str] = (),
+        now: datetime,
+    ) -> bool:
+        """File an edition and write its messages; False, and nothing done, when it was filed."""
+        with self._transaction() as connection:
+            known = sa.select(sa.func.count()).where(
+                tables.reports.c.period == period, tables.reports.c.edition == edition
+            )
+            if connection.execute(known).scalar_one():
+                return False
+            entry = append_entry(
+                connection, at=now, actor="trimtab", event="reported", digest="", detail=detail
+            )
+            connection.execute(
+                tables.reports.insert().values(period=period, edition=edition, entry=entry.sequence)
+            )
+            for message in messages:
+                row = waiting_row(replace(message, entry=entry.sequence), now)
+                connection.execute(tables.outbox.insert().values(**row))
+            told = tables.findings_told
+            for finding in findings:
+                connection.execute(
+                    told.delete().where(told.c.owner == owner, told.c.finding == finding)
+                )
+                connection.execute(told.insert().values(owner=owner, finding=finding, told_at=now))
+        return True
+
+
+COURTESY = timedelta(days=7)
+"""An owner hears of one finding at most once in this time."""

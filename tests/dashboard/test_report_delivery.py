@@ -1,0 +1,249 @@
+"""The weekly report on its way: each edition once, only to who is named, only what is theirs."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beds.smtp_sink import SmtpSink, smtp_sink
+from factories import make_collected, make_job, make_plan, make_recommendation, make_samples
+
+from dashboard.notify.deliver import Notifier
+from dashboard.notify.report_rounds import ReportRounds
+from dashboard.reports.week import last_whole_week
+from data.access_settings import NotifySettings
+from data.errors import SettingsError
+from data.report_settings import ReportSettings
+from data.settings import Settings
+from data.store import Store, open_store
+
+MONDAY = datetime(2026, 1, 5, 8, tzinfo=UTC)
+HOSTILE = "vision/=HYPERLINK(1)"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Three idle days of a search and a vision job that end with Sunday, and advice for both."""
+    end = datetime(2026, 1, 5, tzinfo=UTC)
+    search = make_samples(minutes=60 * 24, end=end, utilization_ratio=0.0)
+    vision = make_samples(
+        minutes=60 * 24, end=end, job_id=HOSTILE, gpu_uuid="GPU-v", utilization_ratio=0.1
+    )
+    jobs = (
+        make_job(owner="ada"),
+        make_job(HOSTILE, namespace="vision", owner="bob"),
+    )
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        opened.keep(make_collected(search, jobs), make_collected(vision, jobs, batch_id="b" * 12))
+        advice = (make_recommendation(), make_recommendation(job_id=HOSTILE))
+        opened.keep_cycle(
+            cycle_id="c1",
+            started_at=end,
+            finished_at=end,
+            reports=(),
+            forecasts=(),
+            plan=make_plan(),
+            recommendations=advice,
+        )
+        yield opened
+
+
+def settings(sink: SmtpSink | None = None, *, webhook: str = "", **report: Any) -> Settings:
+    """Reports to these people through the sink."""
+    return Settings(
+        notify=NotifySettings(smtp_port=sink.port if sink else 1, webhook_url=webhook),
+        report=ReportSettings(**report),
+    )
+
+
+class Clock:
+    """A time that a test moves; the outbox' pauses pass with it."""
+
+    def __init__(self, now: datetime = MONDAY) -> None:
+        self.now = now
+
+    def __call__(self) -> datetime:
+        """Tell it."""
+        return self.now
+
+
+def send_all(store: Store, using: Settings, clock: Clock) -> None:
+    """What `serve` does in a minute: file what is due, send what waits."""
+    ReportRounds(store=store, settings=lambda: using, clock=clock).file_due()
+    notifier = Notifier(store=store, settings=lambda: using, clock=clock)
+    for _attempt in range(50):
+        if not notifier.deliver_once():
+            break
+
+
+def bodies(sink: SmtpSink) -> dict[str, str]:
+    """The readable text by recipient."""
+    found = {}
+    for to, mail in sink.mails:
+        part = mail.get_body(("plain",))
+        assert part is not None
+        found[",".join(to)] = part.get_content()
+    return found
+
+
+def test_a_week_goes_out_once_with_all_its_forms(store: Store) -> None:
+    """Text to read; PDF, HTML and CSV attached; a second look sends nothing."""
+    with smtp_sink() as sink:
+        using, clock = settings(sink, mail_to="ops@site.example"), Clock()
+        for _minute in range(3):
+            send_all(store, using, clock)
+            clock.now += timedelta(minutes=1)
+    ((to, mail),) = sink.mails
+    assert to == ["ops@site.example"]
+    assert mail["Subject"] == "Trimtab weekly report, week-to-2026-01-05"
+    attached = {part.get_filename(): part for part in mail.iter_attachments()}
+    assert set(attached) == {
+        "trimtab-week-to-2026-01-05.pdf",
+        "trimtab-week-to-2026-01-05.html",
+        "trimtab-week-to-2026-01-05-held-and-idle.csv",
+        "trimtab-week-to-2026-01-05-recommendations.csv",
+    }
+    assert attached["trimtab-week-to-2026-01-05.pdf"].get_content().startswith(b"%PDF-")
+    assert [one.event for one in store.reader.audit()] == ["reported"]
+    assert store.reader.verify_audit() == ()
+
+
+def test_an_edition_shows_nothing_of_others(store: Store) -> None:
+    """A team gets its namespace, an owner their own jobs; no name of another in any part."""
+    with smtp_sink() as sink:
+        using = settings(sink, teams="vision=v@site.example", owners="ada=ada@site.example")
+        send_all(store, using, Clock())
+    every = {to: mail.as_string() for (to,), mail in sink.mails}
+    assert set(every) == {"v@site.example", "ada@site.example"}
+    texts = bodies(sink)
+    assert "HYPERLINK" in texts["v@site.example"]
+    assert "ranker" in texts["ada@site.example"]
+    assert "ranker" not in texts["v@site.example"]
+    assert "HYPERLINK" not in texts["ada@site.example"]
+    for text, other in ((every["v@site.example"], "ada"), (every["ada@site.example"], "bob")):
+        assert f"| {other} |" not in text
+
+
+def test_downtime_is_caught_up_oldest_first(store: Store) -> None:
+    """Three missed weeks follow in order; a first start sends the newest only."""
+    with smtp_sink() as sink:
+        using, clock = settings(sink, mail_to="ops@site.example"), Clock()
+        send_all(store, using, clock)
+        clock.now += timedelta(days=21)
+        send_all(store, using, clock)
+    subjects = [str(mail["Subject"])[-10:] for _to, mail in sink.mails]
+    assert subjects == ["2026-01-05", "2026-01-12", "2026-01-19", "2026-01-26"]
+
+
+def test_nothing_goes_out_before_its_hour_or_on_a_weekend(store: Store) -> None:
+    """At six it waits for seven; a week that ends on Saturday waits for Monday."""
+    with smtp_sink() as sink:
+        early = settings(sink, mail_to="ops@site.example")
+        send_all(store, early, Clock(MONDAY.replace(hour=6)))
+        first = [str(mail["Subject"])[-10:] for _to, mail in sink.mails]
+        assert first == ["2025-12-29"]  # last week's, never sent before
+        saturday = settings(sink, mail_to="ops@site.example", week_ends="saturday")
+        send_all(store, saturday, Clock(datetime(2026, 1, 10, 9, tzinfo=UTC)))
+        assert [str(mail["Subject"])[-10:] for _to, mail in sink.mails[1:]] == ["2026-01-03"]
+        send_all(store, saturday, Clock(datetime(2026, 1, 12, 9, tzinfo=UTC)))
+        assert str(sink.mails[-1][1]["Subject"])[-10:] == "2026-01-10"
+
+
+def test_an_owner_hears_of_one_finding_once_in_a_week(store: Store) -> None:
+    """The same findings a day later, as another period, are held back and filed as such."""
+    with smtp_sink() as sink:
+        owners = settings(sink, owners="ada=ada@site.example")
+        send_all(store, owners, Clock())
+        tuesdays = settings(sink, owners="ada=ada@site.example", week_ends="tuesday")
+        send_all(store, tuesdays, Clock(MONDAY + timedelta(days=1)))
+    assert len(sink.mails) == 1
+    assert store.reader.audit()[-1].detail.endswith("told of all of it within 7 days")
+
+
+def test_who_wastes_nothing_gets_no_mail(store: Store) -> None:
+    """An owner without jobs is not bothered."""
+    with smtp_sink() as sink:
+        send_all(store, settings(sink, owners="eve=eve@site.example"), Clock())
+    assert sink.mails == []
+
+
+def test_a_refusing_server_is_asked_again(store: Store) -> None:
+    """After 451 the mail stays in the outbox and goes out later, once."""
+    with smtp_sink(refusals=2) as sink:
+        using, clock = settings(sink, mail_to="ops@site.example"), Clock()
+        for _minute in range(10):
+            send_all(store, using, clock)
+            clock.now += timedelta(minutes=1)
+    assert len(sink.mails) == 1
+
+
+def test_a_check_sends_and_files_nothing(store: Store) -> None:
+    """What would be sent is told, with what is held back."""
+    using = settings(mail_to="ops@site.example", owners="eve=eve@site.example")
+    rounds = ReportRounds(store=store, settings=lambda: using, clock=Clock())
+    planned = rounds.planned(last_whole_week(MONDAY, using.report))
+    assert [(one.edition.key, one.held) for one in planned] == [
+        ("fleet", ""),
+        ("owner:eve", "nothing of theirs was idle and nothing waits"),
+    ]
+    assert store.report_log.filed() == frozenset()
+
+
+@contextmanager
+def webhook_sink() -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """A webhook on loopback that keeps what it is posted."""
+    posted: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_arguments: object) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/hook", posted
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_the_webhook_gets_the_summary_and_the_tables(store: Store) -> None:
+    """The finding, and CSV whose cells no spreadsheet runs."""
+    with smtp_sink() as sink, webhook_sink() as (url, posted):
+        using = settings(sink, webhook=url, mail_to="ops@site.example")
+        using = replace(using, report=replace(using.report, webhook=True))
+        send_all(store, using, Clock())
+    (content,) = posted
+    assert "GPU-hours" in content["text"]
+    titles = {one["title"] for one in content["attachments"]}
+    assert titles == {"held-and-idle.csv", "recommendations.csv"}
+    assert store.reader.audit()[-1].event == "reported"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mail_to": "a@b\r\nBcc: c@d"},
+        {"teams": "search=x"},
+        {"owners": "=a@b"},
+        {"mail_to": "ops"},
+        {"send_hour": 24},
+    ],
+)
+def test_recipients_that_are_no_addresses_are_refused(wrong: dict[str, Any]) -> None:
+    """A header cannot be injected, a list cannot lose its name."""
+    with pytest.raises(SettingsError):
+        ReportSettings(**wrong)
