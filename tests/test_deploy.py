@@ -1,5 +1,6 @@
 """What is in deploy/ is what the programs there accept, and speaks of metrics that exist."""
 
+import configparser
 import json
 import re
 import subprocess
@@ -8,6 +9,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from dashboard.cli.parser import build_parser
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 SOURCE = Path(__file__).parents[1] / "dashboard/web/own_metrics.py"
@@ -82,3 +85,23 @@ def test_every_panel_is_valid_promql(tmp_path: Path) -> None:
     document = {"groups": [{"name": "board", "rules": rules}]}
     (tmp_path / "board.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
     promtool("check", "rules", "board.yml", folder=tmp_path)
+
+
+def unit(name: str) -> configparser.ConfigParser:
+    """A systemd unit; keys may repeat, the last one is kept."""
+    parsed = configparser.ConfigParser(strict=False, interpolation=None)
+    parsed.optionxform = str  # type: ignore[assignment,method-assign]
+    parsed.read(DEPLOY / "systemd" / name, encoding="utf-8")
+    return parsed
+
+
+@pytest.mark.parametrize("name", ["trimtab.service", "trimtab-report.service"])
+def test_units_run_commands_that_exist_as_a_plain_user(name: str) -> None:
+    """The command line of a unit is one that Trimtab's parser takes; no unit runs as root."""
+    service = unit(name)["Service"]
+    program, *words = service["ExecStart"].split()
+    assert program.endswith("/trimtab")
+    assert build_parser().parse_args(words)
+    assert service["User"] == "trimtab"
+    assert service["ProtectSystem"] == "strict"
+    assert not any("secret" in word.lower() or "token" in word.lower() for word in words)
