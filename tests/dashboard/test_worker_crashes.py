@@ -13,8 +13,8 @@ from beds.file_cluster import FileCluster
 from data.store import open_store
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["beds.dying_worker"])
-"""Imports once what every worker needs; each worker is a process of its own."""
+PROCESSES.set_forkserver_preload(["dashboard.apply.worker", "data.store"])
+"""Imports once what takes long, from the repository root; each worker is a process of its own."""
 
 
 def prepared(folder: Path, *, undo: bool) -> None:
