@@ -67,7 +67,8 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
         )
     if kind in ("RayJob", "TrainJob"):
         return f"needs recreate: a {kind} takes no other number of workers once it is made"
-    if any(one.what == "completions" for one in edits) and _before(facts, _RESIZES_INDEXED_JOBS):
+    indexed = kind == "Job" and any(one.what == "completions" for one in edits)
+    if indexed and _before(facts, _RESIZES_INDEXED_JOBS):
         return "needs recreate: this server changes no completions of an indexed Job (1.27 does)"
     return ""
 

@@ -112,9 +112,9 @@ def trouble(
         kind, holds = text_in(one, "type"), text_in(one, "status")
         if (kind, holds) in (("ReplicaFailure", "True"), ("Progressing", "False")):
             return f"{text_in(one, 'reason')}: {text_in(one, 'message')}"
-    ending = any(text_in(one, "metadata", "deletionTimestamp") for one in pods)
+    ending = any(map(_ends, pods))
     for pod in pods:
-        if text_in(pod, "metadata", "deletionTimestamp") or _over(pod):
+        if _ends(pod) or _over(pod):
             continue
         name = text_in(pod, "metadata", "name")
         broken = next(_broken(pod), "")
@@ -161,7 +161,7 @@ def rewritten(document: Document, pods: Sequence[Document]) -> tuple[str, str, s
     wanted = asked_by(template)
     for pod in pods:
         found = asked_by(part(pod, "spec"))
-        if not _over(pod) and +found != +wanted:
+        if not (_over(pod) or _ends(pod)) and +found != +wanted:
             name = text_in(pod, "metadata", "name")
             return name, _resources(wanted), _resources(found)
     return None
@@ -173,3 +173,7 @@ def _resources(asked: Mapping[str, int]) -> str:
 
 def _over(pod: Document) -> bool:
     return text_in(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def _ends(pod: Document) -> bool:
+    return text_in(pod, "metadata", "deletionTimestamp") != ""

@@ -1,5 +1,7 @@
 """Sends one step, once: look, check, patch, and say what is known right after."""
 
+from datetime import timedelta
+
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.look import Seen, seen_of
@@ -7,12 +9,14 @@ from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import outcome_of
 from dashboard.apply.kubernetes.rehearsal import differing, sent
-from dashboard.apply.kubernetes.rollout import has_no_pods, has_rolled_out
+from dashboard.apply.kubernetes.rollout import has_no_pods, has_rolled_out, trouble
 from dashboard.apply.kubernetes.steps import VERB, Command, Wait, command_of
 from data.errors import ApplyError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
-_SECONDS_BETWEEN_LOOKS = 5.0
+_TRIES = 5
+_GRACE_SECONDS, _DEADLINE_SECONDS = 30, 600
+"""What Kubernetes gives a pod to end, and a Deployment to roll out, where they name no time."""
 
 
 def execute(api: KubernetesApi, step: ChangeStep, change: Change) -> StepResult:
@@ -31,14 +35,7 @@ def execute(api: KubernetesApi, step: ChangeStep, change: Change) -> StepResult:
     why = _moved(command, seen, change, document)
     if why:
         return _refused(why)
-    waiting = _waiting(command, document)
-    if waiting:
-        return StepResult(
-            outcome=StepOutcome.BUSY,
-            detail=waiting,
-            retry_after_seconds=_SECONDS_BETWEEN_LOOKS,
-        )
-    return _send(api, command, document)
+    return _not_yet(command, document) or _send(api, command, document)
 
 
 def _moved(command: Command, seen: Seen, change: Change, document: Document) -> str:
@@ -65,13 +62,30 @@ def _tested(command: Command) -> set[str]:
     return {one["path"] for one in command.operations if one["op"] == "test"}
 
 
-def _waiting(command: Command, document: Document) -> str:
-    """Give what has still to happen before the step may be sent, '' when nothing has."""
+def _not_yet(command: Command, document: Document) -> StepResult | None:
+    """Give BUSY while something has still to happen before the step, None when nothing has.
+
+    The wish when to try again makes a handful of tries span the time that the object itself allows.
+    """
     if command.wait is Wait.NO_PODS and not has_no_pods(document):
-        return "its pods are still ending"
+        grace = value_at(document, "/spec/template/spec/terminationGracePeriodSeconds")
+        seconds = (grace if isinstance(grace, int) else _GRACE_SECONDS) / 2 + 1
+        return StepResult(
+            outcome=StepOutcome.BUSY,
+            detail="its pods are still ending",
+            retry_after_seconds=seconds,
+        )
     if command.wait is Wait.ROLLED_OUT and not has_rolled_out(document):
-        return "its rollout is not over"
-    return ""
+        failed = trouble(document, (), now=None, patience=timedelta())
+        if failed:
+            return _refused(f"its rollout failed: {failed}")
+        limit = value_at(document, "/spec/progressDeadlineSeconds")
+        return StepResult(
+            outcome=StepOutcome.BUSY,
+            detail="its rollout is not over",
+            retry_after_seconds=(limit if isinstance(limit, int) else _DEADLINE_SECONDS) / _TRIES,
+        )
+    return None
 
 
 def _send(api: KubernetesApi, command: Command, document: Document) -> StepResult:
