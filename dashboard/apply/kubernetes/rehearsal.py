@@ -28,9 +28,12 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
     refusals: list[str] = []
     differences: list[Difference] = []
     warnings: list[str] = []
+    moved: set[str] = set()
     for step in change.steps:
         command = command_of(step)
-        if command.wait is not Wait.NOTHING:
+        follows = not moved.isdisjoint(command.edits)
+        moved |= command.edits.keys()
+        if follows or command.wait is not Wait.NOTHING:
             warnings.append(f"{step.field} -> {step.after} is rehearsed when its turn has come.")
             continue
         answer = _dry_run(api, command, document)

@@ -15,6 +15,7 @@ from dashboard.apply.kubernetes.edits import edit
 from dashboard.apply.kubernetes.obstacles import in_template
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import (
+    ABSENT,
     Edit,
     Operation,
     as_text,
@@ -142,22 +143,26 @@ def _step(
     if not edits:
         return None
     operations = [*guards, *operations_of(edits)]
+    # Limits and requests say the same: people need it once.
+    said = list(dict.fromkeys((one.what, _text(one.before), _text(one.after)) for one in edits))
     return ChangeStep(
         verb=VERB,
         target=f"{place.word} in {place.namespace}" if place.namespace else place.word,
-        field="; ".join(one.what for one in edits),
-        before=_told([one.before for one in edits]),
-        after=_told([one.after for one in edits]),
+        field="; ".join(what for what, _before, _after in said),
+        before=_told([before for _what, before, _after in said]),
+        after=_told([after for _what, _before, after in said]),
         payload=canonical_json({"path": path, "operations": operations, "wait": wait}),
         text=by_hand(place, operations),
     )
 
 
-def _told(values: Sequence[Any]) -> str | None:
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else as_text(value)
+
+
+def _told(texts: Sequence[str]) -> str | None:
     """Give values for people, None where every field is unset."""
-    if all(one is None for one in values):
-        return None
-    return "; ".join(as_text(one) for one in values)
+    return None if set(texts) == {ABSENT} else "; ".join(texts)
 
 
 def by_hand(place: Place, operations: Sequence[Operation]) -> str:

@@ -66,7 +66,7 @@ def test_a_full_node_is_rolled_out_one_pod_at_a_time(
     change = planned(applier, recommendation)
     assert [one.field for one in change.steps] == [
         "maxSurge; maxUnavailable",
-        "nvidia.com/gpu of container main; nvidia.com/gpu of container main",
+        "nvidia.com/gpu of container main",
         "maxSurge; maxUnavailable",
     ]
     assert any("one by one" in note for note in change.notes)
