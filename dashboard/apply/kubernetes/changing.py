@@ -22,7 +22,7 @@ from dashboard.apply.kubernetes.pointers import (
     patched,
     value_at,
 )
-from dashboard.apply.kubernetes.steps import SURGE, command_of, steps_for
+from dashboard.apply.kubernetes.steps import avoids_surge, command_of, steps_for
 from data.errors import StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.decisions import Recommendation
@@ -98,7 +98,7 @@ def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iter
             "A person keeps its manifest and sends it with kubectl apply: change it there too, or "
             "the next apply undoes this."
         )
-    if any(SURGE in command_of(one).edits for one in steps):
+    if avoids_surge(steps):
         yield (
             "No node has room for one more pod, so pods are replaced one by one, each gone before "
             "its successor starts (maxSurge 0, maxUnavailable 1 until the rollout is over)."

@@ -29,7 +29,7 @@ from dashboard.apply.kubernetes.pointers import (
 )
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, profile_of, roles_of
-from dashboard.apply.kubernetes.steps import SURGE, command_of, surges
+from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Target
@@ -125,7 +125,7 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
         facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
     if ROOM_FACT in seen.facts:
         facts[ROOM_FACT] = seen.facts[ROOM_FACT]
-        if not _avoids_surge(change):
+        if not avoids_surge(change.steps):
             facts[ROOM_FACT] = _room(api, document, _edits(change))
     owners = _owners(api, seen.place, document)
     if owners:
@@ -223,10 +223,6 @@ def _room(api: KubernetesApi, document: Document, edits: Iterable[Edit]) -> str:
         return UNKNOWN
     wanted = patched(document, operations_of(edits))
     return room_for(value_at(wanted, "/spec/template/spec"), nodes, pods)
-
-
-def _avoids_surge(change: Change) -> bool:
-    return any(SURGE in command_of(step).edits for step in change.steps)
 
 
 def _edits(change: Change) -> list[Edit]:

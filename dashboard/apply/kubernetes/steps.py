@@ -30,10 +30,9 @@ from data.records.changes import ChangeStep
 from data.records.identifiers import canonical_json
 
 VERB = "patch"
-SURGE = "/spec/strategy/rollingUpdate/maxSurge"
-_UNAVAILABLE = "/spec/strategy/rollingUpdate/maxUnavailable"
+_STRATEGY = "/spec/strategy/rollingUpdate"
 _SUSPEND = "/spec/suspend"
-_WITHOUT_SURGE = {SURGE: 0, _UNAVAILABLE: 1}
+_WITHOUT_SURGE = {"maxSurge": 0, "maxUnavailable": 1}
 
 
 class Wait(StrEnum):
@@ -82,11 +81,7 @@ def steps_for(
             after = [*after, _back(before[0])]
     elif template and place.kind == "Deployment":
         if not surge and surges(document):
-            before = [
-                edit(document, at, value, names_of(at)[-1])
-                for at, value in _WITHOUT_SURGE.items()
-                if value_at(document, at) != value
-            ]
+            before = _without_surge(document)
             after = [*after, *map(Edit.reversed, before)]
         if after:
             wait_after = Wait.ROLLED_OUT
@@ -108,7 +103,22 @@ def surges(document: Document) -> bool:
     spec = value_at(document, "/spec/strategy")
     if isinstance(spec, Mapping) and spec.get("type") == "Recreate":
         return False
-    return value_at(document, SURGE) not in (0, "0%")
+    return value_at(document, f"{_STRATEGY}/maxSurge") not in (0, "0%")
+
+
+def avoids_surge(steps: Iterable[ChangeStep]) -> bool:
+    """Whether steps let a rollout replace pods one by one."""
+    return any(at.startswith(_STRATEGY) for one in steps for at in command_of(one).edits)
+
+
+def _without_surge(document: Document) -> list[Edit]:
+    if value_at(document, _STRATEGY) is None:
+        return [edit(document, _STRATEGY, _WITHOUT_SURGE, "rollingUpdate")]
+    return [
+        edit(document, f"{_STRATEGY}/{name}", value, name)
+        for name, value in _WITHOUT_SURGE.items()
+        if value_at(document, f"{_STRATEGY}/{name}") != value
+    ]
 
 
 _NAMED_BY = {
