@@ -158,14 +158,18 @@ def _told(error: Exception, what: str) -> ApplyError:
     before = isinstance(reason, NewConnectionError | ConnectTimeoutError) or isinstance(
         error,
         requests.ConnectTimeout
-        | requests.exceptions.SSLError
         | requests.exceptions.ProxyError
         | requests.exceptions.InvalidHeader
         | requests.exceptions.InvalidURL
         | UnicodeError,
     )
     # A certificate or key that cannot be read is an OSError of its own, before any connection.
-    if before or not isinstance(error, requests.RequestException | HTTPError | _LateError):
+    untrusted = "CERTIFICATE_VERIFY_FAILED" in str(error)
+    if (
+        before
+        or untrusted
+        or not isinstance(error, requests.RequestException | HTTPError | _LateError)
+    ):
         return NotSentError(
             f"{what} was not sent ({said})",
             "Is the API server up, and do apply_kubernetes.kubeconfig and its certificates fit?",
@@ -181,6 +185,14 @@ class _LateError(OSError):
 
 
 def _body(response: requests.Response, ends: float) -> bytes:
+    """Give the body; whatever breaks here, the request had been sent."""
+    try:
+        return _whole(response, ends)
+    except (HTTPError, OSError) as error:
+        raise _LateError(f"the answer broke off: {error}") from error
+
+
+def _whole(response: requests.Response, ends: float) -> bytes:
     body = bytearray()
     while piece := response.raw.read1(1 << 16, decode_content=True):
         body += piece

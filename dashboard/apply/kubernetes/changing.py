@@ -110,6 +110,8 @@ def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iter
         )
     if kind == "Node":
         yield from _node_notes(seen)
+    if any(one.at == "/spec/replicas" and one.after == 1 for one in edits):
+        yield "One pod is left: none takes over while it starts anew."
     if kind == "Job" and len(steps) > 1:
         yield "Its pods are deleted and made anew: work since the last checkpoint is lost."
     if kind in ("PyTorchJob", "MPIJob") and any(one.at.endswith("/replicas") for one in edits):

@@ -29,7 +29,7 @@ def read_back(api: KubernetesApi, change: Change, *, done: int, patience: timede
         answer = reading.asking(api, seen.path)
         if answer.status in (404, 410):
             return ReadBack(seen=Verdict.GONE, detail=f"{change.target.name} is gone")
-        if not answer.ok:
+        if not (answer.ok and reading.is_object(answer.found)):
             return ReadBack(
                 seen=Verdict.UNREADABLE, detail=meaning_of(answer, seen.path, verb="get")
             )

@@ -147,6 +147,12 @@ def _per_pod(
             "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
         )
     count = proposed.gpu_count // pods
+    wish = dict(recommendation.details).get(PER_POD, str(count))
+    if wish != str(count):
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} would get {count} GPUs in each of {pods} pods, not {wish}",
+            "Run a new cycle: its number of pods has changed.",
+        )
     resource = _resource(recommendation, beside[0])
     found = [
         change

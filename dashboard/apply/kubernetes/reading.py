@@ -11,6 +11,7 @@ from dashboard.apply.kubernetes.refusals import look_error, meaning_of
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 
 _MOST_OWNERS = 8
+_PAGE, _MOST_PAGES = "500", 400
 _ELASTIC_WORDS = ("--host-discovery-script", "--min-np")
 
 
@@ -25,9 +26,14 @@ def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Docume
         answer = asking(api, asked)
         if answer.status != 404:
             break
-    if answer.ok:
+    if answer.ok and is_object(answer.found):
         return asked, answer.found
     raise look_error(answer, asked, f"{place.word} in {place.namespace or 'the cluster'}")
+
+
+def is_object(document: Document) -> bool:
+    """Whether an answer is an object that can be told from another and locked."""
+    return all(text_in(document, "metadata", name) for name in ("uid", "resourceVersion"))
 
 
 def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -> Answer:
@@ -93,10 +99,22 @@ def pods(api: KubernetesApi, namespace: str = "", **query: str) -> list[Document
 def _all(
     api: KubernetesApi, path: str, query: dict[str, str] | None = None
 ) -> list[Document] | None:
-    answer = asking(api, path, query)
-    if not answer.ok:
-        return None
-    return [one for one in list_in(answer.found, "items") if isinstance(one, dict)]
+    """Give a whole list, page by page, None where it cannot be had."""
+    found: list[Document] = []
+    token = ""
+    for _page in range(_MOST_PAGES):
+        try:
+            answer = api.get(path, {"limit": _PAGE, **({"continue": token} if token else {}),
+                                    **(query or {})})  # fmt: skip
+        except (NotSentError, CutError):
+            return None
+        if not answer.ok:
+            return None
+        found += [one for one in list_in(answer.found, "items") if isinstance(one, dict)]
+        token = text_in(answer.found, "metadata", "continue")
+        if not token:
+            return found
+    return None
 
 
 def server_version(api: KubernetesApi) -> str:

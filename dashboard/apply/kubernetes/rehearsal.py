@@ -6,11 +6,12 @@ from typing import Any
 from collectors.kubernetes.objects import part
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, NotSentError
+from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
 from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
-from dashboard.apply.kubernetes.room import asked_by
+from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt
 from dashboard.apply.kubernetes.steps import Command, Wait, command_of
 from data.errors import ApplyError
@@ -54,6 +55,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
         names = ", ".join(at for at, _intended, _answered in dropped)
         refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
     refusals += _not_offered(api, document, change)
+    warnings += _without_room(api, document, change)
     return Rehearsal(
         rehearsed=True,
         refusals=tuple(refusals),
@@ -117,3 +119,15 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     for name in sorted(new):
         if nodes is not None and not any(part(one, "status", "allocatable", name) for one in nodes):
             yield f"no node offers {name}: cut the boards first, or pods would wait for ever"
+
+
+def _without_room(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Warn of more pods than nodes have room for: a cluster may still add a node."""
+    values = touched(change).get("/spec/replicas", [0, 0])
+    if not values[-1] > (values[0] or 0):
+        return
+    nodes, pods = reading.nodes(api), reading.pods(api)
+    if nodes is None or pods is None:
+        yield "Whether nodes have room for more pods is unknown: they may not be listed."
+    elif room_for(value_at(document, _POD_SPEC), nodes, pods) == NO:
+        yield "No node has room for another pod now: it would wait."

@@ -54,8 +54,7 @@ def has_rolled_out(document: Document) -> bool:
 def _unfinished(document: Document) -> Iterator[str]:
     """Give what a Deployment or StatefulSet still has to do."""
     status = part(document, "status")
-    generation = part(document, "metadata", "generation")
-    if isinstance(generation, int) and count_of(part(status, "observedGeneration")) < generation:
+    if part(status, "observedGeneration") is None or not _observed(document):
         yield "its controller has not seen the change yet"
         return
     replicas = part(document, "spec", "replicas")
@@ -75,7 +74,9 @@ def _unfinished(document: Document) -> Iterator[str]:
 def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
     """Give what has still to happen until the change has its effect, '' when nothing has."""
     if kind in _WITH_GENERATION:
-        return next(_unfinished(document), "")
+        stopped = part(document, "spec", "replicas") == 0
+        ending = f"{len(pods)} pods are ending" if stopped and pods else ""
+        return next(_unfinished(document), ending)
     living = [one for one in pods if not _over(one)]
     if kind == "Job" and part(document, "spec", "suspend") is not True:
         return _job_to_do(document, living)
@@ -108,10 +109,9 @@ def trouble(
     A pod may wait for `patience` since it was made, and for as long as another one ends that holds
     what it waits for.
     """
-    for one in list_in(document, "status", "conditions"):
-        kind, holds = text_in(one, "type"), text_in(one, "status")
-        if (kind, holds) in (("ReplicaFailure", "True"), ("Progressing", "False")):
-            return f"{text_in(one, 'reason')}: {text_in(one, 'message')}"
+    failed = _own_trouble(document)
+    if failed:
+        return failed
     ending = any(map(_ends, pods))
     for pod in pods:
         if _ends(pod) or _over(pod):
@@ -126,6 +126,26 @@ def trouble(
         if waits and old and not ending:
             return f"pod {name} waits: {waits}"
     return ""
+
+
+def _own_trouble(document: Document) -> str:
+    """Give what a controller itself says of the change, once it has seen it.
+
+    A condition outlives its cause for a moment: where every pod is there and ready, it is over.
+    """
+    if not _observed(document) or has_rolled_out(document):
+        return ""
+    for one in list_in(document, "status", "conditions"):
+        kind, holds = text_in(one, "type"), text_in(one, "status")
+        if (kind, holds) in (("ReplicaFailure", "True"), ("Progressing", "False")):
+            return f"{text_in(one, 'reason')}: {text_in(one, 'message')}"
+    return ""
+
+
+def _observed(document: Document) -> bool:
+    """Whether the status is of the present spec, as far as the kind tells."""
+    seen = part(document, "status", "observedGeneration")
+    return seen is None or count_of(seen) >= count_of(part(document, "metadata", "generation"))
 
 
 def _broken(pod: Document) -> Iterator[str]:

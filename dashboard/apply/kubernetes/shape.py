@@ -193,7 +193,8 @@ def _simple(count: str) -> Callable[[Document], Iterator[Role]]:
 
 def _kubeflow(document: Document) -> Iterator[Role]:
     """Roles such as Master and Worker; only the number of Workers changes."""
-    for field, roles in (part(document, "spec") or {}).items():
+    spec = part(document, "spec")
+    for field, roles in spec.items() if isinstance(spec, Mapping) else ():
         if str(field).endswith("ReplicaSpecs") and isinstance(roles, Mapping):
             for name in roles:
                 at = pointer("spec", field, name)
@@ -247,14 +248,15 @@ def _leader_worker_set(document: Document) -> Iterator[Role]:
     group = part(document, "spec", "leaderWorkerTemplate")
     worker = part(group, "workerTemplate", "spec")
     leader = part(group, "leaderTemplate", "spec") or worker
-    size = max(1, _count(document, "/spec/leaderWorkerTemplate/size"))
+    workers = max(0, _count(document, "/spec/leaderWorkerTemplate/size") - 1)
+    leading, working = _gpus(leader), _gpus(worker)
     yield Role(
         name="groups",
         count_at="/spec/replicas",
         count=_count(document, "/spec/replicas"),
-        gpus_each=_gpus(leader) + (size - 1) * _gpus(worker),
+        gpus_each=leading + workers * working,
         template_at="/spec/leaderWorkerTemplate/workerTemplate/spec",
-        pods_each=size,
+        pods_each=(leading > 0) + workers * (working > 0),
     )
 
 

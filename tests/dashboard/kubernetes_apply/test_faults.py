@@ -365,6 +365,15 @@ def test_a_token_that_is_not_known_is_refused(bed: KubernetesBed, tmp_path: Path
     assert "no-such-token" not in str(caught.value)
 
 
+def test_a_server_that_nobody_vouches_for_gets_no_request(
+    bed: KubernetesBed, tmp_path: Path
+) -> None:
+    """Its certificate is of no known authority: the token is not shown to it."""
+    stranger = KubernetesApplier(settings_of(kubeconfig(tmp_path / "kubeconfig", bed.url)))
+    with pytest.raises(ApplyError, match="was not sent"):
+        shrink(stranger)
+
+
 def test_without_a_kubeconfig_the_account_of_this_user_is_not_taken(
     bed: KubernetesBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

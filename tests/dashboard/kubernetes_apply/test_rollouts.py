@@ -125,6 +125,22 @@ def test_replicas_shrink_grow_and_stop(bed: KubernetesBed, applier: KubernetesAp
         assert spec_of(bed, "count") == before
 
 
+def test_more_pods_than_nodes_have_room_for_are_warned_of(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """A cluster may still add a node, so it is no refusal; the pods that wait are told of."""
+    at = room(bed, "crowd", 2)
+    bed.apply(deployment("crowd", replicas=1, pod=pod_spec(2, **at)))
+    rolled_out(bed, "crowd")
+    more = proposal("crowd/deployment/serve", gpus(2), gpus(4), action=Action.SCALE_OUT)
+    change = planned(applier, more)
+    warning = "No node has room for another pod now: it would wait."
+    assert applier.rehearse(change).warnings == (warning,)
+    found = carry_out(applier, change)
+    assert found.seen is Seen.FAILING
+    assert "Insufficient nvidia.com/gpu" in found.detail
+
+
 def test_a_rollback_leaves_what_others_changed_since(
     bed: KubernetesBed, applier: KubernetesApplier
 ) -> None:
@@ -230,6 +246,7 @@ def test_a_quota_that_forbids_the_pods_is_failing(
         applier,
         proposal("quota/deployment/serve", gpus(2), gpus(4), action=Action.SCALE_OUT),
     )
+    assert applier.rehearse(change).warnings == ()
     found = carry_out(applier, change)
     assert found.seen is Seen.FAILING
     assert "exceeded quota" in found.detail
