@@ -66,6 +66,9 @@ class KubernetesApplySettings:
     kubeconfig: str = documented("", "kubeconfig of the applying account; empty: in-cluster")
     context: str = documented("", "context of that kubeconfig; empty: its current one")
     timeout_seconds: float = documented(10.0, "time for one request, s")
+    pending_seconds: float = documented(
+        120.0, "time a new pod may wait for GPUs before the change counts as failing, s"
+    )
 
     def __post_init__(self) -> None:
         require(
@@ -73,6 +76,12 @@ class KubernetesApplySettings:
             "apply_kubernetes.timeout_seconds",
             self.timeout_seconds,
             "above 0 and at most 60 s",
+        )
+        require(
+            0 <= self.pending_seconds <= 3600,
+            "apply_kubernetes.pending_seconds",
+            self.pending_seconds,
+            "0..3600 s",
         )
 
 

@@ -8,10 +8,12 @@ from data.errors import SourceNotConfiguredError, scrub
 from data.source_settings import KubernetesSettings
 
 
-def configuration_of(settings: KubernetesSettings) -> Any:
+def configuration_of(settings: KubernetesSettings, *, personal: bool = True) -> Any:
     """Give the official client's configuration: host, certificates, and a token that renews.
 
-    Errors: SourceNotConfiguredError when the package or every way to sign in is missing.
+    Without `personal` the kubeconfig of this user is never the way out: who changes a cluster does
+    it with the account that was named. Errors: SourceNotConfiguredError when the package or every
+    way to sign in is missing.
     """
     try:
         from kubernetes import client, config
@@ -22,7 +24,7 @@ def configuration_of(settings: KubernetesSettings) -> Any:
         ) from error
     configuration: Any = client.Configuration()
     try:
-        _load(settings, config, configuration)
+        _load(settings, config, configuration, personal=personal)
     except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
         raise SourceNotConfiguredError(
             f"no Kubernetes to sign in to: {scrub(str(error))[:160]}",
@@ -56,7 +58,7 @@ def transport(configuration: Any) -> dict[str, Any]:
     }
 
 
-def _load(settings: KubernetesSettings, config: Any, configuration: Any) -> None:
+def _load(settings: KubernetesSettings, config: Any, configuration: Any, *, personal: bool) -> None:
     """Load the kubeconfig of the settings, else what a pod is given, else that of this user."""
     if settings.kubeconfig or settings.context:
         config.load_kube_config(
@@ -68,4 +70,6 @@ def _load(settings: KubernetesSettings, config: Any, configuration: Any) -> None
     try:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
+        if not personal:
+            raise
         config.load_kube_config(client_configuration=configuration)

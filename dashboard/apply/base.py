@@ -6,7 +6,7 @@ stores each step before it is sent and reads back after a crash.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
@@ -70,4 +70,16 @@ class Applier(Protocol):
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look once whether the first `done` steps of the change hold. Never raises."""
+        ...
+
+
+@runtime_checkable
+class NotesChanges(Protocol):
+    """An applier that can also leave a note at the target: who changed it, and on what grounds.
+
+    Optional: ask with isinstance. The note is best effort and changes nothing of the outcome.
+    """
+
+    def note(self, change: Change, *, actor: str, outcome: str) -> str:
+        """Leave the note; give '' when it is there, else a warning. Never raises."""
         ...

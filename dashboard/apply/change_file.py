@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from dashboard.apply.base import ChangeText
-from dashboard.apply.kubernetes_patch import kubernetes_change
+from dashboard.apply.kubernetes.change_text import kubernetes_change
 from dashboard.apply.power_cap_commands import power_cap_change
 from dashboard.apply.slurm_commands import slurm_change
 from data.errors import ApplyError, ChangeRefusedError

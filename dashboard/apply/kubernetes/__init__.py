@@ -1,0 +1,1 @@
+"""Changes of Kubernetes objects: the same steps as a file for a person, or sent after approval."""

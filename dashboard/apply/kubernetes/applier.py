@@ -1,0 +1,80 @@
+"""The Kubernetes applier: what each of its methods does stands in the module it names."""
+
+from datetime import timedelta
+
+from dashboard.apply.kubernetes import changing, checking, events, rehearsal, sending
+from dashboard.apply.kubernetes import look as looking
+from dashboard.apply.kubernetes.api import KubernetesApi
+from data.apply_settings import KubernetesApplySettings
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
+from data.records.cluster import Gpu
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job, Platform
+
+COVERED = frozenset(
+    {
+        Action.FEWER_GPUS,
+        Action.SMALLER_GPU,
+        Action.MIG_SLICE,
+        Action.RECLAIM,
+        Action.SCALE_OUT,
+        Action.CONSOLIDATE,
+    }
+)
+"""Not shift-in-time and time-limit: an object has no time at which it begins."""
+
+
+class KubernetesApplier:
+    """Makes approved changes of workloads and nodes, with the applying account."""
+
+    def __init__(
+        self, settings: KubernetesApplySettings, *, catalogue: GpuCatalogue | None = None
+    ) -> None:
+        self._api = KubernetesApi(settings)
+        self._patience = timedelta(seconds=settings.pending_seconds)
+        self._catalogue = catalogue or load_gpu_catalogue()
+
+    @property
+    def name(self) -> str:
+        """How settings, audit and pages call it."""
+        return "kubernetes"
+
+    def covers(self, recommendation: Recommendation) -> bool:
+        """Tell whether this applier makes changes of this kind."""
+        return recommendation.platform is Platform.KUBERNETES and recommendation.action in COVERED
+
+    def look(
+        self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
+    ) -> Target:
+        """Read the workload that the job id names; what the store knows of it is not needed."""
+        del job, gpus
+        return looking.look(self._api, self._catalogue, recommendation)
+
+    def change_for(self, recommendation: Recommendation, target: Target) -> Change:
+        """Give the steps and the steps back."""
+        return changing.change_for(recommendation, target)
+
+    def look_again(self, change: Change) -> Target:
+        """Read the target of a change afresh."""
+        return looking.look_again(self._api, self._catalogue, change)
+
+    def change_back(self, change: Change, target: Target) -> Change:
+        """Give the change that restores the touched fields."""
+        return changing.change_back(change, target)
+
+    def rehearse(self, change: Change) -> Rehearsal:
+        """Send the steps as dry runs."""
+        return rehearsal.rehearse(self._api, change)
+
+    def execute(self, step: ChangeStep, change: Change) -> StepResult:
+        """Send one patch, once. A step that has to wait answers BUSY until its turn has come."""
+        return sending.execute(self._api, step, change)
+
+    def read_back(self, change: Change, *, done: int) -> ReadBack:
+        """Look at the object and its pods, once."""
+        return checking.read_back(self._api, change, done=done, patience=self._patience)
+
+    def note(self, change: Change, *, actor: str, outcome: str) -> str:
+        """Write an Event on the object; give '' or a warning."""
+        return events.note_event(self._api, change, actor=actor, outcome=outcome)

@@ -1,0 +1,144 @@
+"""Changes as text that a person runs: of a look at the cluster, or of what the plan saw alone.
+
+The steps are those that would be sent. Without a look the object is taken to be what the store
+knows of the job, and every patch tests that it is, so that the server refuses it otherwise.
+"""
+
+import shlex
+from typing import Any
+
+import yaml
+
+from collectors.kubernetes.objects import WHOLE_GPU
+from dashboard.apply.base import ChangeText
+from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
+from dashboard.apply.kubernetes.obstacles import (
+    SERVER_FACT,
+    in_template,
+    obstacle,
+    refuse_with_difference,
+)
+from dashboard.apply.kubernetes.places import Place, place_of
+from dashboard.apply.kubernetes.steps import Wait, command_of, steps_for
+from data.errors import ChangeRefusedError
+from data.records.changes import Change
+from data.records.decisions import Recommendation
+from data.records.identifiers import SHORT_ID_LENGTH
+from data.records.jobs import Job
+from data.records.plans import Configuration
+
+_COUNTS = {"Deployment": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
+"""Where a kind says how many pods it has; those of the others have roles that only a look tells."""
+
+
+def kubernetes_change(recommendation: Recommendation, job: Job | None) -> ChangeText:
+    """Give the patch file for a workload, or for the owner of a pod whose workload is not known.
+
+    A workload of several pods gets fewer pods, one of a single pod fewer or smaller GPUs. Errors:
+    ChangeRefusedError when neither says it, or when the job id is no `namespace/kind/name` or
+    `namespace/pod` whose names Kubernetes allows.
+    """
+    named = place_of(recommendation.job_id)
+    place = named
+    if named.kind == "Pod":  # its owner, which most often is a Deployment
+        place = Place(kind="Deployment", namespace=named.namespace, name="OWNER")
+    document = _assumed(recommendation, place, job)
+    facts = {LABEL_FACT + recommendation.proposed.gpu_model: recommendation.proposed.gpu_model}
+    edits = edits_for(recommendation, place.kind, document, facts | {SERVER_FACT: ""})
+    why = obstacle(place.kind, document, edits, facts)
+    if why:
+        raise refuse_with_difference(place, document, edits, why)
+    (step,) = steps_for(place, place.paths()[0], document, edits)
+    lines = [
+        f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
+        f"# recommendation {recommendation.digest}",
+        *_how(named, place),
+    ]
+    if any(in_template(one) for one in edits):
+        lines += [
+            "# The GPUs are those of the first container; adapt the index if another one has them.",
+            "# On full nodes the rollout waits for ever: set maxSurge to 0 until it is over.",
+        ]
+    if recommendation.now.gpu_model != recommendation.proposed.gpu_model:
+        lines.append(
+            "# nodeSelector replaces an existing one: merge by hand, with the value of the label "
+            "nvidia.com/gpu.product on the wanted nodes."
+        )
+    body = yaml.safe_dump(command_of(step).operations, sort_keys=False)
+    return ChangeText(
+        file_name=f"{recommendation.recommendation_id}.kubernetes-patch.yaml",
+        text="\n".join(lines) + "\n" + body,
+    )
+
+
+def text_of(change: Change) -> ChangeText:
+    """Give the steps of a change that was looked at as a script, with what each has to wait for."""
+    lines = ["#!/bin/sh", f"# recommendation {change.recommendation_digest}"]
+    lines += [f"# {' '.join(note.split())}" for note in change.notes]
+    lines.append("set -eu")
+    for step in change.steps:
+        lines.append(f"# {step.field}: {step.before} -> {step.after}")
+        lines += _waiting(command_of(step).wait, change)
+        lines.append(step.text)
+    return ChangeText(
+        file_name=f"{change.recommendation_digest[:SHORT_ID_LENGTH]}.kubernetes.sh",
+        text="\n".join(lines) + "\n",
+    )
+
+
+def _waiting(wait: Wait, change: Change) -> list[str]:
+    namespace, _, name = change.target.name.rpartition("/")
+    at, what = shlex.quote(namespace), shlex.quote(f"{change.target.kind.lower()}/{name}")
+    if wait is Wait.ROLLED_OUT:
+        return [f"kubectl -n {at} rollout status {what}"]
+    if wait is Wait.NO_PODS:
+        return [f"kubectl -n {at} wait --for=delete pod -l job-name={shlex.quote(name)}"]
+    return []
+
+
+def _how(named: Place, place: Place) -> list[str]:
+    at = shlex.quote(named.namespace)
+    if named.kind == "Pod":
+        owner, pod = "OWNER", shlex.quote(named.name)
+        lines = [
+            "# 1. find the workload that owns the pod:",
+            f"#    kubectl -n {at} get pod {pod} -o jsonpath='{{.metadata.ownerReferences}}'",
+            "# 2. check, then apply (OWNER is e.g. deployment/NAME):",
+        ]
+    else:
+        owner, lines = shlex.quote(place.word), ["# check, then apply:"]
+    patch = f"#    kubectl -n {at} patch {owner} --type json --patch-file THIS_FILE"
+    return [*lines, f"{patch} --dry-run=server", patch]
+
+
+def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> dict[str, Any]:
+    """Give the object as the plan and the scheduler told of it. Errors: ChangeRefusedError."""
+    now, proposed = recommendation.now, recommendation.proposed
+    pods, each = _pods_of(job)
+    if proposed.gpu_count == 0:
+        spec: dict[str, Any] = {_COUNTS.get(place.kind, "replicas"): pods}
+        if place.kind not in _COUNTS and place.kind != "LeaderWorkerSet":
+            spec = {"runPolicy": {}}
+        return {"spec": spec}
+    each = each or (now.gpu_count if pods == 1 else 0)
+    if place.kind not in _COUNTS or pods * each != now.gpu_count:
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} has {pods} pods with {each or 'unknown'} GPUs each: "
+            f"{now.describe()} -> {proposed.describe()} is no change of their number alone",
+            "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
+        )
+    container = {"resources": {"limits": {_resource(now): str(each)}}}
+    template = {"spec": {"containers": [container]}}
+    return {"spec": {_COUNTS[place.kind]: pods, "template": template}}
+
+
+def _pods_of(job: Job | None) -> tuple[int, int]:
+    """Give (running pods, GPUs a pod) as the scheduler told, (1, 0) when it did not."""
+    facts = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
+    pods, each = facts.get("pods", ""), facts.get("gpus_per_pod", "")
+    return (int(pods), int(each)) if pods.isdecimal() and each.isdecimal() else (1, 0)
+
+
+def _resource(configuration: Configuration) -> str:
+    profile = configuration.mig_profile
+    return f"nvidia.com/mig-{profile}" if profile else WHOLE_GPU

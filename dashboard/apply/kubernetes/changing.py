@@ -1,0 +1,133 @@
+"""The steps of a change and of its way back, from what a look saw. Pure."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dashboard.apply.kubernetes.edits import edits_for
+from dashboard.apply.kubernetes.look import (
+    KUBECTL_FACT,
+    PODS_FACT,
+    ROOM_FACT,
+    UNKNOWN,
+    Seen,
+    no_room,
+    seen_of,
+)
+from dashboard.apply.kubernetes.obstacles import obstacle, refuse_with_difference
+from dashboard.apply.kubernetes.pointers import (
+    Edit,
+    as_text,
+    names_of,
+    operations_of,
+    patched,
+    value_at,
+)
+from dashboard.apply.kubernetes.steps import avoids_surge, command_of, steps_for
+from data.errors import StalePlanError
+from data.records.changes import Change, ChangeStep, Target
+from data.records.decisions import Recommendation
+
+
+def change_for(recommendation: Recommendation, target: Target) -> Change:
+    """Give the change. Errors: ChangeRefusedError, with the difference of the manifest."""
+    seen = seen_of(target)
+    edits = edits_for(recommendation, seen.place.kind, seen.document, seen.facts)
+    why = obstacle(seen.place.kind, seen.document, edits, seen.facts)
+    if why:
+        raise refuse_with_difference(seen.place, seen.document, edits, why)
+    steps = steps_for(seen.place, seen.path, seen.document, edits, surge=not no_room(target))
+    return _change(recommendation.digest, target, seen, steps, edits)
+
+
+def change_back(change: Change, target: Target) -> Change:
+    """Give the change that restores what `change` touched. Errors: StalePlanError.
+
+    It never adds a pod before one is gone: what is given back may hold larger pods, and what has
+    failed is to end soon.
+    """
+    seen = seen_of(target)
+    edits = list(_restoring(change, seen.document))
+    steps = steps_for(seen.place, seen.path, seen.document, edits, surge=False)
+    return _change(change.recommendation_digest, target, seen, steps, edits)
+
+
+def _change(
+    digest: str, target: Target, seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]
+) -> Change:
+    after = patched(seen.document, operations_of(edits))
+    reverse = [one.reversed() for one in reversed(edits)]
+    return Change(
+        recommendation_digest=digest,
+        target=target,
+        steps=steps,
+        undo=steps_for(seen.place, seen.path, after, reverse, surge=False),
+        notes=tuple(_notes(seen, steps, edits)),
+    )
+
+
+def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:
+    """Give by pointer the values that a field takes: as it was, then after each of `done` steps."""
+    steps = [command_of(one).edits for one in change.steps]
+    found: dict[str, list[Any]] = {}
+    for index, edits in enumerate(steps):
+        for at, (before, _after) in edits.items():
+            found.setdefault(at, [before] * (index + 1))
+        for at, values in found.items():
+            values.append(edits[at][1] if at in edits else values[-1])
+    return {at: values[: None if done is None else done + 1] for at, values in found.items()}
+
+
+def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
+    for at, values in touched(change).items():
+        now = value_at(document, at)
+        if as_text(now) == as_text(values[0]):
+            continue
+        if as_text(now) not in map(as_text, values):
+            raise StalePlanError(
+                f"{at} of {change.target.name} is {as_text(now)}: neither what was sent "
+                f"({as_text(values[-1])}) nor what was before ({as_text(values[0])})",
+                "Someone else has changed it since; decide by hand.",
+            )
+        yield Edit(at=at, before=now, after=values[0], what=names_of(at)[-1])
+
+
+def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iterator[str]:
+    kind, facts = seen.place.kind, seen.facts
+    if facts.get(KUBECTL_FACT):
+        yield (
+            "A person keeps its manifest and sends it with kubectl apply: change it there too, or "
+            "the next apply undoes this."
+        )
+    if avoids_surge(steps):
+        yield (
+            "No node has room for one more pod, so pods are replaced one by one, each gone before "
+            "its successor starts (maxSurge 0, maxUnavailable 1 until the rollout is over)."
+        )
+    elif facts.get(ROOM_FACT) == UNKNOWN:
+        yield (
+            "Whether a node has room for the one more pod of the rollout is unknown: nodes or pods "
+            "may not be listed. On full nodes the rollout would wait (set maxSurge to 0 then)."
+        )
+    if kind == "Node":
+        yield from _node_notes(seen)
+    if any(one.at == "/spec/replicas" and one.after == 1 for one in edits):
+        yield "One pod is left: none takes over while it starts anew."
+    if kind == "Job" and len(steps) > 1:
+        yield "Its pods are deleted and made anew: work since the last checkpoint is lost."
+    if kind in ("PyTorchJob", "MPIJob") and any(one.at.endswith("/replicas") for one in edits):
+        yield "Its workers meet anew (elastic rendezvous); some operators restart them all."
+    if kind == "JobSet" and not any(one.what == "suspend" for one in edits):
+        yield "Most releases of JobSet let no number of jobs or pods change: the rehearsal tells."
+    if any(one.what == "suspend" for one in edits):
+        yield "Suspending deletes the pods: work since the last checkpoint is lost."
+
+
+def _node_notes(seen: Seen) -> Iterator[str]:
+    held = seen.facts.get(PODS_FACT, "")
+    name = seen.place.name
+    yield (
+        "Cordoning moves nothing. To empty the node, once the owners of its pods agree: "
+        f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data. Way back: kubectl "
+        f"uncordon {name}."
+    )
+    yield f"Pods with GPUs on it: {held}." if held else "No pod with GPUs is on it."

@@ -1,0 +1,104 @@
+"""Reads a change back: whether its values are stored, and how the work takes them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes.api import Answer, Document, KubernetesApi
+from dashboard.apply.kubernetes.changing import touched
+from dashboard.apply.kubernetes.look import Seen, seen_of
+from dashboard.apply.kubernetes.pointers import as_text, value_at
+from dashboard.apply.kubernetes.refusals import meaning_of
+from dashboard.apply.kubernetes.rollout import (
+    rewritten,
+    selector_of,
+    still_to_do,
+    trouble,
+    waiting_for,
+)
+from data.errors import ApplyError
+from data.records.changes import Change, ReadBack
+from data.records.changes import Seen as Verdict
+
+
+def read_back(api: KubernetesApi, change: Change, *, done: int, patience: timedelta) -> ReadBack:
+    """Look once. Never raises."""
+    seen = seen_of(change.target)
+    try:
+        answer = reading.asking(api, seen.path)
+        if answer.status in (404, 410):
+            return ReadBack(seen=Verdict.GONE, detail=f"{change.target.name} is gone")
+        if not (answer.ok and reading.is_object(answer.found)):
+            return ReadBack(
+                seen=Verdict.UNREADABLE, detail=meaning_of(answer, seen.path, verb="get")
+            )
+        return _judged(api, change, seen, answer, done, patience)
+    except ApplyError as error:
+        return ReadBack(seen=Verdict.UNREADABLE, detail=str(error))
+
+
+def _judged(
+    api: KubernetesApi,
+    change: Change,
+    seen: Seen,
+    answer: Answer,
+    done: int,
+    patience: timedelta,
+) -> ReadBack:
+    document = answer.found
+    if value_at(document, "/metadata/uid") != change.target.identity:
+        detail = f"{change.target.name} is another object of the same name"
+        return ReadBack(seen=Verdict.GONE, detail=detail)
+    values = touched(change)
+    observed = tuple((at, as_text(value_at(document, at))) for at in values)
+    at_step = _reached(values, observed, len(change.steps), done)
+    if at_step is None:
+        differs = "; ".join(
+            f"{at} is {now}, not {as_text(values[at][done])}"
+            for at, now in observed
+            if now != as_text(values[at][done])
+        )
+        return ReadBack(seen=Verdict.DIFFERENT, detail=differs, observed=observed)
+    if at_step < done:
+        detail = f"it is as after {at_step} of {len(change.steps)} steps"
+        return ReadBack(seen=Verdict.UNTOUCHED, detail=detail, observed=observed)
+    verdict, detail = _effect(api, seen, document, answer, patience)
+    return ReadBack(seen=verdict, detail=detail, observed=observed)
+
+
+def _reached(
+    values: Mapping[str, Sequence[Any]],
+    observed: Sequence[tuple[str, str]],
+    steps: int,
+    done: int,
+) -> int | None:
+    """Give after which step all fields were as they are now: `done` first, then the latest."""
+    for step in (done, *range(steps, -1, -1)):
+        if all(as_text(values[at][step]) == now for at, now in observed):
+            return int(step)
+    return None
+
+
+def _effect(
+    api: KubernetesApi, seen: Seen, document: Document, answer: Answer, patience: timedelta
+) -> tuple[Verdict, str]:
+    kind = seen.place.kind
+    if kind == "Node":
+        return Verdict.AS_INTENDED, "no further pod is put on it"
+    selector = selector_of(kind, seen.place.name, document)
+    pods = reading.pods(api, seen.place.namespace, labelSelector=selector) if selector else None
+    if pods is None:
+        return Verdict.NOT_YET, "the value is set; its pods cannot be told or may not be listed"
+    suffers = trouble(document, pods, now=answer.at, patience=patience)
+    if suffers:
+        return Verdict.FAILING, suffers
+    to_do = still_to_do(kind, document, pods)
+    if to_do:
+        waits = waiting_for(pods)
+        return Verdict.NOT_YET, f"{to_do}; {waits}" if waits else to_do
+    changed = rewritten(document, pods) if kind in ("Deployment", "StatefulSet", "Job") else None
+    if changed:
+        pod, wanted, found = changed
+        return Verdict.DIFFERENT, f"pod {pod} asks for {found}, its template for {wanted}"
+    return Verdict.AS_INTENDED, "the values are set, and every pod is as they say"

@@ -1,0 +1,213 @@
+"""From a recommendation to the fields of an object that say it. Pure.
+
+A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs in each of them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from collectors.kubernetes.objects import WHOLE_GPU
+from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
+from dashboard.apply.kubernetes.shape import Document, Holder, Role, holders, roles_of
+from data.errors import ChangeRefusedError
+from data.records.decisions import Action, Recommendation
+from data.records.plans import Configuration
+
+PRODUCT = "nvidia.com/gpu.product"
+PER_POD = "gpus_per_pod"
+"""Detail of a recommendation that wants fewer or more GPUs in each pod, not fewer or more pods."""
+
+LABEL_FACT = "label of "
+"""Fact that begins so: the product label that nodes carry for a model of the catalogue."""
+
+_STOPS: Mapping[str, tuple[str, Any]] = {
+    "Deployment": ("/spec/replicas", 0),
+    "StatefulSet": ("/spec/replicas", 0),
+    "LeaderWorkerSet": ("/spec/replicas", 0),
+    # Not suspend, which old servers drop: a Job of no pods at a time is as paused.
+    "Job": ("/spec/parallelism", 0),
+    "PyTorchJob": ("/spec/runPolicy/suspend", True),
+    "MPIJob": ("/spec/runPolicy/suspend", True),
+    "TrainJob": ("/spec/suspend", True),
+    "JobSet": ("/spec/suspend", True),
+    "RayCluster": ("/spec/suspend", True),
+    "RayJob": ("/spec/suspend", True),
+}
+"""What makes a workload give all its pods back and keeps it."""
+
+
+def edits_for(
+    recommendation: Recommendation, kind: str, document: Document, facts: Mapping[str, str]
+) -> list[Edit]:
+    """Give the edits of an object, or of its excerpt. Errors: ChangeRefusedError."""
+    if recommendation.action is Action.CONSOLIDATE:
+        return _cordon(document)
+    if recommendation.proposed.gpu_count == 0:
+        return _stop(recommendation, kind, document)
+    roles = roles_of(kind, document)
+    if not roles:
+        raise ChangeRefusedError(
+            f"no pod template of {recommendation.job_id} asks for GPUs that can be counted",
+            "Change its manifest by hand.",
+        )
+    if _same_devices(recommendation) and PER_POD not in dict(recommendation.details):
+        counted = _counts(recommendation, document, roles)
+        if counted:
+            return counted
+    return _per_pod(recommendation, document, roles, facts)
+
+
+def edit(document: Document, at: str, after: Any, what: str) -> Edit:
+    """Give the edit that sets a field, with the nearest parent that has to be made for it."""
+    *above, _last = names_of(at)
+    for depth in range(1, len(above) + 1):
+        if value_at(document, pointer(*above[:depth])) is None:
+            for name in reversed(names_of(at)[depth:]):
+                after = {name: after}
+            return Edit(at=pointer(*above[:depth]), before=None, after=after, what=what)
+    return Edit(at=at, before=value_at(document, at), after=after, what=what)
+
+
+def _same_devices(recommendation: Recommendation) -> bool:
+    now, proposed = recommendation.now, recommendation.proposed
+    return (now.gpu_model, now.mig_profile) == (proposed.gpu_model, proposed.mig_profile)
+
+
+def _cordon(document: Document) -> list[Edit]:
+    found = edit(document, "/spec/unschedulable", True, "unschedulable")
+    if found.before is True:
+        raise ChangeRefusedError("the node is cordoned already", "Drain it, or run a new cycle.")
+    return [found]
+
+
+def _stop(recommendation: Recommendation, kind: str, document: Document) -> list[Edit]:
+    if kind not in _STOPS:
+        raise ChangeRefusedError(
+            f"a {kind} such as {recommendation.job_id} cannot be stopped and kept",
+            "Delete it by hand once its owner agrees.",
+        )
+    at, value = _STOPS[kind]
+    found = edit(document, at, value, names_of(at)[-1])
+    if found.before == found.after:
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} has stopped already: {at} is {value}", "Run a new cycle."
+        )
+    return [found]
+
+
+def _counts(
+    recommendation: Recommendation, document: Document, roles: list[Role]
+) -> list[Edit] | None:
+    """Give another number of pods; None when no number of whole pods gives the GPUs."""
+    total = sum(one.gpus for one in roles)
+    for role in sorted(roles, key=lambda one: -one.gpus):
+        rest = recommendation.proposed.gpu_count - (total - role.gpus)
+        if role.count_at and rest > 0 and rest % role.gpus_each == 0:
+            wanted = rest // role.gpus_each
+            if wanted != role.count:
+                return [
+                    edit(document, role.count_at, wanted, f"{role.name} ({role.gpus_each} GPUs)"),
+                    *_followers(document, role, wanted),
+                ]
+    return None
+
+
+def _followers(document: Document, role: Role, wanted: int) -> list[Edit]:
+    """Give what has to move with a count: completions of indexed Jobs, bounds of Ray's groups."""
+    parent = role.count_at.rpartition("/")[0]
+    last = names_of(role.count_at)[-1]
+    found = []
+    completions = value_at(document, f"{parent}/completions")
+    indexed = value_at(document, f"{parent}/completionMode") == "Indexed"
+    if last == "parallelism" and indexed and completions == role.count:
+        found.append(edit(document, f"{parent}/completions", wanted, "completions"))
+    if "workerGroupSpecs" in role.count_at:
+        for name, outside in (("minReplicas", wanted.__lt__), ("maxReplicas", wanted.__gt__)):
+            bound = value_at(document, f"{parent}/{name}")
+            if isinstance(bound, int) and outside(bound):
+                found.append(edit(document, f"{parent}/{name}", wanted, name))
+    return found
+
+
+def _per_pod(
+    recommendation: Recommendation, document: Document, roles: list[Role], facts: Mapping[str, str]
+) -> list[Edit]:
+    """Give other GPUs in each pod, where all pods are alike."""
+    proposed = recommendation.proposed
+    role = roles[0]
+    pods = sum(one.count * one.pods_each for one in roles)
+    held = holders(document, role.template_at)
+    beside = [one for one in held if not one.first]
+    if len(roles) > 1 or len(beside) != 1 or pods == 0 or proposed.gpu_count % pods:
+        parts = ", ".join(f"{one.count} × {one.gpus_each} ({one.name})" for one in roles)
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} has {pods} pods with GPUs {parts} in {len(beside)} "
+            f"containers a pod: {recommendation.now.describe()} -> {proposed.describe()} is no "
+            "change of the number of pods alone, nor of the GPUs of one container each",
+            "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
+        )
+    count = proposed.gpu_count // pods
+    wish = dict(recommendation.details).get(PER_POD, str(count))
+    if wish != str(count):
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} would get {count} GPUs in each of {pods} pods, not {wish}",
+            "Run a new cycle: its number of pods has changed.",
+        )
+    resource = _resource(recommendation, beside[0])
+    found = [
+        change
+        for one in held
+        if not one.first or one.count > count or one.resource != resource
+        for change in _container(document, one, resource, min(count, one.count) if one.first
+                                 else count)
+    ]  # fmt: skip
+    if recommendation.now.gpu_model != proposed.gpu_model:
+        found.append(_selector(document, role, proposed, facts))
+    if not found:
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} has {proposed.describe()} already", "Run a new cycle."
+        )
+    return found
+
+
+def _resource(recommendation: Recommendation, held: Holder) -> str:
+    now, proposed = recommendation.now, recommendation.proposed
+    if now.mig_profile == proposed.mig_profile:
+        return held.resource
+    if now.mig_profile and held.resource == WHOLE_GPU:
+        raise ChangeRefusedError(
+            f"{recommendation.job_id} gets its slices under the name of whole GPUs "
+            "(MIG strategy single): a label of the nodes chooses their size",
+            "Change the nodeSelector of its manifest by hand.",
+        )
+    return f"nvidia.com/mig-{proposed.mig_profile}" if proposed.mig_profile else WHOLE_GPU
+
+
+def _container(document: Document, held: Holder, resource: str, count: int) -> list[Edit]:
+    """Give the edits of one container: limits and, where they are written, equal requests."""
+    found = []
+    sections = ("limits", "requests") if held.requested else ("limits",)
+    for section in sections:
+        at = f"{held.at}/resources/{section}"
+        what = f"{resource} of container {held.name}" if held.name else resource
+        old, new = at + pointer(held.resource), at + pointer(resource)
+        if resource != held.resource:
+            gone = f"{held.resource} of container {held.name}"
+            found.append(Edit(at=old, before=value_at(document, old), after=None, what=gone))
+        after = str(count)
+        if value_at(document, new) != after:
+            found.append(Edit(at=new, before=value_at(document, new), after=after, what=what))
+    return found
+
+
+def _selector(
+    document: Document, role: Role, proposed: Configuration, facts: Mapping[str, str]
+) -> Edit:
+    label = facts.get(LABEL_FACT + proposed.gpu_model, "")
+    if not label:
+        raise ChangeRefusedError(
+            f"no node has a label {PRODUCT} that says {proposed.gpu_model}",
+            "Enable gpu-feature-discovery, or change the nodeSelector by hand.",
+        )
+    at = role.template_at + pointer("nodeSelector", PRODUCT)
+    return edit(document, at, label, PRODUCT)

@@ -1,0 +1,239 @@
+"""The fresh look: a target as it is now, with all that a change of it depends on.
+
+A target's state holds the leaves of the object's excerpt under their pointers, the API path, and
+facts from elsewhere (room for a rollout, the server's version) under plain names.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from collectors.kubernetes.objects import count_of, part, text_in
+from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes.api import Document, KubernetesApi
+from dashboard.apply.kubernetes.edits import LABEL_FACT, PRODUCT, edits_for
+from dashboard.apply.kubernetes.obstacles import (
+    ELASTIC_FACT,
+    SERVER_FACT,
+    in_template,
+    refuse_with_difference,
+)
+from dashboard.apply.kubernetes.ownership import owners_of, was_applied_by_hand
+from dashboard.apply.kubernetes.places import Place, node_place, place_of
+from dashboard.apply.kubernetes.pointers import (
+    Edit,
+    document_of,
+    leaves,
+    operations_of,
+    patched,
+    value_at,
+)
+from dashboard.apply.kubernetes.room import NO, asked_by, room_for
+from dashboard.apply.kubernetes.shape import excerpt, profile_of, roles_of
+from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import ChangeRefusedError, StalePlanError
+from data.records.changes import Change, Target
+from data.records.decisions import Action, Recommendation
+
+PATH_FACT = "path"
+ROOM_FACT = "room for one more pod"
+KUBECTL_FACT = "kept with kubectl apply"
+PODS_FACT = "pods with GPUs"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A target put together again: where it is, its excerpt, and the facts beside it."""
+
+    place: Place
+    path: str
+    document: Document
+    facts: Mapping[str, str]
+
+
+def seen_of(target: Target) -> Seen:
+    """Give what a target's state says."""
+    namespace, _, name = target.name.rpartition("/")
+    facts = {name: value for name, value in target.state if not name.startswith("/")}
+    return Seen(
+        place=Place(kind=target.kind, namespace=namespace, name=name),
+        path=facts.get(PATH_FACT, ""),
+        document=document_of(pair for pair in target.state if pair[0].startswith("/")),
+        facts=facts,
+    )
+
+
+def target_of(
+    place: Place, path: str, document: Document, facts: Mapping[str, str], owners: Iterable[str]
+) -> Target:
+    """Give the target that an object is."""
+    return Target(
+        kind=place.kind,
+        name=place.label,
+        identity=text_in(document, "metadata", "uid"),
+        version=text_in(document, "metadata", "resourceVersion"),
+        state=(*leaves(excerpt(document)), *sorted(({PATH_FACT: path} | dict(facts)).items())),
+        owners=tuple(owners),
+    )
+
+
+def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommendation) -> Target:
+    """Give the target of a recommendation. Errors: as `Applier.look`."""
+    place = _place(api, recommendation)
+    path, document = reading.fetch(api, place)
+    reading.require_living(place, document)
+    _require_as_planned(recommendation, place, document)
+    facts = _own_facts(api, place, document)
+    model = recommendation.proposed.gpu_model
+    if model != recommendation.now.gpu_model and recommendation.proposed.gpu_count:
+        facts |= _label(api, catalogue, model)
+    if place.kind == "Node":
+        facts[PODS_FACT] = _pods_on(api, place.name)
+    owners = _owners(api, place, document)
+    edits = edits_for(recommendation, place.kind, document, facts)
+    if owners:
+        raise refuse_with_difference(
+            place, document, edits, f"{' and '.join(owners)} would undo the change"
+        )
+    if _needs_room(place, document, edits):
+        facts[ROOM_FACT] = _room(api, document, edits)
+    return target_of(place, path, document, facts, owners)
+
+
+def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> Target:
+    """Give the target of a change as it is now. Errors: as `Applier.look`.
+
+    A change that needs no room is not asked for room again, and pods that left a node are no
+    reason not to cordon it: what was approved holds all the more.
+    """
+    seen = seen_of(change.target)
+    path, document = reading.fetch(api, seen.place, seen.path)
+    if text_in(document, "metadata", "uid") != change.target.identity:
+        raise StalePlanError(
+            f"{seen.place.word} in {seen.place.namespace} is another object of the same name",
+            "Run a new cycle and approve its recommendation.",
+        )
+    reading.require_living(seen.place, document)
+    facts = _own_facts(api, seen.place, document)
+    for name in seen.facts:
+        if name.startswith(LABEL_FACT):
+            facts |= _label(api, catalogue, name.removeprefix(LABEL_FACT))
+    if PODS_FACT in seen.facts:
+        now = _pods_on(api, seen.place.name)
+        fewer = set(now.split(", ")) <= set(seen.facts[PODS_FACT].split(", ")) | {""}
+        facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
+    if ROOM_FACT in seen.facts:
+        facts[ROOM_FACT] = seen.facts[ROOM_FACT]
+        if not avoids_surge(change.steps):
+            facts[ROOM_FACT] = _room(api, document, _edits(change))
+    owners = _owners(api, seen.place, document)
+    if owners:
+        raise ChangeRefusedError(
+            f"{seen.place.word} in {seen.place.namespace}: {' and '.join(owners)} would undo the "
+            "change",
+            "Change where its manifest is kept.",
+        )
+    return target_of(seen.place, path, document, facts, owners)
+
+
+def _place(api: KubernetesApi, recommendation: Recommendation) -> Place:
+    if recommendation.action is Action.CONSOLIDATE:
+        return node_place(dict(recommendation.details).get("node", ""))
+    return reading.topmost(api, place_of(recommendation.job_id))
+
+
+def _require_as_planned(recommendation: Recommendation, place: Place, document: Document) -> None:
+    """Refuse (StalePlanError) an object that wants other GPUs than the plan saw."""
+    roles = roles_of(place.kind, document)
+    if not roles:
+        return  # a kind that can only be stopped, or a node
+    total = sum(one.gpus for one in roles)
+    if place.kind == "Job":
+        total = min(total, roles[0].gpus_each * _pods_left(document))
+    profile, seen = profile_of(document, roles), recommendation.now
+    # Nodes with the strategy `single` give slices under the name of whole GPUs.
+    same_profile = profile in (None, "", seen.mig_profile)
+    if total != seen.gpu_count or not same_profile:
+        raise StalePlanError(
+            f"{place.word} in {place.namespace} now asks for {total} GPUs"
+            f"{f' (slices {profile})' if profile else ''}, the plan saw {seen.describe()}",
+            "Run a new cycle and approve its recommendation.",
+        )
+
+
+def _pods_left(job: Document) -> int:
+    """Give how many pods a Job has still to bring to their end."""
+    spec, status = part(job, "spec"), part(job, "status")
+    completions = part(spec, "completions")
+    if completions is None:
+        return count_of(part(spec, "parallelism"))
+    return max(0, count_of(completions) - count_of(part(status, "succeeded") or 0))
+
+
+def _own_facts(api: KubernetesApi, place: Place, document: Document) -> dict[str, str]:
+    facts = {}
+    if place.kind == "Job":
+        facts[SERVER_FACT] = reading.server_version(api)
+    if place.kind == "MPIJob":
+        facts[ELASTIC_FACT] = "yes" if reading.is_elastic(document) else "no"
+    if was_applied_by_hand(document):
+        facts[KUBECTL_FACT] = "yes"
+    return facts
+
+
+def _owners(api: KubernetesApi, place: Place, document: Document) -> tuple[str, ...]:
+    if place.kind == "Node":
+        return ()
+    return owners_of(place, document, reading.autoscalers(api, place.namespace))
+
+
+def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str, str]:
+    """Give the product label that most nodes carry for a model."""
+    labels = [
+        text_in(one, "metadata", "labels", PRODUCT)
+        for one in reading.nodes(api) or []
+        if catalogue.recognise(text_in(one, "metadata", "labels", PRODUCT)) == model
+    ]
+    most = max(sorted(set(labels)), key=labels.count, default="")
+    return {LABEL_FACT + model: most}
+
+
+def _pods_on(api: KubernetesApi, node: str) -> str:
+    """Give the pods on a node that hold GPUs, with their number of them, as one text."""
+    found = reading.pods(api, fieldSelector=f"spec.nodeName={node}")
+    if found is None:
+        return UNKNOWN
+    held = {
+        f"{text_in(one, 'metadata', 'namespace')}/{text_in(one, 'metadata', 'name')}": gpus
+        for one in found
+        if text_in(one, "status", "phase") not in ("Succeeded", "Failed")
+        and (gpus := asked_by(part(one, "spec")).total())
+    }
+    return ", ".join(f"{name} ({gpus})" for name, gpus in sorted(held.items()))
+
+
+def _needs_room(place: Place, document: Document, edits: Iterable[Edit]) -> bool:
+    return place.kind == "Deployment" and surges(document) and any(map(in_template, edits))
+
+
+def _room(api: KubernetesApi, document: Document, edits: Iterable[Edit]) -> str:
+    nodes, pods = reading.nodes(api), reading.pods(api)
+    if nodes is None or pods is None:
+        return UNKNOWN
+    wanted = patched(document, operations_of(edits))
+    return room_for(value_at(wanted, "/spec/template/spec"), nodes, pods)
+
+
+def _edits(change: Change) -> list[Edit]:
+    """Give every edit of a change."""
+    return [
+        Edit(at=at, before=before, after=after, what="")
+        for step in change.steps
+        for at, (before, after) in command_of(step).edits.items()
+    ]
+
+
+def no_room(target: Target) -> bool:
+    """Whether a rollout of this target would wait for a GPU for ever."""
+    return dict(target.state).get(ROOM_FACT) == NO

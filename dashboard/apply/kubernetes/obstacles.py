@@ -1,0 +1,123 @@
+"""Why a kind of object cannot make an edit while it lives, and what its manifest would have to say.
+
+Some fields are immutable, of some a change is ignored, and some would break the work: the answer is
+then a difference of the manifest for who owns it.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import yaml
+
+from collectors.kubernetes.objects import part
+from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
+from dashboard.apply.kubernetes.shape import Document, excerpt
+from data.errors import ChangeRefusedError
+
+SERVER_FACT = "server"
+ELASTIC_FACT = "elastic"
+
+_RESIZES_SUSPENDED_JOBS = (1, 35)
+_RESIZES_INDEXED_JOBS = (1, 27)
+_ROLLS = ("Deployment", "StatefulSet", "Job")
+
+
+def refuse_with_difference(
+    place: Place, document: Document, edits: Iterable[Edit], why: str
+) -> ChangeRefusedError:
+    """Give the refusal that carries the difference of the manifest."""
+    return ChangeRefusedError(
+        f"{place.word} in {place.namespace or 'the cluster'}: {why}",
+        f"Change where its manifest is kept:\n{difference(place, document, edits)}",
+    )
+
+
+def difference(place: Place, document: Document, edits: Iterable[Edit]) -> str:
+    """Give the edits as a difference of the manifest, of the fields that count GPUs alone.
+
+    The rest of a manifest, where passwords may stand, is left out.
+    """
+    before = excerpt(document)
+    after = patched(before, operations_of(edits))
+    head = {"kind": place.kind, "metadata": {"name": place.name, "namespace": place.namespace}}
+    old, new = (
+        yaml.safe_dump(head | one, sort_keys=False).splitlines(keepends=True)
+        for one in (before, after)
+    )
+    return "".join(difflib.unified_diff(old, new, f"{place.word} now", f"{place.word} proposed"))
+
+
+def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
+    """Give why the edits cannot be made while the object lives, '' when nothing is known."""
+    if _only_stops(edits):
+        return ""
+    of_template = any(in_template(one) for one in edits)
+    if of_template:
+        return _of_template(kind, document, facts)
+    if _is_suspended(document):
+        return ""
+    if kind == "PyTorchJob":
+        return _of_elastic_policy(document, edits)
+    if kind == "MPIJob" and facts.get(ELASTIC_FACT) != "yes":
+        return (
+            "needs recreate: its launcher is started without --host-discovery-script or "
+            "--min-np, and plain MPI cannot change its ranks"
+        )
+    if kind in ("RayJob", "TrainJob"):
+        return f"needs recreate: a {kind} takes no other number of workers once it is made"
+    indexed = kind == "Job" and any(one.what == "completions" for one in edits)
+    if indexed and _before(facts, _RESIZES_INDEXED_JOBS):
+        return "needs recreate: this server changes no completions of an indexed Job (1.27 does)"
+    return ""
+
+
+def in_template(edit: Edit) -> bool:
+    """Whether an edit is of a pod template, so that pods have to be made anew."""
+    return "/containers/" in edit.at or "/initContainers/" in edit.at or "/nodeSelector" in edit.at
+
+
+def _only_stops(edits: Sequence[Edit]) -> bool:
+    return all(one.what in ("suspend", "unschedulable") or one.after == 0 for one in edits)
+
+
+def _is_suspended(document: Document) -> bool:
+    spec = part(document, "spec")
+    return part(spec, "suspend") is True or part(spec, "runPolicy", "suspend") is True
+
+
+def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str:
+    if kind not in _ROLLS:
+        return f"needs recreate: a {kind} makes no pods anew for another template"
+    if kind == "Job" and _before(facts, _RESIZES_SUSPENDED_JOBS):
+        return (
+            "needs recreate: this server "
+            f"({facts.get(SERVER_FACT) or 'of unknown version'}) changes no pod template of a Job, "
+            "suspended or not (1.36 does, 1.35 with MutablePodResourcesForSuspendedJobs)"
+        )
+    spec = part(document, "spec")
+    if part(spec, "paused") is True:
+        return "it is paused: no pod would be made anew before someone resumes it"
+    if part(spec, "updateStrategy", "type") == "OnDelete":
+        return "its updateStrategy is OnDelete: no pod would be made anew before it is deleted"
+    if part(spec, "updateStrategy", "rollingUpdate", "partition"):
+        return "its updateStrategy has a partition: some pods would keep their GPUs"
+    return ""
+
+
+def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:
+    policy = value_at(document, "/spec/elasticPolicy")
+    wanted = next(one.after for one in edits if one.at.endswith("/replicas"))
+    if policy is None:
+        return "needs recreate: without elasticPolicy another number of workers breaks WORLD_SIZE"
+    low, high = part(policy, "minReplicas"), part(policy, "maxReplicas")
+    if (isinstance(low, int) and wanted < low) or (isinstance(high, int) and wanted > high):
+        return f"its elasticPolicy allows {low} to {high} workers, not {wanted}"
+    return ""
+
+
+def _before(facts: Mapping[str, str], version: tuple[int, int]) -> bool:
+    """Whether the server is older than a version, or does not tell its own."""
+    told = re.match(r"(\d+)\.(\d+)", facts.get(SERVER_FACT, ""))
+    return told is None or (int(told[1]), int(told[2])) < version

@@ -1,0 +1,73 @@
+"""Where an object is: from a job's id to the API path, and how people call it."""
+
+import re
+from dataclasses import dataclass
+
+from collectors.kubernetes.kinds import GROUPS, KINDS
+from data.errors import ChangeRefusedError
+
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_BY_WORD = {kind.lower(): kind for kind in KINDS}
+_CORE_GROUPS = ("", "apps", "batch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A namespaced object, or a node (`namespace` '')."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def label(self) -> str:
+        """The object with its namespace, as targets are called."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def word(self) -> str:
+        """The object as kubectl takes it, such as deployment/serve."""
+        group = GROUPS[self.kind]
+        suffix = "" if group in _CORE_GROUPS else f".{group}"
+        return f"{self.kind.lower()}{suffix}/{self.name}"
+
+    def paths(self) -> tuple[str, ...]:
+        """Give the API paths under which servers of different age have it, the newest first."""
+        found = []
+        for listed in KINDS[self.kind]:
+            above, _, plural = listed.rpartition("/")
+            inside = f"/namespaces/{self.namespace}" if self.namespace else ""
+            found.append(f"{above}{inside}/{plural}/{self.name}")
+        return tuple(found)
+
+
+def place_of(job_id: str) -> Place:
+    """Give the place of `namespace/kind/name` or `namespace/pod`.
+
+    Errors: ChangeRefusedError for names that Kubernetes does not allow, and kinds not known here.
+    """
+    names = job_id.split("/")
+    if len(names) not in (2, 3) or not all(_NAME.fullmatch(name) for name in names):
+        raise ChangeRefusedError(
+            f"{job_id!r} is no namespace/kind/name and no namespace/pod",
+            "Kubernetes names hold a-z, 0-9, '-' and '.'; change this job by hand.",
+        )
+    if len(names) == 2:
+        return Place(kind="Pod", namespace=names[0], name=names[1])
+    word, _, group = names[1].partition(".")
+    kind = _BY_WORD.get(word)
+    if kind is None or (group and group != GROUPS[kind]):
+        raise ChangeRefusedError(
+            f"{job_id!r} is a {names[1]}, a kind that no change is known for",
+            "Change its manifest by hand.",
+        )
+    return Place(kind=kind, namespace=names[0], name=names[2])
+
+
+def node_place(name: str) -> Place:
+    """Give the place of a node. Errors: ChangeRefusedError for a name Kubernetes does not allow."""
+    if not _NAME.fullmatch(name):
+        raise ChangeRefusedError(
+            f"{name!r} is no name of a node", "Name the node in the recommendation's details."
+        )
+    return Place(kind="Node", namespace="", name=name)

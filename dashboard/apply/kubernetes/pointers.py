@@ -1,0 +1,146 @@
+"""JSON pointers (RFC 6901) into objects, and patches (RFC 6902) of them.
+
+An object is known by an excerpt: (pointer, JSON text) of every leaf that a change depends on. The
+excerpt is what an approval is bound to, and objects that are read again are compared with it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+Operation = dict[str, Any]
+"""One operation of a JSON patch: op, path, and value where it has one."""
+
+ABSENT = "absent"
+"""How people are told that a field is not there; the text JSON never gives, having no quotes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """A field that changes; None is a field that is not there. `what` names it for people."""
+
+    at: str
+    before: Any
+    after: Any
+    what: str
+
+    def reversed(self) -> "Edit":
+        """Give the edit back."""
+        return Edit(at=self.at, before=self.after, after=self.before, what=self.what)
+
+
+def pointer(*names: str | int) -> str:
+    """Give the pointer of names one inside the other."""
+    return "".join("/" + str(one).replace("~", "~0").replace("/", "~1") for one in names)
+
+
+def names_of(at: str) -> list[str]:
+    """Give the names of a pointer."""
+    return [one.replace("~1", "/").replace("~0", "~") for one in at.split("/")[1:]]
+
+
+def value_at(document: Any, at: str) -> Any:
+    """Give what is found at a pointer, None where nothing is."""
+    for name in names_of(at):
+        if isinstance(document, Mapping):
+            document = document.get(name)
+        elif isinstance(document, list) and name.isdecimal() and int(name) < len(document):
+            document = document[int(name)]
+        else:
+            return None
+    return document
+
+
+def as_text(value: Any) -> str:
+    """Give a value as canonical JSON; `ABSENT` for None."""
+    return ABSENT if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def leaves(document: Any, at: str = "") -> Iterator[tuple[str, str]]:
+    """Give (pointer, JSON text) of every leaf; an empty list or mapping is one."""
+    if isinstance(document, Mapping) and document:
+        for name in sorted(document):
+            yield from leaves(document[name], at + pointer(name))
+    elif isinstance(document, list) and document:
+        for index, one in enumerate(document):
+            yield from leaves(one, at + pointer(index))
+    else:
+        yield at, as_text(document)
+
+
+def document_of(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Give the object that has these leaves: what `leaves` gave, put together again."""
+    tree: dict[str, Any] = {}
+    for at, text in pairs:
+        *above, last = names_of(at)
+        inside = tree
+        for name in above:
+            inside = inside.setdefault(name, {})
+        inside[last] = _Leaf(None if text == ABSENT else json.loads(text))
+    found: dict[str, Any] = _with_lists(tree)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    value: Any
+
+
+def _with_lists(tree: Any) -> Any:
+    """Turn mappings whose names are 0, 1, 2 … into lists: no field of Kubernetes is a number."""
+    if isinstance(tree, _Leaf):
+        return tree.value
+    if tree and all(name == str(index) for index, name in enumerate(tree)):
+        return [_with_lists(one) for one in tree.values()]
+    return {name: _with_lists(one) for name, one in tree.items()}
+
+
+def operations_of(edits: Iterable[Edit]) -> list[Operation]:
+    """Give the patch that makes the edits, each after a test that the field is as it was.
+
+    That a field is absent no test can say; the resourceVersion that is sent with a patch does.
+    """
+    several = list(edits)
+    tests = [
+        {"op": "test", "path": one.at, "value": one.before}
+        for one in several
+        if one.before is not None
+    ]
+    return tests + [_change(one) for one in several]
+
+
+def _change(edit: Edit) -> Operation:
+    if edit.after is None:
+        return {"op": "remove", "path": edit.at}
+    op = "add" if edit.before is None else "replace"
+    return {"op": op, "path": edit.at, "value": edit.after}
+
+
+def edits_of(operations: Iterable[Operation]) -> dict[str, tuple[Any, Any]]:
+    """Give (before, after) by pointer of what a patch of `operations_of` changes."""
+    tested: dict[str, Any] = {}
+    found: dict[str, tuple[Any, Any]] = {}
+    for one in operations:
+        if one["op"] == "test":
+            tested[one["path"]] = one["value"]
+        else:
+            found[one["path"]] = (tested.get(one["path"]), one.get("value"))
+    return found
+
+
+def patched(document: Any, operations: Iterable[Operation]) -> Any:
+    """Give the object after add, replace and remove of a patch; tests are not repeated here."""
+    found = deepcopy(document)
+    for one in operations:
+        *above, last = names_of(one["path"])
+        inside = value_at(found, pointer(*above)) if above else found
+        if one["op"] == "test" or inside is None:
+            continue
+        key: Any = int(last) if isinstance(inside, list) else last
+        if one["op"] == "remove":
+            inside.pop(key, None) if isinstance(inside, dict) else inside.pop(key)
+        else:
+            inside[key] = one["value"]
+    return found

@@ -1,0 +1,139 @@
+"""Reads what a change depends on: the object itself, its autoscalers, nodes and pods."""
+
+import json
+from collections.abc import Mapping
+
+from collectors.kubernetes.kinds import GROUPS, KINDS
+from collectors.kubernetes.objects import controller_of, list_in, part, text_in
+from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
+from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.refusals import look_error, meaning_of
+from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+
+_MOST_OWNERS = 8
+_PAGE, _MOST_PAGES = "500", 400
+_ELASTIC_WORDS = ("--host-discovery-script", "--min-np")
+
+
+def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Document]:
+    """Give (path, object). Errors: StalePlanError when it is gone, ChangeRefusedError, ApplyError.
+
+    Without a path every API version is tried, the newest first.
+    """
+    newest, *older = [path] if path else place.paths()
+    asked, answer = newest, asking(api, newest)
+    for asked in older if answer.status == 404 else ():
+        answer = asking(api, asked)
+        if answer.status != 404:
+            break
+    if answer.ok and is_object(answer.found):
+        return asked, answer.found
+    raise look_error(answer, asked, f"{place.word} in {place.namespace or 'the cluster'}")
+
+
+def is_object(document: Document) -> bool:
+    """Whether an answer is an object that can be told from another and locked."""
+    return all(text_in(document, "metadata", name) for name in ("uid", "resourceVersion"))
+
+
+def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -> Answer:
+    """Read once. Errors: ApplyError when nothing answers."""
+    try:
+        return api.get(path, query)
+    except (NotSentError, CutError) as error:
+        raise ApplyError(
+            error.message, "Is the API server up? Nothing was changed; look again."
+        ) from error
+
+
+def topmost(api: KubernetesApi, place: Place) -> Place:
+    """Give the workload over a pod: its topmost controller. Errors: as `fetch`."""
+    for _step in range(_MOST_OWNERS):
+        if place.kind not in ("Pod", "ReplicaSet"):
+            return place
+        _path, document = fetch(api, place)
+        owner = controller_of(document)
+        if owner is None:
+            break
+        if owner.kind not in KINDS or owner.group not in ("", GROUPS[owner.kind]):
+            raise ChangeRefusedError(
+                f"{place.label} belongs to the {owner.kind} {owner.name}, a kind that no change "
+                "is known for",
+                "Change its manifest by hand.",
+            )
+        place = Place(kind=owner.kind, namespace=place.namespace, name=owner.name)
+    raise ChangeRefusedError(
+        f"the {place.kind.lower()} {place.label} has no workload above it, and the GPUs of a pod "
+        "cannot change",
+        "Delete it and make it anew with fewer GPUs, once its owner agrees.",
+    )
+
+
+def autoscalers(api: KubernetesApi, namespace: str) -> list[Document]:
+    """Give the autoscalers of a namespace. Errors: ChangeRefusedError when they may not be read."""
+    for listed in KINDS["HorizontalPodAutoscaler"]:
+        above, _, plural = listed.rpartition("/")
+        path = f"{above}/namespaces/{namespace}/{plural}"
+        answer = asking(api, path)
+        if answer.ok:
+            return list_in(answer.found, "items")
+        if answer.status != 404:
+            raise ChangeRefusedError(
+                "whether an autoscaler would undo the change is unknown: "
+                f"{meaning_of(answer, path, verb='list')}",
+                "See deploy/kubernetes-applier.yaml for the whole role.",
+            )
+    return []
+
+
+def nodes(api: KubernetesApi) -> list[Document] | None:
+    """Give every node, None where they may not be read."""
+    return _all(api, "api/v1/nodes")
+
+
+def pods(api: KubernetesApi, namespace: str = "", **query: str) -> list[Document] | None:
+    """Give pods, of all namespaces unless one is named; None where they may not be read."""
+    return _all(api, f"api/v1/namespaces/{namespace}/pods" if namespace else "api/v1/pods", query)
+
+
+def _all(
+    api: KubernetesApi, path: str, query: dict[str, str] | None = None
+) -> list[Document] | None:
+    """Give a whole list, page by page, None where it cannot be had."""
+    found: list[Document] = []
+    token = ""
+    for _page in range(_MOST_PAGES):
+        try:
+            answer = api.get(path, {"limit": _PAGE, **({"continue": token} if token else {}),
+                                    **(query or {})})  # fmt: skip
+        except (NotSentError, CutError):
+            return None
+        if not answer.ok:
+            return None
+        found += [one for one in list_in(answer.found, "items") if isinstance(one, dict)]
+        token = text_in(answer.found, "metadata", "continue")
+        if not token:
+            return found
+    return None
+
+
+def server_version(api: KubernetesApi) -> str:
+    """Give the server's version as `1.20`, '' where it does not tell."""
+    answer = asking(api, "version")
+    major, minor = text_in(answer.found, "major"), text_in(answer.found, "minor").rstrip("+")
+    return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else ""
+
+
+def is_elastic(document: Mapping[str, object]) -> bool:
+    """Whether an MPIJob is started by elastic Horovod, which takes other numbers of workers."""
+    launcher = part(document, "spec", "mpiReplicaSpecs", "Launcher", "template", "spec")
+    words = [(part(one, "command"), part(one, "args")) for one in list_in(launcher, "containers")]
+    return any(word in json.dumps(words) for word in _ELASTIC_WORDS)
+
+
+def require_living(place: Place, document: Document) -> None:
+    """Refuse (StalePlanError) an object that is being deleted."""
+    if text_in(document, "metadata", "deletionTimestamp"):
+        raise StalePlanError(
+            f"{place.word} in {place.namespace} is being deleted", "Run a new cycle."
+        )

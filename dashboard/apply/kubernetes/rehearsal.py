@@ -1,0 +1,133 @@
+"""What a server says to the steps without taking them, compared with what they intend."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from collectors.kubernetes.objects import part
+from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, NotSentError
+from dashboard.apply.kubernetes.changing import touched
+from dashboard.apply.kubernetes.look import seen_of
+from dashboard.apply.kubernetes.obstacles import difference
+from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves, patched, value_at
+from dashboard.apply.kubernetes.refusals import meaning_of
+from dashboard.apply.kubernetes.room import NO, asked_by, room_for
+from dashboard.apply.kubernetes.shape import excerpt
+from dashboard.apply.kubernetes.steps import Command, Wait, command_of
+from data.errors import ApplyError
+from data.records.changes import Change, Rehearsal
+
+Difference = tuple[str, str, str]
+
+_POD_SPEC = "/spec/template/spec"
+
+
+def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
+    """Send every step that can be sent now as a dry run. Errors: ApplyError."""
+    seen = seen_of(change.target)
+    _path, document = reading.fetch(api, seen.place, seen.path)
+    refusals: list[str] = []
+    differences: list[Difference] = []
+    warnings: list[str] = []
+    moved: set[str] = set()
+    for step in change.steps:
+        command = command_of(step)
+        follows = not moved.isdisjoint(command.edits)
+        moved |= command.edits.keys()
+        if follows or command.wait is not Wait.NOTHING:
+            warnings.append(f"{step.field} -> {step.after} is rehearsed when its turn has come.")
+            continue
+        answer = _dry_run(api, command, document)
+        if answer.ok:
+            differences += differing(document, command, answer.found)
+        elif answer.status in (409, 429) or answer.status >= 500:
+            raise ApplyError(
+                f"the dry run of {step.target} was not answered: "
+                f"{meaning_of(answer, command.path, verb='patch')}",
+                "Try again when the server is less busy.",
+            )
+        else:
+            refusals.append(meaning_of(answer, command.path, verb="patch"))
+            if answer.status == 422:
+                refusals.append(_recreate(change, document))
+    dropped = [one for one in differences if one[2] == _before(change, one[0])]
+    if dropped:
+        names = ", ".join(at for at, _intended, _answered in dropped)
+        refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
+    refusals += _not_offered(api, document, change)
+    warnings += _without_room(api, document, change)
+    return Rehearsal(
+        rehearsed=True,
+        refusals=tuple(refusals),
+        differences=tuple(differences),
+        warnings=tuple(warnings),
+    )
+
+
+def sent(command: Command, document: Document) -> list[Operation]:
+    """Give the patch as it is sent: refused unless the object is the one, and as, just seen."""
+    metadata = document["metadata"]
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
+        {
+            "op": "replace",
+            "path": "/metadata/resourceVersion",
+            "value": metadata["resourceVersion"],
+        },
+        *command.operations,
+    ]
+
+
+def differing(document: Document, command: Command, answered: Document) -> Iterator[Difference]:
+    """Give (field, intended, answered) where a server stores or would store something else."""
+    intended = dict(leaves(excerpt(patched(document, command.operations))))
+    stored = dict(leaves(excerpt(answered)))
+    for at in sorted(intended.keys() | stored.keys()):
+        wanted, found = intended.get(at, as_text(None)), stored.get(at, as_text(None))
+        if wanted != found:
+            yield at, wanted, found
+
+
+def _dry_run(api: KubernetesApi, command: Command, document: Document) -> Any:
+    try:
+        return api.patch(command.path, sent(command, document), dry_run=True)
+    except (NotSentError, CutError) as error:
+        raise ApplyError(error.message, "Nothing was changed; try again.") from error
+
+
+def _before(change: Change, at: str) -> str:
+    return as_text(value_at(seen_of(change.target).document, at))
+
+
+def _recreate(change: Change, document: Document) -> str:
+    edits = [
+        Edit(at=at, before=before, after=after, what="")
+        for step in change.steps
+        for at, (before, after) in command_of(step).edits.items()
+    ]
+    place = seen_of(change.target).place
+    return f"needs recreate, with this manifest:\n{difference(place, document, edits)}"
+
+
+def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
+    wanted = document
+    for step in change.steps:
+        wanted = patched(wanted, command_of(step).operations)
+    new = asked_by(value_at(wanted, _POD_SPEC)).keys() - asked_by(value_at(document, _POD_SPEC))
+    nodes = reading.nodes(api) if new else None
+    for name in sorted(new):
+        if nodes is not None and not any(part(one, "status", "allocatable", name) for one in nodes):
+            yield f"no node offers {name}: cut the boards first, or pods would wait for ever"
+
+
+def _without_room(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Warn of more pods than nodes have room for: a cluster may still add a node."""
+    values = touched(change).get("/spec/replicas", [0, 0])
+    if not values[-1] > (values[0] or 0):
+        return
+    nodes, pods = reading.nodes(api), reading.pods(api)
+    if nodes is None or pods is None:
+        yield "Whether nodes have room for more pods is unknown: they may not be listed."
+    elif room_for(value_at(document, _POD_SPEC), nodes, pods) == NO:
+        yield "No node has room for another pod now: it would wait."

@@ -1,0 +1,58 @@
+"""Whether a cluster has room for one more pod of a workload, which a rollout with surge needs."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from collectors.kubernetes.objects import count_of, part, text_in
+from dashboard.apply.kubernetes.shape import Document
+
+YES, NO = "yes", "no"
+
+
+def asked_by(pod_spec: object) -> Counter[str]:
+    """Give what a pod asks for of every GPU resource: containers together, or an init container."""
+    together: Counter[str] = Counter()
+    largest: Counter[str] = Counter()
+    for section, into in (("containers", together), ("initContainers", largest)):
+        for one in part(pod_spec, section) or []:
+            limits = part(one, "resources", "limits")
+            beside = section == "containers" or text_in(one, "restartPolicy") == "Always"
+            for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
+                if str(name).startswith("nvidia.com/"):
+                    if beside:
+                        together[name] += count_of(quantity)
+                    else:
+                        into[name] = max(into[name], count_of(quantity))
+    return Counter({name: max(together[name], largest[name]) for name in together | largest})
+
+
+def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document]) -> str:
+    """Give yes or no: whether a node has the GPUs that a pod of this spec asks for.
+
+    Counts GPUs, cordons and nodeSelector. CPU, memory, taints and affinity are not looked at: yes
+    may be too kind, no is sure.
+    """
+    taken: dict[str, Counter[str]] = {}
+    for one in pods:
+        if text_in(one, "status", "phase") not in ("Succeeded", "Failed"):
+            node = text_in(one, "spec", "nodeName")
+            taken.setdefault(node, Counter()).update(asked_by(part(one, "spec")))
+    wanted = asked_by(pod_spec)
+    return YES if any(_fits(wanted, one, taken, pod_spec) for one in nodes) else NO
+
+
+def _fits(
+    wanted: Counter[str], node: Document, taken: Mapping[str, Counter[str]], pod_spec: Document
+) -> bool:
+    if part(node, "spec", "unschedulable") is True:
+        return False
+    labels: Any = part(node, "metadata", "labels") or {}
+    selector = part(pod_spec, "nodeSelector") or {}
+    if any(labels.get(name) != value for name, value in selector.items()):
+        return False
+    offered = part(node, "status", "allocatable") or {}
+    held = taken.get(text_in(node, "metadata", "name"), Counter())
+    return all(
+        count_of(offered.get(name, "0")) - held[name] >= count for name, count in wanted.items()
+    )

@@ -1,0 +1,138 @@
+"""Sends one step, once: look, check, patch, and say what is known right after."""
+
+from datetime import timedelta
+
+from dashboard.apply.kubernetes import reading
+from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
+from dashboard.apply.kubernetes.look import Seen, seen_of
+from dashboard.apply.kubernetes.ownership import owners_of
+from dashboard.apply.kubernetes.pointers import as_text, value_at
+from dashboard.apply.kubernetes.refusals import outcome_of
+from dashboard.apply.kubernetes.rehearsal import differing, sent
+from dashboard.apply.kubernetes.rollout import has_no_pods, has_rolled_out, trouble
+from dashboard.apply.kubernetes.steps import VERB, Command, Wait, command_of
+from data.errors import ApplyError, TrimtabError
+from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
+
+_TRIES = 5
+_GRACE_SECONDS, _DEADLINE_SECONDS = 30, 600
+"""What Kubernetes gives a pod to end, and a Deployment to roll out, where they name no time."""
+
+
+def execute(api: KubernetesApi, step: ChangeStep, change: Change) -> StepResult:
+    """Send a step with the resourceVersion of a look taken now. Never raises.
+
+    A patch leaves at most once. It tests the uid and every value that the step replaces, so that
+    the server itself refuses it when the object is no longer as it was approved.
+    """
+    command, seen = command_of(step), seen_of(change.target)
+    if step.verb != VERB or command.path != seen.path:
+        return _refused("the step is not of this change")
+    try:
+        _path, document = reading.fetch(api, seen.place, seen.path)
+    except TrimtabError as error:
+        return _no_look(error)
+    why = _moved(command, seen, change, document)
+    if why:
+        return _refused(why)
+    return _not_yet(command, document) or _send(api, command, document)
+
+
+def _moved(command: Command, seen: Seen, change: Change, document: Document) -> str:
+    """Give why the object is not the one that was approved, '' when it is."""
+    uid = value_at(document, "/metadata/uid")
+    if uid != change.target.identity:
+        return f"{change.target.name} is another object of the same name (uid {uid})"
+    if value_at(document, "/metadata/deletionTimestamp"):
+        return f"{change.target.name} is being deleted"
+    owners = () if seen.place.kind == "Node" else owners_of(seen.place, document)
+    if owners:
+        return f"{' and '.join(owners)} would undo the change of {change.target.name}"
+    for one in command.operations:
+        now = value_at(document, one["path"])
+        expected = one.get("value") if one["op"] in ("test", "replace") else None
+        if one["op"] == "test" and as_text(now) != as_text(expected):
+            return f"{one['path']} is {as_text(now)}, not {as_text(expected)} as approved"
+        if one["op"] == "add" and one["path"] not in _tested(command) and now is not None:
+            return f"{one['path']} is {as_text(now)}, where nothing was"
+    return ""
+
+
+def _tested(command: Command) -> set[str]:
+    return {one["path"] for one in command.operations if one["op"] == "test"}
+
+
+def _not_yet(command: Command, document: Document) -> StepResult | None:
+    """Give BUSY while something has still to happen before the step, None when nothing has.
+
+    The wish when to try again makes a handful of tries span the time that the object itself allows.
+    """
+    if command.wait is Wait.NO_PODS and not has_no_pods(document):
+        grace = value_at(document, "/spec/template/spec/terminationGracePeriodSeconds")
+        seconds = (grace if isinstance(grace, int) else _GRACE_SECONDS) / 2 + 1
+        return StepResult(
+            outcome=StepOutcome.BUSY,
+            detail="its pods are still ending",
+            retry_after_seconds=seconds,
+        )
+    if command.wait is Wait.ROLLED_OUT and not has_rolled_out(document):
+        failed = trouble(document, (), now=None, patience=timedelta())
+        if failed:
+            return _refused(f"its rollout failed: {failed}")
+        limit = value_at(document, "/spec/progressDeadlineSeconds")
+        return StepResult(
+            outcome=StepOutcome.BUSY,
+            detail="its rollout is not over",
+            retry_after_seconds=(limit if isinstance(limit, int) else _DEADLINE_SECONDS) / _TRIES,
+        )
+    return None
+
+
+def _send(api: KubernetesApi, command: Command, document: Document) -> StepResult:
+    operations = sent(command, document)
+    try:
+        if command.wait is not Wait.NOTHING:  # it could not be rehearsed before
+            rehearsed = api.patch(command.path, operations, dry_run=True)
+            if not rehearsed.ok:
+                return _not_done(rehearsed, command.path)
+            different = list(differing(document, command, rehearsed.found))
+            if different:
+                return _refused(f"the server would store something else: {_told(different)}")
+    except (NotSentError, CutError) as error:
+        return StepResult(outcome=StepOutcome.BUSY, detail=f"no dry run: {error.message}")
+    try:
+        answer = api.patch(command.path, operations)
+    except NotSentError as error:
+        return StepResult(outcome=StepOutcome.BUSY, detail=error.message)
+    except CutError as error:
+        return StepResult(outcome=StepOutcome.UNKNOWN, detail=error.message)
+    if not answer.ok:
+        return outcome_of(answer, command.path)
+    different = list(differing(document, command, answer.found))
+    if not different:
+        return StepResult(outcome=StepOutcome.DONE, detail="done")
+    if value_at(answer.found, "/metadata/resourceVersion") == operations[1]["value"]:
+        return _refused(f"the server dropped the change: {_told(different)}")
+    return StepResult(outcome=StepOutcome.DONE, detail=f"done, but differently: {_told(different)}")
+
+
+def _not_done(answer: Answer, path: str) -> StepResult:
+    """Give the outcome of a dry run that failed: nothing has changed, whatever it was."""
+    result = outcome_of(answer, path)
+    if result.outcome is StepOutcome.UNKNOWN:
+        return StepResult(outcome=StepOutcome.BUSY, detail=f"no dry run: {result.detail}")
+    return result
+
+
+def _told(different: list[tuple[str, str, str]]) -> str:
+    return "; ".join(f"{at} is {found}, not {wanted}" for at, wanted, found in different)
+
+
+def _no_look(error: TrimtabError) -> StepResult:
+    if type(error) is ApplyError:  # nothing answers: nothing was sent, and a later try may do
+        return StepResult(outcome=StepOutcome.BUSY, detail=f"no look: {error}")
+    return _refused(str(error))
+
+
+def _refused(detail: str) -> StepResult:
+    return StepResult(outcome=StepOutcome.REFUSED, detail=detail)

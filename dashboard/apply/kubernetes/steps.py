@@ -1,0 +1,182 @@
+"""From edits to the steps that make them: what has to be moved aside first, and put back after.
+
+A Job's pod template moves only while it is suspended and has no pods. A Deployment on full nodes
+first has to take a pod away before it makes a new one, or the rollout waits for ever. Pure.
+"""
+
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from dashboard.apply.kubernetes.edits import edit
+from dashboard.apply.kubernetes.obstacles import in_template
+from dashboard.apply.kubernetes.places import Place
+from dashboard.apply.kubernetes.pointers import (
+    ABSENT,
+    Edit,
+    Operation,
+    as_text,
+    edits_of,
+    names_of,
+    operations_of,
+    pointer,
+    value_at,
+)
+from dashboard.apply.kubernetes.shape import Document
+from data.records.changes import ChangeStep
+from data.records.identifiers import canonical_json
+
+VERB = "patch"
+_STRATEGY = "/spec/strategy/rollingUpdate"
+_SUSPEND = "/spec/suspend"
+_WITHOUT_SURGE = {"maxSurge": 0, "maxUnavailable": 1}
+
+
+class Wait(StrEnum):
+    """What has to hold before a step may be sent."""
+
+    NOTHING = ""
+    NO_PODS = "no-pods"
+    ROLLED_OUT = "rolled-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What a step's payload says: a JSON patch of the object at `path`, sent after `wait`."""
+
+    path: str
+    operations: list[Operation]
+    wait: Wait
+
+    @property
+    def edits(self) -> dict[str, tuple[Any, Any]]:
+        """(before, after) by pointer."""
+        return edits_of(self.operations)
+
+
+def command_of(step: ChangeStep) -> Command:
+    """Give the command of a step's payload."""
+    told = json.loads(step.payload)
+    return Command(path=told["path"], operations=told["operations"], wait=Wait(told["wait"]))
+
+
+def steps_for(
+    place: Place, path: str, document: Document, edits: Sequence[Edit], *, surge: bool = True
+) -> tuple[ChangeStep, ...]:
+    """Give the steps of the edits; without `surge` pods are replaced one by one, never added."""
+    template = [one for one in edits if in_template(one)]
+    others = [one for one in edits if not in_template(one)]
+    guards = _guards(document, edits)
+    before: list[Edit] = []
+    after: list[Edit] = list(others) if template else []
+    wait_before = wait_after = Wait.NOTHING
+    if template and place.kind == "Job":
+        suspended = value_at(document, _SUSPEND) is True
+        wait_before = Wait.NO_PODS
+        if not suspended:
+            before = [edit(document, _SUSPEND, True, "suspend")]
+            after = [*after, _back(before[0])]
+    elif template and place.kind == "Deployment":
+        if not surge and surges(document):
+            before = _without_surge(document)
+            after = [*after, *map(Edit.reversed, before)]
+        if after:
+            wait_after = Wait.ROLLED_OUT
+    found = [
+        _step(place, path, before, (), Wait.NOTHING),
+        _step(place, path, template or others, guards, wait_before),
+        _step(place, path, after, (), wait_after),
+    ]
+    return tuple(one for one in found if one is not None)
+
+
+def _back(suspend: Edit) -> Edit:
+    """Resume: to what was there, or to false where a server filled that in meanwhile."""
+    return Edit(at=suspend.at, before=True, after=suspend.before or False, what=suspend.what)
+
+
+def surges(document: Document) -> bool:
+    """Whether a Deployment makes new pods before it takes old ones away."""
+    spec = value_at(document, "/spec/strategy")
+    if isinstance(spec, Mapping) and spec.get("type") == "Recreate":
+        return False
+    return value_at(document, f"{_STRATEGY}/maxSurge") not in (0, "0%")
+
+
+def avoids_surge(steps: Iterable[ChangeStep]) -> bool:
+    """Whether steps let a rollout replace pods one by one."""
+    return any(at.startswith(_STRATEGY) for one in steps for at in command_of(one).edits)
+
+
+def _without_surge(document: Document) -> list[Edit]:
+    if value_at(document, _STRATEGY) is None:
+        return [edit(document, _STRATEGY, _WITHOUT_SURGE, "rollingUpdate")]
+    return [
+        edit(document, f"{_STRATEGY}/{name}", value, name)
+        for name, value in _WITHOUT_SURGE.items()
+        if value_at(document, f"{_STRATEGY}/{name}") != value
+    ]
+
+
+_NAMED_BY = {
+    "resources": ("name", 0),
+    "workerGroupSpecs": ("groupName", 2),
+    "replicatedJobs": ("name", 2),
+}
+"""Name in a pointer to the field beside it that names the list's element, and its distance."""
+
+
+def _guards(document: Document, edits: Iterable[Edit]) -> list[Operation]:
+    """Give tests that every element of a list still is where it was: lists have no names."""
+    found: list[Operation] = []
+    for one in edits:
+        names = names_of(one.at)
+        for marker, (field, distance) in _NAMED_BY.items():
+            if marker in names:
+                at = pointer(*names[: names.index(marker) + distance], field)
+                guard = {"op": "test", "path": at, "value": value_at(document, at)}
+                if guard["value"] is not None and guard not in found:
+                    found.append(guard)
+    return found
+
+
+def _step(
+    place: Place,
+    path: str,
+    edits: Sequence[Edit],
+    guards: Sequence[Operation],
+    wait: Wait,
+) -> ChangeStep | None:
+    if not edits:
+        return None
+    operations = [*guards, *operations_of(edits)]
+    # Limits and requests say the same: people need it once.
+    said = list(dict.fromkeys((one.what, _text(one.before), _text(one.after)) for one in edits))
+    return ChangeStep(
+        verb=VERB,
+        target=f"{place.word} in {place.namespace}" if place.namespace else place.word,
+        field="; ".join(what for what, _before, _after in said),
+        before=_told([before for _what, before, _after in said]),
+        after=_told([after for _what, _before, after in said]),
+        payload=canonical_json({"path": path, "operations": operations, "wait": wait}),
+        text=by_hand(place, operations),
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else as_text(value)
+
+
+def _told(texts: Sequence[str]) -> str | None:
+    """Give values for people, None where every field is unset."""
+    return None if set(texts) == {ABSENT} else "; ".join(texts)
+
+
+def by_hand(place: Place, operations: Sequence[Operation]) -> str:
+    """Give the command that a person would type."""
+    namespace = f"-n {shlex.quote(place.namespace)} " if place.namespace else ""
+    patch = shlex.quote(json.dumps(list(operations), separators=(",", ":")))
+    return f"kubectl {namespace}patch {shlex.quote(place.word)} --type json -p {patch}"

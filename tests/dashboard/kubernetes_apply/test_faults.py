@@ -1,0 +1,439 @@
+"""What goes wrong between a look and a change: each ends as one stated outcome, none is resent."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import yaml
+from beds.kubernetes import READER_MANIFEST, KubernetesBed
+from beds.kubernetes_apply import (
+    APPLIER_MANIFEST,
+    account_kubeconfig,
+    bind_in,
+    carry_out,
+    cutting_proxy,
+    deployment,
+    gpus,
+    planned,
+    pod_spec,
+    proposal,
+    rolled_out,
+    room,
+    settings_of,
+    spec_of,
+)
+from beds.kubernetes_replay import kubeconfig
+
+from dashboard.apply.base import NotesChanges
+from dashboard.apply.kubernetes.applier import KubernetesApplier
+from data.apply_settings import KubernetesApplySettings
+from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.changes import Change, Seen, StepOutcome
+from data.records.decisions import Action
+
+pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+
+JSON_PATCH = {"Content-Type": "application/json-patch+json"}
+
+
+@pytest.fixture(scope="module")
+def serving(bed: KubernetesBed) -> Iterator[Callable[[], None]]:
+    """A Deployment of two pods in `faults`; called, it makes it anew as it was."""
+    at = room(bed, "faults", 8)
+    document = deployment("faults", replicas=2, pod=pod_spec(1, **at))
+
+    def anew() -> None:
+        bed.answer("DELETE", "apis/apps/v1/namespaces/faults/deployments/serve")
+        bed.apply(document)
+        rolled_out(bed, "faults")
+
+    anew()
+    yield anew
+    bed.answer("DELETE", "apis/apps/v1/namespaces/faults/deployments/serve")
+
+
+def shrink(applier: KubernetesApplier) -> Change:
+    """The approved change: two pods become one."""
+    return planned(applier, proposal("faults/deployment/serve", gpus(2), gpus(1)))
+
+
+def by_proxy(bed: KubernetesBed, url: str, **changes: Any) -> KubernetesApplier:
+    """An applier behind a proxy."""
+    path = account_kubeconfig(bed, "trimtab-applier", server=url)
+    return KubernetesApplier(settings_of(path, **changes))
+
+
+def is_change(method: str, path: str) -> bool:
+    """Whether a request changes something."""
+    return method == "PATCH" and "dryRun" not in path
+
+
+@pytest.mark.usefixtures("serving")
+def test_an_object_that_moves_between_look_and_patch_is_a_conflict(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """409: nothing has changed, and a fresh look decides whether it still may."""
+
+    def touch(method: str, path: str) -> str:
+        if is_change(method, path):
+            bed.patch("Deployment", "serve", {"metadata": {"labels": {"touched": "yes"}}},
+                      namespace="faults")  # fmt: skip
+        return "pass"
+
+    change = shrink(applier)
+    with cutting_proxy(bed, touch) as url:
+        result = by_proxy(bed, url).execute(change.steps[0], change)
+    assert result.outcome is StepOutcome.BUSY
+    assert "409" in result.detail
+    assert spec_of(bed, "faults")["replicas"] == 2
+    assert applier.read_back(change, done=1).seen is Seen.UNTOUCHED
+    assert applier.look_again(change).fingerprint == change.target.fingerprint
+
+
+def test_an_answer_that_is_cut_is_unknown_until_it_is_read_back(
+    bed: KubernetesBed, applier: KubernetesApplier, serving: Callable[[], None]
+) -> None:
+    """The patch was taken, its answer lost: sent once, and found by looking."""
+    change = shrink(applier)
+    sent = []
+
+    def drop_answer(method: str, path: str) -> str:
+        if is_change(method, path):
+            sent.append(path)
+            return "drop-answer"
+        return "pass"
+
+    with cutting_proxy(bed, drop_answer) as url:
+        lost = by_proxy(bed, url)
+        assert lost.execute(change.steps[0], change).outcome is StepOutcome.UNKNOWN
+    assert len(sent) == 1
+    rolled_out(bed, "faults")
+    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    # Sent again by mistake it is refused: the values are no longer those that it replaces.
+    again = applier.execute(change.steps[0], change)
+    assert again.outcome is StepOutcome.REFUSED
+    assert "/spec/replicas is 1, not 2" in again.detail
+    serving()
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_request_that_is_lost_is_unknown_and_found_untouched(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """From here the two look alike; only the look tells them apart."""
+    change = shrink(applier)
+    with cutting_proxy(
+        bed, lambda method, path: "drop-request" if is_change(method, path) else "pass"
+    ) as url:
+        result = by_proxy(bed, url).execute(change.steps[0], change)
+    assert result.outcome is StepOutcome.UNKNOWN
+    assert applier.read_back(change, done=1).seen is Seen.UNTOUCHED
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_server_that_is_gone_is_busy_and_nothing_was_sent(
+    applier: KubernetesApplier, tmp_path: Path
+) -> None:
+    """Refused connections change nothing; a later try may do. Looks say that nothing answers."""
+    change = shrink(applier)
+    path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
+    nobody = KubernetesApplier(settings_of(path))
+    assert nobody.execute(change.steps[0], change).outcome is StepOutcome.BUSY
+    assert nobody.read_back(change, done=1).seen is Seen.UNREADABLE
+    with pytest.raises(ApplyError) as caught:
+        nobody.look_again(change)
+    assert type(caught.value) is ApplyError
+    with pytest.raises(ApplyError):
+        nobody.rehearse(change)
+    assert "not sent" in nobody.note(change, actor="ada", outcome="applied")
+
+
+def test_a_deleted_and_a_replaced_object_are_refused(
+    bed: KubernetesBed, applier: KubernetesApplier, serving: Callable[[], None]
+) -> None:
+    """404, and another uid under the same name: what was approved is not there any more."""
+    change = shrink(applier)
+    bed.delete("Deployment", "serve", namespace="faults")
+    assert applier.execute(change.steps[0], change).outcome is StepOutcome.REFUSED
+    assert applier.read_back(change, done=1).seen is Seen.GONE
+    with pytest.raises(StalePlanError, match="404"):
+        applier.look_again(change)
+    with pytest.raises(StalePlanError):
+        shrink(applier)
+    serving()
+    assert applier.execute(change.steps[0], change).outcome is StepOutcome.REFUSED
+    assert applier.read_back(change, done=1).seen is Seen.GONE
+    with pytest.raises(StalePlanError, match="another object"):
+        applier.look_again(change)
+    assert spec_of(bed, "faults")["replicas"] == 2
+
+
+@pytest.mark.usefixtures("serving")
+def test_a_plan_of_other_gpus_is_stale(applier: KubernetesApplier) -> None:
+    """The plan saw four GPUs, or slices: the workload asks for two boards."""
+    for now in (gpus(4), gpus(1)):
+        with pytest.raises(StalePlanError, match="now asks for 2 GPUs"):
+            planned(applier, proposal("faults/deployment/serve", now, gpus(2)))
+
+
+def test_a_namespace_without_the_binding_is_refused_with_the_missing_right(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """403 at the look, and at the change when the right went meanwhile: it is named."""
+    bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "closed"}})
+    bed.apply(deployment("closed", replicas=2, pod=pod_spec(1)))
+    recommendation = proposal("closed/deployment/serve", gpus(2), gpus(1))
+    with pytest.raises(ChangeRefusedError, match=r'resources: \["deployments"\], verbs: \["get"\]'):
+        planned(applier, recommendation)
+    bind_in(bed, "closed")
+    change = planned(applier, recommendation)
+    bed.api_versions["RoleBinding"] = "rbac.authorization.k8s.io/v1"
+    bed.delete("RoleBinding", "trimtab-applier", namespace="closed")
+    reading = {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]}
+    rbac = "rbac.authorization.k8s.io"
+    bed.apply(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "Role",
+            "metadata": {"name": "look", "namespace": "closed"},
+            "rules": [reading],
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "look", "namespace": "closed"},
+            "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "look"},
+            "subjects": [
+                {"kind": "ServiceAccount", "name": "trimtab-applier", "namespace": "default"}
+            ],
+        },
+    )
+    result = applier.execute(change.steps[0], change)
+    assert result.outcome is StepOutcome.REFUSED
+    assert 'verbs: ["patch"]' in result.detail
+    (refusal,) = applier.rehearse(change).refusals
+    assert 'verbs: ["patch"]' in refusal
+    with pytest.raises(ChangeRefusedError, match="autoscaler"):
+        applier.look_again(change)
+    assert spec_of(bed, "closed")["replicas"] == 2
+
+
+@pytest.mark.usefixtures("serving")
+def test_an_event_names_who_changed_what_and_why(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """It is what `kubectl describe` shows; names that would break a line do not."""
+    change = shrink(applier)
+    assert isinstance(applier, NotesChanges)
+    assert applier.note(change, actor="ada\nroot", outcome="applied") == ""
+    bed.api_versions["Event"] = "v1"
+    found = [
+        one
+        for one in bed.list("Event", namespace="faults")
+        if one["source"].get("component") == "trimtab"
+    ]
+    assert found[0]["involvedObject"]["uid"] == change.target.identity
+    assert found[0]["message"] == (
+        "ada root: applied. pods (1 GPUs): 2 -> 1 "
+        f"(recommendation {change.recommendation_digest[:12]})"
+    )
+
+
+def test_a_node_is_cordoned_and_its_pods_are_listed(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """Cordoning is the step, draining is advice with the pods; the role for it is bound apart."""
+    at = room(bed, "cordon", 4)
+    bed.apply(deployment("cordon", replicas=1, pod=pod_spec(2, **at)))
+    rolled_out(bed, "cordon")
+    (pod,) = bed.list("Pod", namespace="cordon")
+    before = bed.get("Node", "node-cordon")["spec"]
+    recommendation = proposal(
+        "", gpus(4), gpus(4), action=Action.CONSOLIDATE, details=(("node", "node-cordon"),)
+    )
+    with pytest.raises(ChangeRefusedError, match=r'resources: \["nodes"\], verbs: \["get"\]'):
+        planned(applier, recommendation)
+    rbac = "rbac.authorization.k8s.io"
+    account = {"kind": "ServiceAccount", "name": "trimtab-applier", "namespace": "default"}
+    bed.apply(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "trimtab-applier-cordon"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "trimtab-applier-cordon"},
+            "subjects": [account],
+        }
+    )
+    change = planned(applier, recommendation)
+    assert f"Pods with GPUs on it: cordon/{pod['metadata']['name']} (2)." in change.notes
+    assert any("kubectl drain node-cordon" in note for note in change.notes)
+    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert bed.get("Node", "node-cordon")["spec"]["unschedulable"] is True
+    with pytest.raises(ChangeRefusedError, match="cordoned already"):
+        planned(applier, recommendation)
+    assert applier.note(change, actor="ada", outcome="applied") == ""
+    back = applier.change_back(change, applier.look_again(change))
+    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert bed.get("Node", "node-cordon")["spec"] == before
+
+
+def test_the_applying_account_may_do_what_it_does_and_nothing_else(bed: KubernetesBed) -> None:
+    """Asked of the real authoriser, verb by verb, in a bound and in another namespace."""
+    bind_in(bed, "bound")
+    account = "system:serviceaccount:default:trimtab-applier"
+    documents = yaml.safe_load_all(APPLIER_MANIFEST.read_text(encoding="utf-8"))
+    roles = {one["metadata"]["name"]: one for one in documents if one["kind"] == "ClusterRole"}
+    granted = {
+        (group, resource, verb)
+        for rule in roles["trimtab-applier"]["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    verbs = ("get", "list", "watch", "create", "update", "patch", "delete")
+    resources = {(group, resource) for group, resource, _verb in granted} | {
+        ("", "secrets"),
+        ("", "configmaps"),
+        ("", "serviceaccounts"),
+        ("", "namespaces"),
+        ("", "pods/exec"),
+        ("", "pods/eviction"),
+        ("apps", "deployments/status"),
+        ("apps", "daemonsets"),
+        ("rbac.authorization.k8s.io", "roles"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+    }
+    for group, resource in sorted(resources):
+        for verb in verbs:
+            wanted = (group, resource, verb) in granted
+            assert may(bed, account, group, resource, verb, "bound") is wanted, (resource, verb)
+    for group, resource, verb in sorted(granted):
+        everywhere = (group, resource, verb) == ("", "pods", "list")
+        assert may(bed, account, group, resource, verb, "kube-system") is everywhere
+    assert may(bed, account, "", "nodes", "list", "")
+    assert not may(bed, account, "", "nodes", "delete", "")
+
+
+def test_the_reading_account_changes_nothing(bed: KubernetesBed) -> None:
+    """The reader's role holds get and list alone, also for what the applier patches."""
+    bed.apply(READER_MANIFEST.read_text(encoding="utf-8"))
+    account = "system:serviceaccount:default:trimtab-reader"
+    for group, resource in (("apps", "deployments"), ("batch", "jobs"), ("", "nodes")):
+        for verb in ("get", "list", "patch", "update", "create", "delete"):
+            wanted = verb in ("get", "list")
+            assert may(bed, account, group, resource, verb, "bound") is wanted
+
+
+def may(
+    bed: KubernetesBed, account: str, group: str, resource: str, verb: str, namespace: str
+) -> bool:
+    """Whether the API's authoriser lets an account do something."""
+    name, _, subresource = resource.partition("/")
+    spec = {
+        "user": account,
+        "groups": ["system:serviceaccounts", "system:authenticated"],
+        "resourceAttributes": {
+            "group": group,
+            "resource": name,
+            "subresource": subresource,
+            "verb": verb,
+            "namespace": namespace,
+        },
+    }
+    review = bed.ask(
+        "POST",
+        "apis/authorization.k8s.io/v1/subjectaccessreviews",
+        json={
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec,
+        },
+    )
+    return bool(review["status"]["allowed"])
+
+
+def test_a_token_that_is_not_known_is_refused(bed: KubernetesBed, tmp_path: Path) -> None:
+    """401: the applying account has to sign in again; no other account takes its place."""
+    document = yaml.safe_load(bed.kubeconfig("reader").read_text())
+    document["users"][0]["user"]["token"] = "no-such-token"  # noqa: S105 # of nobody
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(ChangeRefusedError, match="401") as caught:
+        shrink(KubernetesApplier(settings_of(path)))
+    assert "no-such-token" not in str(caught.value)
+
+
+def test_a_server_that_nobody_vouches_for_gets_no_request(
+    bed: KubernetesBed, tmp_path: Path
+) -> None:
+    """Its certificate is of no known authority: the token is not shown to it."""
+    stranger = KubernetesApplier(settings_of(kubeconfig(tmp_path / "kubeconfig", bed.url)))
+    with pytest.raises(ApplyError, match="was not sent"):
+        shrink(stranger)
+
+
+def test_without_a_kubeconfig_the_account_of_this_user_is_not_taken(
+    bed: KubernetesBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An administrator's ~/.kube/config must never be what changes are made with."""
+    monkeypatch.setenv("KUBECONFIG", str(bed.kubeconfig("admin")))
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ApplyError, match="no Kubernetes to sign in to"):
+        shrink(KubernetesApplier(KubernetesApplySettings(enabled=True)))
+
+
+def test_a_job_that_cannot_be_resized_needs_recreating(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """This server changes no pod template of a Job: the manifest's difference is the answer."""
+    at = room(bed, "jobs", 8)
+    bed.apply(job("jobs", parallelism=2, completions=4, pod=pod_spec(2, **at)))
+    bed.until(
+        "it runs",
+        lambda: bed.get("Job", "serve", namespace="jobs")["status"].get("active") == 2,
+    )
+    before = spec_of(bed, "jobs", "Job")
+    wish = (("gpus_per_pod", "1"),)
+    with pytest.raises(ChangeRefusedError, match=r"needs recreate.*1\.20") as caught:
+        planned(applier, proposal("jobs/job/serve", gpus(4), gpus(2), details=wish))
+    assert "+            nvidia.com/gpu: '1'" in caught.value.hint
+    # The real refusal (422), were it sent all the same.
+    path = "/spec/template/spec/containers/1/resources/limits/nvidia.com~1gpu"
+    patch = [{"op": "replace", "path": path, "value": "1"}]
+    answer = bed.answer("PATCH", bed.path("Job", "jobs", "serve"), json=patch, headers=JSON_PATCH)
+    assert answer.status_code == requests.codes.unprocessable
+    for proposed, parallelism in ((gpus(2), 1), (gpus(0), 0)):
+        change = planned(applier, proposal("jobs/job/serve", gpus(4), proposed))
+        assert carry_out(applier, change).seen is Seen.AS_INTENDED
+        assert spec_of(bed, "jobs", "Job") == before | {"parallelism": parallelism}
+        back = applier.change_back(change, applier.look_again(change))
+        assert carry_out(applier, back).seen is Seen.AS_INTENDED
+        assert spec_of(bed, "jobs", "Job") == before
+
+
+def job(namespace: str, *, pod: Any, **spec: Any) -> dict[str, Any]:
+    """A Job."""
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "serve", "namespace": namespace},
+        "spec": {"template": {"spec": pod | {"restartPolicy": "Never"}}, **spec},
+    }
+
+
+def test_a_pod_that_telemetry_names_leads_to_its_workload(
+    bed: KubernetesBed, applier: KubernetesApplier
+) -> None:
+    """Over the ReplicaSet to the Deployment; a pod without one has no field that could change."""
+    at = room(bed, "upward", 4)
+    bed.apply(deployment("upward", replicas=1, pod=pod_spec(2, **at)))
+    rolled_out(bed, "upward")
+    (pod,) = bed.list("Pod", namespace="upward")
+    change = planned(applier, proposal(f"upward/{pod['metadata']['name']}", gpus(2), gpus(1)))
+    assert (change.target.kind, change.target.name) == ("Deployment", "upward/serve")
+    bare = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare", "namespace": "upward"}}
+    bed.apply(bare | {"spec": pod_spec(1, **at)})
+    with pytest.raises(ChangeRefusedError, match="no workload above it"):
+        planned(applier, proposal("upward/bare", gpus(1), gpus(0)))

@@ -1,0 +1,183 @@
+"""Suspend, resize, resume: what servers from 1.35 on let a Job do, and older ones refuse."""
+
+from typing import Any
+
+import pytest
+from beds.kubernetes_apply import gpus, planned, pod_spec, proposal
+from beds.kubernetes_fake import FakeApi
+
+from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.kubernetes.change_text import text_of
+from data.errors import ChangeRefusedError
+from data.records.changes import Change, Seen, StepOutcome
+
+PATH = "apis/batch/v1/namespaces/ml/jobs/train"
+WISH = (("gpus_per_pod", "1"),)
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    """A running Job of two pods with two GPUs each, as a newer server gives it."""
+    values = {
+        "parallelism": 2,
+        "completions": 2,
+        "completionMode": "NonIndexed",
+        "suspend": False,
+        "selector": {"matchLabels": {"batch.kubernetes.io/controller-uid": "u"}},
+        "template": {"spec": pod_spec(2)},
+    }
+    about = {"name": "train", "namespace": "ml"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": about,
+        "spec": values | spec,
+        "status": {"active": 2},
+    }
+
+
+def running(fake: FakeApi, count: int, each: int) -> None:
+    """Let the Job have so many pods: what its controller and the scheduler would do."""
+    fake.objects[PATH]["status"] = {"active": count} if count else {}
+    pod = {"metadata": {"name": "p"}, "spec": pod_spec(each), "status": {"phase": "Running"}}
+    fake.lists["api/v1/namespaces/ml/pods"] = [pod] * count
+
+
+def resize(newer: KubernetesApplier) -> Change:
+    """The approved change: one GPU a pod instead of two."""
+    return planned(newer, proposal("ml/job/train", gpus(4), gpus(2), details=WISH))
+
+
+def test_a_job_is_suspended_resized_and_resumed(fake: FakeApi, newer: KubernetesApplier) -> None:
+    """Each step waits for its turn by itself, and the way back goes the same way."""
+    before = fake.put(PATH, job())["spec"]
+    running(fake, 2, 2)
+    change = resize(newer)
+    assert [one.field for one in change.steps] == [
+        "suspend",
+        "nvidia.com/gpu of container main",
+        "suspend",
+    ]
+    rehearsal = newer.rehearse(change)
+    assert rehearsal.refusals == ()
+    assert len(rehearsal.warnings) == 2
+    suspend, shrink, resume = change.steps
+    assert newer.execute(suspend, change).outcome is StepOutcome.DONE
+    assert newer.read_back(change, done=1).seen is Seen.NOT_YET
+    early = newer.execute(shrink, change)
+    assert early.outcome is StepOutcome.BUSY
+    assert early.retry_after_seconds == 1.5
+    running(fake, 0, 0)
+    assert newer.read_back(change, done=1).seen is Seen.AS_INTENDED
+    assert newer.execute(shrink, change).outcome is StepOutcome.DONE
+    assert newer.execute(resume, change).outcome is StepOutcome.DONE
+    running(fake, 2, 1)
+    assert newer.read_back(change, done=3).seen is Seen.AS_INTENDED
+    back = newer.change_back(change, newer.look_again(change))
+    assert newer.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    running(fake, 0, 0)
+    for step in back.steps[1:]:
+        assert newer.execute(step, back).outcome is StepOutcome.DONE
+    assert fake.objects[PATH]["spec"] == before
+
+
+def test_a_job_left_suspended_half_way_is_resumed_by_the_way_back(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """The resize was refused after the suspend: only what was touched is restored."""
+    before = fake.put(PATH, job())["spec"]
+    running(fake, 2, 2)
+    change = resize(newer)
+    assert newer.execute(change.steps[0], change).outcome is StepOutcome.DONE
+    running(fake, 0, 0)
+    back = newer.change_back(change, newer.look_again(change))
+    assert [one.field for one in back.steps] == ["suspend"]
+    assert newer.execute(back.steps[0], back).outcome is StepOutcome.DONE
+    assert fake.objects[PATH]["spec"] == before
+
+
+def test_a_resized_but_suspended_job_gets_its_gpus_back_before_it_resumes(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """The template can only move while it is suspended."""
+    before = fake.put(PATH, job())["spec"]
+    running(fake, 2, 2)
+    change = resize(newer)
+    newer.execute(change.steps[0], change)
+    running(fake, 0, 0)
+    assert newer.execute(change.steps[1], change).outcome is StepOutcome.DONE
+    back = newer.change_back(change, newer.look_again(change))
+    assert [one.field for one in back.steps] == ["nvidia.com/gpu", "suspend"]
+    for step in back.steps:
+        assert newer.execute(step, back).outcome is StepOutcome.DONE
+    assert fake.objects[PATH]["spec"] == before
+
+
+def test_a_resize_that_is_refused_in_its_turn_changes_nothing(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """What could not be rehearsed before is rehearsed when its turn has come."""
+    fake.put(PATH, job())
+    running(fake, 2, 2)
+    change = resize(newer)
+    newer.execute(change.steps[0], change)
+    running(fake, 0, 0)
+    refusal = b'{"kind": "Status", "message": "field is immutable"}'
+    fake.instead = lambda query: (422, refusal, {}) if "dryRun" in query else None
+    sent = len(fake.sent)
+    result = newer.execute(change.steps[1], change)
+    assert result.outcome is StepOutcome.REFUSED
+    assert [query for query, _operations in fake.sent[sent:] if "dryRun" not in query] == []
+
+
+@pytest.mark.parametrize("minor", ["20", "34"])
+def test_an_older_server_is_not_asked_to_suspend(
+    fake: FakeApi, newer: KubernetesApplier, minor: str
+) -> None:
+    """A Job that could not be resized would have been stopped for nothing."""
+    fake.version = ("1", minor)
+    fake.put(PATH, job())
+    with pytest.raises(ChangeRefusedError, match="needs recreate"):
+        resize(newer)
+    assert fake.sent == []
+
+
+def test_an_indexed_job_moves_its_completions_along(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """Its pods are ranks: as many as run are to complete."""
+    fake.put(PATH, job(completionMode="Indexed"))
+    change = planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
+    (step,) = change.steps
+    assert (step.before, step.after) == ("2; 2", "1; 1")
+    assert newer.execute(step, change).outcome is StepOutcome.DONE
+    spec = fake.objects[PATH]["spec"]
+    assert (spec["parallelism"], spec["completions"]) == (1, 1)
+    fake.version = ("1", "26")
+    fake.put(PATH, job(completionMode="Indexed"))
+    with pytest.raises(ChangeRefusedError, match="completions of an indexed Job"):
+        planned(newer, proposal("ml/job/train", gpus(4), gpus(2)))
+
+
+def test_a_job_near_its_end_is_not_as_the_plan_saw_it(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """One of two pods has completed: it holds two GPUs, not four."""
+    fake.put(PATH, job())["status"] = {"active": 1, "succeeded": 1}
+    assert planned(newer, proposal("ml/job/train", gpus(2), gpus(0))).steps
+    with pytest.raises(Exception, match="now asks for 2 GPUs"):
+        planned(newer, proposal("ml/job/train", gpus(4), gpus(0)))
+
+
+def test_the_text_of_a_change_says_what_each_step_waits_for(
+    fake: FakeApi, newer: KubernetesApplier
+) -> None:
+    """A person who runs it does what would have been sent, in the same order."""
+    fake.put(PATH, job())
+    lines = text_of(resize(newer)).text.splitlines()
+    commands = [one.split(" --type")[0] for one in lines if one.startswith("kubectl")]
+    assert commands == [
+        "kubectl -n ml patch job/train",
+        "kubectl -n ml wait --for=delete pod -l job-name=train",
+        "kubectl -n ml patch job/train",
+        "kubectl -n ml patch job/train",
+    ]
