@@ -19,7 +19,17 @@ class ApplierSource:
     make: Callable[[Settings], Applier]
 
 
-APPLIERS: dict[str, ApplierSource] = {}
+def _kubernetes(settings: Settings) -> Applier:
+    from dashboard.apply.kubernetes.applier import KubernetesApplier
+
+    return KubernetesApplier(settings.apply_kubernetes)
+
+
+APPLIERS: dict[str, ApplierSource] = {
+    "kubernetes": ApplierSource(
+        enabled=lambda settings: settings.apply_kubernetes.enabled, make=_kubernetes
+    ),
+}
 """Applier name to where it comes from."""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from dashboard.apply import build_appliers
-from dashboard.apply.base import Applier
+from dashboard.apply.base import Applier, NotesChanges
 from dashboard.apply.kill_switch import stopped
 from dashboard.apply.next_move import (
     Conclude,
@@ -180,8 +180,18 @@ def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | 
         refused = move.event is Event.REFUSED
         event = task.refusal() if refused else move.event or task.success()
         task.write(event, detail=move.detail)
+        _leave_note(task, progress, str(event))
         _undo_by_rule(task)
     return None
+
+
+def _leave_note(task: Task, progress: Progress, outcome: str) -> None:
+    """Name at the target itself who changed it and what came of it, where an applier can."""
+    applier = task.applier()
+    if progress.change is not None and progress.sent and isinstance(applier, NotesChanges):
+        warning = applier.note(progress.change, actor=task.command.person.name, outcome=outcome)
+        if warning:
+            logger.warning("no note left at %s: %s", progress.change.target.name, warning)
 
 
 def _change(progress: Progress) -> Change:
