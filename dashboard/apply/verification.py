@@ -14,10 +14,11 @@ import pandas as pd
 from dashboard.apply.progress import Progress
 from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
+from data.clock import floor_to_slot
 from data.records.commands import Measurement, Work
 from data.records.decisions import Action, Range, Savings
 from data.records.lifecycle import Event
-from data.settings import EnergySettings
+from data.settings import EnergySettings, Settings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 
 _BEFORE = timedelta(hours=24)
@@ -55,25 +56,28 @@ def stretch_of(rows: pd.DataFrame, *, slot_seconds: int, slots: int) -> Stretch:
     )
 
 
-def is_measurable(task: Task, now: datetime) -> bool:
+def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetime, datetime]:
+    """Give the whole slots after a change; the one in which it was made belongs to neither side."""
+    seconds = settings.planning.slot_minutes * 60
+    start = floor_to_slot(concluded_at, seconds) + timedelta(seconds=seconds)
+    return start, start + timedelta(seconds=settings.apply.verify_slots * seconds)
+
+
+def is_measurable(task: Task, progress: Progress) -> bool:
     """Tell whether samples have come for the time after the change, or will no longer come."""
+    now = task.clock()
+    _start, end = measured_window(task.settings(), progress.concluded_at or now)
     latest = task.store.reader.latest_sample_at()
-    apply, planning = task.settings().apply, task.settings().planning
-    concluded = [row.at for row in task.journal() if row.event in _STOOD]
-    due = concluded[-1] + timedelta(minutes=apply.verify_slots * planning.slot_minutes)
-    return now >= due + _GIVE_UP or (latest is not None and latest >= due)
-
-
-_STOOD = frozenset({Event.APPLIED, Event.APPLIED_DIFFERENTLY, Event.FAILING})
+    return now >= end + _GIVE_UP or (latest is not None and latest >= end)
 
 
 def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
     """Give the verdict and the measurement of a change that was concluded."""
     settings, recommendation = task.settings(), task.recommendation
     slot_seconds = settings.planning.slot_minutes * 60
-    started = progress.since or recommendation.created_at
-    start = progress.concluded_at or started
-    end = start + timedelta(seconds=settings.apply.verify_slots * slot_seconds)
+    concluded = progress.concluded_at or task.clock()
+    start, end = measured_window(settings, concluded)
+    changed = floor_to_slot(progress.since or concluded, slot_seconds)
     reader = task.store.reader
 
     def stretch(first: datetime, last: datetime) -> Stretch:
@@ -90,7 +94,7 @@ def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
         if latest is not None and latest >= end:
             after = Stretch(hours=hours, gpu_hours=0, work=0, energy_kwh=0.0, coverage_ratio=1.0)
     measurement = compare(
-        stretch(started - _BEFORE, started),
+        stretch(changed - _BEFORE, changed),
         after,
         predicted=recommendation.savings,
         least_coverage=settings.planning.minimum_coverage_ratio,

@@ -129,9 +129,9 @@ class Worker:
         checked = False
         while True:
             progress = progress_of(task.journal())
-            move = _permitted(
-                task, next_move(progress, fresh, now=task.clock(), pace=_pace(task.settings()))
-            )
+            pace = _pace(task.settings())
+            move = next_move(progress, fresh, now=task.clock(), pace=pace)
+            move = _permitted(task, progress, move)
             if progress.outcome is not None and _is_undone(task):
                 move = Finish()
             if isinstance(move, Wait):
@@ -149,10 +149,10 @@ class Worker:
             fresh = _make(task, progress, move)
 
 
-def _permitted(task: Task, move: Move) -> Move:
+def _permitted(task: Task, progress: Progress, move: Move) -> Move:
     """Give the move, or the wait that takes its place for now."""
     now = task.clock()
-    if isinstance(move, Measure) and not is_measurable(task, now):
+    if isinstance(move, Measure) and not is_measurable(task, progress):
         return Wait(until=now + _MEASURE_PAUSE, reason="no samples yet of the time to measure")
     if isinstance(move, Prepare) and has_expired(task):
         return move
@@ -269,7 +269,7 @@ def _undo_by_rule(task: Task) -> None:
 
 def _pace(settings: Settings) -> Pace:
     apply = settings.apply
-    slots = timedelta(minutes=apply.verify_slots * settings.planning.slot_minutes)
+    slots = timedelta(minutes=(apply.verify_slots + 1) * settings.planning.slot_minutes)
     return Pace(
         poll=timedelta(seconds=apply.poll_seconds),
         patience=timedelta(minutes=apply.patience_minutes),

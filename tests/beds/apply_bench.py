@@ -12,6 +12,7 @@ from dashboard import decisions
 from dashboard.apply.worker import Worker
 from data.apply_settings import ApplySettings
 from data.records.changes import Change
+from data.records.decisions import Recommendation
 from data.settings import Settings
 from data.store import Store
 
@@ -116,7 +117,7 @@ class Bench:
         return found
 
 
-def fill(store: Store) -> None:
+def fill(store: Store, recommendation: Recommendation | None = None) -> None:
     """Keep a namespace of eight boards, of which the job holds four, and a recommendation."""
     store.keep(
         make_collected(make_samples(gpus=4), (make_job(gpu_count=4),)),
@@ -134,5 +135,5 @@ def fill(store: Store) -> None:
         reports=(),
         forecasts=(),
         plan=make_plan(),
-        recommendations=(make_recommendation(),),
+        recommendations=(recommendation or make_recommendation(),),
     )

@@ -6,12 +6,15 @@ The cluster is a file, so that every command that ever arrived can be counted.
 import re
 import shutil
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from beds.file_cluster import FileCluster
+from beds.sign_in_proxy import running_sign_in_proxy
 from browser.bed import Server, Visitor, running_server
 from browser.test_decisions import first_card, stored
 from playwright.sync_api import Browser, Locator, expect
@@ -152,3 +155,44 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible()
     words = {one.state for one in stored(applying.server).values()}
     assert "applied" in words
+
+
+@pytest.mark.parametrize(
+    ("person", "sees"), [("robin", "approver"), ("kim", "viewer"), ("mallory", "none")]
+)
+def test_a_proxy_signs_people_in_with_their_role(
+    filled_store: Path, tmp_path: Path, visitor: Visitor, person: str, sees: str
+) -> None:
+    """The approver decides under their own name, the viewer has no button, others see nothing."""
+    store = shutil.copy(filled_store, tmp_path / "trimtab.duckdb")
+    with (
+        running_server(
+            store,
+            tmp_path,
+            TRIMTAB_ACCESS_MODE="proxy",
+            TRIMTAB_ACCESS_PROXY_ADDRESSES="127.0.0.1",
+            TRIMTAB_ACCESS_APPROVERS="robin",
+            TRIMTAB_ACCESS_VIEWERS="kim",
+            TRIMTAB_ACCESS_DEFAULT_ROLE="none",
+        ) as server,
+        running_sign_in_proxy(int(server.base.rpartition(":")[2]), person) as address,
+    ):
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(server.base, timeout=10)
+        if sees == "none":
+            visitor.page.goto(address)
+            expect(visitor.page.get_by_text("mallory has no role here")).to_be_visible()
+            return
+        visitor.open(f"{address}/recommendations")
+        expect(visitor.page.get_by_text(f"{person}, {sees}")).to_be_visible()
+        card, chosen = first_card(visitor)
+        expect(card.get_by_label("Your name")).to_have_count(0)
+        if sees == "viewer":
+            expect(card.get_by_text(re.compile("only owners, approvers"))).to_be_visible()
+            expect(card.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+            return
+        card.get_by_role("button", name="Approve", exact=True).click()
+        expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
+        visitor.page.goto("about:blank")
+        one = stored(server)[chosen]
+        assert (one.state, one.decided_by) == ("approved", person)

@@ -1,0 +1,123 @@
+"""Applying from the command line: a command is written, and worked on here when no server is up."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from beds.apply_bench import JOB, fill
+from beds.file_cluster import FileApplier, FileCluster
+from factories import make_recommendation
+
+from dashboard.apply import APPLIERS, ApplierSource
+from dashboard.cli import main
+from dashboard.cli.parser import build_parser
+from data.clock import utc_now
+from data.store import open_store
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    """Runs `trimtab` on a store with a fresh recommendation and a cluster in a file."""
+    cluster = FileCluster(tmp_path / "cluster.json")
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
+    monkeypatch.setitem(
+        APPLIERS,
+        "file",
+        ApplierSource(enabled=lambda _settings: True, make=lambda _settings: FileApplier(cluster)),
+    )
+    now = utc_now()
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        fill(
+            store,
+            make_recommendation(created_at=now, expires_at=now + timedelta(hours=24)),
+        )
+    settings = tmp_path / "trimtab.toml"
+    settings.write_text(
+        f'[apply]\nenabled = true\nstop_file = "{tmp_path}/STOP"\ndirectory = "{tmp_path}/changes"'
+        f'\n[store]\nurl = "duckdb:///{tmp_path}/t.duckdb"\n'
+    )
+
+    def run(*words: str) -> tuple[int, str]:
+        code = main(["--settings", str(settings), "--quiet", *words])
+        return code, capsys.readouterr().out
+
+    run.cluster = cluster  # type: ignore[attr-defined]
+    run.settings = settings  # type: ignore[attr-defined]
+    return run
+
+
+def chosen(command) -> str:  # type: ignore[no-untyped-def]
+    """The id of the recommendation."""
+    _code, text = command("recommendations", "list", "--format", "json")
+    return str(json.loads(text)[0]["id"])
+
+
+def test_approve_apply_rollback_keep(command) -> None:  # type: ignore[no-untyped-def]
+    """Each ends with its outcome on one line, and the chain verifies against the head it prints."""
+    one = chosen(command)
+    assert command("recommendations", "approve", one, "--by", "Robin")[0] == 0
+    assert command("recommendations", "apply", one, "--by", "Robin") == (
+        0,
+        f"{one} applied\n",
+    )
+    assert command("recommendations", "apply", one, "--by", "Kim") == (0, f"{one} applied\n")
+    assert command.cluster.read(JOB)["gpus"] == "2"
+    assert command("recommendations", "rollback", one, "--by", "Robin")[1].startswith(
+        f"{one} rolled-back"
+    )
+    assert command.cluster.read(JOB)["gpus"] == "4"
+    code, text = command("audit", "verify")
+    assert code == 0
+    head = text.split()[-1]
+    assert command("audit", "verify", "--head", head)[0] == 0
+    assert command("audit", "verify", "--head", "f" * 64)[0] == 3
+    assert "not measured yet" in command("savings")[1]
+    assert json.loads(command("savings", "--format", "json")[1])["total"]["gpu_hours"] == {
+        "measured": 0,
+        "unknown": 1,
+        "predicted": None,
+        "realised": None,
+    }
+
+
+def test_stop_holds_and_resume_lets_go(command) -> None:  # type: ignore[no-untyped-def]
+    """3 while stopped, with who stopped; `apply work` carries it out after the resume."""
+    one = chosen(command)
+    command("recommendations", "approve", one, "--by", "Robin")
+    assert "stopped by Robin" in command("apply", "stop", "--by", "Robin", "--reason", "x")[1]
+    code, text = command("recommendations", "apply", one, "--by", "Robin")
+    assert (code, "stopped by Robin" in text) == (3, True)
+    assert command.cluster.read(JOB)["log"] == []
+    assert "stopped by Robin" in command("apply", "status")[1]
+    assert command("apply", "resume", "--by", "Robin")[0] == 0
+    assert command("apply", "resume", "--by", "Robin")[1] == "applying was not stopped\n"
+    assert "visits" in command("apply", "work")[1]
+    assert command.cluster.read(JOB)["gpus"] == "2"
+
+
+def test_while_applying_is_off_apply_writes_the_change_file(command) -> None:  # type: ignore[no-untyped-def]
+    """Read-only is the default, and stays what it was."""
+    command.settings.write_text(command.settings.read_text().replace("true", "false"))
+    one = chosen(command)
+    command("recommendations", "approve", one, "--by", "Robin")
+    code, path = command("recommendations", "apply", one, "--by", "Robin")
+    assert code == 0
+    assert Path(path.strip()).is_file()
+    assert command.cluster.read(JOB)["log"] == []
+
+
+def test_a_refused_change_is_exit_status_one(command) -> None:  # type: ignore[no-untyped-def]
+    """The reason stands on the line."""
+    one = chosen(command)
+    command.cluster.change(JOB, gpus="3")
+    command("recommendations", "approve", one, "--by", "Robin")
+    code, text = command("recommendations", "apply", one, "--by", "Robin")
+    assert (code, "has 3 GPUs now" in text) == (1, True)
+
+
+def test_both_words_for_apply_are_known() -> None:
+    """`recommendations apply` and `apply status` stand beside one another."""
+    parser = build_parser()
+    assert parser.parse_args(["apply", "status"]).format == "table"
+    assert parser.parse_args(["recommendations", "apply", "x", "--by", "A"]).file is False
