@@ -14,6 +14,7 @@ from data.source_settings import (
     PrometheusSettings,
     SlurmSettings,
 )
+from data.submit_settings import SubmitSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,4 +194,5 @@ class Settings:
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
     apply: ApplySettings = ApplySettings()
+    submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009

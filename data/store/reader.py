@@ -12,8 +12,9 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecas
 from data.records.plans import Plan
 from data.store import tables
 from data.store.audit_chain import chain_problems
-from data.store.fact_reader import FactReader, as_utc
+from data.store.fact_reader import as_utc
 from data.store.record_json import from_json
+from data.store.submissions import SubmissionReader
 
 SHORTEST_PREFIX = 6
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
@@ -60,7 +61,7 @@ def audit_entry(row: Any) -> AuditEntry:
     )
 
 
-class StoreReader(FactReader):
+class StoreReader(SubmissionReader):
     """Everything that can be read; nothing here writes."""
 
     def _latest_plan_id(self) -> str | None:

@@ -17,6 +17,7 @@ from data.records.cluster import SourceReport
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.plans import Plan
+from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
 from data.store.audit_chain import next_entry
@@ -27,6 +28,7 @@ from data.store.migrate import migrate
 from data.store.reader import StoreReader, audit_entry
 from data.store.record_json import to_json
 from data.store.rollup import forget, roll_up
+from data.store.submissions import write_measured_peak, write_submission
 
 Progress = Callable[[int, int], None]
 
@@ -209,6 +211,29 @@ class Store:
             return _append(
                 connection, at=at, actor=actor, event=event, digest=digest, detail=detail
             )
+
+    def keep_submission(
+        self, submission: Submission, *, at: datetime, actor: str, event: str, detail: str
+    ) -> AuditEntry:
+        """Keep a submission as it is now and append what happened to it, both or neither.
+
+        Errors: StoreError for a new one whose very job has not ended yet.
+        """
+        with self._transaction() as connection:
+            write_submission(connection, submission)
+            return _append(
+                connection,
+                at=at,
+                actor=actor,
+                event=event,
+                digest=submission.digest,
+                detail=detail,
+            )
+
+    def keep_measured_peak(self, peak: MeasuredPeak) -> bool:
+        """Keep what a finished job measured; a job counts once. Says whether it is new."""
+        with self._transaction() as connection:
+            return write_measured_peak(connection, peak)
 
 
 def _keep(connection: sa.Connection, collected: Collected) -> int:

@@ -94,4 +94,21 @@ audit = sa.Table(
     _text("previous_hash"),
     _text("entry_hash"),
 )
+submissions = sa.Table(
+    "submissions",
+    metadata,
+    _text("submission_id", key=True),
+    _count("sequence"),
+    _text("job_digest"),
+    sa.Column("is_open", sa.Boolean, nullable=False),
+    _text("record"),
+)
+measured_peaks = sa.Table(
+    "measured_peaks",
+    metadata,
+    _text("family", key=True),
+    _text("job_id", key=True),
+    _time("measured_at"),
+    _text("record"),
+)
 """Samples, allocations and roll-ups are reached by SQL text only: they travel as frames."""
