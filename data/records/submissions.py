@@ -32,7 +32,11 @@ _OPEN = (SubmissionState.SENDING, SubmissionState.PENDING, SubmissionState.RUNNI
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedPlan:
-    """How an attempt was spread and what it was expected to take, bytes of its fullest GPU."""
+    """How an attempt was spread and what it was expected to take, bytes of its fullest GPU.
+
+    `needed_bytes` is what a GPU must have for the job to be let in; `static_bytes` and
+    `dynamic_bytes` are the raw estimate, before runs of the family corrected it.
+    """
 
     gpu_type: str
     gpus: int
@@ -47,6 +51,7 @@ class SubmittedPlan:
     recompute: str
     p50_bytes: float
     p99_bytes: float
+    needed_bytes: float
     static_bytes: float
     dynamic_bytes: float
     gpu_memory_bytes: float

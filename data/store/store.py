@@ -213,14 +213,21 @@ class Store:
             )
 
     def keep_submission(
-        self, submission: Submission, *, at: datetime, actor: str, event: str, detail: str
+        self,
+        submission: Submission,
+        *,
+        at: datetime,
+        actor: str,
+        event: str,
+        detail: str,
+        new: bool = False,
     ) -> AuditEntry:
         """Keep a submission as it is now and append what happened to it, both or neither.
 
-        Errors: StoreError for a new one whose very job has not ended yet.
+        Errors: StoreError for a `new` one that is known or whose very job has not ended yet.
         """
         with self._transaction() as connection:
-            write_submission(connection, submission)
+            write_submission(connection, submission, new=new)
             return _append(
                 connection,
                 at=at,

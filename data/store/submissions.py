@@ -53,19 +53,19 @@ class SubmissionReader(FactReader):
         return tuple(from_json(MeasuredPeak, row.record) for row in self._rows(statement))
 
 
-def write_submission(connection: sa.Connection, submission: Submission) -> None:
+def write_submission(connection: sa.Connection, submission: Submission, *, new: bool) -> None:
     """Write a submission in place of what was kept of it.
 
-    Errors: StoreError for a new one whose job is still open: a second click sends nothing.
+    Errors: StoreError for a new one that is known, or whose job is still open: a second click
+    sends nothing.
     """
     table = tables.submissions
     own = table.c.submission_id == submission.submission_id
     known = connection.execute(sa.select(table.c.sequence).where(own)).scalar()
-    if known is None:
+    if new:
+        same_job = sa.and_(table.c.job_digest == submission.job_digest, table.c.is_open)
         twin = connection.execute(
-            sa.select(table.c.submission_id).where(
-                table.c.job_digest == submission.job_digest, table.c.is_open
-            )
+            sa.select(table.c.submission_id).where(sa.or_(own, same_job))
         ).scalar()
         if twin is not None:
             raise StoreError(
