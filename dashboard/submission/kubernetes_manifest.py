@@ -141,8 +141,10 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
 
 def _job_spec(job: JobFile, placement: Placement, pod: Object) -> Object:
     count = placement.node_count
+    # Only several pods need numbers; Kubernetes before 1.21 cannot give them.
+    mode: Object = {"completionMode": "Indexed"} if count > 1 else {}
     spec: Object = {
-        "completionMode": "Indexed",
+        **mode,
         "completions": count,
         "parallelism": count,
         "backoffLimit": 0,

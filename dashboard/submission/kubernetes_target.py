@@ -110,9 +110,19 @@ class KubernetesTarget:
         return kubernetes_manifest(job, placement, order, kind=self._submit.kubernetes_kind)
 
     def check(self, manifest: Manifest) -> str:
-        """Have the server validate and admit the objects without keeping them."""
+        """Have the server validate and admit the objects without keeping them.
+
+        An old server takes what it does not know and drops it: such a job would not be the one
+        that was shown. Errors: ChangeRefusedError naming what would be dropped.
+        """
         for one in _objects(manifest):
-            self._api.create(_path(one), one, trial=True)
+            kept = self._api.create(_path(one), one, trial=True)
+            lost = _dropped(one, kept, "") if kept is not None else ""
+            if lost:
+                raise ChangeRefusedError(
+                    f"this Kubernetes would drop {lost} of the {one['kind']}",
+                    "Jobs of several nodes need Kubernetes 1.21; or set submit.kubernetes_kind.",
+                )
         return "the API server would take it (dryRun=All)"
 
     def send(self, manifest: Manifest) -> str:
@@ -120,6 +130,7 @@ class KubernetesTarget:
 
         A name that is taken by an object with the same mark counts as created.
         """
+        self.check(manifest)
         first, *rest = _objects(manifest)
         made = self._created(first, manifest)
         owner = {
@@ -216,6 +227,23 @@ def _offers_whole_gpus(node: Document) -> bool:
 def _objects(manifest: Manifest) -> list[dict[str, Any]]:
     """Give the objects of the very text that was shown."""
     return [one for one in yaml.safe_load_all(manifest.text) if isinstance(one, dict)]
+
+
+def _dropped(wanted: Any, kept: Any, place: str) -> str:
+    """Give the place of the first field that is wanted and not kept, '' when all are."""
+    if isinstance(wanted, dict):
+        for name, value in wanted.items():
+            there = kept.get(name) if isinstance(kept, dict) else None
+            if there is None and value not in ({}, [], None):
+                return f"{place}.{name}"
+            lost = _dropped(value, there, f"{place}.{name}")
+            if lost:
+                return lost
+    if isinstance(wanted, list) and isinstance(kept, list):
+        pairs = enumerate(zip(wanted, kept, strict=False))
+        lost = (_dropped(one, there, f"{place}[{place_in}]") for place_in, (one, there) in pairs)
+        return next(filter(None, lost), "")
+    return ""
 
 
 def _path(one: dict[str, Any]) -> str:
