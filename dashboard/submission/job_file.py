@@ -19,6 +19,7 @@ from dashboard.submission.job_fields import (
 from dashboard.submission.model_source import read_model
 from data.errors import ChangeRefusedError, scrub
 from planner.memory.framework_traits import optimizer, quantization, state_policy
+from planner.memory.model_config import ReadModel
 from planner.memory.model_shape import ModelShape
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
 
@@ -122,22 +123,23 @@ def load_job_file(path: Path) -> JobFile:
     return read_job(values, folder=path.parent)
 
 
-def read_job(values: dict[str, Any], *, folder: Path) -> JobFile:
-    """Give the job that a table describes; model configs are looked for beside `folder`.
+def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = None) -> JobFile:
+    """Give the job that a table describes; model configs are looked for in `folder`.
+
+    `model` is taken instead of the table's where it was read already.
 
     Errors: ChangeRefusedError naming the field, ImpossibleProblemError for a model that is none.
     """
     top = Table("", values)
     training, host, data = top.table("training"), top.table("host"), top.table("data")
-    model, again = top.table("model"), top.table("on_out_of_memory")
+    named, again = top.table("model"), top.table("on_out_of_memory")
     for table in (top, training, host):
         _refuse_gpus(table)
     name = top.text("name", JOB_NAME, wanted="1 to 40 of a-z, 0-9 and '-'")
     if not name:
         raise ChangeRefusedError("the job file lacks name", 'Add name = "my-job".')
-    read = read_model(
-        known=model.text("name"), config=model.text("config"), folder=folder, asked="[model]"
-    )
+    known, config = named.text("name"), named.text("config")
+    read = model or read_model(known=known, config=config, folder=folder, asked="[model]")
     environment = _environment(top)
     deadline = _deadline(top)
     job = JobFile(
@@ -164,7 +166,7 @@ def read_job(values: dict[str, Any], *, folder: Path) -> JobFile:
     )
     if "%" in job.log.replace("%j", ""):
         raise refused("log", job.log, "a path whose only pattern is %j, the job's number")
-    for table in (top, training, host, data, model, again):
+    for table in (top, training, host, data, named, again):
         table.refuse_others()
     _ = job.training_job  # refuses sizes that no job has, here already
     return job

@@ -241,8 +241,8 @@ def _dropped(wanted: Any, kept: Any, place: str) -> str:
                 return lost
     if isinstance(wanted, list) and isinstance(kept, list):
         pairs = enumerate(zip(wanted, kept, strict=False))
-        lost = (_dropped(one, there, f"{place}[{place_in}]") for place_in, (one, there) in pairs)
-        return next(filter(None, lost), "")
+        inner = (_dropped(one, there, f"{place}[{index}]") for index, (one, there) in pairs)
+        return next(filter(None, inner), "")
     return ""
 
 

@@ -9,6 +9,7 @@ pages = [
     st.Page("views/overview.py", title="Overview", default=True),
     st.Page("views/jobs.py", title="Jobs"),
     st.Page("views/job.py", title="Job"),
+    st.Page("views/new_job.py", title="New job"),
     st.Page("views/forecasts.py", title="Forecasts"),
     st.Page("views/recommendations.py", title="Recommendations"),
     st.Page("views/energy.py", title="Energy & ESG"),

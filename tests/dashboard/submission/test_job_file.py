@@ -1,5 +1,6 @@
 """Job files are untrusted: every field is checked, and none of them can name a GPU."""
 
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -133,20 +134,19 @@ def test_a_file_that_is_no_job_is_refused(tmp_path: Path, text: str) -> None:
         load_job_file(written(tmp_path, text))
 
 
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=12), inner),
-    max_leaves=8,
+_LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=30)
+_VALUES = (
+    _LEAVES
+    | st.lists(_LEAVES, max_size=3)
+    | st.dictionaries(st.text(max_size=12), _LEAVES, max_size=3)
 )
 _KEYS = st.sampled_from(
     ["name", "command", "image", "model", "training", "environment", "host", "data", "deadline"]
 )
 
 
-@given(changes=st.dictionaries(_KEYS, _VALUES, max_size=4))
-def test_no_table_breaks_the_reader(changes: dict[str, Any]) -> None:
+@given(key=_KEYS, value=_VALUES)
+def test_no_value_breaks_the_reader(key: str, value: Any) -> None:
     """Whatever stands in a job file, the answer is a job or an error of ours."""
-    try:
-        read_job(job_table(**changes), folder=Path("/nonexistent"))
-    except TrimtabError as error:
-        assert error.message
+    with suppress(TrimtabError):
+        assert read_job(job_table(**{key: value}), folder=Path("/nonexistent")).name

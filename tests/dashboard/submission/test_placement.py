@@ -1,7 +1,9 @@
 """Where jobs go: the smallest GPU that suffices, the fewest nodes, tensor groups inside a node."""
 
+from functools import cache
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from submission_cases import A100, H100, make_fleet, make_job, node
 
@@ -10,13 +12,18 @@ from dashboard.submission.placement import HostNeed, Placement, place
 from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
-from planner.training_plans import TrainingPlan
+from planner.training_plans import GpuType, TrainingPlan
+
+
+@cache
+def plans_of(model: str, types: tuple[GpuType, ...]) -> tuple[TrainingPlan, ...]:
+    """The plans of a model on GPU types."""
+    return plans_for(make_job(model={"name": model}), types, largest_gpus=16)
 
 
 def plans_on(fleet: Fleet, model: str = "tinyllama-1.1b") -> tuple[TrainingPlan, ...]:
     """The plans of a model on a fleet."""
-    job = make_job(model={"name": model})
-    return plans_for(job, fleet.gpu_types(load_gpu_catalogue()), largest_gpus=32)
+    return plans_of(model, fleet.gpu_types(load_gpu_catalogue()))
 
 
 def placed(fleet: Fleet, model: str = "tinyllama-1.1b", **host: int) -> Placement:
@@ -85,6 +92,7 @@ def test_the_deadline_chooses_more_gpus() -> None:
     assert place(plans, fleet, host=HostNeed(), late=lambda _plan: True).misses_deadline
 
 
+@settings(deadline=None)
 @given(
     free=st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=1, max_size=6),
     model=st.sampled_from(["tinyllama-1.1b", "llama3.2-3b"]),
