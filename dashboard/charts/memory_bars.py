@@ -23,6 +23,7 @@ _COLOURS = {
 _GROUPS = {
     "weights cast by autocast": "other states",
     "optimizer step": "other states",
+    "copies": "other states",
     "stream between layers": "activations",
     "one recomputed layer": "activations",
     "gradient of the head": "logits and loss",

@@ -17,12 +17,16 @@ _HISTORY = timedelta(days=7)
 _LATELY = timedelta(hours=1)
 
 
-def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob, ...]:
-    """Give every job that runs now, has a forecast and a known memory limit."""
+def watched_jobs(
+    reader: StoreReader, *, slot_seconds: int, job_id: str = ""
+) -> tuple[WatchedJob, ...]:
+    """Give every job that runs now, has a forecast and a known memory limit; or that one alone."""
     latest = reader.latest_sample_at()
     if latest is None:
         return ()
-    history = reader.job_history("", start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds)
+    history = reader.job_history(
+        job_id, start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds
+    )
     used = {
         name: rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
         for name, rows in history.groupby("job_id")
@@ -48,9 +52,11 @@ def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob,
     )
 
 
-def memory_findings(reader: StoreReader, *, slot_seconds: int) -> tuple[MemoryFinding, ...]:
-    """Give what is foreseen of the memory of the jobs that run now."""
-    return watch_memory(watched_jobs(reader, slot_seconds=slot_seconds))
+def memory_findings(
+    reader: StoreReader, *, slot_seconds: int, job_id: str = ""
+) -> tuple[MemoryFinding, ...]:
+    """Give what is foreseen of the memory of the jobs that run now, or of one of them."""
+    return watch_memory(watched_jobs(reader, slot_seconds=slot_seconds, job_id=job_id))
 
 
 def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:
