@@ -23,6 +23,7 @@ from data.store import Store, open_store
 from data.submit_settings import SubmitSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
+SUBMITTER = Path(__file__).parents[3] / "deploy" / "kubernetes-submitter.yaml"
 H100_LABEL, A100_LABEL = "NVIDIA-H100-80GB-HBM3", "NVIDIA-A100-SXM4-40GB"
 
 
@@ -312,3 +313,27 @@ def test_a_deleted_job_is_lost_only_after_a_while(bed: KubernetesBed, store: Sto
     late = one.latest.sent_at.replace(year=one.latest.sent_at.year + 1)
     (gone,) = watch_all(store, settings, now=late)
     assert gone.submission.state is SubmissionState.LOST
+
+
+def test_the_submitter_s_role_suffices(bed: KubernetesBed, store: Store) -> None:
+    """An account with deploy/kubernetes-submitter.yaml's rights submits, follows, and is done."""
+    bed.apply(SUBMITTER.read_text(encoding="utf-8"))
+    group = "rbac.authorization.k8s.io"
+    user = [{"kind": "User", "name": "nobody", "apiGroup": group}]
+    for kind, role, more in (
+        ("RoleBinding", ("Role", "trimtab-submitter"), {"namespace": "default"}),
+        ("ClusterRoleBinding", ("ClusterRole", "trimtab-reader"), {}),
+    ):
+        bed.apply(
+            {
+                "apiVersion": f"{group}/v1",
+                "kind": kind,
+                "metadata": {"name": "nobody-submits", **more},
+                "roleRef": {"apiGroup": group, "kind": role[0], "name": role[1]},
+                "subjects": user,
+            }
+        )
+    settings = settings_of(bed, user="nobody")
+    one = sent(make_job(), settings, store)
+    followed(bed, store, settings, SubmissionState.RUNNING)
+    assert bed.get("Job", name_of(one))["metadata"]["labels"]["trimtab/submission"]

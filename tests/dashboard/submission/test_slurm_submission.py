@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
+from factories import make_collected, make_samples
 from submission_cases import make_job
 
 from dashboard.cli import main
@@ -362,3 +363,31 @@ def test_nothing_is_sent_while_submission_is_off(bed: SlurmBed, store: Store) ->
         sent(make_job(name="off"), settings, store)
     assert store.reader.submissions() == ()
     assert bed.run("squeue", "-h", "-n", "off", "-o", "%i") == ""
+
+
+def test_a_finished_run_teaches_its_family(bed: SlurmBed, store: Store, tmp_path: Path) -> None:
+    """The largest memory that telemetry saw is kept once, and corrects the next estimate."""
+    settings = settings_of(bed)
+    job = make_job(launcher="none", command=["true"], workdir=str(tmp_path))
+    one = sent(job, settings, store)
+    measured_mib = 0.8 * one.latest.plan.p50_bytes / 2**20
+    samples = make_samples(
+        minutes=10, job_id=one.latest.job_id, end=utc_now() + timedelta(minutes=10),
+        memory_used_mib=measured_mib,
+    )  # fmt: skip
+    store.keep(make_collected(samples, ()))
+    bed.until("it ended", lambda: "COMPLETED" in bed.states().values())
+    watch_all(store, settings, now=utc_now() + timedelta(minutes=15))
+    ended = store.reader.submissions()[0]
+    assert ended.state is SubmissionState.FINISHED
+    assert ended.latest.peak_bytes == pytest.approx(measured_mib * 2**20)
+    (peak,) = store.reader.measured_peaks(one.family)
+    assert peak.job_id == one.latest.job_id
+    again = propose(
+        job, target_of(settings), settings=settings.submit,
+        peaks=store.reader.measured_peaks(one.family), by="ada", now=utc_now(),
+    )  # fmt: skip
+    estimate = again.placement.plan.estimate
+    assert again.placement.plan.gpu_type == one.latest.plan.gpu_type
+    assert estimate.sample_count == 1
+    assert estimate.p50_bytes < one.latest.plan.p50_bytes
