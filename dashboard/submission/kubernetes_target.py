@@ -142,7 +142,7 @@ class KubernetesTarget:
         for one in rest:
             one["metadata"] = {**one["metadata"], "ownerReferences": [owner]}
             self._created(one, manifest)
-        return f"{first['metadata']['namespace']}/{first['kind'].lower()}/{manifest.name}"
+        return _job_id(first, manifest)
 
     def _created(self, one: dict[str, Any], manifest: Manifest) -> Document:
         made = self._api.create(_path(one), one)
@@ -155,6 +155,13 @@ class KubernetesTarget:
                 "Give the job another name.",
             )
         return there
+
+    def find(self, manifest: Manifest) -> str:
+        """Give the id of the workload that bears this mark, '' when there is none."""
+        first = _objects(manifest)[0]
+        there = self._api.read(f"{_path(first)}/{quote(manifest.name, safe='')}") or {}
+        ours = part(there, "metadata", "annotations", MARK_ANNOTATION) == manifest.mark
+        return _job_id(first, manifest) if ours else ""
 
     def standing(self, attempt: Attempt, job: JobFile) -> Standing:
         """Give where the workload stands; its pods tell whether memory ran out."""
@@ -222,6 +229,10 @@ def _ends(pods: list[Any]) -> Iterator[Any]:
 def _offers_whole_gpus(node: Document) -> bool:
     offered = gpu_resources(node)
     return bool(offered.get(WHOLE_GPU)) and not mig_offer(offered) and not shares_gpus(node)
+
+
+def _job_id(first: dict[str, Any], manifest: Manifest) -> str:
+    return f"{first['metadata']['namespace']}/{first['kind'].lower()}/{manifest.name}"
 
 
 def _objects(manifest: Manifest) -> list[dict[str, Any]]:

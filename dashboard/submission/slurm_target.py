@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 from collectors.base import Window
@@ -63,21 +64,27 @@ class SlurmTarget:
     def fleet(self) -> Fleet:
         """Give the nodes of the partition, with what is free of them now. Errors: CollectorError.
 
-        A node with GPUs of several types is left out: it is not told which of them are free.
+        A node with GPUs of several types is left out: it is not told which of them are free. A
+        request names one gres type: where a model has several names, the commonest counts.
         """
         now = utc_now()
         answers = self._commands.answers(Window(start=now, end=now))
         names = ModelNames(gpu_models_of(self._slurm.gpu_models), self._catalogue, answers.nodes)
-        partition = self._submit.partition
-        return fleet_of(
-            (
-                _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0])
-                for node in answers.nodes
-                if len(node.gpus) == 1 and (not partition or partition in node.partitions)
-            ),
-            self._catalogue,
-            source="Slurm",
-        )
+        partition = self._submit.partition or self._default_partition()
+        nodes = [
+            _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0])
+            for node in answers.nodes
+            if len(node.gpus) == 1 and partition in node.partitions
+        ]
+        source = f"Slurm's partition {partition}"
+        return fleet_of(_of_one_name(nodes), self._catalogue, source=source)
+
+    def _default_partition(self) -> str:
+        for line in self._commands.output("scontrol", "show", "partition", "-o").splitlines():
+            facts = dict(pair.partition("=")[::2] for pair in line.split())
+            if facts.get("Default") == "YES":
+                return facts.get("PartitionName", "")
+        raise ChangeRefusedError("Slurm has no default partition", "Set submit.partition.")
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
         """Give the batch script. Errors: ChangeRefusedError."""
@@ -90,9 +97,9 @@ class SlurmTarget:
 
     def send(self, manifest: Manifest) -> str:
         """Submit the script, unless a job with its mark is known. Gives slurm:NUMBER."""
-        known = self._number_of(manifest)
+        known = self.find(manifest)
         if known:
-            return f"slurm:{known}"
+            return known
         out, said = self._run("sbatch", "--parsable", script=manifest.text)
         number = out.strip().partition(";")[0]
         if _NUMBER.fullmatch(number) is None:
@@ -101,6 +108,17 @@ class SlurmTarget:
                 "Look for the job with squeue before you submit it again.",
             )
         return f"slurm:{number}"
+
+    def find(self, manifest: Manifest) -> str:
+        """Give slurm:NUMBER of the job that bears this mark, '' when slurmctld knows none."""
+        text = self._commands.output(
+            "squeue", "--noheader", "--states=all", f"--name={manifest.name}", "--format=%A %k"
+        )
+        for line in text.splitlines():
+            number, _, comment = line.strip().partition(" ")
+            if comment == manifest.mark and _NUMBER.fullmatch(number):
+                return f"slurm:{number}"
+        return ""
 
     def standing(self, attempt: Attempt, job: JobFile) -> Standing:
         """Give where the job stands; of a failed one the end of its log says whether memory."""
@@ -152,17 +170,6 @@ class SlurmTarget:
         # `CANCELLED by 0` names who did it.
         return rows[-1][0].partition(" ")[0], "", rows[-1][1]
 
-    def _number_of(self, manifest: Manifest) -> str:
-        """Give the number of the job that bears this mark, '' when none does."""
-        text = self._commands.output(
-            "squeue", "--noheader", "--states=all", f"--name={manifest.name}", "--format=%A %k"
-        )
-        for line in text.splitlines():
-            number, _, comment = line.strip().partition(" ")
-            if comment == manifest.mark and _NUMBER.fullmatch(number):
-                return number
-        return ""
-
     def _run(self, command: str, *arguments: str, script: str) -> tuple[str, str]:
         """Give what sbatch wrote on both streams. Its environment is bare: jobs inherit it."""
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
@@ -206,6 +213,14 @@ def _fleet_node(node: SlurmNode, model: str) -> FleetNode:
         memory_mib=node.memory_mib,
         takes_jobs=node.schedulable,
     )
+
+
+def _of_one_name(nodes: list[FleetNode]) -> list[FleetNode]:
+    gpus: Counter[tuple[str, str]] = Counter()
+    for node in nodes:
+        gpus[node.gpu_type, node.word] += node.gpus
+    best = {model: word for (model, word), _count in reversed(gpus.most_common())}
+    return [node for node in nodes if best[node.gpu_type] == node.word]
 
 
 def end_of_log(path: Path) -> str:

@@ -33,16 +33,17 @@ def submit(
         raise ApplyError("the job was not submitted", reason)
     if not by.strip():
         raise ChangeRefusedError("a submission needs the name of who makes it", "Give --by NAME.")
-    first = proposal.submission.latest.number == 1
+    attempt = replace(proposal.submission.latest, sent_at=now)
+    written = with_latest(proposal.submission, attempt)
     store.keep_submission(
-        proposal.submission,
+        written,
         at=now,
         actor=by,
         event="submission-sending",
         detail=_what(proposal),
-        new=first,
+        new=attempt.number == 1,
     )
-    return deliver(proposal.submission, proposal.manifest, target, store, by=by, now=now)
+    return deliver(written, proposal.manifest, target, store, by=by, now=now)
 
 
 def deliver(

@@ -59,6 +59,13 @@ class Target(Protocol):
         """
         ...
 
+    def find(self, manifest: Manifest) -> str:
+        """Give the id of the job that bears the manifest's mark, '' when there is none.
+
+        Errors: CollectorError.
+        """
+        ...
+
     def standing(self, attempt: Attempt, job: JobFile) -> Standing:
         """Give where a sent attempt stands. Errors: CollectorError."""
         ...

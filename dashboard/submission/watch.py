@@ -22,7 +22,8 @@ from data.store.record_json import from_json
 from data.units import BYTES_PER_MIB
 
 ACTOR = "trimtab"
-_SEND_AGAIN = timedelta(minutes=10)
+_SENDING = timedelta(minutes=2)
+_SEND_AGAIN = timedelta(minutes=12)
 _LOST_AFTER = timedelta(minutes=5)
 _FEWEST_SAMPLES = 3
 _SLOT_SECONDS = 300
@@ -128,29 +129,41 @@ def _confirm(
 ) -> Submission:
     """Find out about a job that was written down but never confirmed.
 
-    Sending again is harmless, since what bears the mark is not made twice; after ten minutes it is
-    given up instead, because nobody expects the job any more.
+    The first minutes are left to whoever is sending it. Then its mark is looked for; what is not
+    there is sent again, and after twelve given up, because nobody expects it any more.
     """
     attempt = submission.latest
-    if now - attempt.sent_at > _SEND_AGAIN or why_not(settings):
-        given_up = replace(
-            attempt,
-            state=SubmissionState.LOST,
-            reason=attempt.reason or "the cluster never confirmed it",
-            ended_at=now,
-        )
-        kept = with_latest(submission, given_up)
-        store.keep_submission(
-            kept, at=now, actor=ACTOR, event="submission-lost", detail=given_up.reason
-        )
-        return kept
-    job = job_of(submission)
+    age = now - attempt.sent_at
+    if age < _SENDING:
+        return submission
+    manifest = _manifest_of(submission)
+    job_id = target.find(manifest)
+    if not job_id and age < _SEND_AGAIN and not why_not(settings):
+        return deliver(submission, manifest, target, store, by=ACTOR, now=now)
+    if job_id:
+        seen = replace(attempt, state=SubmissionState.PENDING, job_id=job_id, reason="")
+        event, detail = "submitted", f"{submission.name} as {job_id}, found by its mark"
+    else:
+        detail = attempt.reason or "the cluster never confirmed it"
+        seen = replace(attempt, state=SubmissionState.LOST, reason=detail, ended_at=now)
+        event = "submission-lost"
+    kept = with_latest(submission, seen)
+    store.keep_submission(kept, at=now, actor=ACTOR, event=event, detail=detail)
+    return kept
+
+
+def _manifest_of(submission: Submission) -> Manifest:
+    """Give the manifest that was written down."""
+    attempt = submission.latest
     order = JobOrder(submission_id=submission.submission_id, attempt=attempt.number)
-    name = job.name if submission.target == "slurm" else order.name_for(job.name)
-    manifest = Manifest(
-        target=submission.target, name=name, text=attempt.manifest, launch="", mark=order.mark
+    on_slurm = submission.target == "slurm"
+    return Manifest(
+        target=submission.target,
+        name=submission.name if on_slurm else order.name_for(submission.name),
+        text=attempt.manifest,
+        launch="",
+        mark=order.mark,
     )
-    return deliver(submission, manifest, target, store, by=ACTOR, now=now)
 
 
 def _learn(store: Store, submission: Submission, now: datetime) -> None:

@@ -285,10 +285,45 @@ def test_what_was_never_confirmed_is_found_by_its_mark(bed: SlurmBed, store: Sto
     store.keep_submission(
         proposal.submission, at=utc_now(), actor="ada", event="submission-sending", detail=""
     )
-    (seen,) = watch_all(store, settings, now=utc_now())
+    (early,) = watch_all(store, settings, now=utc_now())
+    assert early.submission.state is SubmissionState.SENDING
+    (seen,) = watch_all(store, settings, now=utc_now() + timedelta(minutes=3))
     assert (seen.submission.latest.job_id, seen.error) == (number, "")
+    assert seen.submission.state is SubmissionState.PENDING
     assert len(bed.run("squeue", "-h", "-n", "crash", "-o", "%i").splitlines()) == 1
     bed.run("scancel", number.removeprefix("slurm:"))
+
+
+def test_what_never_arrived_is_sent_once_more_and_then_given_up(
+    bed: SlurmBed, store: Store
+) -> None:
+    """Minutes after a lost answer the job is sent; much later nobody expects it, and it is lost."""
+    settings = settings_of(bed)
+    job = make_job(name="lost", launcher="none", command=["sleep", "600"])
+    kept = proposal_of(job, settings, store).submission
+    store.keep_submission(kept, at=utc_now(), actor="ada", event="submission-sending", detail="")
+    (late,) = watch_all(store, settings, now=utc_now() + timedelta(minutes=20))
+    assert late.submission.state is SubmissionState.LOST
+    assert bed.run("squeue", "-h", "-n", "lost", "-o", "%i") == ""
+    store.keep_submission(kept, at=utc_now(), actor="ada", event="submission-sending", detail="")
+    (sent_again,) = watch_all(store, settings, now=utc_now() + timedelta(minutes=3))
+    assert sent_again.submission.state is SubmissionState.PENDING
+    assert len(bed.run("squeue", "-h", "-n", "lost", "-o", "%i").splitlines()) == 1
+
+
+def test_accounting_tells_what_slurmctld_forgot(
+    bed: SlurmBed, store: Store, tmp_path: Path
+) -> None:
+    """A job that slurmctld no longer knows is found in sacct with its state and exit code."""
+    settings = settings_of(bed)
+    one = sent(make_job(launcher="none", command=["false"], workdir=str(tmp_path)), settings, store)
+    assert followed(bed, store, settings).state is SubmissionState.FAILED
+    target = target_of(settings)
+    bed.until("accounting has it", lambda: target._accounted(number_of(one))[0] == "FAILED")
+    assert target._accounted(number_of(one)) == ("FAILED", "", "1:0")
+    word, reason, _code = target._accounted("999999")
+    assert word is None
+    assert "neither slurmctld nor accounting" in reason
 
 
 def test_a_preview_changes_nothing(
@@ -376,7 +411,7 @@ def test_a_finished_run_teaches_its_family(bed: SlurmBed, store: Store, tmp_path
         memory_used_mib=measured_mib,
     )  # fmt: skip
     store.keep(make_collected(samples, ()))
-    bed.until("it ended", lambda: "COMPLETED" in bed.states().values())
+    bed.until("it ended", lambda: bed.states()[number_of(one)] == "COMPLETED")
     watch_all(store, settings, now=utc_now() + timedelta(minutes=15))
     ended = store.reader.submissions()[0]
     assert ended.state is SubmissionState.FINISHED
