@@ -6,19 +6,35 @@ import streamlit as st
 from dashboard.charts.memory_bars import MemoryBar, memory_bars
 from dashboard.submission.estimate import GIB, breakdown_rows, plan_row
 from dashboard.submission.fleet import catalogue_types, fleet_of_store
+from dashboard.submission.job_file import JobFile
 from dashboard.submission.planning import calibration_of, family_of, plans_for
 from dashboard.web.new_job_form import asked_job
 from dashboard.web.new_job_submission import submission_part
 from dashboard.web.page import chart, finding, plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.training_plans import TrainingPlan
+from planner.memory.calibration import Calibration
+from planner.training_plans import GpuType, TrainingPlan
 
 _SHOWN = 20
 
 world = current_world()
 settings = world.settings.settings
 reader = world.store.reader
+
+
+def plans_of(
+    job: JobFile, types: tuple[GpuType, ...], calibration: Calibration
+) -> tuple[TrainingPlan, ...]:
+    """The plans of this very question: found once, not at every click on the page."""
+    asked = (job, types, calibration)
+    if st.session_state.get("new-job-question") != asked:
+        most = settings.submit.largest_gpus
+        found = plans_for(job, types, largest_gpus=most, calibration=calibration)
+        st.session_state["new-job-plans"] = found
+        st.session_state["new-job-question"] = asked
+    plans: tuple[TrainingPlan, ...] = st.session_state["new-job-plans"]
+    return plans
 
 
 def bar(plan: TrainingPlan) -> MemoryBar:
@@ -40,11 +56,10 @@ else:
     catalogue = load_gpu_catalogue()
     own = fleet_of_store(reader, catalogue).gpu_types(catalogue)
     family = family_of(job.training_job)
-    plans = plans_for(
+    plans = plans_of(
         job,
         own or catalogue_types(catalogue),
-        largest_gpus=settings.submit.largest_gpus,
-        calibration=calibration_of(family, reader.measured_peaks(family)),
+        calibration_of(family, reader.measured_peaks(family)),
     )
     first = plans[0]
     of_types: dict[str, TrainingPlan] = {}
