@@ -31,13 +31,13 @@ def plan_values(job: JobFile, placement: Placement) -> dict[str, str]:
     """Give what a command may name in braces, and what stands in TRIMTAB_… of its environment."""
     plan = placement.plan
     spread = plan.job.parallelism
-    return {
+    values = {
         "gpus": str(plan.gpus),
         "nodes": str(placement.node_count),
         "gpus_per_node": str(placement.gpus_per_node),
-        "data": str(spread.data),
-        "tensor": str(spread.tensor),
-        "pipeline": str(spread.pipeline),
+        "data_parallel": str(spread.data),
+        "tensor_parallel": str(spread.tensor),
+        "pipeline_parallel": str(spread.pipeline),
         "sharding": str(spread.sharding),
         "micro_batch": str(plan.job.micro_batch or 1),
         "gradient_accumulation": str(plan.job.gradient_accumulation or 1),
@@ -45,13 +45,12 @@ def plan_values(job: JobFile, placement: Placement) -> dict[str, str]:
         "global_batch": str(job.global_batch),
         "sequence_length": str(job.sequence_length),
     }
+    return values | ({"data_path": job.data_path} if job.data_path else {})
 
 
 def environment_of(job: JobFile, placement: Placement) -> dict[str, str]:
     """Give the job's own variables and those that tell the plan."""
     told = {f"TRIMTAB_{name.upper()}": value for name, value in plan_values(job, placement).items()}
-    if job.data_path:
-        told["TRIMTAB_DATA"] = job.data_path
     return dict(job.environment) | told
 
 
@@ -99,7 +98,12 @@ def unheard(job: JobFile, placement: Placement) -> tuple[str, ...]:
     """
     text = " ".join(job.command)
     values = plan_values(job, placement)
-    usual = {"tensor": "1", "pipeline": "1", "sharding": "none", "recompute": "none"}
+    usual = {
+        "tensor_parallel": "1",
+        "pipeline_parallel": "1",
+        "sharding": "none",
+        "recompute": "none",
+    }
     matter = [
         name
         for name in ("micro_batch", "gradient_accumulation", *usual)

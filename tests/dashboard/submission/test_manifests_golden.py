@@ -24,7 +24,13 @@ ORDER = JobOrder(submission_id="0123456789ab", attempt=1, partition="gpu", accou
 FULL_JOB = {
     "name": "llama-run",
     "model": {"name": "llama3.2-3b"},
-    "command": ["train.py", "--batch", "{micro_batch}", "--tp={tensor}", "it's $HOME; `id`"],
+    "command": [
+        "train.py",
+        "--batch",
+        "{micro_batch}",
+        "--tp={tensor_parallel}",
+        "it's $HOME; `id`",
+    ],
     "workdir": "/srv/run",
     "log": "/srv/run/%j.log",
     "time_limit_hours": 12,
@@ -107,3 +113,14 @@ def test_no_word_leaves_its_yaml(words: list[str], value: str) -> None:
     (container,) = one["spec"]["template"]["spec"]["containers"]
     assert container["command"][-len(words) :] == [word.replace("$", "$$") for word in words]
     assert {"name": "VALUE", "value": value.replace("$", "$$")} in container["env"]
+
+
+def test_every_value_of_the_plan_has_a_name_of_its_own() -> None:
+    """Data parallelism and the path of the data are told apart, in words and in variables."""
+    job = make_job(data={"path": "/srv/data"}, command=["x", "{data_parallel}", "{data_path}"])
+    placement = placement_of(job, nodes=2)
+    lines = slurm_script(job, placement, ORDER).text.splitlines()
+    degree = placement.plan.job.parallelism.data
+    assert shlex.split(lines[-1])[-2:] == [str(degree), "/srv/data"]
+    assert f"export TRIMTAB_DATA_PARALLEL={degree}" in lines
+    assert "export TRIMTAB_DATA_PATH=/srv/data" in lines

@@ -34,8 +34,8 @@ NODES = (
     BedNode(name="c1", features="cpu"),
 )
 TORCHRUN = """#!/bin/bash
-printf '%s\\n' "$@" > "$TRIMTAB_DATA/words-$SLURM_PROCID"
-env > "$TRIMTAB_DATA/environment-$SLURM_PROCID"
+printf '%s\\n' "$@" > "$TRIMTAB_DATA_PATH/words-$SLURM_PROCID"
+env > "$TRIMTAB_DATA_PATH/environment-$SLURM_PROCID"
 """
 GROWING = """#!/bin/bash
 # Runs out of GPU memory the first times.
