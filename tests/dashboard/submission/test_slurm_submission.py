@@ -159,7 +159,10 @@ def test_a_cancelled_job_is_seen_to_be_cancelled(bed: SlurmBed, store: Store) ->
     bed.run("scancel", number_of(one))
     assert followed(bed, store, settings).state is SubmissionState.CANCELLED
     events = [entry.event for entry in store.reader.audit()]
-    assert events == ["submission-sending", "submitted", "submission-cancelled"]
+    # Whether it is seen while it still ends is a matter of milliseconds.
+    assert [one for one in events if one != "submission-running"] == [
+        "submission-sending", "submitted", "submission-cancelled",
+    ]  # fmt: skip
     assert store.reader.verify_audit() == ()
 
 
