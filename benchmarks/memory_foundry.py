@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.model_shape import ModelShape
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory_predictor import predict_peak, refusal
-from planner.training_plans import GpuType, prior_speed
+from planner.training_plans import GpuType, TrainingPlan, prior_speed
+from planner.training_time import hours_range
 
 GIB = 2**30
 _WIDTHS = {
@@ -93,6 +95,34 @@ def speed_errors(runs: pd.DataFrame) -> np.ndarray:
     return np.array(errors)
 
 
+_CATALOGUE_NAMES = {
+    "h100_80gb": "H100-SXM5-80GB", "a100_80gb": "A100-SXM4-80GB", "a100_40gb": "A100-SXM4-40GB",
+}  # fmt: skip
+
+
+def hours_text(runs: pd.DataFrame) -> str:
+    """Say how many runs took the hours that `hours_range` gives for a billion tokens."""
+    tokens, inside = 1e9, 0
+    for row in runs.itertuples(index=False):
+        job = job_of(row)
+        gpu = GpuType.of(load_gpu_catalogue().get(_CATALOGUE_NAMES[row.GPU]))
+        plan = TrainingPlan(
+            gpu_type=gpu.name,
+            gpus=job.parallelism.gpus,
+            job=job,
+            estimate=predict_peak(job),
+            speed=prior_speed(gpu, job),
+            cost=1.0,
+            measured=False,
+        )
+        low, high = hours_range(plan, tokens)
+        inside += low <= tokens / float(row.tokens_per_second) / 3600 <= high
+    return (
+        f"Hours of a run, from catalogue speeds: {inside} of {len(runs)} runs took what the range "
+        "of a factor 2.25 says (its middle was chosen on these)."
+    )
+
+
 def foundry_lines(folder: Path) -> list[str]:
     """Give what these runs show, in Markdown; no line when the folder lacks them."""
     path = folder / "llm_foundry_throughput" / "throughput.csv"
@@ -103,13 +133,15 @@ def foundry_lines(folder: Path) -> list[str]:
         "SeqLen (T)": "length",
         "Sharding Strategy": "sharding",
         "Activation Checkpointing": "recompute",
+        "Throughput (T/s)": "tokens_per_second",
     }
     runs = pd.read_csv(path).rename(columns=named)
     known = runs[runs["Model"].isin(list(_WIDTHS)) & runs["sharding"].isin(list(_SHARDINGS))]
     jobs = [job_of(row) for row in known.itertuples(index=False)]
     untold = [replace(job, framework="") for job in jobs]
     doubled = [replace(job, micro_batch=2 * (job.micro_batch or 1)) for job in jobs]
-    errors = np.abs(speed_errors(known[known["Precision"] != "amp_fp8"]))
+    in_bf16 = known[known["Precision"] != "amp_fp8"]
+    errors = np.abs(speed_errors(in_bf16))
     error = 100 * float(errors.mean()) if len(errors) else float("nan")
     speed_text = (
         "Speed prior of plans inside a model, GPU and length, against measured MFU: mean error "
@@ -123,5 +155,7 @@ def foundry_lines(folder: Path) -> list[str]:
         f"| the same runs with twice the micro-batch | {_share(doubled)} |",
         "",
         speed_text,
+        "",
+        hours_text(in_bf16),
         "",
     ]

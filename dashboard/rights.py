@@ -47,6 +47,14 @@ def may_look(
     return role not in ("none", "owner") or (role == "owner" and owns(person, recommendation, job))
 
 
+def why_not_submit(person: Person, access: AccessSettings) -> str:
+    """Give why the person may not submit jobs from the page, '' when they may."""
+    role = role_of(person, access)
+    if role in ("owner", "approver", "admin"):
+        return ""
+    return f"{person.name} is {role or 'none'}: only owners, approvers and admins submit"
+
+
 def why_not(
     person: Person,
     access: AccessSettings,

@@ -22,6 +22,7 @@ from data.source_settings import (
     PrometheusSettings,
     SlurmSettings,
 )
+from data.submit_settings import SubmitSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,13 +209,16 @@ class Settings:
     apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
+    submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
-        require(
-            not self.apply.enabled or self.access.mode != "local" or is_loopback(self.serve.host),
-            "apply.enabled",
-            True,
-            f"off while access.mode is local and serve.host is {self.serve.host!r}: set "
-            "access.mode to proxy or oidc, or serve.host to 127.0.0.1",
-        )
+        known = self.access.mode != "local" or is_loopback(self.serve.host)
+        for name, on in (("apply", self.apply.enabled), ("submit", self.submit.enabled)):
+            require(
+                known or not on,
+                f"{name}.enabled",
+                True,
+                f"off while access.mode is local and serve.host is {self.serve.host!r}: set "
+                "access.mode to proxy or oidc, or serve.host to 127.0.0.1",
+            )

@@ -90,13 +90,18 @@ def finished_run(job: TrainingJob, measured_nvml_bytes: float) -> FinishedRun:
     )
 
 
+def needed_bytes(estimate: MemoryEstimate) -> float:
+    """Give the memory that a GPU must have for the job to start on it: see `refusal`."""
+    return estimate.allocated_bytes * MARGIN + estimate.context_bytes
+
+
 def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
     """Give why a job should not start on a GPU of that size; '' when it may.
 
     Judged by what tensors take, with a margin, and by the context; what the allocator merely
     caches it gives back before it fails.
     """
-    needed = estimate.allocated_bytes * MARGIN + estimate.context_bytes
+    needed = needed_bytes(estimate)
     if needed <= gpu_memory_bytes:
         return ""
     component, size = max(estimate.breakdown, key=lambda part: part[1])

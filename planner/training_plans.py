@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
 from data.units import BYTES_PER_MIB
+from planner.memory.calibration import Calibration
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
 
@@ -75,7 +76,9 @@ class PlanQuestion:
     """What is asked: the model and its recipe, the sequences of a step, and the GPUs on offer.
 
     `measured_speed` maps (GPU type, GPUs) to the speed that finished runs of the model reached, in
-    the units of `relative_speed`; where it is known it replaces the priors.
+    the units of `relative_speed`; where it is known it replaces the priors. Finished runs of the
+    family correct estimates by `calibration`; a plan fits when `raised` times its need does, above
+    1 after a run that ran out of memory.
     """
 
     job: TrainingJob
@@ -85,6 +88,8 @@ class PlanQuestion:
     measured_speed: Mapping[tuple[str, int], float] = field(default_factory=dict)
     micro_batches: Sequence[int] = (1, 2, 4, 8, 16, 32)
     recomputes: Sequence[Recompute] = (Recompute.NONE, Recompute.OPERATORS, Recompute.FULL)
+    calibration: Calibration | None = None
+    raised: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("global_batch", "largest_gpus"):
@@ -208,8 +213,8 @@ def _fitting(
             recompute=recompute,
             gpu_memory_bytes=gpu.memory_bytes,
         )
-        estimate = predict_peak(job)
-        if not refusal(estimate, gpu.memory_bytes):
+        estimate = predict_peak(job, calibration=question.calibration)
+        if not refusal(estimate, gpu.memory_bytes / question.raised):
             yield _priced(question, gpu, job, estimate)
 
 

@@ -9,6 +9,7 @@ from dashboard.cli.forecast_rows import forecast_row, group_row
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
+from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world
 from data.clock import utc_now
 from data.errors import SourceNotConfiguredError
@@ -134,6 +135,7 @@ def cycle(options: argparse.Namespace) -> int:
     with progress_on_stderr(options) as progress:
         world = build_world(loaded.settings, progress=progress)
         with world.store:
+            watch_all(world.store, loaded.settings, now=utc_now())
             outcome = run_cycle(world, now=planning_time(world, options.now))
     if options.format == "json":
         print_json(outcome_document(outcome))

@@ -248,6 +248,77 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
 
 
+def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    estimate = _command(
+        commands,
+        "estimate",
+        ("estimate_command", "estimate"),
+        "peak GPU memory of a training job and the plans that fit, with the breakdown",
+        lists=True,
+    )
+    estimate.add_argument("model", metavar="MODEL_CONFIG", help="config.json, or a known model")
+    estimate.add_argument("--batch", type=int, required=True, help="sequences of a whole step")
+    estimate.add_argument("--seq", type=int, required=True, help="tokens of a sequence")
+    for name, meaning in (
+        ("framework", "training framework such as torchtitan"),
+        ("optimizer", "such as adamw or adamw8bit"),
+        ("precision", "what is kept in which width, such as amp or bf16-true"),
+        ("quantization", "of frozen weights, such as nf4"),
+    ):
+        estimate.add_argument(f"--{name}", default="", help=meaning)
+    estimate.add_argument("--method", choices=("full", "adapter"), default="full")
+    estimate.add_argument("--adapter-rank", type=int, metavar="R")
+    estimate.add_argument("--lengths", choices=("fixed", "vary"), help="of sequences")
+    estimate.add_argument("--recompute", choices=("none", "attention", "operators", "full"))
+    estimate.add_argument("--micro-batch", type=int, metavar="B", help="fix the micro-batch")
+    estimate.add_argument(
+        "--gpu", action="append", default=[], metavar="TYPE", help="only this GPU type; repeatable"
+    )
+    estimate.add_argument("--gpus", type=int, default=64, help="most GPUs (default 64)")
+    for name in ("data", "tensor", "pipeline"):
+        estimate.add_argument(f"--{name}", type=int, metavar="N", help=f"fix {name} parallelism")
+    estimate.add_argument("--top", type=int, default=10, help="plans shown (default 10)")
+    submit = _command(
+        commands,
+        "submit",
+        ("submit_command", "submit"),
+        "plan, place and submit a job that names no GPU",
+    )
+    submit.add_argument("job", metavar="JOB.toml")
+    submit.add_argument("--target", choices=("kubernetes", "slurm"))
+    submit.add_argument("--dry-run", action="store_true", help="show it, submit nothing")
+    submit.add_argument("--yes", action="store_true", help="do not ask")
+    submit.add_argument("--by", metavar="NAME", help="who submits (default: this user)")
+    submit.add_argument("--format", choices=("table", "json"), default="table")
+    parser = commands.add_parser("submissions", help="list, show, watch submitted jobs")
+    parser.set_defaults(run=_deferred("submit_command", "list_"), format="table")
+    actions = parser.add_subparsers(metavar="ACTION")
+    _command(
+        actions,
+        "list",
+        ("submit_command", "list_"),
+        "every submitted job and its state",
+        lists=True,
+    )
+    show = _command(
+        actions, "show", ("submit_command", "show"), "one submitted job whole, with its attempts"
+    )
+    show.add_argument("id")
+    show.add_argument("--format", choices=("table", "json"), default="table")
+    watch = _command(
+        actions, "watch", ("submit_command", "watch"), "ask the clusters how submitted jobs fare"
+    )
+    watch.add_argument("--until-done", action="store_true", help="ask until none is open")
+    watch.add_argument("--every", type=float, default=30.0, metavar="SECONDS")
+    _command(
+        commands,
+        "memory",
+        ("memory_command", "memory"),
+        "memory of every job against its limit, what runs out and where room is",
+        lists=True,
+    )
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Give the parser of `trimtab`."""
     parser = argparse.ArgumentParser(
@@ -266,4 +337,5 @@ def build_parser() -> argparse.ArgumentParser:
     _add_lists(commands)
     _add_recommendations(commands)
     _add_apply(commands)
+    _add_submission(commands)
     return parser

@@ -1,6 +1,7 @@
 """`trimtab serve`, `trimtab demo` and `trimtab fleet`: the commands that keep running."""
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,12 +20,15 @@ from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
+from dashboard.submission.watch import watch_all
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
 from data.clock import floor_to_slot, utc_now
 from data.load_settings import LoadedSettings
 from data.settings import Settings
 from data.store import open_store
+
+logger = logging.getLogger(__name__)
 
 DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
 DEMO_STEP_SECONDS = 300
@@ -95,7 +99,7 @@ def serve(options: argparse.Namespace) -> int:
         if world.collectors:
             pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
             thread = CycleThread(
-                lambda: run_cycle(world, now=utc_now()),
+                lambda: _follow_and_cycle(world),
                 pause,
                 early=lambda: look_again(world, now=utc_now()),
                 look_every=timedelta(minutes=loaded.settings.planning.slot_minutes),
@@ -107,6 +111,14 @@ def serve(options: argparse.Namespace) -> int:
                 thread,
                 lambda: settings_of(options, extra=_serve_overrides(options)).settings,
             )
+
+
+def _follow_and_cycle(world: World) -> None:
+    """Look at the submitted jobs, so that a cycle that fails does not leave them unwatched."""
+    for look in watch_all(world.store, world.settings, now=utc_now()):
+        if look.error:
+            logger.warning("submission %s: %s", look.submission.submission_id, look.error)
+    run_cycle(world, now=utc_now())
 
 
 def demo(options: argparse.Namespace) -> int:

@@ -12,6 +12,7 @@ pages = [
     st.Page("views/fleet.py", title="Fleet"),
     st.Page("views/jobs.py", title="Jobs"),
     st.Page("views/job.py", title="Job"),
+    st.Page("views/new_job.py", title="New job"),
     st.Page("views/forecasts.py", title="Forecasts"),
     st.Page("views/recommendations.py", title="Recommendations"),
     st.Page("views/savings.py", title="Savings"),

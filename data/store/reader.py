@@ -15,6 +15,7 @@ from data.store import tables
 from data.store.fact_reader import as_utc
 from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
+from data.store.submissions import SubmissionReader
 
 SHORTEST_PREFIX = 6
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
@@ -47,7 +48,7 @@ class StoredRecommendation:
     comment: str
 
 
-class StoreReader(RecordReader):
+class StoreReader(RecordReader, SubmissionReader):
     """Everything that can be read; nothing here writes."""
 
     def _latest_plan_id(self) -> str | None:

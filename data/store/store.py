@@ -19,6 +19,7 @@ from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.lifecycle import Event
 from data.records.plans import Plan
+from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
 from data.store.bulk import insert_new_rows
@@ -32,6 +33,7 @@ from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.report_log import ReportLog
 from data.store.rollup import forget, roll_up
+from data.store.submissions import write_measured_peak, write_submission
 from data.store.thoughts import forget_thoughts
 
 Progress = Callable[[int, int], None]
@@ -238,6 +240,36 @@ class Store:
             return append_entry(
                 connection, at=at, actor=actor, event=event, digest=digest, detail=detail
             )
+
+    def keep_submission(
+        self,
+        submission: Submission,
+        *,
+        at: datetime,
+        actor: str,
+        event: str,
+        detail: str,
+        new: bool = False,
+    ) -> AuditEntry:
+        """Keep a submission as it is now and append what happened to it, both or neither.
+
+        Errors: StoreError for a `new` one that is known or whose very job has not ended yet.
+        """
+        with self._transaction() as connection:
+            write_submission(connection, submission, new=new)
+            return append_entry(
+                connection,
+                at=at,
+                actor=actor,
+                event=event,
+                digest=submission.digest,
+                detail=detail,
+            )
+
+    def keep_measured_peak(self, peak: MeasuredPeak) -> bool:
+        """Keep what a finished job measured; a job counts once. Says whether it is new."""
+        with self._transaction() as connection:
+            return write_measured_peak(connection, peak)
 
 
 def _keep(connection: sa.Connection, collected: Collected) -> int:

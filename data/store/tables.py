@@ -170,6 +170,24 @@ audit = sa.Table(
     _text("covers"),
     _text("row_digest"),
 )
+submissions = sa.Table(
+    "submissions",
+    metadata,
+    _text("submission_id", key=True),
+    _count("sequence"),
+    _text("job_digest"),
+    sa.Column("is_open", sa.Boolean, nullable=False),
+    _text("record"),
+)
+measured_peaks = sa.Table(
+    "measured_peaks",
+    metadata,
+    _text("family", key=True),
+    _text("job_id", key=True),
+    _time("measured_at"),
+    _text("record"),
+)
+
 COVERED = (decisions, commands, journal)
 """Append-only tables whose every row is covered by an audit entry: the row's own `entry`."""
 """Samples, allocations and roll-ups are reached by SQL text only: they travel as frames."""

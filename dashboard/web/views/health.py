@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.web.memory_line import memory_section
 from dashboard.web.page import finding, plain, table
 from dashboard.web.session import current_world
 from data.records.cluster import SourceState
@@ -43,6 +44,7 @@ table(
     ),
     "sources",
 )
+memory_section()
 st.subheader("Store")
 counts = reader.counts()
 table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")

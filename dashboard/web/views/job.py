@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.web.cards import card
 from dashboard.web.job_phases import job_phases
+from dashboard.web.memory_line import memory_line
 from dashboard.web.page import chart, empty_state, figures, finding, measured, plain
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
@@ -94,6 +95,7 @@ if not empty_state():
             ),
             "memory",
         )
+        memory_line(chosen)
     with right:
         st.subheader("Power")
         if history["power_watts"].notna().any():

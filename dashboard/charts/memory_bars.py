@@ -1,0 +1,78 @@
+"""What a training job keeps on one GPU of each type, stacked against the type's memory."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FREE, IDLE, PROBLEM, SEASONAL, USED, dress, faded, safe
+
+_COLOURS = {
+    "weights": USED,
+    "gradients": faded(USED, 0.7),
+    "optimizer states": faded(USED, 0.45),
+    "other states": faded(USED, 0.25),
+    "activations": SEASONAL,
+    "logits and loss": faded(SEASONAL, 0.6),
+    "buffers": faded(SEASONAL, 0.3),
+    "kept by the allocator": faded(IDLE, 0.6),
+    "CUDA context and NCCL": FREE,
+}
+"""States in shades of one colour, what comes and goes in another, what is no tensor in grey."""
+
+_GROUPS = {
+    "weights cast by autocast": "other states",
+    "optimizer step": "other states",
+    "copies": "other states",
+    "stream between layers": "activations",
+    "one recomputed layer": "activations",
+    "gradient of the head": "logits and loss",
+}
+"""Parts of the breakdown that are shown together; those named nowhere are buffers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryBar:
+    """One bar: its label, (part, GiB) pairs, the memory of the GPU, the bound of the peak, GiB."""
+
+    label: str
+    parts: tuple[tuple[str, float], ...]
+    limit_gib: float
+    bound_gib: float
+
+
+def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
+    """Give a stacked bar per GPU type, a mark at its memory and one at the 99 % bound."""
+    labels = [safe(one.label) for one in bars]
+    figure = go.Figure()
+    for group, colour in _COLOURS.items():
+        sizes = [sum(size for name, size in one.parts if _group(name) == group) for one in bars]
+        if any(sizes):
+            figure.add_bar(
+                name=group,
+                x=labels,
+                y=sizes,
+                marker_color=colour,
+                hovertemplate=f"{group}: %{{y:.2f}} GiB<extra></extra>",
+            )
+    for name, values, symbol, colour in (
+        ("memory of the GPU", [one.limit_gib for one in bars], "line-ew-open", PROBLEM),
+        ("99 % bound", [one.bound_gib for one in bars], "diamond-open", IDLE),
+    ):
+        figure.add_scatter(
+            name=name,
+            x=labels,
+            y=values,
+            mode="markers",
+            marker={"symbol": symbol, "size": 28 if name.startswith("memory") else 9,
+                "color": colour, "line": {"width": 3 if name.startswith("memory") else 1.5}},
+            hovertemplate=f"{name}: %{{y:.1f}} GiB<extra></extra>",
+        )  # fmt: skip
+    figure = dress(figure, y_title="GiB on the fullest GPU", barmode="stack")
+    figure.update_layout(xaxis={"title": "GPU type and plan", "type": "category"})
+    figure.update_layout(hovermode="closest")
+    return figure
+
+
+def _group(part: str) -> str:
+    return part if part in _COLOURS else _GROUPS.get(part, "buffers")

@@ -1,0 +1,141 @@
+"""`trimtab estimate`: peak GPU memory per plan, with the breakdown (MARP)."""
+
+import argparse
+import sys
+from typing import Any
+
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import settings_of
+from dashboard.submission.estimate import (
+    breakdown_rows,
+    chosen_types,
+    estimate_document,
+    layout_row,
+    layouts,
+    model_line,
+    plan_row,
+)
+from dashboard.submission.fleet import catalogue_types, fleet_of_store
+from dashboard.submission.model_source import model_of_argument
+from dashboard.submission.planning import calibration_of, family_of
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ImpossibleProblemError
+from data.settings import Settings
+from data.store import open_store
+from data.store.engine import store_path
+from planner.memory.calibration import Calibration
+from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
+from planner.memory_predictor import MemoryEstimate
+from planner.training_plans import GpuType, PlanQuestion, training_plans
+
+_DEGREES = ("data", "tensor", "pipeline")
+
+
+def estimate(options: argparse.Namespace) -> int:
+    """Print the plans that fit, best first, or how one fixed layout fits on every GPU type."""
+    loaded = settings_of(options)
+    read = model_of_argument(options.model)
+    job = _job(options, read.shape)
+    types, origin, calibration = _known(loaded.settings, family_of(job))
+    types = chosen_types(types, options.gpu)
+    degrees = {name: value for name in _DEGREES if (value := getattr(options, name)) is not None}
+    document: dict[str, Any]
+    if degrees:
+        found = layouts(
+            job, types, global_batch=options.batch, degrees=degrees, calibration=calibration
+        )
+        rows = [layout_row(one) for one in found]
+        estimates = [one.estimate for one in found]
+    else:
+        plans = training_plans(_question(options, job, types, calibration))[: max(1, options.top)]
+        currency = loaded.settings.energy.currency
+        rows = [plan_row(one, currency=currency) for one in plans]
+        estimates = [one.estimate for one in plans]
+    if options.format == "json":
+        document = {
+            "model": model_line(job),
+            "model_assumed": list(read.assumed),
+            "gpu_types_from": origin,
+            "plans": [
+                row | {"estimate": estimate_document(one)}
+                for row, one in zip(rows, estimates, strict=True)
+            ],
+        }
+        print_json(document)
+        return 0
+    if options.format == "table":
+        _say(job, read.assumed, origin, estimates[0])
+    print_rows(rows, options.format, columns=tuple(rows[0]), empty="")
+    if options.format == "table":
+        print(f"\nThe first of them at its {estimates[0].binding_event}:")
+        print_rows(breakdown_rows(estimates[0]), "table", columns=("part", "gib"), empty="")
+    return 0
+
+
+def _say(job: TrainingJob, assumed: tuple[str, ...], origin: str, first: MemoryEstimate) -> None:
+    """Say on stderr what the figures rest on."""
+    lines = [f"{model_line(job)}; GPU types of {origin}."]
+    lines += [f"config.json: {one}" for one in assumed]
+    lines += [
+        f"tier {first.tier}" + (f"; missing: {', '.join(first.missing)}" * bool(first.missing))
+    ]
+    lines += [f"assumed: {', '.join(first.assumed)}"] if first.assumed else []
+    lines += list(first.notes)
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def _job(options: argparse.Namespace, shape: Any) -> TrainingJob:
+    method = Method(options.method)
+    for name in ("batch", "seq", "gpus"):
+        if getattr(options, name) < 1:
+            raise ImpossibleProblemError(
+                f"--{name} of {getattr(options, name)}", f"Give --{name} as 1 or more."
+            )
+    return TrainingJob(
+        shape=shape,
+        framework=options.framework,
+        method=method,
+        adapter=Adapter(rank=options.adapter_rank) if method is Method.ADAPTER else None,
+        micro_batch=options.micro_batch,
+        sequence_length=options.seq,
+        length_varies=None if options.lengths is None else options.lengths == "vary",
+        precision=options.precision or None,
+        optimizer=options.optimizer or None,
+        quantization=options.quantization,
+        recompute=Recompute(options.recompute) if options.recompute else None,
+    )
+
+
+def _question(
+    options: argparse.Namespace,
+    job: TrainingJob,
+    types: tuple[GpuType, ...],
+    calibration: Calibration | None,
+) -> PlanQuestion:
+    fixed: dict[str, Any] = {}
+    if job.micro_batch is not None:
+        fixed["micro_batches"] = (job.micro_batch,)
+    if job.recompute is not None:
+        fixed["recomputes"] = (job.recompute,)
+    return PlanQuestion(
+        job=job,
+        global_batch=options.batch,
+        gpu_types=types,
+        largest_gpus=options.gpus,
+        calibration=calibration,
+        **fixed,
+    )
+
+
+def _known(settings: Settings, family: str) -> tuple[tuple[GpuType, ...], str, Calibration | None]:
+    """Give the fleet's GPU types and the family's calibration from the store, if there is one."""
+    catalogue = load_gpu_catalogue()
+    if not store_path(settings.store.url).is_file():
+        return catalogue_types(catalogue), "the catalogue", None
+    with open_store(settings.store.url, create=False) as store:
+        types = fleet_of_store(store.reader, catalogue).gpu_types(catalogue)
+        calibration = calibration_of(family, store.reader.measured_peaks(family))
+    if types:
+        return types, "the fleet in the store", calibration
+    return catalogue_types(catalogue), "the catalogue", calibration

@@ -1,0 +1,187 @@
+"""`trimtab submit` and `trimtab submissions`: jobs that name no GPU, from file to finished run."""
+
+import argparse
+import getpass
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.submission.estimate import GIB, plan_row
+from dashboard.submission.job_file import load_job_file
+from dashboard.submission.planning import family_of
+from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.submit import submit as send
+from dashboard.submission.submit import why_not
+from dashboard.submission.targets import target_name, target_of
+from dashboard.submission.watch import watch_all
+from data.clock import utc_now
+from data.errors import ApplyError, ChangeRefusedError
+from data.records.submissions import Submission
+from data.settings import Settings
+from data.store import Store, open_store
+
+FINDINGS = 3
+_SHOWN_PLANS = 5
+_ATTEMPT_COLUMNS = (
+    "attempt", "state", "job", "gpus", "gpu", "nodes", "data", "tensor", "pipeline", "micro_batch",
+    "recompute", "p50_gib", "peak_gib", "raised", "reason",
+)  # fmt: skip
+
+
+def submit(options: argparse.Namespace) -> int:
+    """Show plan, place and manifest of a job file; submit it once a person agrees."""
+    settings = settings_of(options).settings
+    job = load_job_file(Path(options.job))
+    name = target_name(settings, options.target or "")
+    target = target_of(settings, name)
+    by = options.by or getpass.getuser()
+    with open_store(settings.store.url) as store:
+        peaks = store.reader.measured_peaks(family_of(job.training_job))
+        proposal = propose(job, target, settings=settings.submit, peaks=peaks, by=by, now=utc_now())
+        said = target.check(proposal.manifest) if options.dry_run else ""
+        _show(proposal, options, settings, said)
+        if options.dry_run:
+            return 0
+        if reason := why_not(settings):
+            raise ApplyError("the job was not submitted", reason)
+        if not (options.yes or settings.submit.without_confirmation or _agreed(name)):
+            print("Not submitted.", file=sys.stderr)
+            return FINDINGS
+        submission = send(proposal, target, store, settings=settings, by=by, now=utc_now())
+    text = f"submitted {submission.submission_id} as {submission.latest.job_id}"
+    print(text, file=sys.stderr if options.format == "json" else sys.stdout)
+    return 0
+
+
+def _agreed(target: str) -> bool:
+    """Ask a person at the terminal. Errors: ChangeRefusedError when nobody is there to ask."""
+    if not sys.stdin.isatty():
+        raise ChangeRefusedError(
+            "nobody is there to confirm the submission",
+            "Give --yes, --dry-run, or set submit.without_confirmation.",
+        )
+    print(f"Submit this to {target}? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, said: str) -> None:
+    """Print the proposal: the plan, where it goes, the launch command and the exact manifest."""
+    if options.format == "json":
+        print_json(proposal_document(proposal, said))
+        return
+    placement, currency = proposal.placement, settings.energy.currency
+    plan = placement.plan
+    where = ", ".join(placement.nodes) or "waits in the queue"
+    print(
+        f"{proposal.job.name}: {plan.gpus} x {plan.gpu_type}, {placement.node_count} nodes with "
+        f"{placement.gpus_per_node} GPUs each ({where})"
+    )
+    # The chosen plan first, then the best of those that it was chosen from.
+    others = [one for one in proposal.plans if one is not plan][: _SHOWN_PLANS - 1]
+    rows = [plan_row(one, currency=currency) for one in (plan, *others)]
+    print_rows(rows, "table", columns=tuple(rows[0]), empty="")
+    for note in proposal.notes:
+        print(f"note: {note}")
+    print(f"\nlaunch: {proposal.manifest.launch}\n\n{proposal.manifest.text}", end="")
+    if said:
+        print(f"\n{proposal.submission.target} says: {said}")
+
+
+def proposal_document(proposal: Proposal, said: str) -> dict[str, Any]:
+    """Give a proposal as one object for programs."""
+    placement = proposal.placement
+    return {
+        "id": proposal.submission.submission_id,
+        "name": proposal.job.name,
+        "target": proposal.submission.target,
+        "plan": proposal.submission.latest.plan,
+        "nodes_now": list(placement.nodes),
+        "waits": placement.waits,
+        "misses_deadline": placement.misses_deadline,
+        "launch": proposal.manifest.launch,
+        "manifest": proposal.manifest.text,
+        "cluster_says": said,
+        "notes": list(proposal.notes),
+    }
+
+
+def list_(options: argparse.Namespace) -> int:
+    """List every submitted job and where it stands."""
+    with open_for_reading(settings_of(options)) as store:
+        rows = [submission_row(one) for one in store.reader.submissions()]
+    columns = ("id", "name", "state", "target", "job", "gpus", "gpu", "attempts", "by", "created")
+    print_rows(rows, options.format, columns=columns, empty="Nothing has been submitted yet.")
+    return 0
+
+
+def submission_row(one: Submission) -> dict[str, Any]:
+    """Give a submission as one row."""
+    latest = one.latest
+    return {
+        "id": one.submission_id,
+        "name": one.name,
+        "state": str(one.state),
+        "target": one.target,
+        "job": latest.job_id,
+        "gpus": latest.plan.gpus,
+        "gpu": latest.plan.gpu_type,
+        "attempts": len(one.attempts),
+        "by": one.submitted_by,
+        "created": one.created_at,
+    }
+
+
+def show(options: argparse.Namespace) -> int:
+    """Show one submission whole: its attempts and the manifest of the latest."""
+    with open_for_reading(settings_of(options)) as store:
+        one = store.reader.submission(options.id)
+    if options.format == "json":
+        print_json({"id": one.submission_id, "state": str(one.state), "submission": one})
+        return 0
+    print(f"{one.submission_id}  {one.name}  {one.state}  by {one.submitted_by}  {one.target}")
+    rows = [
+        {
+            "attempt": attempt.number,
+            "state": str(attempt.state),
+            "job": attempt.job_id,
+            "gpus": attempt.plan.gpus,
+            "gpu": attempt.plan.gpu_type,
+            "nodes": attempt.plan.nodes,
+            "data": attempt.plan.data,
+            "tensor": attempt.plan.tensor,
+            "pipeline": attempt.plan.pipeline,
+            "micro_batch": attempt.plan.micro_batch,
+            "recompute": attempt.plan.recompute,
+            "p50_gib": attempt.plan.p50_bytes / GIB,
+            "peak_gib": None if attempt.peak_bytes is None else attempt.peak_bytes / GIB,
+            "raised": attempt.raised,
+            "reason": attempt.reason,
+        }
+        for attempt in one.attempts
+    ]
+    print_rows(rows, "table", columns=_ATTEMPT_COLUMNS, empty="")
+    print("\n" + one.latest.manifest, end="")
+    return 0
+
+
+def watch(options: argparse.Namespace) -> int:
+    """Ask the clusters how open submissions fare; 3 when one did not answer."""
+    settings = settings_of(options).settings
+    with open_for_reading(settings_of(options)) as store:
+        failed = _look(store, settings)
+        while options.until_done and any(one.state.is_open for one in store.reader.submissions()):
+            time.sleep(max(1.0, options.every))
+            failed = _look(store, settings)
+    return FINDINGS if failed else 0
+
+
+def _look(store: Store, settings: Settings) -> bool:
+    looks = watch_all(store, settings, now=utc_now())
+    for one in looks:
+        said = one.error or one.submission.latest.reason
+        state = one.submission.state
+        print(f"{one.submission.submission_id}  {one.submission.name}  {state}  {said}".rstrip())
+    return any(one.error for one in looks)

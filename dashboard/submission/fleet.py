@@ -1,0 +1,142 @@
+"""The GPUs that a job may be placed on: nodes with their type, and what of them is free."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.cluster import Gpu, Node
+from data.records.jobs import Job, JobState
+from data.store import StoreReader
+from planner.training_plans import GpuType
+
+_RECENT = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetNode:
+    """One node. `word` is what the cluster calls its GPUs: a gres type, a product label.
+
+    `cpus` and `memory_mib` are of the whole node, None when not known.
+    """
+
+    name: str
+    gpu_type: str
+    word: str
+    gpus: int
+    free_gpus: int
+    cpus: int | None = None
+    memory_mib: float | None = None
+    takes_jobs: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fleet:
+    """The nodes with GPUs of known models, and where the knowledge is from.
+
+    `unknown` are the GPU names that the catalogue does not know: nothing can be planned on them.
+    """
+
+    source: str
+    nodes: tuple[FleetNode, ...]
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> tuple[FleetNode, ...]:
+        """The nodes that take jobs."""
+        return tuple(one for one in self.nodes if one.takes_jobs and one.gpus)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs on nodes that take jobs."""
+        return sum(one.gpus for one in self.usable)
+
+    def gpu_types(self, catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
+        """Give the types on offer, each with the GPUs of its largest node."""
+        largest: dict[str, int] = {}
+        for node in self.usable:
+            largest[node.gpu_type] = max(node.gpus, largest.get(node.gpu_type, 0))
+        return tuple(
+            GpuType.of(catalogue.get(name), gpus_per_node=count)
+            for name, count in sorted(largest.items())
+        )
+
+
+def catalogue_types(catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
+    """Give every type of the catalogue, as nodes of eight."""
+    return tuple(GpuType.of(model) for model in catalogue)
+
+
+def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> Fleet:
+    """Give the fleet as the store knows it: boards that telemetry saw, else schedulers' nodes.
+
+    Boards cut by MIG are left out: a training run takes whole ones.
+    """
+    latest = reader.latest_sample_at()
+    boards = reader.gpus(start=latest - _RECENT, end=latest) if latest is not None else ()
+    described = {node.name: node for node in reader.nodes()}
+    seen = list(_from_boards(boards, described))
+    names = {node.name for node in seen}
+    rest = [node for node in described.values() if node.name not in names]
+    return fleet_of([*seen, *_from_schedulers(rest, reader.jobs())], catalogue, source="the store")
+
+
+def fleet_of(nodes: Iterable[FleetNode], catalogue: GpuCatalogue, *, source: str) -> Fleet:
+    """Give the fleet of nodes whose GPU model the catalogue knows."""
+    known, unknown = [], set()
+    for node in nodes:
+        if catalogue.find(node.gpu_type) is not None:
+            known.append(node)
+        elif node.gpus:
+            unknown.add(node.word or node.gpu_type or "without a name")
+    return Fleet(
+        source=source,
+        nodes=tuple(sorted(known, key=lambda one: one.name)),
+        unknown=tuple(sorted(unknown)),
+    )
+
+
+def _from_boards(boards: Iterable[Gpu], described: Mapping[str, Node]) -> Iterable[FleetNode]:
+    found: dict[tuple[str, str], set[str]] = {}
+    held: dict[tuple[str, str], set[str]] = {}
+    for board in boards:
+        if board.mig_instance:
+            continue
+        place = (board.node, board.gpu_model)
+        found.setdefault(place, set()).add(board.gpu_uuid)
+        if board.job_id:
+            held.setdefault(place, set()).add(board.gpu_uuid)
+    for (name, model), uuids in sorted(found.items()):
+        node = described.get(name)
+        yield FleetNode(
+            name=name,
+            gpu_type=model,
+            word=model,
+            gpus=len(uuids),
+            free_gpus=len(uuids) - len(held.get((name, model), ())),
+            cpus=None if node is None else node.cpus,
+            memory_mib=None if node is None else node.memory_mib,
+            takes_jobs=node is None or node.schedulable,
+        )
+
+
+def _from_schedulers(nodes: Iterable[Node], jobs: Iterable[Job]) -> Iterable[FleetNode]:
+    held: Counter[str] = Counter()
+    for job in jobs:
+        facts = job.scheduler
+        if facts is None or facts.state is not JobState.RUNNING or not facts.nodes:
+            continue
+        for name in facts.nodes:
+            held[name] += -(-job.gpu_count // len(facts.nodes))
+    for node in nodes:
+        yield FleetNode(
+            name=node.name,
+            gpu_type=node.gpu_model,
+            word=node.gpu_model,
+            gpus=node.gpu_count,
+            free_gpus=max(0, node.gpu_count - held[node.name]),
+            cpus=node.cpus,
+            memory_mib=node.memory_mib,
+            takes_jobs=node.schedulable,
+        )

@@ -1,0 +1,102 @@
+"""The few calls that submit to a Kubernetes API: create, and read what was created."""
+
+import json
+from typing import Any
+
+import requests
+
+from collectors.http_deadline import DeadlineAdapter
+from collectors.kubernetes.sign_in import configuration_of, transport
+from data.errors import (
+    ChangeRefusedError,
+    SourceRefusedError,
+    SourceUnreachableError,
+    UnexpectedAnswerError,
+    scrub,
+)
+from data.source_settings import KubernetesSettings
+
+Object = dict[str, Any]
+_CONNECT_SECONDS = 5.0
+_LARGEST_ANSWER = 64 << 20
+_RIGHTS = "Bind deploy/kubernetes-submitter.yaml's Role to this user in that namespace."
+_TRIAL = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "trimtab"}
+
+
+class KubernetesApi:
+    """One API server, as the user who may create jobs."""
+
+    def __init__(self, settings: KubernetesSettings) -> None:
+        self._settings = settings
+        self._configuration: Any = None
+
+    def read(self, path: str, **query: str) -> Object | None:
+        """Give an object or a list, None when there is none. Errors: CollectorError."""
+        status, document = self._call("GET", path, query=query)
+        if status == 404:
+            return None
+        if status != 200:
+            raise self._unexpected(status, path, document)
+        return document
+
+    def create(self, path: str, body: Object, *, trial: bool = False) -> Object | None:
+        """Create an object and give it, None when the name is taken. `trial` keeps nothing.
+
+        Errors: ChangeRefusedError when it is invalid or a quota forbids it, CollectorError.
+        """
+        query = dict(_TRIAL) if trial else {"fieldManager": "trimtab"}
+        status, document = self._call("POST", path, query=query, body=body)
+        if status == 409:
+            return None
+        if status in (400, 404, 422):
+            said = scrub(str(document.get("message") or ""))
+            known = f"Is {body.get('kind')} installed there?" if status == 404 else "Mend the job."
+            raise ChangeRefusedError(f"Kubernetes refused the job: {status} {said}", known)
+        if status not in (200, 201):
+            raise self._unexpected(status, path, document)
+        return document
+
+    def _unexpected(self, status: int, path: str, document: Object) -> Exception:
+        said = scrub(str(document.get("message") or ""), limit=200)
+        if status in (401, 403):
+            return SourceRefusedError(f"Kubernetes refused {path}: {status} {said}", _RIGHTS)
+        if status == 429 or status >= 500:
+            return SourceUnreachableError(
+                f"Kubernetes answered {status} to {path}: {said}", "Try again in a moment."
+            )
+        return UnexpectedAnswerError(
+            f"Kubernetes answered {status} to {path}: {said}", "Is this a Kubernetes API?"
+        )
+
+    def _call(
+        self, method: str, path: str, *, query: dict[str, str], body: Object | None = None
+    ) -> tuple[int, Object]:
+        if self._configuration is None:
+            self._configuration = configuration_of(self._settings)
+        seconds = self._settings.timeout_seconds
+        try:
+            with requests.Session() as session:
+                session.trust_env = False
+                session.mount("https://", DeadlineAdapter())
+                session.mount("http://", DeadlineAdapter())
+                with session.request(
+                    method,
+                    f"{self._configuration.host}/{path}",
+                    params=query,
+                    json=body,
+                    timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+                    allow_redirects=False,
+                    stream=True,
+                    **transport(self._configuration),
+                ) as response:
+                    text = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+        except (requests.RequestException, OSError) as error:
+            raise SourceUnreachableError(
+                f"cannot reach Kubernetes for {path}: {type(error).__name__}",
+                "Is the API server up? What may have been created is found again by its name.",
+            ) from error
+        try:
+            document = json.loads(text)
+        except (ValueError, RecursionError):
+            document = None
+        return response.status_code, document if isinstance(document, dict) else {}

@@ -1,0 +1,88 @@
+"""What the store knows of every job's memory, handed to the memory watch."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from dashboard.submission.fleet import catalogue_types
+from dashboard.submission.watch import job_of
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.forecasts import DemandForecast
+from data.records.memory import MemoryFinding
+from data.records.submissions import Attempt, Submission
+from data.store import StoreReader
+from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
+from planner.memory_watch import WatchedJob, watch_memory
+
+_HISTORY = timedelta(days=7)
+_LATELY = timedelta(hours=1)
+
+
+def watched_jobs(
+    reader: StoreReader, *, slot_seconds: int, job_id: str = ""
+) -> tuple[WatchedJob, ...]:
+    """Give every job that runs now, has a forecast and a known memory limit; or that one alone."""
+    latest = reader.latest_sample_at()
+    if latest is None:
+        return ()
+    history = reader.job_history(
+        job_id, start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds
+    )
+    used = {
+        name: rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
+        for name, rows in history.groupby("job_id")
+    }
+    forecasts = {one.job_id: one for one in reader.forecasts() if isinstance(one, DemandForecast)}
+    recipes = recipes_of(reader.submissions())
+    types = catalogue_types(load_gpu_catalogue())
+    return tuple(
+        WatchedJob(
+            job_id=job.job_id,
+            gpu_model=job.gpu_model,
+            limit_mib=job.gpu_memory_mib,
+            used_mib=used[job.job_id],
+            forecast=forecasts[job.job_id],
+            recipe=recipes.get(job.job_id),
+            gpu_types=types,
+        )
+        for job in reader.jobs()
+        if job.gpu_memory_mib
+        and job.job_id in used
+        and job.job_id in forecasts
+        and job.last_seen_at >= latest - _LATELY
+    )
+
+
+def memory_findings(
+    reader: StoreReader, *, slot_seconds: int, job_id: str = ""
+) -> tuple[MemoryFinding, ...]:
+    """Give what is foreseen of the memory of the jobs that run now, or of one of them."""
+    return watch_memory(watched_jobs(reader, slot_seconds=slot_seconds, job_id=job_id))
+
+
+def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:
+    """Give how submitted jobs train, by the id of every job that was sent."""
+    return {
+        attempt.job_id: recipe_of(one, attempt)
+        for one in submissions
+        for attempt in one.attempts
+        if attempt.job_id
+    }
+
+
+def recipe_of(submission: Submission, attempt: Attempt) -> TrainingJob:
+    """Give the training job of an attempt, spread as it was sent."""
+    plan = attempt.plan
+    return replace(
+        job_of(submission).training_job,
+        parallelism=Parallelism(
+            data=plan.data,
+            tensor=plan.tensor,
+            pipeline=plan.pipeline,
+            sequence=plan.tensor > 1,
+            sharding=Sharding(plan.sharding),
+        ),
+        micro_batch=plan.micro_batch,
+        gradient_accumulation=plan.gradient_accumulation,
+        recompute=Recompute(plan.recompute),
+        gpu_memory_bytes=plan.gpu_memory_bytes or None,
+    )

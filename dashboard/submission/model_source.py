@@ -1,0 +1,64 @@
+"""A model's shape by its public name or from its config.json."""
+
+import json
+from pathlib import Path
+
+from data.errors import ImpossibleProblemError, scrub
+from planner.memory.known_models import known_model, known_models
+from planner.memory.model_config import ReadModel, shape_from_config
+
+_LARGEST = 4 << 20
+
+
+def read_model(*, known: str, config: str, folder: Path, asked: str) -> ReadModel:
+    """Give the model of a known name, or of a config.json whose path counts from `folder`.
+
+    `asked` says where it was stated. Errors: ImpossibleProblemError.
+    """
+    if bool(known) == bool(config):
+        raise ImpossibleProblemError(
+            f"{asked} names {'both a known model and a config' if known else 'no model'}",
+            'Give name = "llama3-8b" or config = "config.json".',
+        )
+    if known:
+        return ReadModel(shape=known_model(known), assumed=())
+    return read_config(folder / config)
+
+
+def model_of_argument(argument: str) -> ReadModel:
+    """Give the model that a command line names: a file, else a public name."""
+    path = Path(argument)
+    if not path.exists() and argument.strip().lower() in known_models():
+        return ReadModel(shape=known_model(argument), assumed=())
+    if path.is_dir():
+        path = path / "config.json"
+    if not path.exists() and not argument.endswith(".json"):
+        return ReadModel(shape=known_model(argument), assumed=())
+    return read_config(path)
+
+
+def read_config(path: Path) -> ReadModel:
+    """Give the model of a config.json. Errors: ImpossibleProblemError naming file and fault."""
+    try:
+        with path.open("rb") as file:
+            body = file.read(_LARGEST + 1)
+    except OSError as error:
+        raise ImpossibleProblemError(
+            f"cannot read {path}: {error.strerror}", "Give the path of a model's config.json."
+        ) from error
+    return config_from_text(body, name=path.name)
+
+
+def config_from_text(body: bytes, *, name: str) -> ReadModel:
+    """Give the model of the text of a config.json. Errors: ImpossibleProblemError."""
+    if len(body) > _LARGEST:
+        raise ImpossibleProblemError(
+            f"{scrub(name, limit=80)} is larger than {_LARGEST >> 20} MiB", "Give a config.json."
+        )
+    try:
+        return shape_from_config(json.loads(body))
+    except (ValueError, RecursionError) as error:
+        raise ImpossibleProblemError(
+            f"{scrub(name, limit=80)} is no JSON: {scrub(str(error), limit=120)}",
+            "Give the config.json of a Hugging Face model.",
+        ) from error

@@ -1,0 +1,228 @@
+"""Where a job goes: the smallest GPUs that suffice, on the fewest nodes, stranding the least.
+
+Plans come ranked by MARP; HAS (Frenzy, arXiv 2412.14479) takes the first that the cluster can
+satisfy. `place` is the one door: a policy that decides over the whole queue takes its place.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dashboard.submission.fleet import Fleet, FleetNode
+from data.errors import ImpossibleProblemError
+from planner.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
+from planner.fragmentation_kernel import WHOLE, NodeState, Pod
+from planner.memory.bounds import bound_factor
+from planner.training_plans import TrainingPlan
+
+_DEARER = 1.25
+"""A plan may cost so much more per unit of work than the cheapest to spare larger GPUs."""
+
+_SHARE = 0.90
+"""Plans are preferred below whose bound so many measured peaks lie."""
+
+_MILLI = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostNeed:
+    """What a job takes of a node beside each GPU; None where the job does not say."""
+
+    cpus_per_gpu: int | None = None
+    memory_mib_per_gpu: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """A plan with its place: so many nodes with so many GPUs each.
+
+    `nodes` are those where it would go now, empty when it has to wait; `words` are what the
+    cluster calls GPUs of this type. `fair_cpus` of a node are its share for so many GPUs, None
+    where the cluster does not say. `misses_deadline` says that no plan is sure to meet it.
+    """
+
+    plan: TrainingPlan
+    node_count: int
+    gpus_per_node: int
+    nodes: tuple[str, ...]
+    words: tuple[str, ...]
+    fair_cpus: int | None = None
+    misses_deadline: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether no place is free now."""
+        return not self.nodes
+
+
+def place(
+    plans: Sequence[TrainingPlan],
+    fleet: Fleet,
+    *,
+    host: HostNeed,
+    late: Callable[[TrainingPlan], bool],
+) -> Placement:
+    """Give the placement of the best plan that fits now, else of the best that ever can.
+
+    Errors: ImpossibleProblemError when no set of nodes could hold any plan.
+    """
+    seats = _Seats(fleet, host)
+    possible = [one for one in plans if seats.count_ever(one)]
+    if not possible:
+        raise ImpossibleProblemError(
+            f"no nodes of {fleet.source} could hold any of the {len(plans)} plans that fit",
+            _hint(plans, fleet),
+        )
+    for plan in sorted(_affordable(possible), key=lambda one: _rank(one, seats, late)):
+        nodes = seats.now(plan)
+        if nodes:
+            return seats.placement(plan, nodes, late=late(plan))
+    best = min(_affordable(possible), key=lambda one: _rank(one, seats, late))
+    return seats.placement(best, (), late=late(best))
+
+
+def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
+    """Keep the plans that leave room for what the estimate does not know, then the cheap ones."""
+    roomy = [one for one in plans if _has_room(one)] or plans
+    limit = _DEARER * min(one.cost for one in roomy)
+    return [one for one in roomy if one.cost <= limit]
+
+
+def _has_room(plan: TrainingPlan) -> bool:
+    bound = plan.estimate.p50_bytes * bound_factor(plan.estimate.tier, _SHARE)
+    return bound <= (plan.job.gpu_memory_bytes or 0.0)
+
+
+def _rank(
+    plan: TrainingPlan, seats: "_Seats", late: Callable[[TrainingPlan], bool]
+) -> tuple[bool, float, int, int, float]:
+    """Smallest sufficient memory first, then the fewest nodes, the fewest GPUs, the cheapest."""
+    memory = plan.job.gpu_memory_bytes or 0.0
+    return late(plan), memory, seats.count_ever(plan), plan.gpus, plan.cost
+
+
+def _hint(plans: Sequence[TrainingPlan], fleet: Fleet) -> str:
+    if not plans:
+        return "No plan was given."
+    least = min(plans, key=lambda one: one.gpus)
+    offers = ", ".join(
+        sorted({f"{one.gpus} x {one.gpu_type} on {one.name}" for one in fleet.usable})[:4]
+    )
+    return (
+        f"The smallest needs {least.gpus} x {least.gpu_type}; there are "
+        f"{offers or 'no nodes with GPUs that take jobs'}. Lower [host] of the job file if CPU or "
+        "memory is what lacks."
+    )
+
+
+class _Seats:
+    """Counts the nodes that a plan takes; tensor-parallel groups never leave a node."""
+
+    def __init__(self, fleet: Fleet, host: HostNeed) -> None:
+        self._host = host
+        self._by_type: dict[str, list[FleetNode]] = {}
+        for node in fleet.usable:
+            self._by_type.setdefault(node.gpu_type, []).append(node)
+        self._ever: dict[tuple[str, int, int], int] = {}
+
+    def count_ever(self, plan: TrainingPlan) -> int:
+        """Give the fewest nodes on an empty fleet, 0 when it holds the plan nowhere."""
+        key = (plan.gpu_type, plan.gpus, plan.job.parallelism.tensor)
+        if key not in self._ever:
+            shares = _shares(plan)
+            found = (n for each, n in shares if len(self._holding(plan, each, free=False)) >= n)
+            self._ever[key] = next(found, 0)
+        return self._ever[key]
+
+    def now(self, plan: TrainingPlan) -> tuple[str, ...]:
+        """Give the nodes that take the plan now, none when there is no room."""
+        for each, count in _shares(plan):
+            nodes = self._holding(plan, each, free=True)
+            if len(nodes) >= count:
+                return self._least_stranding(nodes, each, count)
+        return ()
+
+    def placement(self, plan: TrainingPlan, nodes: tuple[str, ...], *, late: bool) -> Placement:
+        """Give the placement on these nodes, or on as many as an empty fleet would take."""
+        count = len(nodes) or self.count_ever(plan)
+        each = plan.gpus // count
+        of_type = [one for one in self._by_type[plan.gpu_type] if one.gpus >= each]
+        shares = [one.cpus * each // one.gpus for one in of_type if one.cpus is not None]
+        return Placement(
+            plan=plan,
+            node_count=count,
+            gpus_per_node=each,
+            nodes=nodes,
+            words=tuple(sorted({one.word for one in of_type})),
+            fair_cpus=min(shares, default=0) or None,
+            misses_deadline=late,
+        )
+
+    def _holding(self, plan: TrainingPlan, each: int, *, free: bool) -> list[FleetNode]:
+        return [
+            node
+            for node in self._by_type.get(plan.gpu_type, ())
+            if (node.free_gpus if free else node.gpus) >= each and self._has_host(node, each)
+        ]
+
+    def _has_host(self, node: FleetNode, each: int) -> bool:
+        cpus = (self._host.cpus_per_gpu or 0) * each
+        memory = (self._host.memory_mib_per_gpu or 0) * each
+        return (node.cpus is None or cpus <= node.cpus) and (
+            node.memory_mib is None or memory <= node.memory_mib
+        )
+
+    def _least_stranding(self, nodes: list[FleetNode], each: int, count: int) -> tuple[str, ...]:
+        """Choose the nodes one by one; of those that strand alike the fullest."""
+        ordered = sorted(nodes, key=lambda one: (one.free_gpus, one.name))
+        pod = Pod(
+            cpu=(self._host.cpus_per_gpu or 0) * each * _MILLI,
+            memory=(self._host.memory_mib_per_gpu or 0) * each,
+            gpus=each,
+            milli=WHOLE,
+            models=ANY_MODEL,
+        )
+        placer = FragmentationPlacer(_state(ordered, pod), _typical(ordered))
+        chosen: list[str] = []
+        while len(chosen) < count:
+            found = placer.place(pod)
+            if found is None:
+                return ()
+            placer.nodes.whole[found[0]] = 0  # one share of a job to a node
+            chosen.append(ordered[found[0]].name)
+        return tuple(chosen)
+
+
+def _shares(plan: TrainingPlan) -> Iterator[tuple[int, int]]:
+    """Give (GPUs of each node, nodes), the fewest nodes first."""
+    for count in range(1, plan.gpus + 1):
+        each = plan.gpus // count
+        if plan.gpus % count == 0 and each % plan.job.parallelism.tensor == 0:
+            yield each, count
+
+
+def _state(nodes: Sequence[FleetNode], pod: Pod) -> NodeState:
+    """Give what is free; a node whose GPUs are partly held has lost as much of CPU and memory."""
+    free = np.array([one.free_gpus for one in nodes])
+    share = free / np.array([one.gpus for one in nodes])
+    cpus = np.array([(one.cpus or 10**6) * _MILLI for one in nodes]) * share
+    memory = np.array([one.memory_mib or 10**12 for one in nodes]) * share
+    return node_state(
+        np.maximum(cpus, pod.cpu).astype(np.int64),
+        np.maximum(memory, pod.memory).astype(np.int64),
+        free.astype(np.int64),
+        np.zeros(len(nodes), dtype=np.int64),
+    )
+
+
+def _typical(nodes: Sequence[FleetNode]) -> Pods:
+    """Give pods that take a GPU with the CPU that comes with it on these nodes."""
+    count = len(nodes)
+    return Pods(
+        cpu=np.array([(one.cpus or one.gpus) * _MILLI // one.gpus for one in nodes]),
+        memory=np.zeros(count, dtype=np.int64),
+        gpus=np.ones(count, dtype=np.int64),
+        milli=np.full(count, WHOLE, dtype=np.int64),
+        models=np.full(count, ANY_MODEL, dtype=np.int64),
+    )

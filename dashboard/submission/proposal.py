@@ -1,0 +1,188 @@
+"""A proposal: one job with its plan, place and manifest, as a person sees it before it is sent."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dashboard.submission.fleet import Fleet
+from dashboard.submission.job_file import JobFile
+from dashboard.submission.launch import unheard
+from dashboard.submission.manifest import JobOrder, Manifest
+from dashboard.submission.placement import HostNeed, Placement, place
+from dashboard.submission.planning import calibration_of, family_of, misses_deadline, plans_for
+from dashboard.submission.target import Target
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ImpossibleProblemError
+from data.records.submissions import (
+    Attempt,
+    MeasuredPeak,
+    Submission,
+    SubmissionState,
+    SubmittedPlan,
+)
+from data.store.record_json import to_json
+from data.submit_settings import SubmitSettings
+from planner.memory_predictor import finished_run, needed_bytes
+from planner.training_plans import TrainingPlan
+from planner.training_time import hours_range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lessons:
+    """What earlier attempts of the same job taught: factors on GPU and on host memory."""
+
+    raised: float = 1.0
+    host_raised: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What would be sent, and why so. `submission` holds it as its latest attempt."""
+
+    job: JobFile
+    plans: tuple[TrainingPlan, ...]
+    placement: Placement
+    manifest: Manifest
+    submission: Submission
+    notes: tuple[str, ...]
+
+
+def propose(
+    job: JobFile,
+    target: Target,
+    *,
+    settings: SubmitSettings,
+    peaks: tuple[MeasuredPeak, ...],
+    by: str,
+    now: datetime,
+    earlier: Submission | None = None,
+    lessons: Lessons | None = None,
+) -> Proposal:
+    """Plan, place and write the manifest of a job; nothing is sent and nothing is kept.
+
+    `earlier` is the submission whose next attempt this is. Errors: ImpossibleProblemError when it
+    fits nowhere, ChangeRefusedError, CollectorError when the cluster does not answer.
+    """
+    learned = lessons or Lessons()
+    fleet = target.fleet()
+    plans = _plans(job, fleet, settings=settings, peaks=peaks, lessons=learned)
+    placement = place(
+        plans,
+        fleet,
+        host=HostNeed(
+            cpus_per_gpu=job.cpus_per_gpu,
+            memory_mib_per_gpu=None
+            if job.memory_mib_per_gpu is None
+            else round(job.memory_mib_per_gpu * learned.host_raised),
+        ),
+        late=lambda plan: misses_deadline(job, plan, now),
+    )
+    attempt = Attempt(
+        number=1 if earlier is None else earlier.latest.number + 1,
+        plan=submitted_plan(placement),
+        manifest="",
+        state=SubmissionState.SENDING,
+        sent_at=now,
+        raised=learned.raised,
+        host_raised=learned.host_raised,
+    )
+    bare = earlier or Submission(
+        name=job.name,
+        target=target.name,
+        job=to_json(job),
+        family=family_of(job.training_job),
+        submitted_by=by,
+        created_at=now,
+        attempts=(attempt,),
+    )
+    order = JobOrder(
+        submission_id=bare.submission_id,
+        attempt=attempt.number,
+        namespace=settings.namespace,
+        partition=settings.partition,
+        account=settings.account,
+        raised_host=learned.host_raised,
+    )
+    manifest = target.manifest(job, placement, order)
+    before = () if earlier is None else earlier.attempts
+    return Proposal(
+        job=job,
+        plans=plans,
+        placement=placement,
+        manifest=manifest,
+        submission=replace(bare, attempts=(*before, replace(attempt, manifest=manifest.text))),
+        notes=_notes(job, fleet, placement),
+    )
+
+
+def _plans(
+    job: JobFile,
+    fleet: Fleet,
+    *,
+    settings: SubmitSettings,
+    peaks: tuple[MeasuredPeak, ...],
+    lessons: Lessons,
+) -> tuple[TrainingPlan, ...]:
+    types = fleet.gpu_types(load_gpu_catalogue())
+    if not types:
+        unknown = f"; not in the catalogue: {', '.join(fleet.unknown)}" if fleet.unknown else ""
+        raise ImpossibleProblemError(
+            f"{fleet.source} has no node that takes jobs with GPUs of a known model{unknown}",
+            "Map gres types by slurm.gpu_models, or label nodes with nvidia.com/gpu.product.",
+        )
+    return plans_for(
+        job,
+        types,
+        largest_gpus=min(settings.largest_gpus, fleet.gpus),
+        calibration=calibration_of(family_of(job.training_job), peaks),
+        raised=lessons.raised,
+    )
+
+
+def _notes(job: JobFile, fleet: Fleet, placement: Placement) -> tuple[str, ...]:
+    estimate = placement.plan.estimate
+    notes = [f"the model's config did not state {one}" for one in job.assumed]
+    notes += estimate.notes
+    told = unheard(job, placement)
+    if told:
+        notes.append(
+            f"the command does not name {', '.join(told)}: the program must read TRIMTAB_… from "
+            "its environment, else the estimate is not of what runs"
+        )
+    if job.tokens is not None:
+        low, high = hours_range(placement.plan, job.tokens)
+        notes.append(f"roughly {low:.2g} to {high:.2g} hours for {job.tokens:.3g} tokens")
+    elif job.deadline is not None:
+        notes.append("the deadline has no effect: data.tokens does not say how long the run is")
+    if placement.misses_deadline:
+        notes.append("no plan is sure to meet the deadline")
+    if placement.waits:
+        notes.append("no place is free now: the job will wait in the cluster's queue")
+    if fleet.unknown:
+        notes.append(f"GPUs of unknown models are left out: {', '.join(fleet.unknown)}")
+    return tuple(notes)
+
+
+def submitted_plan(placement: Placement) -> SubmittedPlan:
+    """Give what is kept of a placed plan."""
+    plan, spread = placement.plan, placement.plan.job.parallelism
+    raw = finished_run(plan.job, 1.0)
+    return SubmittedPlan(
+        gpu_type=plan.gpu_type,
+        gpus=plan.gpus,
+        nodes=placement.node_count,
+        gpus_per_node=placement.gpus_per_node,
+        data=spread.data,
+        tensor=spread.tensor,
+        pipeline=spread.pipeline,
+        sharding=str(spread.sharding),
+        micro_batch=plan.job.micro_batch or 1,
+        gradient_accumulation=plan.job.gradient_accumulation or 1,
+        recompute=str(plan.job.recompute or "none"),
+        p50_bytes=plan.estimate.p50_bytes,
+        p99_bytes=plan.estimate.p99_bytes,
+        needed_bytes=needed_bytes(plan.estimate),
+        static_bytes=raw.static_bytes,
+        dynamic_bytes=raw.dynamic_bytes,
+        gpu_memory_bytes=plan.job.gpu_memory_bytes or 0.0,
+        tier=str(plan.estimate.tier),
+    )

@@ -1,0 +1,37 @@
+"""Which cluster takes a job: the one asked for, else the one that is configured."""
+
+from dashboard.submission.kubernetes_target import KubernetesTarget
+from dashboard.submission.slurm_target import SlurmTarget
+from dashboard.submission.target import Target
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ChangeRefusedError
+from data.settings import Settings
+from data.submit_settings import TARGETS
+
+
+def target_name(settings: Settings, asked: str = "") -> str:
+    """Give kubernetes or slurm. Errors: ChangeRefusedError when neither or both could be meant."""
+    if asked or settings.submit.target:
+        return asked or settings.submit.target
+    configured = [
+        name
+        for name, there in zip(
+            TARGETS, (settings.kubernetes.enabled, bool(settings.slurm.mode)), strict=True
+        )
+        if there
+    ]
+    if len(configured) != 1:
+        what = "both Kubernetes and Slurm are" if configured else "neither Kubernetes nor Slurm is"
+        raise ChangeRefusedError(
+            f"{what} configured, so it is not clear where to submit",
+            "Give --target kubernetes or --target slurm, or set submit.target.",
+        )
+    return configured[0]
+
+
+def target_of(settings: Settings, name: str) -> Target:
+    """Give the target of that name."""
+    catalogue = load_gpu_catalogue()
+    if name == "slurm":
+        return SlurmTarget(settings.slurm, settings.submit, catalogue)
+    return KubernetesTarget(settings.kubernetes, settings.submit, catalogue)

@@ -1,0 +1,80 @@
+"""The form of the New job page: its fields become the table of a job file, read by one reader."""
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from dashboard.submission.job_file import JobFile, read_job
+from dashboard.submission.model_source import config_from_text
+from data.errors import ChangeRefusedError
+from planner.memory.framework_traits import known_frameworks
+from planner.memory.known_models import known_model, known_models
+from planner.memory.model_config import ReadModel
+
+_OPTIMIZERS = ("", "adamw", "adamw8bit", "paged_adamw8bit", "sgd_momentum", "lion", "muon")
+_PRECISIONS = ("", "amp", "bf16-true", "fp32", "megatron", "zero")
+_OPEN = "not stated"
+
+
+def asked_job() -> JobFile | None:
+    """Show the form, and give the job that it describes once it was sent; the last one after it.
+
+    Errors: ChangeRefusedError, ImpossibleProblemError for what cannot be.
+    """
+    with st.form("new-job"):
+        left, middle, right = st.columns(3)
+        known = left.selectbox("Known model", sorted(known_models()), key="job-model")
+        upload = left.file_uploader("or its config.json", type="json", key="job-config")
+        name = left.text_input("Name of the job", "my-job", key="job-name")
+        batch = middle.number_input("Sequences of a step", 1, 10**7, 64, key="job-batch")
+        length = middle.number_input("Tokens of a sequence", 1, 10**8, 4096, key="job-length")
+        method = middle.selectbox("Method", ("full", "adapter"), key="job-method")
+        lengths = middle.selectbox("Lengths", (_OPEN, "fixed", "vary"), key="job-lengths")
+        framework = right.selectbox("Framework", ("", *known_frameworks()), key="job-framework")
+        optimizer = right.selectbox("Optimiser", _OPTIMIZERS, key="job-optimizer")
+        precision = right.selectbox("Precision", _PRECISIONS, key="job-precision")
+        image = right.text_input("Image (Kubernetes)", key="job-image")
+        line = "train.py --micro-batch {micro_batch}"
+        command = st.text_input("Command", line, key="job-command")
+        sent = st.form_submit_button("Show the plans", type="primary")
+    if sent:
+        training = {
+            "global_batch": int(batch),
+            "sequence_length": int(length),
+            "method": method,
+            "framework": framework or None,
+            "optimizer": optimizer or None,
+            "precision": precision or None,
+            "length_varies": None if lengths == _OPEN else lengths == "vary",
+        }
+        table = {
+            "name": name.strip(),
+            "command": _words(command),
+            "image": image.strip() or None,
+            "training": _stated(training),
+        }
+        read = (
+            ReadModel(shape=known_model(known), assumed=())
+            if upload is None
+            else config_from_text(upload.getvalue(), name=upload.name)
+        )
+        st.session_state["new-job-asked"] = read_job(_stated(table), folder=Path(), model=read)
+        st.session_state.pop("new-job-proposal", None)
+    found: JobFile | None = st.session_state.get("new-job-asked")
+    return found
+
+
+def _stated(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _words(command: str) -> list[str]:
+    """Give the words of a command line as a shell would split them; no shell runs it."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ChangeRefusedError(
+            f"the command cannot be split into words: {error}", "Close its quotes."
+        ) from error

@@ -1,0 +1,123 @@
+"""Submitting from the New job page, behind the same gate as the command line.
+
+What was shown is what is sent: the proposal stays in the session until it is sent or replaced.
+"""
+
+from collections.abc import Callable
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.rights import why_not_submit
+from dashboard.submission.job_file import JobFile
+from dashboard.submission.planning import family_of
+from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.submit import submit, why_not
+from dashboard.submission.targets import target_name, target_of
+from dashboard.web.identity import local_name, remember_name, signed_in
+from dashboard.web.page import plain, table
+from dashboard.web.session import current_world
+from data.clock import utc_now
+from data.errors import TrimtabError
+
+_PROPOSAL = "new-job-proposal"
+_SAID = "new-job-said"
+
+
+def submission_part(job: JobFile) -> None:
+    """Show the preview and the submit button, and the jobs submitted so far."""
+    world = current_world()
+    settings = world.desk.settings()
+    person = signed_in(settings.access)
+    if person is None:
+        return
+    st.subheader("Submit")
+    reason = why_not(settings) or why_not_submit(person, settings.access)
+    if reason:
+        st.info(plain(reason))
+    name, preview, send = st.columns([3, 1, 1], vertical_alignment="bottom")
+    with name:
+        by = local_name("new-job-by") if settings.access.mode == "local" else person.name
+    if preview.button("Preview", width="stretch", key="new-job-preview"):
+        st.session_state.pop(_SAID, None)
+        _attempt(lambda: _preview(job, by))
+    proposal: Proposal | None = st.session_state.get(_PROPOSAL)
+    clicked = send.button(
+        "Submit",
+        width="stretch",
+        type="primary",
+        key="new-job-submit",
+        disabled=bool(reason) or proposal is None or not by.strip(),
+        help=reason or "Preview first; what is shown is what is sent.",
+    )
+    if clicked and proposal is not None:
+        st.session_state.pop(_PROPOSAL)
+        _attempt(lambda: _send(proposal, by))
+        st.rerun()
+    if said := st.session_state.get(_SAID):
+        (st.success if said[0] else st.error)(plain(said[1]))
+    if proposal is not None:
+        for note in proposal.notes:
+            st.caption(plain(note))
+        st.code(proposal.manifest.text, language=None)
+    _submitted()
+
+
+def _attempt(action: Callable[[], None]) -> None:
+    """Run a command; its refusal is kept, so that it is still there after the page was drawn."""
+    try:
+        action()
+    except TrimtabError as error:
+        st.session_state[_SAID] = (False, str(error))
+
+
+def _preview(job: JobFile, by: str) -> None:
+    world = current_world()
+    settings = world.desk.settings()
+    target = target_of(settings, target_name(settings))
+    st.session_state[_PROPOSAL] = propose(
+        job,
+        target,
+        settings=settings.submit,
+        peaks=world.store.reader.measured_peaks(family_of(job.training_job)),
+        by=by,
+        now=utc_now(),
+    )
+
+
+def _send(proposal: Proposal, by: str) -> None:
+    world = current_world()
+    settings = world.desk.settings()
+    target = target_of(settings, proposal.submission.target)
+    sent = submit(proposal, target, world.store, settings=settings, by=by, now=utc_now())
+    remember_name(by)
+    st.session_state[_SAID] = (
+        True,
+        f"Submitted {sent.submission_id} as {sent.latest.job_id}.",
+    )
+
+
+def _submitted() -> None:
+    found = current_world().store.reader.submissions()
+    if not found:
+        return
+    st.subheader("Submitted so far")
+    table(
+        pd.DataFrame(
+            [
+                {
+                    "id": one.submission_id,
+                    "name": one.name,
+                    "state": str(one.state),
+                    "job": one.latest.job_id,
+                    "GPUs": one.latest.plan.gpus,
+                    "GPU type": one.latest.plan.gpu_type,
+                    "attempts": len(one.attempts),
+                    "by": one.submitted_by,
+                    "reason": one.latest.reason,
+                }
+                for one in found
+            ]
+        ),
+        "submissions",
+    )

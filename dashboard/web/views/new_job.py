@@ -1,0 +1,95 @@
+"""A job that names no GPU: the plans that fit, what its memory is made of, and its submission."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.memory_bars import MemoryBar, memory_bars
+from dashboard.submission.estimate import GIB, breakdown_rows, plan_row
+from dashboard.submission.fleet import catalogue_types, fleet_of_store
+from dashboard.submission.job_file import JobFile
+from dashboard.submission.planning import calibration_of, family_of, plans_for
+from dashboard.web.new_job_form import asked_job
+from dashboard.web.new_job_submission import submission_part
+from dashboard.web.page import chart, finding, plain, table
+from dashboard.web.session import current_world
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from planner.memory.calibration import Calibration
+from planner.training_plans import GpuType, TrainingPlan
+
+_SHOWN = 20
+
+world = current_world()
+settings = world.settings.settings
+reader = world.store.reader
+
+
+def plans_of(
+    job: JobFile, types: tuple[GpuType, ...], calibration: Calibration
+) -> tuple[TrainingPlan, ...]:
+    """The plans of this very question: found once, not at every click on the page."""
+    asked = (job, types, calibration)
+    if st.session_state.get("new-job-question") != asked:
+        most = settings.submit.largest_gpus
+        found = plans_for(job, types, largest_gpus=most, calibration=calibration)
+        st.session_state["new-job-plans"] = found
+        st.session_state["new-job-question"] = asked
+    plans: tuple[TrainingPlan, ...] = st.session_state["new-job-plans"]
+    return plans
+
+
+def bar(plan: TrainingPlan) -> MemoryBar:
+    """The best plan of a GPU type as a bar."""
+    return MemoryBar(
+        label=f"{plan.gpus} × {plan.gpu_type}",
+        parts=tuple((row["part"], row["gib"]) for row in breakdown_rows(plan.estimate)),
+        limit_gib=(plan.job.gpu_memory_bytes or 0) / GIB,
+        bound_gib=plan.estimate.p99_bytes / GIB,
+    )
+
+
+answer = st.container()
+job = asked_job()
+if job is None:
+    with answer:
+        finding("Describe a job; no GPU has to be named.")
+else:
+    catalogue = load_gpu_catalogue()
+    own = fleet_of_store(reader, catalogue).gpu_types(catalogue)
+    family = family_of(job.training_job)
+    plans = plans_of(
+        job,
+        own or catalogue_types(catalogue),
+        calibration_of(family, reader.measured_peaks(family)),
+    )
+    first = plans[0]
+    of_types: dict[str, TrainingPlan] = {}
+    for one in plans:
+        of_types.setdefault(one.gpu_type, one)
+    with answer:
+        finding(
+            f"{job.name} fits in {len(plans)} ways on {len(of_types)} GPU types; the quickest "
+            f"per GPU takes {first.gpus} × {first.gpu_type} with "
+            f"{first.estimate.p50_bytes / GIB:.1f} GiB on each."
+        )
+    origin = "the fleet in the store" if own else "the catalogue: the store knows no fleet"
+    gaps = first.estimate.missing
+    st.caption(
+        plain(
+            f"GPU types of {origin}. Tier {first.estimate.tier}: "
+            + (f"nobody stated {', '.join(gaps)}." if gaps else "all that decides is stated.")
+        )
+    )
+    for gap in job.assumed:
+        st.caption(plain(f"The config did not state it: {gap}"))
+    st.subheader("Memory of the best plan per GPU type")
+    chart(memory_bars([bar(one) for one in of_types.values()]), "memory-bars")
+    st.subheader("Plans")
+    rows = [plan_row(one, currency=settings.energy.currency) for one in plans[:_SHOWN]]
+    table(pd.DataFrame(rows), "plans")
+    if len(plans) > _SHOWN:
+        st.caption(f"The best {_SHOWN} of {len(plans)}.")
+    with st.expander("What its memory is made of"):
+        chosen = st.selectbox("GPU type", list(of_types), key="breakdown-type")
+        st.write(f"At the event that binds, {of_types[chosen].estimate.binding_event}:")
+        table(pd.DataFrame(breakdown_rows(of_types[chosen].estimate)), "breakdown")
+    submission_part(job)

@@ -1,0 +1,65 @@
+"""What is foreseen of a job's GPU memory: that it will run out, or that room has become free."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class MemoryOutlook(StrEnum):
+    """What a finding says."""
+
+    RUNS_OUT = "runs-out"
+    ROOM = "room"
+
+
+class MemoryRemedy(StrEnum):
+    """What can be done before memory runs out, the mildest first."""
+
+    SPREAD = "spread"
+    SHARD = "shard"
+    RECOMPUTE = "recompute"
+    LARGER_GPU = "larger-gpu"
+    SMALLER_MICRO_BATCH = "smaller-micro-batch"
+    MOVE = "move"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryAdvice:
+    """One remedy. `expected_mib` is the peak per GPU after it, None where no recipe tells it."""
+
+    remedy: MemoryRemedy
+    text: str
+    expected_mib: float | None = None
+    fits: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFinding:
+    """What is foreseen of one job, in MiB per GPU.
+
+    `probability` is the least chance, 0..1, that the memory runs out within `horizon_hours`, and
+    `at` the first slot in which that is likely (RUNS_OUT). `room_mib` is what stays free with 95 %
+    (ROOM), from `at` on. `evidence` says what it rests on.
+    """
+
+    job_id: str
+    outlook: MemoryOutlook
+    gpu_model: str
+    limit_mib: float
+    now_mib: float
+    largest_mib: float
+    peak_q50_mib: float
+    peak_q95_mib: float
+    horizon_hours: float
+    probability: float | None
+    at: datetime | None
+    room_mib: float
+    why: str
+    advice: tuple[MemoryAdvice, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.limit_mib > 0:
+            raise ValueError(f"limit_mib of {self.job_id} must be above 0, got {self.limit_mib}")
+        if self.probability is not None and not 0 <= self.probability <= 1:
+            raise ValueError(f"probability of {self.job_id} is {self.probability}")

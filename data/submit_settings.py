@@ -1,0 +1,50 @@
+"""The settings of serverless submission: off until a person switches it on."""
+
+import re
+from dataclasses import dataclass
+
+from data.setting_fields import documented, require
+
+TARGETS = ("kubernetes", "slurm")
+KUBERNETES_KINDS = ("job", "jobset", "pytorchjob")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitSettings:
+    """Where `trimtab submit` sends jobs, and whether it may. Previews work without any right."""
+
+    enabled: bool = documented(False, "let Trimtab submit jobs; off: it shows what it would submit")
+    without_confirmation: bool = documented(False, "submit without asking a person each time")
+    target: str = documented("", "kubernetes or slurm; empty: the one that is configured")
+    kubeconfig: str = documented(
+        "", "kubeconfig that may create jobs; empty: that of kubernetes.kubeconfig"
+    )
+    context: str = documented("", "its context; empty: kubernetes.context")
+    namespace: str = documented("default", "Kubernetes namespace that receives the jobs")
+    kubernetes_kind: str = documented("job", "object to create: job, jobset or pytorchjob")
+    partition: str = documented("", "Slurm partition; empty: the default one")
+    account: str = documented("", "Slurm account; empty: the default one")
+    largest_gpus: int = documented(64, "most GPUs that one submitted job may have")
+
+    def __post_init__(self) -> None:
+        require(
+            self.target in ("", *TARGETS), "submit.target", self.target, "kubernetes, slurm or ''"
+        )
+        require(
+            self.kubernetes_kind in KUBERNETES_KINDS,
+            "submit.kubernetes_kind",
+            self.kubernetes_kind,
+            "job, jobset or pytorchjob",
+        )
+        for name in ("namespace", "partition", "account"):
+            value = getattr(self, name)
+            require(
+                (value == "" and name != "namespace") or _NAME.fullmatch(value) is not None,
+                f"submit.{name}",
+                value,
+                "letters, digits, '.', '_' and '-'",
+            )
+        require(
+            1 <= self.largest_gpus <= 65_536, "submit.largest_gpus", self.largest_gpus, "1..65536"
+        )

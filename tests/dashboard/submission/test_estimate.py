@@ -1,0 +1,152 @@
+"""`trimtab estimate`: plans with their breakdown, and every bad input named."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dashboard.cli import main
+
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 8192,
+    "vocab_size": 128_256,
+    "tie_word_embeddings": True,
+}
+
+
+def config(tmp_path: Path, **changes: Any) -> str:
+    """A config.json; None takes a key out."""
+    values = {name: value for name, value in (CONFIG | changes).items() if value is not None}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    return str(path)
+
+
+def answer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str, *options: str
+) -> tuple[int, str, str]:
+    """Exit code and both streams of `trimtab estimate` without a store."""
+    code = main([
+        "--store", f"duckdb:///{tmp_path}/none.duckdb", "estimate", model, "--batch", "64",
+        "--seq", "4096", *(() if "--gpus" in options else ("--gpus", "4")), *options,
+    ])  # fmt: skip
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_plans_come_ranked_with_their_breakdown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """JSON holds the plans, each with p50, p99, parts at the binding event, tier, and gaps."""
+    code, out, _err = answer(
+        capsys, tmp_path, config(tmp_path), "--format", "json", "--gpu", "h100-sxm", "--gpu", "a30"
+    )
+    document = json.loads(out)
+    assert code == 0
+    assert document["model"].endswith("1,235,814,400 parameters")
+    plans = document["plans"]
+    assert {one["gpu"].partition("-")[0] for one in plans} <= {"H100", "A30"}
+    for one in plans:
+        estimate = one["estimate"]
+        assert estimate["p50_bytes"] <= estimate["p99_bytes"]
+        assert sum(estimate["breakdown"].values()) == pytest.approx(estimate["allocated_bytes"])
+        assert "framework" in estimate["missing"]
+        assert estimate["tier"] == "C"
+    speeds = [one["speed_per_gpu"] for one in plans]
+    assert speeds == sorted(speeds, reverse=True)
+
+
+def test_a_recipe_that_is_stated_is_tier_a(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Framework, optimiser, precision and lengths stated leave nothing missing."""
+    _code, out, err = answer(
+        capsys, tmp_path, "llama3-8b", "--framework", "torchtitan", "--optimizer", "adamw",
+        "--precision", "amp", "--lengths", "fixed", "--top", "1", "--gpu", "B200",
+    )  # fmt: skip
+    assert "tier A" in err
+    assert "missing" not in err
+    assert "weights" in out
+
+
+def test_the_table_is_data_and_the_rest_is_said_beside_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """CSV on stdout has a header and a line per plan, nothing else."""
+    _code, out, _err = answer(
+        capsys, tmp_path, "llama3.2-1b", "--format", "csv", "--top", "3", "--gpu", "L4"
+    )
+    lines = out.strip().splitlines()
+    assert lines[0].startswith("gpu,gpus,data,tensor,pipeline")
+    assert len(lines) == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "said"),
+    [
+        ({"hidden_size": None, "vocab_size": None}, (), "lacks hidden_size, vocab_size"),
+        ({"hidden_size": -2048}, (), "hidden = -2048"),
+        ({"num_hidden_layers": 1e40}, (), "num_hidden_layers is 1e+40"),
+        ({"vocab_size": "many"}, (), "vocab_size is 'many'"),
+        ({}, ("--tensor", "3"), "32 heads over 3 tensor-parallel GPUs"),
+        ({}, ("--pipeline", "17"), "16 layers over 17 pipeline stages"),
+        ({}, ("--data", "3"), "a batch of 64 over 3 data-parallel ranks"),
+        ({}, ("--tensor", "0"), "tensor parallelism of 0"),
+        ({}, ("--gpu", "quantum"), "no GPU type on offer is called 'quantum'"),
+        ({}, ("--optimizer", "magic"), "'magic' is none of the known optimizers"),
+        ({}, ("--micro-batch", "-1"), "micro_batch of -1"),
+        ({}, ("--seq", "0"), "--seq of 0"),
+        (
+            {"hidden_size": 1 << 20, "num_attention_heads": 8192, "num_hidden_layers": 100,
+             "num_key_value_heads": 8192, "intermediate_size": 1 << 22},
+            ("--gpu", "H200"),
+            "not even 1,048,576",
+        ),
+        (
+            {"hidden_size": 16384, "num_hidden_layers": 126, "num_attention_heads": 128,
+             "intermediate_size": 53248},
+            ("--gpus", "8", "--gpu", "H100-SXM5-80GB"),
+            "the smallest cluster that would: 128 x H100-SXM5-80GB",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_named(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    changes: dict[str, Any],
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    """Missing keys, impossible sizes and spreads, and what fits nowhere: one line, exit code 1."""
+    code, out, err = answer(capsys, tmp_path, config(tmp_path, **changes), *options)
+    assert (code, out) == (1, "")
+    assert said in err
+
+
+def test_an_unknown_architecture_is_read_as_llama_and_said(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """The note names the model type and what is assumed for what is missing."""
+    model = config(tmp_path, model_type="hyena", intermediate_size=None)
+    code, _out, err = answer(capsys, tmp_path, model, "--top", "1", "--gpu", "A30")
+    assert code == 0
+    assert "model_type hyena is not known: read as a Llama-like decoder" in err
+    assert "intermediate_size = 8192" in err
+
+
+def test_a_layout_that_does_not_fit_says_why(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A fixed spread is judged on every GPU type instead of being searched for."""
+    _code, out, _err = answer(
+        capsys, tmp_path, "llama3-8b", "--tensor", "2", "--gpu", "T4", "--format", "json"
+    )
+    (plan,) = json.loads(out)["plans"]
+    assert plan["fits"] is False
+    assert "the GPU has 15.0 GiB" in plan["why_not"]

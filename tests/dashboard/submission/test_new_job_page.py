@@ -1,0 +1,80 @@
+"""The New job page on a real Slurm: what it previews it sends, once."""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_files import BedNode
+from streamlit.testing.v1 import AppTest
+
+from dashboard.scheduler import CycleState
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
+from data.load_settings import LoadedSettings
+from data.settings import Settings
+from data.source_settings import SlurmSettings
+from data.store import Store, open_store
+from data.submit_settings import SubmitSettings
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+PAGE = Path(__file__).parents[3] / "dashboard/web/views/new_job.py"
+NODES = (
+    BedNode(name="h1", gpu_type="h100", gpus=4, features="h100"),
+    BedNode(name="c1", features="cpu"),
+)
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[SlurmBed]:
+    """One node of four H100."""
+    with running_slurm(nodes=NODES) as running:
+        yield running
+
+
+@pytest.fixture
+def page(bed: SlurmBed, tmp_path: Path) -> Iterator[tuple[AppTest, Store]]:
+    """The page of a server whose submission is switched on, and its store."""
+    settings = Settings(
+        slurm=SlurmSettings(
+            mode="commands", conf_file=str(bed.conf), gpu_models="h100=H100-SXM5-80GB"
+        ),
+        submit=SubmitSettings(enabled=True, largest_gpus=4),
+    )
+    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
+        register(
+            WebWorld(
+                store=store,
+                settings=LoadedSettings(settings=settings, origins={}),
+                decide=lambda *_arguments: None,
+                write_change=lambda *_arguments: tmp_path,
+                preview=lambda _digest: "",
+                cycle_state=CycleState,
+                run_lifespan=nullcontext,
+            )
+        )
+        yield AppTest.from_file(str(PAGE), default_timeout=60), store
+
+
+def test_what_is_previewed_is_sent_once(bed: SlurmBed, page: tuple[AppTest, Store]) -> None:
+    """Form, preview, submit: Slurm has the job, the store the very text of the preview."""
+    app, store = page
+    app.run()
+    app.selectbox(key="job-model").set_value("tinyllama-1.1b")
+    app.text_input(key="job-name").set_value("by-page")
+    app.button[0].click().run()
+    assert app.button(key="new-job-submit").disabled
+    app.text_input(key="new-job-by").set_value("ada").run()
+    app.button(key="new-job-preview").click().run()
+    (shown,) = [one.value for one in app.code if one.value.startswith("#!/bin/bash")]
+    assert "#SBATCH --gres=gpu:h100:" in shown
+    assert store.reader.submissions() == ()
+    app.button(key="new-job-submit").click().run()
+    assert not app.exception
+    (kept,) = store.reader.submissions()
+    assert (kept.latest.manifest.rstrip("\n"), kept.submitted_by) == (shown, "ada")
+    number = kept.latest.job_id.removeprefix("slurm:")
+    assert bed.run("squeue", "-h", "-n", "by-page", "-t", "all", "-o", "%i") == number
+    assert any("Submitted" in one.value for one in app.success)
+    assert app.button(key="new-job-submit").disabled

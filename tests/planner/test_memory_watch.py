@@ -1,0 +1,184 @@
+"""The memory watch says what will run out before it does, and where room has become free."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
+from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
+from planner.memory.known_models import known_model
+from planner.memory.training_job import Parallelism, Recompute, TrainingJob
+from planner.memory_watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
+from planner.training_plans import GpuType
+
+NOW = datetime(2026, 1, 5, tzinfo=UTC)
+LIMIT = 81_559.0
+SLOTS = 24
+TYPES = tuple(GpuType.of(model) for model in load_gpu_catalogue())
+
+
+def make_path(low: Any, middle: Any, high: Any, **outer: Any) -> QuantilePath:
+    """A memory path [slots] from three rows or constants, MiB."""
+    rows = [tuple(np.broadcast_to(np.asarray(one, float), SLOTS)) for one in (low, middle, high)]
+    return QuantilePath(
+        quantity=Quantity.MEMORY,
+        model="mix",
+        q10=rows[0],
+        q50=rows[1],
+        q90=rows[2],
+        backtest=None,
+        **outer,
+    )
+
+
+def make_job(path: QuantilePath | None, used: Any, **more: Any) -> WatchedJob:
+    """A job on one H100 with this path and past."""
+    peaks = more.pop("peaks", ())
+    forecast = DemandForecast(
+        job_id="ml/job/train",
+        slot_starts=tuple(NOW + timedelta(minutes=15 * slot) for slot in range(SLOTS)),
+        paths=() if path is None else (path,),
+        missing=(),
+        samples=100,
+        history_slots=96,
+        known_slots=96,
+        peaks=peaks,
+    )
+    return WatchedJob(
+        job_id="ml/job/train",
+        gpu_model="H100-SXM5-80GB",
+        limit_mib=LIMIT,
+        used_mib=np.asarray(used, float),
+        forecast=forecast,
+        **({"gpu_types": TYPES} | more),
+    )
+
+
+def climbing() -> QuantilePath:
+    """A path that climbs from 60 to 90 GiB, 3 GiB either way."""
+    middle = np.linspace(60, 90, SLOTS) * 1024
+    return make_path(middle - 3072, middle, middle + 3072)
+
+
+def only(job: WatchedJob) -> MemoryFinding:
+    """The one finding of a job."""
+    (found,) = watch_memory([job])
+    return found
+
+
+def test_a_climb_beyond_the_board_is_told_with_its_time() -> None:
+    """Memory whose median passes the board is sure to run out, at the slot where it does."""
+    found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024))
+    usable = 0.985 * LIMIT
+    first = next(slot for slot, one in enumerate(climbing().q50) if one >= usable)
+    assert found.outlook is MemoryOutlook.RUNS_OUT
+    assert found.probability is not None
+    assert found.probability >= 0.9
+    assert found.at == NOW + timedelta(minutes=15 * first)
+    assert "with a chance of at least 90 %" in found.why
+
+
+def test_flat_memory_below_the_board_gives_nothing() -> None:
+    """A job that stays at half of its board needs no word."""
+    flat = make_path(40_000, 41_000, 42_000)
+    assert watch_memory([make_job(flat, np.full(96, 41_000.0))]) == ()
+
+
+def test_a_pool_that_is_full_is_no_alarm() -> None:
+    """A server that took all of the board at its start and lives will not run out."""
+    full = make_path(81_000, 81_200, 81_559)
+    assert watch_memory([make_job(full, np.full(96, 81_300.0))]) == ()
+
+
+@pytest.mark.parametrize("job", [
+    make_job(None, np.full(96, 1000.0)), make_job(climbing(), np.full(96, np.nan)),
+])  # fmt: skip
+def test_unknown_memory_gives_nothing(job: WatchedJob) -> None:
+    """Without a forecast, or without a single reading, nothing is said."""
+    assert watch_memory([job]) == ()
+
+
+def test_the_calibrated_peak_alone_can_tell() -> None:
+    """Slots that each are safe may still have a peak beyond the board: at least one in ten."""
+    peak = WindowPeak(
+        quantity=Quantity.MEMORY, window_hours=24, q90=82_000, q95=85_000, cohort="job", scores=40,
+        coverage_q90_ratio=0.9,
+    )  # fmt: skip
+    safe = make_path(50_000, 51_000, 55_000)
+    found = only(make_job(safe, np.full(96, 60_000.0), peaks=(peak,)))
+    assert (found.outlook, found.probability) == (MemoryOutlook.RUNS_OUT, 0.1)
+
+
+def test_a_threshold_decides_what_is_told() -> None:
+    """Small chances are told to who asks for them."""
+    near = make_path(60_000, 65_000, 79_000)
+    job = make_job(near, np.full(96, 65_000.0))
+    assert watch_memory([job]) == ()
+    assert watch_memory([job], MemoryWatchSettings(probability=0.01))
+
+
+def test_room_after_a_phase_is_told() -> None:
+    """After an evaluation that took 70 GiB the job needs 20: half of the board is free."""
+    used = np.concatenate([np.full(48, 70_000.0), np.full(12, 20_000.0)])
+    found = only(make_job(make_path(19_000, 20_000, 21_000), used))
+    assert found.outlook is MemoryOutlook.ROOM
+    assert found.room_mib == pytest.approx(LIMIT - 1.1 * 21_000)
+    assert "70,000" not in found.why
+    assert "68.4 GiB is over" in found.why
+
+
+def test_room_that_was_always_there_is_no_news() -> None:
+    """A job that never used the board freed nothing."""
+    assert watch_memory([make_job(make_path(9_000, 10_000, 11_000), np.full(96, 10_000.0))]) == ()
+
+
+def test_without_a_recipe_every_remedy_is_named_in_order() -> None:
+    """Spread, shard, recompute, a larger GPU that exists, a smaller micro-batch, move."""
+    found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024))
+    assert [one.remedy for one in found.advice] == list(MemoryRemedy)
+    larger = found.advice[3]
+    assert larger.text.startswith("H200-SXM-141GB")
+
+
+def test_with_a_recipe_remedies_say_what_they_do() -> None:
+    """What helps says the peak after it, scaled by what the job really needs; what does not, no."""
+    recipe = TrainingJob(
+        shape=known_model("llama3.2-3b"),
+        framework="torchtitan",
+        parallelism=Parallelism(data=2),
+        micro_batch=4,
+        sequence_length=4096,
+        length_varies=False,
+        optimizer="adamw",
+        recompute=Recompute.NONE,
+    )
+    found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024, recipe=recipe))
+    told = {one.remedy: one for one in found.advice}
+    needed = found.peak_q50_mib
+    assert set(told) == set(MemoryRemedy)
+    for remedy in (MemoryRemedy.SPREAD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH):
+        expected = told[remedy].expected_mib
+        assert expected is not None
+        assert expected < max(needed, found.peak_q95_mib)
+        assert told[remedy].fits == (expected <= 0.985 * LIMIT)
+    assert told[MemoryRemedy.SMALLER_MICRO_BATCH].text.startswith("a micro-batch of 2")
+
+
+@given(
+    limit=st.floats(1, 200_000),
+    middle=st.floats(1_000, 100_000),
+    below=st.floats(0, 500),
+    above=st.floats(0, 50_000),
+)
+def test_the_chance_falls_as_the_limit_rises(
+    limit: float, middle: float, below: float, above: float
+) -> None:
+    """A chance lies in 0..1 and never grows with the limit."""
+    path = make_path(middle - below, middle, middle + above)
+    here, higher = exceedance_of(path, limit)[0], exceedance_of(path, limit * 1.1)[0]
+    assert 0 <= higher <= here <= 1

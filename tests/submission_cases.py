@@ -1,0 +1,55 @@
+"""Job files and fleets of the submission tests."""
+
+from pathlib import Path
+from typing import Any
+
+from dashboard.submission.fleet import Fleet, FleetNode, fleet_of
+from dashboard.submission.job_file import JobFile, read_job
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+
+H100, A100 = "H100-SXM5-80GB", "A100-SXM4-40GB"
+
+
+def job_table(**changes: Any) -> dict[str, Any]:
+    """A job file as TOML would give it: TinyLlama, everything of its recipe stated."""
+    table = {
+        "name": "tiny-run",
+        "command": ["train.py", "--micro-batch", "{micro_batch}"],
+        "image": "registry.example/train:1",
+        "model": {"name": "tinyllama-1.1b"},
+        "training": {
+            "global_batch": 64,
+            "sequence_length": 2048,
+            "framework": "torchtitan",
+            "optimizer": "adamw",
+            "precision": "amp",
+            "length_varies": False,
+        },
+    }
+    return table | changes
+
+
+def make_job(**changes: Any) -> JobFile:
+    """The job of that table."""
+    return read_job(job_table(**changes), folder=Path())
+
+
+def node(
+    name: str, gpu_type: str = H100, *, gpus: int = 4, free: int = 4, **more: Any
+) -> FleetNode:
+    """A node with 8 CPUs and 64 GiB per GPU unless told otherwise."""
+    values: dict[str, Any] = {
+        "name": name,
+        "gpu_type": gpu_type,
+        "word": gpu_type.partition("-")[0].lower(),
+        "gpus": gpus,
+        "free_gpus": free,
+        "cpus": 8 * gpus,
+        "memory_mib": 65_536.0 * gpus,
+    }
+    return FleetNode(**(values | more))
+
+
+def make_fleet(*nodes: FleetNode) -> Fleet:
+    """A fleet of these nodes."""
+    return fleet_of(nodes, load_gpu_catalogue(), source="the test")
