@@ -6,7 +6,7 @@ own drain is ever taken back.
 
 import json
 
-from collectors.slurm.answers import gpus_of, moment_of, text_of, words_of
+from collectors.slurm.answers import gpus_of, text_of, words_of
 from collectors.slurm.records import Record
 from dashboard.apply.slurm.answers import Answer, Said
 from dashboard.apply.slurm.client import SlurmClient
@@ -39,13 +39,13 @@ def node_target(client: SlurmClient, name: str) -> Target:
     record = next((one for one in answered.records if text_of(one.get("name")) == name), None)
     if record is None:
         raise StalePlanError(f"Slurm has no node {scrub(name)!r}", "Run a new cycle.")
-    booted = moment_of(record.get("boot_time"))
     gpus = ",".join(f"{one.gpu_type}:{one.count}" for one in gpus_of(record.get("gres")))
     partitions = record.get("partitions")
     return Target(
         kind=KIND,
         name=name,
-        identity=f"{name}@{booted.isoformat() if booted else 'never booted'}",
+        # A name is a node's identity; its boot time is 0 for a while after every resume.
+        identity=name,
         state=(
             ("interface", answered.interface),
             ("gpus", gpus),
@@ -72,7 +72,7 @@ def drain_change(recommendation: Recommendation, target: Target) -> Change:
         raise StalePlanError(
             f"node {target.name} is out of service already: {now}", "Nothing to do."
         )
-    reason = f"trimtab {recommendation.recommendation_id}"
+    reason = drain_reason(recommendation)
     return Change(
         recommendation_digest=recommendation.digest,
         target=target,
@@ -80,6 +80,11 @@ def drain_change(recommendation: Recommendation, target: Target) -> Change:
         undo=(_step("resume", target, f"drain: {reason}", UP, ""),),
         notes=(_RUN_TO_THEIR_END,),
     )
+
+
+def drain_reason(recommendation: Recommendation) -> str:
+    """Give the reason that marks a drain as that of a recommendation."""
+    return f"trimtab {recommendation.recommendation_id}"
 
 
 def _step(verb: str, target: Target, before: str, after: str, value: str) -> ChangeStep:
@@ -155,8 +160,6 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
         return ReadBack(seen=Seen.GONE, detail=str(error))
     except (CollectorError, ApplyError) as error:
         return ReadBack(seen=Seen.UNREADABLE, detail=str(error))
-    if target.identity != change.target.identity:
-        return ReadBack(seen=Seen.GONE, detail="the node was started anew since")
     now = dict(target.state)["NodeState"]
     step = change.steps[0]
     if done and now == step.after:

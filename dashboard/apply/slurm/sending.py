@@ -94,15 +94,15 @@ class StepSender:
         facts = reading.facts
         now = facts.value(step.field)
         before, after = step.before or "", step.after or ""
-        moved = _moved_on(change, reading)
-        if moved:
-            return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
         if holds(step, facts) and (step.verb != "requeuehold" or facts.held != "no"):
             return result(StepOutcome.DONE, f"{step.field} is {now or 'unset'} already")
         needed = _state_needed(step)
         if needed and facts.state not in needed:
             why = "started" if facts.state == "RUNNING" else f"became {facts.state}"
             return result(StepOutcome.REFUSED, f"nothing sent: the job {why} meanwhile")
+        moved = _moved_on(change, reading)
+        if moved:
+            return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
         if not same_value(step.field, now, before):
             return result(
                 StepOutcome.REFUSED,

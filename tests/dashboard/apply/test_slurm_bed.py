@@ -288,6 +288,7 @@ def test_slurmrestd_of_this_release_cannot_shrink_a_running_job(bed: SlurmBed) -
         prepared(applier_of(bed, "rest", allow_requeue=True), proposal(job, 4, 2))
 
 
+@pytest.mark.slow
 def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
     """Without apply_slurm.allow_requeue it is refused; with it, it starts again with fewer GPUs."""
     job = running(bed, "--gres=gpu:h100:4")
