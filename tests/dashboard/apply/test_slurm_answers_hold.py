@@ -221,8 +221,8 @@ def mutated(record: dict[str, Any], chance: random.Random) -> dict[str, Any]:
     number = chance.randrange(1, 2**31)
     mutations: list[dict[str, Any]] = [
         {"submit_time": {"set": True, "infinite": False, "number": number}},
-        {"job_state": [chance.choice(["RUNNING", "SUSPENDED", "COMPLETING", "COMPLETED", "FAILED"])]},
-        {"tres_per_node": f"gres/gpu:h100:{chance.choice([1, 2, 3, 5, 6, 7, 8])}"},
+        {"job_state": [chance.choice(["RUNNING", "SUSPENDED", "COMPLETING", "FAILED"])]},
+        {"tres_per_node": f"gres/gpu:h100:{chance.choice([1, 3, 5, 6, 7, 8])}"},
         {"tres_per_node": f"gres/gpu:{chance.choice(['a100', 'v100', 'h200'])}:4"},
         {"tres_per_node": "", "tres_per_job": "gres/gpu:h100:12"},
         {"tres_per_task": f"gres/gpu={chance.randrange(1, 9)}"},
@@ -250,7 +250,7 @@ def test_a_thousand_mutated_targets_are_refused(tmp_path: Path) -> None:
     (tmp_path / "jobs").write_text(json.dumps(document | {"jobs": [job]}))
     applier = applier_in(folder)
     change = prepared(applier, proposal(str(job["job_id"]), 12, 6, created_at=NOW))
-    chance = random.Random(7)
+    chance = random.Random(7)  # noqa: S311 - mutations, no secrets
     nodes = applier._client().nodes()
     sent: list[Any] = []
 

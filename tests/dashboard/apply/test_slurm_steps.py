@@ -211,17 +211,19 @@ def test_the_way_back_touches_what_was_touched() -> None:
         moves_back(there.moves, state(), allow_requeue=False)
 
 
+OLD, NEW = "v0.0.38 22.05", "v0.0.42 24.11"
+TWENTY = {"time_limit": {"set": True, "infinite": False, "number": 20}}
 BODIES = [
-    ("v0.0.38 22.05", "Gres", "gpu:h100:2", {"gres": "gpu:h100:2"}),
-    ("v0.0.38 22.05", "TresPerJob", "gpu:h100:2", {"gpus": "h100:2"}),
-    ("v0.0.38 22.05", "TimeLimit", "20", {"time_limit": 20}),
-    ("v0.0.38 22.05", "NumNodes", "1-1", {"nodes": "1-1"}),
-    ("v0.0.42 24.11", "Gres", "gpu:h100:2,lustre:1", {"tres_per_node": "gres/gpu:h100:2,gres/lustre:1"}),
-    ("v0.0.42 24.11", "TresPerJob", "gpu:2", {"tres_per_job": "gres/gpu:2"}),
-    ("v0.0.41 24.11", "TimeLimit", "20", {"time_limit": {"set": True, "infinite": False, "number": 20}}),
+    (OLD, "Gres", "gpu:h100:2", {"gres": "gpu:h100:2"}),
+    (OLD, "TresPerJob", "gpu:h100:2", {"gpus": "h100:2"}),
+    (OLD, "TimeLimit", "20", {"time_limit": 20}),
+    (OLD, "NumNodes", "1-1", {"nodes": "1-1"}),
+    (NEW, "Gres", "gpu:h100:2,a:1", {"tres_per_node": "gres/gpu:h100:2,gres/a:1"}),
+    (NEW, "TresPerJob", "gpu:2", {"tres_per_job": "gres/gpu:2"}),
+    ("v0.0.41 24.11", "TimeLimit", "20", TWENTY),
     ("v0.0.41 24.11", "NumNodes", "1", {"minimum_nodes": 1, "maximum_nodes": 1}),
-    ("v0.0.42 24.11", "Features", "nvlink", {"constraints": "nvlink"}),
-]  # fmt: skip
+    (NEW, "Features", "nvlink", {"constraints": "nvlink"}),
+]
 
 
 @pytest.mark.parametrize(("interface", "field", "value", "body"), BODIES)
