@@ -11,7 +11,7 @@ from datetime import datetime
 from dashboard.apply.slurm.answers import Answer, Said
 from dashboard.apply.slurm.client import JobReading, SlurmClient, find_job
 from dashboard.apply.slurm.job_facts import JobFacts
-from dashboard.apply.slurm.moves import same_value
+from dashboard.apply.slurm.moves import CONTROL, same_value
 from dashboard.apply.slurm.wire import payload_of
 from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
@@ -100,7 +100,7 @@ class StepSender:
         if needed and facts.state not in needed:
             why = "started" if facts.state == "RUNNING" else f"became {facts.state}"
             return result(StepOutcome.REFUSED, f"nothing sent: the job {why} meanwhile")
-        moved = _moved_on(change, reading)
+        moved = _moved_on(change, reading) or _not_alone(step, facts)
         if moved:
             return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
         if not same_value(step.field, now, before):
@@ -227,6 +227,14 @@ def _moved_on(change: Change, reading: JobReading) -> str:
             continue
         if not same_value(key, now[key], then):
             return f"{key} is {now[key]!r}, it was {then!r}"
+    return ""
+
+
+def _not_alone(step: ChangeStep, facts: JobFacts) -> str:
+    if facts.is_het:
+        return "it is a component of a heterogeneous job"
+    if facts.array_state == "mixed" and step.verb not in CONTROL:
+        return "other tasks of its array run by now"
     return ""
 
 
