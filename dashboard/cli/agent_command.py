@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import signal
 import socket
 import threading
@@ -13,9 +14,9 @@ from dashboard.apply.power.agent import PowerAgent, run_agent
 from dashboard.apply.power.exchange import Exchange
 from dashboard.apply.power.held_limits import HeldLimits, only_agent
 from dashboard.apply.power.signed_file import read_secret
-from dashboard.cli.world import settings_of
 from data.clock import utc_now
 from data.errors import SettingsError
+from data.load_settings import load_settings
 from data.settings import Settings
 
 FINDINGS = 3
@@ -24,7 +25,9 @@ _LEAST_POLL_SECONDS = 0.05
 
 def agent(options: argparse.Namespace) -> int:
     """Hold caps until SIGTERM or SIGINT; 3 when limits could not be put back."""
-    settings = settings_of(options).settings
+    # Not by dashboard.cli.world: an agent, started in every prolog, needs no planner.
+    path = Path(options.settings) if options.settings else None
+    settings = load_settings(path, environ=os.environ).settings
     logging.getLogger("dashboard.apply.power").setLevel(logging.INFO)
     state_file = Path(options.state_file)
     with only_agent(state_file):

@@ -81,7 +81,11 @@ class PowerBed:
     def limit_of(self, index: int = 0) -> int:
         """The limit that a board holds, mW, whoever set it."""
         path = self.folder / f"limit-{index}"
-        return int(path.read_text()) if path.exists() else self.limit
+        if not path.exists():
+            return self.limit
+        while not (text := path.read_text()):
+            continue  # another process is writing it
+        return int(text)
 
     def set_by_hand(self, milliwatts: int, index: int = 0) -> None:
         """A limit that somebody else set."""

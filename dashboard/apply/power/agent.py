@@ -151,14 +151,18 @@ class PowerAgent:
         return ""
 
     def _report(self, note: str, errors: dict[str, str]) -> NodeReport:
+        boards = tuple(
+            self._board(board, errors.get(board.gpu_uuid, "")) for board in read_limits()
+        )
+        # A board that was lost while its limit was set is in no list any more.
+        lost = sorted(set(errors) - {board.gpu_uuid for board in boards})
+        notes = [note, *(f"{uuid}: {errors[uuid] or 'not answering'}" for uuid in lost)]
         report = NodeReport(
             node=self._node,
             at=self._clock(),
             sequence=self._held.sequence,
-            note=note,
-            boards=tuple(
-                self._board(board, errors.get(board.gpu_uuid, "")) for board in read_limits()
-            ),
+            note="; ".join(filter(None, notes)),
+            boards=boards,
         )
         self._exchange.write_report(report)
         return report

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -286,87 +286,104 @@ def command(power: PowerBed, *more: str) -> list[str]:
     ]  # fmt: skip
 
 
-def started(power: PowerBed, *more: str) -> "subprocess.Popen[str]":
-    """An agent in a process of its own."""
-    return subprocess.Popen(
-        command(power, *more),
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def started(power: PowerBed) -> Iterator[Start]:
+    """Starts agents in processes of their own, and leaves none behind."""
+    processes: list[subprocess.Popen[str]] = []
+    with said(power).open("w") as words:
+
+        def start(*more: str) -> "subprocess.Popen[str]":
+            processes.append(
+                subprocess.Popen(
+                    command(power, *more),
+                    env=os.environ | {"PYTHONPATH": str(ROOT)},
+                    cwd=ROOT,
+                    stderr=words,
+                    text=True,
+                )
+            )
+            return processes[-1]
+
+        yield start
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def said(power: PowerBed) -> Path:
+    """What the agents of a node said."""
+    return power.folder / "agents.log"
 
 
 def until(holds: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Wait, or fail with what the agent said."""
+    """Wait, or fail when the agent ended."""
     ends = time.monotonic() + 20
     while not holds():
-        assert process.poll() is None, process.communicate()[1]
+        assert process.poll() is None
         assert time.monotonic() < ends
         time.sleep(0.02)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_an_agent_that_ends_puts_the_limits_back(power: PowerBed, number: signal.Signals) -> None:
+def test_an_agent_that_ends_puts_the_limits_back(
+    power: PowerBed, started: Start, number: signal.Signals
+) -> None:
     """Stopped in any orderly way, it leaves the node as it found it."""
     power.now = utc_now()
     power.play()
     ask(power, 490)
-    process = started(power)
+    process = started()
     until(lambda: power.limit_of() == 490_000, process)
     process.send_signal(number)
-    assert process.wait(timeout=20) == 0, process.communicate()[1]
-    process.communicate()
+    assert process.wait(timeout=20) == 0
     assert power.limit_of() == 700_000
 
 
-def test_a_killed_agent_s_limits_are_put_back_by_the_next(power: PowerBed) -> None:
+def test_a_killed_agent_s_limits_are_put_back_by_the_next(power: PowerBed, started: Start) -> None:
     """SIGKILL leaves the cap; the next start knows it, holds it while wanted, else restores."""
     power.now = utc_now()
     power.play()
     ask(power, 490)
-    process = started(power)
+    process = started()
     until(lambda: power.limit_of() == 490_000, process)
     process.kill()
-    process.communicate()
+    process.wait()
     assert power.limit_of() == 490_000
     still = replace(power)
     still.now = utc_now()
     still.step()
     assert power.limit_of() == 490_000
-    process = started(power, "--restore")
+    process = started("--restore")
     assert process.wait(timeout=20) == 0
-    process.communicate()
     assert power.limit_of() == 700_000
 
 
-def test_a_killed_agent_is_followed_by_one_that_restores(power: PowerBed) -> None:
+def test_a_killed_agent_is_followed_by_one_that_restores(power: PowerBed, started: Start) -> None:
     """With no order any more, a plain start is enough."""
     power.now = utc_now()
     power.play()
     ask(power, 490)
-    process = started(power)
+    process = started()
     until(lambda: power.limit_of() == 490_000, process)
     process.kill()
-    process.communicate()
+    process.wait()
     ask(power, None)
-    process = started(power)
+    process = started()
     until(lambda: power.limit_of() == 700_000, process)
     process.terminate()
     assert process.wait(timeout=20) == 0
-    process.communicate()
 
 
-def test_two_agents_do_not_share_a_node(power: PowerBed) -> None:
+def test_two_agents_do_not_share_a_node(power: PowerBed, started: Start) -> None:
     """The second would take the first one's caps for the limits found."""
     power.now = utc_now()
     power.play()
     ask(power, 490)
-    first = started(power)
+    first = started()
     until(lambda: power.limit_of() == 490_000, first)
-    second = started(power, "--once")
-    said = second.communicate(timeout=20)[1]
-    assert second.returncode == 1
-    assert "another agent holds" in said
-    first.terminate()
-    first.communicate(timeout=20)
+    second = started("--once")
+    assert second.wait(timeout=20) == 1
+    assert "another agent holds" in said(power).read_text()
