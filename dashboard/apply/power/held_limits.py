@@ -95,7 +95,7 @@ class HeldLimits:
 
 @contextmanager
 def only_agent(path: Path) -> Iterator[None]:
-    """Be the only agent with this state file. Errors: ApplyError."""
+    """Be the only agent with this state file; its lock names our process. Errors: ApplyError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = os.open(
@@ -113,6 +113,9 @@ def only_agent(path: Path) -> Iterator[None]:
             f"another agent holds {path}", "One agent a node: stop the other one."
         ) from error
     try:
+        os.truncate(lock, 0)
+        os.write(lock, f"{os.getpid()}\n".encode())
         yield
     finally:
+        os.truncate(lock, 0)
         os.close(lock)
