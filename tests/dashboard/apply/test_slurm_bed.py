@@ -1,5 +1,6 @@
 """A real Slurm 22.05: changes arrive as approved, or end as designed."""
 
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +14,7 @@ from beds.slurm_files import BedNode
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Seen, StepOutcome
-from data.records.decisions import Action
+from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
 
 pytestmark = pytest.mark.slurm
@@ -79,7 +80,7 @@ def test_a_waiting_job_asks_for_fewer_gpus(bed: SlurmBed, mode: str) -> None:
     assert [step.text for step in back.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:4"]
     run_steps(applier, back)
     assert settled(bed, applier, back).seen is Seen.AS_INTENDED
-    assert "TresPerNode=gres:gpu:h100:4" in shown(bed, job)
+    assert re.search(r"TresPerNode=gres[:/]gpu:h100:4", shown(bed, job))
     again = applier.change_back(back, applier.look_again(back))
     assert [step.after for step in again.steps] == ["gpu:h100:2"]
 
@@ -125,17 +126,39 @@ def test_a_total_is_changed_as_it_was_submitted(
     assert applier.read_back(change, done=1).detail == "the job is RUNNING with 2 GPUs"
 
 
-def test_gpus_by_task_are_refused_by_this_release(bed: SlurmBed) -> None:
+def ends_as_measured(
+    bed: SlurmBed, mode: str, recommendation: Recommendation, *, refusal: str, until_it_runs: str
+) -> None:
+    """A change that 22.05 is refused, and that later releases make and start with."""
+    applier = applier_of(bed, mode)
+    if bed.plan.version < (24, 11):
+        with pytest.raises(ChangeRefusedError, match=refusal):
+            prepared(applier, recommendation)
+        return
+    change = prepared(applier, recommendation)
+    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.run("scancel", until_it_runs)
+    job = recommendation.job_id.removeprefix("slurm:")
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    seen = applier.read_back(change, done=len(change.steps))
+    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+@pytest.mark.parametrize("asked", [("-n4", "--gpus-per-task=1"), ("-n2", "--gpus-per-task=2")])
+def test_gpus_by_task_change_only_where_that_takes_effect(
+    bed: SlurmBed, mode: str, asked: tuple[str, str]
+) -> None:
     """22.05 takes NumTasks and starts the job with all its GPUs all the same (measured)."""
-    full(bed)
-    job = waiting(bed, "-n4", "--gpus-per-task=1")
-    with pytest.raises(ChangeRefusedError, match="by task"):
-        prepared(applier_of(bed), proposal(job, 4, 2))
+    holder = full(bed)
+    job = waiting(bed, *asked, "-C", "nvlink")
+    ends_as_measured(bed, mode, proposal(job, 4, 2), refusal="by task", until_it_runs=holder)
 
 
-def test_another_gpu_type_is_refused_by_this_release(bed: SlurmBed) -> None:
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_gpu_type_changes_only_where_that_takes_effect(bed: SlurmBed, mode: str) -> None:
     """22.05 keeps the old type in the request, and the job never starts."""
-    full(bed)
+    holder = full(bed)
     job = waiting(bed, "--gres=gpu:h100:2")
     smaller = proposal(
         job,
@@ -144,8 +167,8 @@ def test_another_gpu_type_is_refused_by_this_release(bed: SlurmBed) -> None:
         action=Action.SMALLER_GPU,
         proposed=Configuration(gpu_model="A100-SXM4-80GB", gpu_count=2),
     )
-    with pytest.raises(ChangeRefusedError, match=r"Slurm 22\.05 cannot change a GPU type"):
-        prepared(applier_of(bed), smaller)
+    refusal = r"Slurm 22\.05 cannot change a GPU type"
+    ends_as_measured(bed, mode, smaller, refusal=refusal, until_it_runs=holder)
 
 
 def test_a_job_that_starts_meanwhile_is_refused(bed: SlurmBed) -> None:
@@ -213,7 +236,7 @@ def test_one_task_of_an_array_changes_alone(bed: SlurmBed) -> None:
     assert change.steps[0].target == f"{array}_2"
     assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
     assert "gpu:h100:2" in shown(bed, f"{array}_3")
-    assert "TresPerNode=gres:gpu:h100:1" in shown(bed, f"{array}_2")
+    assert re.search(r"TresPerNode=gres[:/]gpu:h100:1", shown(bed, f"{array}_2"))
 
 
 def test_the_waiting_tasks_of_an_array_change_together(bed: SlurmBed) -> None:
@@ -281,11 +304,27 @@ def test_a_running_job_gives_back_a_node(bed: SlurmBed) -> None:
         applier.change_back(change, applier.look_again(change))
 
 
-def test_slurmrestd_of_this_release_cannot_shrink_a_running_job(bed: SlurmBed) -> None:
+def test_slurmrestd_shrinks_a_running_job_only_from_its_newer_versions_on(bed: SlurmBed) -> None:
     """v0.0.38 answers {"nodes": [1, 1]} with 200 and does nothing: it is not even tried."""
     job = running(bed, "-N2", "--gres=gpu:h100:2")
-    with pytest.raises(ChangeRefusedError):
-        prepared(applier_of(bed, "rest", allow_requeue=True), proposal(job, 4, 2))
+    several = proposal(job, 4, 2)
+    ends_as_measured(bed, "rest", several, refusal="cannot change", until_it_runs="999999")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_slurmrestd_drains_nodes_only_from_its_newer_versions_on(bed: SlurmBed, mode: str) -> None:
+    """v0.0.38 has no way to change a node; the commands always have."""
+    applier = applier_of(bed, mode)
+    job = running(bed, "--gres=gpu:h100:1")
+    emptied = proposal(job, 1, 1, action=Action.CONSOLIDATE, details=(("node", "a1"),))
+    if mode == "rest" and bed.plan.version < (24, 11):
+        with pytest.raises(ChangeRefusedError, match="cannot change nodes"):
+            prepared(applier, emptied)
+        return
+    change = prepared(applier, emptied)
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    back = applier.change_back(change, applier.look_again(change))
+    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
 
 
 @pytest.mark.slow
