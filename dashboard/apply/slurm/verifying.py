@@ -5,7 +5,7 @@ from datetime import datetime
 from dashboard.apply.slurm.client import SlurmClient, find_job
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
-from dashboard.apply.slurm.moves import same_value
+from dashboard.apply.slurm.moves import CONTROL, same_value
 from dashboard.apply.slurm.sending import holds, is_same_job
 from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, ReadBack, Seen
@@ -41,8 +41,13 @@ def _seen(seen: Seen, detail: str) -> ReadBack:
 
 
 def _last_by_field(steps: tuple[ChangeStep, ...]) -> dict[str, ChangeStep]:
-    """Give for each field the last step that sets it; waiting sets nothing."""
-    return {step.field: step for step in steps if step.verb != "wait"}
+    """Give for each field the last step that sets it, in the order sent; waiting sets nothing."""
+    last: dict[str, ChangeStep] = {}
+    for step in steps:
+        if step.verb != "wait":
+            last.pop(step.field, None)
+            last[step.field] = step
+    return last
 
 
 def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | None:
@@ -63,11 +68,11 @@ def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | Non
         for step in missing
         if not same_value(step.field, facts.value(step.field), step.before or "")
     ]
-    if other or missing != [list(last.values())[-1]]:
-        text = ", ".join(f"{step.field} is {facts.value(step.field)!r}" for step in missing)
-        everything = len(missing) == len(last) and not other
-        return _seen(Seen.UNTOUCHED if everything else Seen.DIFFERENT, text)
-    return _seen(Seen.UNTOUCHED, f"{missing[0].field} is still {missing[0].before!r}")
+    text = ", ".join(f"{step.field} is {facts.value(step.field)!r}" for step in missing)
+    values = [step for step in last.values() if step.verb not in CONTROL]
+    nothing_set = bool(values) and all(step in missing for step in values)
+    not_reached = missing == [list(last.values())[-1]] or nothing_set
+    return _seen(Seen.UNTOUCHED if not_reached and not other else Seen.DIFFERENT, text)
 
 
 def _in_force(step: ChangeStep, facts: JobFacts) -> bool:
@@ -86,7 +91,7 @@ def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack:
             return _seen(Seen.NOT_YET, "the job is ending")
         return _seen(Seen.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
     if facts.state == "PENDING":
-        return _of_waiting(facts)
+        return _of_waiting(facts, requeued=any(step.verb == "requeuehold" for step in steps))
     if facts.state in ("OVER", "COMPLETING"):
         return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
     wanted, held = _total(steps, facts), sum(one.count for one in facts.job.gpus)
@@ -95,8 +100,10 @@ def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack:
     return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
 
 
-def _of_waiting(facts: JobFacts) -> ReadBack:
+def _of_waiting(facts: JobFacts, *, requeued: bool) -> ReadBack:
     reason = facts.job.reason
+    if requeued and reason.startswith("BeginTime"):
+        return _seen(Seen.NOT_YET, "the requeued job is not eligible before cred_expire is over")
     if any(reason.startswith(word) for word in STUCK):
         return _seen(Seen.FAILING, f"the job never starts like this: Reason={reason}")
     if reason in _NOT_LOOKED_AT:

@@ -77,6 +77,9 @@ def payload_of(
     kind = interface.partition(" ")[0]
     if kind == COMMANDS:
         return {"argv": _argv(verb, address, field, value)}
+    if "[" in address:
+        # By number it would reach tasks as well that have a record of their own.
+        raise _cannot(kind, "change the tasks of an array that wait together")
     if verb == "cancel":
         return {"method": "DELETE", "path": f"/job/{_cancelled(kind, address, number)}", "body": {}}
     if verb in ("drain", "resume"):

@@ -248,6 +248,12 @@ def test_the_waiting_tasks_of_an_array_change_together(bed: SlurmBed) -> None:
     assert change.steps[0].target == f"{array}_[0-3]"
     assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
     assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    with pytest.raises(ChangeRefusedError, match="tasks of an array"):
+        prepared(applier_of(bed, "rest"), proposal(array, 1, 2, action=Action.SCALE_OUT))
+    named = (("features", "nvlink"),)
+    several = prepared(applier, proposal(array, 1, 2, action=Action.SCALE_OUT, details=named))
+    assert [one.outcome for one in run_steps(applier, several)] == [StepOutcome.DONE] * 4
+    assert settled(bed, applier, several).seen is Seen.AS_INTENDED
 
 
 def test_an_array_of_which_some_run_is_refused(bed: SlurmBed) -> None:
