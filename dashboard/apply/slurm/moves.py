@@ -377,6 +377,18 @@ def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) ->
                 "Somebody changed it since: nothing is restored.",
             )
         changes.append((move.field, now, move.before))
-    if not changes:
+    left_held = _left_held(moves, state)
+    if not changes and not left_held:
         raise StalePlanError("everything is as it was before", "There is nothing to restore.")
-    return arranged(tuple(changes), state, allow_requeue=allow_requeue)
+    back = (
+        arranged(tuple(changes), state, allow_requeue=allow_requeue) if changes else Moves(moves=())
+    )
+    return Moves(moves=(*back.moves, *left_held), notes=back.notes)
+
+
+def _left_held(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
+    """Give the release of a job that waits on our hold, because a later step was not taken."""
+    ours = any(move.verb in ("hold", "requeuehold") for move in moves)
+    if not ours or state.get("Hold", "no") == "no" or state["JobState"] != "PENDING":
+        return ()
+    return (Move(verb="release", field="Hold", before=state["Hold"], after="no"),)

@@ -106,6 +106,25 @@ def test_several_fields_change_while_the_job_is_held(bed: SlurmBed, mode: str) -
     assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 1 GPUs")
 
 
+def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None:
+    """Held and one field set, then refused: the way back restores the field and lets the job go."""
+    full(bed)
+    job = waiting(bed, "-N2", "--gres=gpu:h100:4")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 8, 1))
+    for step in change.steps[:2]:
+        assert applier.execute(step, change).outcome is StepOutcome.DONE
+    assert applier.read_back(change, done=3).seen is Seen.UNTOUCHED
+    back = applier.change_back(change, applier.look_again(change))
+    assert [(step.verb, step.after) for step in back.steps] == [
+        ("update", "2-2"),
+        ("release", "no"),
+    ]
+    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert applier.look_again(change).state == change.target.state
+
+
 @pytest.mark.parametrize(("asked", "keyword"), [("h100:4", "gres:gpu:h100:2"), ("4", "gres:gpu:2")])
 @pytest.mark.parametrize("mode", ["commands", "rest"])
 def test_a_total_is_changed_as_it_was_submitted(

@@ -211,6 +211,19 @@ def test_the_way_back_touches_what_was_touched() -> None:
         moves_back(there.moves, state(), allow_requeue=False)
 
 
+def test_a_change_that_stopped_half_way_leaves_no_job_held() -> None:
+    """The way back of a change whose later steps were refused ends with the release."""
+    there = moves(state(), 8, 1)
+    held = moves_back(there.moves, state(Hold="user"), allow_requeue=False)
+    assert [one.verb for one in held.moves] == ["release"]
+    half = moves_back(there.moves, state(Hold="user", NumNodes="1-1"), allow_requeue=False)
+    assert [(one.verb, one.after) for one in half.moves] == [("update", "2-2"), ("release", "no")]
+    runs = state(JobState="RUNNING", NumNodes="2")
+    requeued = moves(runs, 8, 6, requeue=True)
+    stuck = moves_back(requeued.moves, state(Hold="user", Restarts="1"), allow_requeue=False)
+    assert [one.verb for one in stuck.moves] == ["release"]
+
+
 OLD, NEW = "v0.0.38 22.05", "v0.0.42 24.11"
 TWENTY = {"time_limit": {"set": True, "infinite": False, "number": 20}}
 BODIES = [
