@@ -119,3 +119,14 @@ class PowerApplySettings:
     """Power caps through the agent on the nodes."""
 
     enabled: bool = documented(False, "second switch: let agents set power limits")
+    directory: str = documented("", "folder shared with the agents: caps/ and reports/")
+    secret_file: str = documented("", "file with the secret that signs caps and reports")
+    lease_seconds: float = documented(900.0, "time after which a cap that is not renewed ends, s")
+
+    def __post_init__(self) -> None:
+        require(
+            60 <= self.lease_seconds <= 86_400,
+            "apply_power.lease_seconds",
+            self.lease_seconds,
+            "60 s to a day",
+        )

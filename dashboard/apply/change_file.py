@@ -26,7 +26,7 @@ def change_for(
     if recommendation.platform is Platform.KUBERNETES:
         return kubernetes_change(recommendation, job)
     if recommendation.platform is Platform.SLURM:
-        return slurm_change(recommendation, gpus)
+        return slurm_change(recommendation, gpus, job)
     raise ChangeRefusedError(
         f"the platform of {recommendation.job_id!r} is unknown, so no change can be written",
         "Collect from a source that tells Kubernetes from Slurm, or state it in the import map.",

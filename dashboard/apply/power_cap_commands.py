@@ -1,22 +1,25 @@
 """Power caps as `nvidia-smi -pl` commands, one per GPU, with the way back."""
 
-import re
 import shlex
 
 from dashboard.apply.base import ChangeText
+from dashboard.apply.power.cap_steps import boards_of, cap_of, cap_step
 from data.errors import ChangeRefusedError
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
 
-_UUID = re.compile(r"GPU-[0-9A-Za-z-]{4,64}")
-
 
 def power_cap_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
-    """Give the commands per node; errors: ChangeRefusedError when a GPU UUID is not a real one."""
-    cap = recommendation.proposed.power_cap_watts
-    if cap is None or not gpus:
+    """Give the commands per node, from the steps that the agents would be sent.
+
+    Errors: ChangeRefusedError without a cap or a GPU, for MIG instances, and for a UUID that is not
+    a real one.
+    """
+    cap = cap_of(recommendation)
+    boards = boards_of(gpus)
+    if not boards:
         raise ChangeRefusedError(
-            f"the power cap of {recommendation.job_id!r} names no GPU or no limit",
+            f"the power cap of {recommendation.job_id!r} names no GPU",
             "Run a new cycle: the job may have ended.",
         )
     lines = [
@@ -28,14 +31,9 @@ def power_cap_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> C
         "# `nvidia-smi -q -d POWER` shows.",
         "set -eu",
     ]
-    for gpu in sorted(gpus, key=lambda one: (one.node, one.gpu_uuid)):
-        if not _UUID.fullmatch(gpu.gpu_uuid):
-            raise ChangeRefusedError(
-                f"{gpu.gpu_uuid!r} is no GPU UUID that nvidia-smi takes",
-                "The source did not report the board; set the cap by hand.",
-            )
-        lines.append(f"# node {shlex.quote(gpu.node)}")
-        lines.append(f"nvidia-smi -i {shlex.quote(gpu.gpu_uuid)} -pl {cap:.0f}")
+    for board in boards:
+        lines.append(f"# node {shlex.quote(board.node)}")
+        lines.append(cap_step(board, cap, job_id=recommendation.job_id).text)
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.power-cap.sh", text="\n".join(lines) + "\n"
     )

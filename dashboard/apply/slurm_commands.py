@@ -1,20 +1,33 @@
-"""Slurm changes as commands that a person runs.
+"""Slurm changes as commands that a person runs, from the same moves as the live change.
 
-A running job's GPU count cannot change: it is requeued on hold, changed while pending and released
-(one field per `scontrol update`, always by JobId, with the GPU type: `Gres=gpu:TYPE:n` is the
-spelling that 22.05 and 24.11 both accept).
+Nothing is asked here: the state of the job is what the store knows of it. What the store does not
+know is assumed as it is for most jobs: it runs, asks for GPUs by node, and may be requeued.
 """
 
 import re
+import shlex
 
 from dashboard.apply.base import ChangeText
+from dashboard.apply.slurm.gres_text import GpuRequest, gpu_request, one_spelling
+from dashboard.apply.slurm.job_facts import GPU_FIELDS
+from dashboard.apply.slurm.moves import SIZES, Move, moves_for, type_key
+from dashboard.apply.slurm.nodes import drain_reason
+from dashboard.apply.slurm.wire import COMMANDS, by_hand
 from data.errors import ChangeRefusedError
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Configuration
 
 _JOB_ID = re.compile(r"slurm:(\d+(?:_\d+)?(?:\+\d+)?)")
+_NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _GRES_TYPE = re.compile(r"[A-Za-z]+\d+[A-Za-z]*")
+_ASSUMED_RELEASE = f"{COMMANDS} 24.11"
+_OLD_RELEASES = (
+    "# Slurm before 24.11 takes another GPU type, or another number of tasks, with return code 0: "
+    "the job then never starts, or starts with its old GPUs. Check `scontrol --version`."
+)
+_STATES = {JobState.PENDING: "PENDING", JobState.SUSPENDED: "SUSPENDED"}
 
 
 def slurm_job_number(job_id: str) -> str:
@@ -27,50 +40,131 @@ def slurm_job_number(job_id: str) -> str:
     return match.group(1)
 
 
-def _gres(configuration: Configuration, nodes: int) -> str:
-    if configuration.mig_profile:
-        kind = configuration.mig_profile
-    else:
-        match = _GRES_TYPE.match(configuration.gpu_model)
-        kind = (match.group(0) if match else configuration.gpu_model).lower()
-    per_node = -(-configuration.gpu_count // max(1, nodes))
-    return f"gpu:{kind}:{per_node}"
+def slurm_change(
+    recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
+) -> ChangeText:
+    """Give the commands for a Slurm job or node; `gpus` are those that the job holds.
 
-
-def slurm_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
-    """Give the commands for a Slurm job; `gpus` are those it holds, they tell its node count."""
-    number = slurm_job_number(recommendation.job_id)
-    nodes = len({gpu.node for gpu in gpus}) or 1
+    Errors: ChangeRefusedError where Slurm cannot make the change or a name is hostile.
+    """
     header = [
         "#!/bin/sh",
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
     ]
-    if recommendation.action is Action.RECLAIM:
-        steps = [
-            "# The job holds GPUs without using them. Warn its owner first: unsaved work is lost.",
-            f"scontrol show job {number}",
-            f"scancel {number}",
-        ]
+    if recommendation.action is Action.CONSOLIDATE:
+        lines = _drain(recommendation)
     else:
-        count_nodes = nodes if recommendation.proposed.gpu_count >= nodes else 1
-        steps = [
-            "# Work since the last checkpoint is lost by the requeue. GPU type names are this",
-            "# site's GRES names: check them with `scontrol show node` before running.",
-            f"scontrol show job {number}",
-            f"scontrol requeuehold {number}",
-            f"until scontrol show job {number} | grep -q JobState=PENDING; do sleep 2; done",
-        ]
-        if count_nodes != nodes:
-            steps.append(f"scontrol update JobId={number} NumNodes={count_nodes}-{count_nodes}")
-        steps += [
-            f"scontrol update JobId={number} Gres={_gres(recommendation.proposed, count_nodes)}",
-            f"scontrol show job {number} | grep -E 'Reason=|TresPerNode=|Gres='",
-            "# Reason=BadConstraints means no node can give this: set the old Gres again:",
-            f"#   scontrol update JobId={number} Gres={_gres(recommendation.now, nodes)}",
-            f"scontrol release {number}",
-        ]
+        lines = _job_lines(recommendation, gpus, job)
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.slurm.sh",
-        text="\n".join([*header, "set -eu", *steps]) + "\n",
+        text="\n".join([*header, "set -eu", *lines]) + "\n",
     )
+
+
+def _drain(recommendation: Recommendation) -> list[str]:
+    node = dict(recommendation.details).get("node", "")
+    if not _NODE.fullmatch(node):
+        raise ChangeRefusedError(f"{node!r} is no name of a node", "Drain it by hand.")
+    return [
+        "# Jobs on the node run to their end; nothing new is placed there.",
+        by_hand("drain", node, "NodeState", drain_reason(recommendation)),
+        "# The way back:",
+        f"#   {by_hand('resume', node, 'NodeState', '')}",
+    ]
+
+
+def _job_lines(recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None) -> list[str]:
+    number = slurm_job_number(recommendation.job_id)
+    state = _stored_state(recommendation, gpus, job)
+    found = moves_for(recommendation, state, allow_requeue=True)
+    address = _address(number, job)
+    show = f"scontrol show job {shlex.quote(address)}"
+    lines = [f"# {note}" for note in found.notes]
+    lines += ["# Is the job still as the recommendation saw it?", show]
+    sized = recommendation.action in SIZES
+    if sized:
+        lines.append(
+            "# GPU type names are this site's GRES names: check them with `scontrol show node`."
+        )
+    if recommendation.action is Action.SMALLER_GPU or any(
+        move.field in ("NumTasks", "TresPerTask") for move in found.moves
+    ):
+        lines.append(_OLD_RELEASES)
+    for move in found.moves:
+        if move.verb == "release":
+            lines += _check(show, found.moves, address)
+        lines.append(by_hand(move.verb, address, move.field, move.after))
+    if found.moves[-1].verb != "release" and found.moves[-1].verb != "cancel":
+        lines += _check(show, found.moves, address)
+    return lines
+
+
+def _check(show: str, moves: tuple[Move, ...], address: str) -> list[str]:
+    back = [
+        f"#   {by_hand(move.verb, address, move.field, move.before)}"
+        for move in reversed(moves)
+        if move.verb == "update" and move.before
+    ]
+    return [
+        f"{show} | grep -E 'Reason=|Tres|Gres=|NumNodes=|TimeLimit=|StartTime='",
+        "# Reason=BadConstraints means that no node can give this. The way back:",
+        *back,
+    ]
+
+
+def _address(number: str, job: Job | None) -> str:
+    """Give the task of an array as J_n: 22.05 ignores `scancel` of its raw number."""
+    facts = dict(_facts(job).extra)
+    array, task = facts.get("array_job", ""), facts.get("array_task", "")
+    return f"{array}_{task}" if array.isdecimal() and task.isdecimal() else number
+
+
+def _facts(job: Job | None) -> SchedulerFacts:
+    return job.scheduler if job is not None and job.scheduler is not None else SchedulerFacts()
+
+
+def _stored_state(
+    recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None
+) -> dict[str, str]:
+    facts = _facts(job)
+    extra = dict(facts.extra)
+    proposed = recommendation.proposed
+    nodes = len(facts.nodes) or len({gpu.node for gpu in gpus}) or 1
+    requested = extra.get("nodes_requested", "")
+    where = _STATES.get(facts.state, "RUNNING")
+    count = requested if where == "PENDING" and requested.isdecimal() else str(nodes)
+    limit = facts.time_limit_seconds
+    asked = _request(recommendation.now, extra, int(count))
+    return {
+        "interface": _ASSUMED_RELEASE,
+        "JobState": where,
+        "Partition": recommendation.namespace,
+        "Features": extra.get("features", ""),
+        "NumNodes": f"{count}-{count}" if where == "PENDING" else count,
+        "NumTasks": "1",
+        "Hold": "user" if facts.reason.startswith("JobHeld") else "no",
+        "TimeLimit": "" if limit is None else f"{limit / 60:g}",
+        "StartTime": "",
+        "Restarts": "0",
+        "batch": "yes",
+        "requeue": "yes",
+        type_key(proposed.gpu_model, proposed.mig_profile): _guessed_type(proposed),
+    } | asked
+
+
+def _request(now: Configuration, extra: dict[str, str], nodes: int) -> dict[str, str]:
+    """Give the request of the job as it was submitted, or what most jobs would have written."""
+    per, said = extra.get("gres_per", ""), one_spelling(extra.get("gres", ""))
+    if per in GPU_FIELDS and said:
+        gpu_request(said)
+        return {GPU_FIELDS[per]: said}
+    each = -(-now.gpu_count // max(1, nodes))
+    return {"Gres": GpuRequest(gpu_type=_guessed_type(now), count=max(1, each)).text()}
+
+
+def _guessed_type(configuration: Configuration) -> str:
+    if configuration.mig_profile:
+        return configuration.mig_profile
+    match = _GRES_TYPE.match(configuration.gpu_model)
+    return (match.group(0) if match else configuration.gpu_model).lower()

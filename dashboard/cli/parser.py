@@ -80,6 +80,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     fleet.add_argument("--port", type=int, default=9400)
     fleet.add_argument("--seed", type=int, default=7)
     fleet.add_argument("--nodes", type=int, default=8)
+    _add_agent(commands)
     cycle = _command(
         commands,
         "cycle",
@@ -117,6 +118,32 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         ("list_commands", "plan"),
         "the plan of the latest cycle, with its bound and gap",
         lists=True,
+    )
+
+
+def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    agent = _command(
+        commands,
+        "agent",
+        ("agent_command", "agent"),
+        "on a GPU node: hold power caps that are asked for, and put limits back",
+    )
+    agent.add_argument("--node", metavar="NAME", help="this node's name (default: its host name)")
+    agent.add_argument("--directory", help="folder with caps/ and reports/")
+    agent.add_argument("--secret-file", metavar="FILE", help="the secret that signs them")
+    agent.add_argument(
+        "--state-file",
+        metavar="FILE",
+        default="/var/lib/trimtab-agent/limits.json",
+        help="what must be put back (default %(default)s)",
+    )
+    agent.add_argument(
+        "--poll", type=float, default=10.0, metavar="SECONDS", help="time between two looks"
+    )
+    agent.add_argument("--once", action="store_true", help="one look, then leave limits as set")
+    agent.add_argument("--restore", action="store_true", help="put limits back and end")
+    agent.add_argument(
+        "--gpus", default="", metavar="LIST", help="with --restore: only these indices or UUIDs"
     )
 
 

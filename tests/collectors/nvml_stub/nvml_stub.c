@@ -6,13 +6,16 @@
  *   gpu0 name NVIDIA H100 80GB HBM3  gpu0 uuid GPU-...        gpu0 power_mw 350000
  *   gpu0 average_mw 349000           gpu0 energy_mj 1         gpu0 energy_step_mj 1000
  *   gpu0 limit_mw 700000             gpu0 utilization 87      gpu0 sm_util 63.5
+ *   gpu0 default_mw 700000           gpu0 least_mw 200000     gpu0 most_mw 700000
+ *   gpu0 limit_file PATH
  *   gpu0 memory_total B              gpu0 memory_reserved B   gpu0 memory_used B
  *   gpu0 process PID                 gpu0 mig_slots 7
  *   gpu0 error CALL CODE             gpu0 lost_at CALL
  *   gpu0.mig2 instance 3             gpu0.mig2 slices 1       gpu0.mig2 slice_mb 9856
  *
  * A fact that is not given is NOT_SUPPORTED by its call. From the call named by lost_at on, every
- * call on that board answers GPU_IS_LOST. Structures follow NVIDIA's public nvml.h.
+ * call on that board answers GPU_IS_LOST. With limit_file the limit lives in that file, as it lives in
+ * the board: it outlasts the process that set it. Structures follow NVIDIA's public nvml.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,10 +36,10 @@ typedef struct { char call[TEXT]; int code; } Refusal;
 typedef struct Device {
     int exists, lost, index, refusals, processes, instance, slices, mig_slots;
     struct Device *board;
-    char name[TEXT], uuid[TEXT], lost_at[TEXT];
+    char name[TEXT], uuid[TEXT], lost_at[TEXT], limit_file[TEXT];
     Refusal refusal[ERRORS];
     unsigned pid[PROCESSES];
-    double power_mw, average_mw, limit_mw, utilization, sm_util;
+    double power_mw, average_mw, limit_mw, utilization, sm_util, default_mw, least_mw, most_mw;
     unsigned long long energy_mj, energy_step_mj, total, reserved, used, slice_mb;
     int has_energy, has_memory;
 } Device;
@@ -51,6 +54,7 @@ static void blank(Device *one, Device *board, int index) {
     one->board = board;
     one->index = index;
     one->power_mw = one->average_mw = one->limit_mw = one->utilization = one->sm_util = -1;
+    one->default_mw = one->least_mw = one->most_mw = -1;
     one->instance = -1;
 }
 
@@ -67,6 +71,10 @@ static void learn(Device *one, const char *key, const char *value) {
     else if (!strcmp(key, "power_mw")) one->power_mw = atof(value);
     else if (!strcmp(key, "average_mw")) one->average_mw = atof(value);
     else if (!strcmp(key, "limit_mw")) one->limit_mw = atof(value);
+    else if (!strcmp(key, "default_mw")) one->default_mw = atof(value);
+    else if (!strcmp(key, "least_mw")) one->least_mw = atof(value);
+    else if (!strcmp(key, "most_mw")) one->most_mw = atof(value);
+    else if (!strcmp(key, "limit_file")) text(one->limit_file, value);
     else if (!strcmp(key, "utilization")) one->utilization = atof(value);
     else if (!strcmp(key, "sm_util")) one->sm_util = strtod(value, NULL);
     else if (!strcmp(key, "energy_mj")) {
@@ -192,6 +200,40 @@ int nvmlDeviceGetPowerUsage(Device *one, unsigned *to) { ASK(one); return give(o
 int nvmlDeviceGetEnforcedPowerLimit(Device *one, unsigned *to) {
     ASK(one);
     return give(one->limit_mw, to);
+}
+static double set_limit_of(const Device *one) {
+    double limit = one->limit_mw;
+    FILE *file = one->limit_file[0] ? fopen(one->limit_file, "r") : NULL;
+    if (file) {
+        if (fscanf(file, "%lf", &limit) != 1) limit = one->limit_mw;
+        fclose(file);
+    }
+    return limit;
+}
+int nvmlDeviceGetPowerManagementLimit(Device *one, unsigned *to) {
+    ASK(one);
+    return give(set_limit_of(one), to);
+}
+int nvmlDeviceGetPowerManagementDefaultLimit(Device *one, unsigned *to) {
+    ASK(one);
+    return give(one->default_mw, to);
+}
+int nvmlDeviceGetPowerManagementLimitConstraints(Device *one, unsigned *least, unsigned *most) {
+    ASK(one);
+    int code = give(one->least_mw, least);
+    return code ? code : give(one->most_mw, most);
+}
+int nvmlDeviceSetPowerManagementLimit(Device *one, unsigned milliwatts) {
+    ASK(one);
+    if (one->least_mw < 0) return NOT_SUPPORTED;
+    if (milliwatts < one->least_mw || milliwatts > one->most_mw) return INVALID_ARGUMENT;
+    one->limit_mw = milliwatts;
+    FILE *file = one->limit_file[0] ? fopen(one->limit_file, "w") : NULL;
+    if (file) {
+        fprintf(file, "%u", milliwatts);
+        fclose(file);
+    }
+    return SUCCESS;
 }
 int nvmlDeviceGetTotalEnergyConsumption(Device *one, unsigned long long *to) {
     ASK(one);

@@ -1,0 +1,1 @@
+"""Power caps: asked for in signed files, set and restored by an agent on each node."""

@@ -1,0 +1,230 @@
+"""The agent on a node: holds the caps that a valid order wants, and puts every other limit back.
+
+It listens to nobody: it reads an order, compares it with the boards, sets what differs and writes a
+report. A cap lasts as long as orders renew it. On its end it restores; what it could not restore
+before it was killed, the next start restores.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime, timedelta
+from functools import partial
+
+from collectors.nvml.library import nvml_session
+from dashboard.apply.power.board_limits import BoardLimits, NotSetError, read_limits, set_limit
+from dashboard.apply.power.documents import BoardReport, CapOrder, NodeReport
+from dashboard.apply.power.exchange import Exchange
+from dashboard.apply.power.held_limits import HeldLimit, HeldLimits
+from dashboard.apply.power.signed_file import NotTrustedError
+from data.errors import ApplyError, CollectorError
+from data.source_settings import NvmlSettings
+
+_log = logging.getLogger(__name__)
+_CLOCKS_APART = timedelta(minutes=5)
+"""An order from further in the future than this is not believed."""
+
+
+class PowerAgent:
+    """Holds and restores the limits of one node. Needs an open NVML session for every call."""
+
+    def __init__(
+        self,
+        node: str,
+        exchange: Exchange,
+        held: HeldLimits,
+        *,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._node = node
+        self._exchange = exchange
+        self._held = held
+        self._clock = clock
+        self._monotonic = monotonic
+        self._first_seen: tuple[int, float] = (0, 0.0)
+
+    def step(self) -> NodeReport:
+        """Read the order, bring the boards in line with it, and report. Errors: ApplyError."""
+        wanted, note = self._wanted()
+        boards = read_limits()
+        errors = {
+            board.gpu_uuid: _or_why_not(partial(self._settle, board, wanted)) for board in boards
+        }
+        present = set(errors)
+        missing = sorted((set(wanted) | set(self._held.boards)) - present)
+        if missing:
+            note = "; ".join(filter(None, (note, f"not answering: {', '.join(missing)}")))
+        return self._report(note, errors)
+
+    def restore(self, only: Collection[str] = ()) -> NodeReport:
+        """Put back every limit that is held, or those of boards by index or UUID, and report."""
+        errors = {}
+        for board in read_limits():
+            chosen = not only or {board.index, board.gpu_uuid} & set(only)
+            errors[board.gpu_uuid] = _or_why_not(partial(self._put_back, board)) if chosen else ""
+        return self._report("restored", errors)
+
+    @property
+    def holds_any(self) -> bool:
+        """Whether a limit is still to be put back."""
+        return bool(self._held.boards)
+
+    def _wanted(self) -> tuple[dict[str, int], str]:
+        """Give the milliwatts wanted by UUID, or nothing and why."""
+        try:
+            order = self._exchange.order(self._node)
+        except NotTrustedError as error:
+            return {}, error.message
+        if order is None:
+            return {}, "no order"
+        doubt = self._doubt(order)
+        if doubt:
+            return {}, doubt
+        self._held.obey(order.sequence)
+        return {uuid: watts * 1000 for uuid, watts in order.wanted().items()}, ""
+
+    def _doubt(self, order: CapOrder) -> str:
+        now = self._clock()
+        if order.sequence < self._held.sequence:
+            return f"order {order.sequence} is older than {self._held.sequence}"
+        if order.issued_at > now + _CLOCKS_APART:
+            return "the order comes from the future: are the clocks set?"
+        if order.expires_at <= now:
+            return "the lease has run out"
+        if self._first_seen[0] != order.sequence:
+            self._first_seen = (order.sequence, self._monotonic())
+        # Should the clock be set back, the lease ends all the same.
+        lease = (order.expires_at - order.issued_at).total_seconds()
+        if self._monotonic() - self._first_seen[1] > lease:
+            return "the lease has run out"
+        return ""
+
+    def _settle(self, board: BoardLimits, wanted: dict[str, int]) -> str:
+        """Bring one board in line; give why not."""
+        if board.gpu_uuid not in wanted:
+            return self._put_back(board)
+        cap = wanted[board.gpu_uuid]
+        if board.limit is None or board.least is None or board.most is None:
+            return board.error or "the driver does not say its limits"
+        if not board.least <= cap <= board.most:
+            return (
+                f"{cap / 1000:g} W is outside {board.least / 1000:g}-{board.most / 1000:g} W of "
+                "this board"
+            )
+        return self._cap(board, board.limit, cap)
+
+    def _cap(self, board: BoardLimits, limit: int, cap: int) -> str:
+        held = self._held.boards.get(board.gpu_uuid)
+        if limit == cap:
+            return ""
+        if held and limit not in (*held.ours, held.original, board.default):
+            return f"somebody else set {limit / 1000:g} W: left alone"
+        start = held or HeldLimit(original=limit, ours=())
+        return self._set(board, start.with_cap(cap), cap)
+
+    def _set(self, board: BoardLimits, held: HeldLimit, milliwatts: int) -> str:
+        # On disk first: killed between the two, the next start still knows what to put back.
+        self._held.hold(board.gpu_uuid, held)
+        try:
+            set_limit(board, milliwatts)
+        except NotSetError as error:
+            return error.reason
+        _log.info("%s: %g W", board.gpu_uuid, milliwatts / 1000)
+        return ""
+
+    def _put_back(self, board: BoardLimits) -> str:
+        held = self._held.boards.get(board.gpu_uuid)
+        if held is None:
+            return ""
+        if board.limit is None:
+            return board.error or "the driver does not say its limit"
+        if board.limit in held.ours and board.limit != held.original:
+            try:
+                set_limit(board, held.original)
+            except NotSetError as error:
+                return error.reason
+            _log.info("%s: back to %g W", board.gpu_uuid, held.original / 1000)
+        # Any other limit was set by somebody else since, or by a reboot: it is theirs.
+        self._held.drop(board.gpu_uuid)
+        return ""
+
+    def _report(self, note: str, errors: dict[str, str]) -> NodeReport:
+        boards = tuple(
+            self._board(board, errors.get(board.gpu_uuid, "")) for board in read_limits()
+        )
+        # A board that was lost while its limit was set is in no list any more.
+        lost = sorted(set(errors) - {board.gpu_uuid for board in boards})
+        notes = [note, *(f"{uuid}: {errors[uuid] or 'not answering'}" for uuid in lost)]
+        report = NodeReport(
+            node=self._node,
+            at=self._clock(),
+            sequence=self._held.sequence,
+            note="; ".join(filter(None, notes)),
+            boards=boards,
+        )
+        self._exchange.write_report(report)
+        return report
+
+    def _board(self, board: BoardLimits, error: str) -> BoardReport:
+        held = self._held.boards.get(board.gpu_uuid)
+        return BoardReport(
+            gpu_uuid=board.gpu_uuid,
+            index=board.index,
+            limit_watts=_watts(board.limit),
+            default_watts=_watts(board.default),
+            least_watts=_watts(board.least),
+            most_watts=_watts(board.most),
+            held_watts=None if held is None else round(held.cap / 1000),
+            error=error or board.error,
+        )
+
+
+def _or_why_not(settle: Callable[[], str]) -> str:
+    """Give what settling a board said; a full disk at one board keeps no other one waiting."""
+    try:
+        return settle()
+    except ApplyError as error:
+        return error.message
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def run_agent(
+    agent: PowerAgent, nvml: NvmlSettings, *, stop: threading.Event, poll_seconds: float
+) -> None:
+    """Hold caps until `stop`, then restore. Errors: CollectorError when NVML is not there at all.
+
+    A driver that goes away is asked for again; what could not be reported is reported next time.
+    """
+    while not stop.is_set():
+        with nvml_session(nvml):
+            _hold(agent, stop, poll_seconds)
+            if stop.is_set():
+                _restored(agent)
+
+
+def _restored(agent: PowerAgent) -> None:
+    try:
+        agent.restore()
+    except ApplyError as error:
+        # The limits are back by now; only the report could not be written.
+        _log.warning("%s", error)
+
+
+def _hold(agent: PowerAgent, stop: threading.Event, poll_seconds: float) -> None:
+    seen_boards = False
+    while not stop.is_set():
+        try:
+            boards = agent.step().boards
+        except (ApplyError, CollectorError) as error:
+            _log.warning("%s", error)
+            boards = ()
+        if seen_boards and not boards:
+            stop.wait(poll_seconds)
+            return  # the driver was reloaded: open NVML anew
+        seen_boards = bool(boards)
+        stop.wait(poll_seconds)

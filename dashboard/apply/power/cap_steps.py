@@ -1,0 +1,74 @@
+"""Power caps as steps, one board each. Pure; the change file and the live change share them."""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from data.errors import ChangeRefusedError, scrub
+from data.records.changes import ChangeStep
+from data.records.cluster import Gpu
+from data.records.decisions import Recommendation
+
+_UUID = re.compile(r"GPU-[0-9A-Za-z-]{4,64}")
+FIELD = "power_limit_watts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CappedBoard:
+    """A board of the job: where it is, and the cap that Trimtab wants there now (None: none)."""
+
+    node: str
+    gpu_uuid: str
+    wanted_watts: int | None
+
+
+def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
+    """Give the boards of a job in the order of nodes.
+
+    Errors: ChangeRefusedError for MIG instances, whose board others use, and for what is no UUID.
+    """
+    found = {}
+    for gpu in sorted(gpus, key=lambda one: (one.node, one.gpu_uuid)):
+        if gpu.mig_instance or gpu.mig_profile:
+            raise ChangeRefusedError(
+                f"{scrub(gpu.gpu_uuid)} is a MIG instance: a cap would hold for the whole board",
+                "Cap the board by hand when all its users agree.",
+            )
+        if not _UUID.fullmatch(gpu.gpu_uuid):
+            raise ChangeRefusedError(
+                f"{gpu.gpu_uuid!r} is no GPU UUID that nvidia-smi takes",
+                "The source did not report the board; set the cap by hand.",
+            )
+        found[gpu.gpu_uuid] = CappedBoard(node=gpu.node, gpu_uuid=gpu.gpu_uuid, wanted_watts=None)
+    return tuple(found.values())
+
+
+def cap_of(recommendation: Recommendation) -> int:
+    """Give the proposed cap in whole watts. Errors: ChangeRefusedError when there is none."""
+    cap = recommendation.proposed.power_cap_watts
+    if cap is None:
+        raise ChangeRefusedError(
+            f"the power cap of {recommendation.job_id!r} names no limit", "Run a new cycle."
+        )
+    return round(cap)
+
+
+def cap_step(board: CappedBoard, watts: int | None, *, job_id: str) -> ChangeStep:
+    """Give the step from the cap that is wanted on a board to another, None: to none."""
+    payload = {
+        "node": board.node,
+        "gpu_uuid": board.gpu_uuid,
+        "watts": watts,
+        "job_id": job_id,
+    }
+    return ChangeStep(
+        verb="cap" if watts is not None else "uncap",
+        target=board.gpu_uuid,
+        field=f"{FIELD} {board.gpu_uuid}",
+        before=None if board.wanted_watts is None else str(board.wanted_watts),
+        after=None if watts is None else str(watts),
+        payload=json.dumps(payload, sort_keys=True, separators=(",", ":")),
+        # UUIDs hold nothing that a shell would read.
+        text=f"nvidia-smi -i {board.gpu_uuid} -pl {'DEFAULT' if watts is None else watts}",
+    )

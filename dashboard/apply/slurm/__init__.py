@@ -1,0 +1,1 @@
+"""Changes to Slurm jobs and nodes: looked at, stepped through, sent once, read back."""

@@ -1,0 +1,56 @@
+"""What Slurm's answer to a change means. Return code 0 is no success, 1 is not nothing.
+
+The words only sort an answer; whether the change holds is always read back.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from data.errors import scrub
+
+
+class Said(StrEnum):
+    """How Slurm answered, before anything is read back."""
+
+    YES = "yes"
+    NO = "no"
+    LATER = "later"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to one command; `retry_after_seconds` is the server's own wish."""
+
+    said: Said
+    words: str
+    retry_after_seconds: float | None = None
+
+
+_LATER = re.compile(
+    r"Resource temporarily unavailable|Unable to contact|[Cc]onnect failure|Connection refused"
+    r"|too many (?:requests|connections)|backup controller|in recovery mode"
+)
+_NOTHING = re.compile(
+    r"Socket timed out|Zero Bytes|Unexpected message|Connection (?:reset|timed out)|Broken pipe"
+)
+_STARTED = re.compile(r"no longer pending execution|\b2073\b")
+_OVER = re.compile(r"already (?:finished|completing)|\b2021\b|\b2020\b")
+_WAITS = re.compile(r"Job is pending execution")
+
+
+def answer_of(words: str) -> Answer:
+    """Sort an answer that is no plain success by its words."""
+    clean = scrub(words) or "without a word"
+    if _LATER.search(words):
+        return Answer(said=Said.LATER, words=clean)
+    if _NOTHING.search(words):
+        return Answer(said=Said.NOTHING, words=clean)
+    if _STARTED.search(words):
+        return Answer(said=Said.NO, words=f"the job started meanwhile ({clean})")
+    if _OVER.search(words):
+        return Answer(said=Said.NO, words=f"the job has ended meanwhile ({clean})")
+    if _WAITS.search(words):
+        return Answer(said=Said.NO, words=f"the job waits, it does not run ({clean})")
+    return Answer(said=Said.NO, words=clean)

@@ -1,0 +1,236 @@
+"""The Slurm applier: jobs resized, shortened, shifted, reclaimed; nodes drained."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from collectors.slurm.answering import read_nodes
+from collectors.slurm.commands import SlurmCommands
+from collectors.slurm.gpu_models import ModelNames, gpu_models_of
+from collectors.slurm.records import SlurmNode
+from dashboard.apply.slurm import nodes as node_changes
+from dashboard.apply.slurm.capacity import capacity_refusals
+from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job
+from dashboard.apply.slurm.moves import SIZES, Moves, moves_back, moves_for
+from dashboard.apply.slurm.programs import SlurmPrograms
+from dashboard.apply.slurm.rest import SlurmRestWriter
+from dashboard.apply.slurm.sending import StepSender, is_same_job
+from dashboard.apply.slurm.steps import moves_of, steps_of, undo_steps
+from dashboard.apply.slurm.targets import (
+    job_target,
+    keys_for,
+    require_as_planned,
+    require_touchable,
+)
+from dashboard.apply.slurm.verifying import read_back_job
+from data.apply_settings import SlurmApplySettings
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.clock import utc_now
+from data.errors import ChangeRefusedError, CollectorError, StalePlanError
+from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
+from data.records.cluster import Gpu
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job, Platform
+from data.source_settings import SlurmSettings
+
+_NUMBER = re.compile(r"slurm:([1-9]\d{0,9})")
+_ACTIONS = (*SIZES, Action.TIME_LIMIT, Action.SHIFT_IN_TIME, Action.RECLAIM)
+
+
+class SlurmApplier:
+    """Makes approved changes in one Slurm cluster.
+
+    `gpu_models` is the setting slurm.gpu_models: the site's gres types as models of the catalogue.
+    """
+
+    def __init__(
+        self,
+        settings: SlurmApplySettings,
+        *,
+        gpu_models: str = "",
+        catalogue: GpuCatalogue | None = None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._settings = settings
+        self._reading_settings = _reading(settings)
+        self._gpu_models = gpu_models_of(gpu_models)
+        self._catalogue = catalogue or load_gpu_catalogue()
+        self._clock = clock
+
+    @property
+    def name(self) -> str:
+        """How settings, audit and pages call it."""
+        return "slurm"
+
+    def covers(self, recommendation: Recommendation) -> bool:
+        """Tell whether this applier makes changes of this kind."""
+        if recommendation.platform is not Platform.SLURM:
+            return False
+        if recommendation.action is Action.CONSOLIDATE:
+            return "node" in dict(recommendation.details)
+        return recommendation.action in _ACTIONS
+
+    def look(
+        self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
+    ) -> Target:
+        """Read the job or node afresh. `gpus` are not needed: Slurm itself knows who holds what.
+
+        Errors: StalePlanError, ChangeRefusedError, ApplyError.
+        """
+        client = self._client()
+        try:
+            if recommendation.action is Action.CONSOLIDATE:
+                name = dict(recommendation.details).get("node", "")
+                return node_changes.node_target(client, name)
+            number = _number_of(recommendation.job_id)
+            reading = self._reading(client, number)
+            nodes, models = self._site(client)
+        except CollectorError as error:
+            raise as_apply_error(error) from error
+        require_touchable(reading.facts, number)
+        require_as_planned(reading.facts, recommendation, job, models)
+        return job_target(
+            reading, keys_for(recommendation), name=f"slurm:{number}", nodes=nodes, models=models
+        )
+
+    def look_again(self, change: Change) -> Target:
+        """Read the target of a change afresh, whatever its fields are now. Errors: as `look`.
+
+        A job that the change itself has requeued is the same one, under the identity it had.
+        """
+        client = self._client()
+        try:
+            if change.target.kind == node_changes.KIND:
+                return node_changes.node_target(client, change.target.name)
+            number = dict(change.target.state)["number"]
+            reading = self._reading(client, number)
+            nodes, models = self._site(client)
+        except CollectorError as error:
+            raise as_apply_error(error) from error
+        require_touchable(reading.facts, number)
+        if not is_same_job(change, reading.facts):
+            raise StalePlanError(
+                f"Slurm job {number} is another job now, or was requeued by somebody else",
+                "Run a new cycle and approve its recommendation.",
+            )
+        keys = (key for key, _value in change.target.state)
+        found = job_target(reading, keys, name=change.target.name, nodes=nodes, models=models)
+        return Target(
+            kind=found.kind, name=found.name, identity=change.target.identity, state=found.state
+        )
+
+    def change_for(self, recommendation: Recommendation, target: Target) -> Change:
+        """Give the steps and the steps back; pure. Errors: ChangeRefusedError."""
+        if target.kind == node_changes.KIND:
+            return node_changes.drain_change(recommendation, target)
+        state = dict(target.state)
+        allowed = self._settings.allow_requeue
+        return self._change(
+            recommendation.digest, target, moves_for(recommendation, state, allow_requeue=allowed)
+        )
+
+    def change_back(self, change: Change, target: Target) -> Change:
+        """Give the change that restores the fields that `change` touched, and no other; pure.
+
+        Errors: StalePlanError when a touched field holds neither what was sent nor what was before,
+        ChangeRefusedError where Slurm has no way back.
+        """
+        if target.kind == node_changes.KIND:
+            return node_changes.drain_back(change, target)
+        moves = moves_back(
+            moves_of(change.steps),
+            dict(target.state),
+            allow_requeue=self._settings.allow_requeue,
+        )
+        return self._change(change.recommendation_digest, target, moves)
+
+    def _change(self, digest: str, target: Target, moves: Moves) -> Change:
+        state = dict(target.state)
+        return Change(
+            recommendation_digest=digest,
+            target=target,
+            steps=steps_of(moves.moves, state),
+            undo=undo_steps(moves.moves, state, allow_requeue=self._settings.allow_requeue),
+            notes=moves.notes,
+        )
+
+    def rehearse(self, change: Change) -> Rehearsal:
+        """Count the nodes that could take the job: Slurm has no dry run. Errors: ApplyError."""
+        if change.target.kind == node_changes.KIND:
+            return Rehearsal(rehearsed=False)
+        client = self._client()
+        try:
+            reading = self._reading(client, dict(change.target.state)["number"])
+            nodes, _models = self._site(client)
+        except CollectorError as error:
+            raise as_apply_error(error) from error
+        refusals, warnings = capacity_refusals(reading.facts, moves_of(change.steps), nodes)
+        return Rehearsal(
+            rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
+        )
+
+    def _too_late(self, change: Change) -> tuple[str, ...]:
+        now = self._clock().isoformat()
+        return tuple(
+            f"{step.after} has passed: the job would simply start"
+            for step in change.steps
+            if step.field == "StartTime" and step.after and step.after <= now
+        )
+
+    def execute(self, step: ChangeStep, change: Change) -> StepResult:
+        """Send one command, once, within its timeout. Never raises for what Slurm answers."""
+        client = self._client()
+        if change.target.kind == node_changes.KIND:
+            return node_changes.send_to_node(client, step, change)
+        sender = StepSender(
+            client, timeout_seconds=self._settings.timeout_seconds, clock=self._clock
+        )
+        return sender.send(step, change)
+
+    def read_back(self, change: Change, *, done: int) -> ReadBack:
+        """Look once whether the first `done` steps of the change hold. Never raises."""
+        client = self._client()
+        if change.target.kind == node_changes.KIND:
+            return node_changes.read_back_node(client, change, done)
+        return read_back_job(client, change, done, self._clock())
+
+    def _client(self) -> SlurmClient:
+        if self._settings.mode == "rest":
+            return SlurmRestWriter(self._reading_settings)
+        return SlurmPrograms(SlurmCommands(self._reading_settings))
+
+    def _reading(self, client: SlurmClient, number: str) -> JobReading:
+        reading = find_job(client, number, self._clock())
+        if reading is None:
+            raise StalePlanError(f"Slurm does not know job {number} any more", "Run a new cycle.")
+        return reading
+
+    def _site(self, client: SlurmClient) -> tuple[tuple[SlurmNode, ...], ModelNames]:
+        dropped: Counter[str] = Counter()
+        nodes: Iterable[SlurmNode] = read_nodes(client.nodes().records, dropped)
+        nodes = tuple(nodes)
+        return nodes, ModelNames(self._gpu_models, self._catalogue, nodes)
+
+
+def _reading(settings: SlurmApplySettings) -> SlurmSettings:
+    """Give the applying account as settings of the readers."""
+    return SlurmSettings(
+        mode=settings.mode,
+        bin_directory=settings.bin_directory,
+        conf_file=settings.conf_file,
+        rest_url=settings.rest_url,
+        rest_user=settings.rest_user,
+        rest_token=settings.rest_token,
+        rest_token_file=settings.rest_token_file,
+        timeout_seconds=settings.timeout_seconds,
+    )
+
+
+def _number_of(job_id: str) -> str:
+    match = _NUMBER.fullmatch(job_id)
+    if match is None:
+        raise ChangeRefusedError(
+            f"{job_id!r} is no Slurm job id", "Expected slurm:NUMBER; change this job by hand."
+        )
+    return match[1]

@@ -1,0 +1,124 @@
+"""Whether the site has what a waiting job would ask for: Slurm itself does not say.
+
+`scontrol update` takes `gpu:h100:9` with return code 0, and the job is then stuck with
+Reason=BadConstraints. So nodes are counted before anything is sent.
+"""
+
+import re
+
+from collectors.slurm.records import SlurmNode
+from dashboard.apply.slurm.gres_text import gpu_request
+from dashboard.apply.slurm.job_facts import JobFacts
+from dashboard.apply.slurm.moves import Move, pending_nodes
+from data.errors import ChangeRefusedError
+
+_PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
+
+
+def capacity_refusals(
+    facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Give (refusals, warnings) about what the job would ask for after the moves."""
+    wanted = {move.field: move.after for move in moves if move.verb == "update"}
+    if not wanted.keys() & {
+        "Gres",
+        "TresPerJob",
+        "TresPerTask",
+        "NumNodes",
+        "Partition",
+        "Features",
+    }:
+        return (), ()
+    partition = wanted.get("Partition", facts.job.partition)
+    features = wanted.get("Features", facts.features)
+    near = _eligible(facts, partition, features, nodes)
+    if not near:
+        return (f"no node of partition {partition} has the features {features or 'any'}",), ()
+    fit = [node for node in near if _fits(facts, wanted, node)]
+    need = _nodes_needed(facts, wanted, fit)
+    ready = sum(1 for node in fit if node.schedulable)
+    if len(fit) < need:
+        return (
+            (_too_few(need, len(fit), _asked(facts, wanted), partition),),
+            (),
+        )
+    if ready < need:
+        return (), (f"only {ready} of the {need} node(s) needed can take jobs now",)
+    return (), ()
+
+
+def _too_few(need: int, fit: int, asked: str, partition: str) -> str:
+    return (
+        f"{need} node(s) with {asked} are needed, partition {partition} has {fit}: the job would "
+        "be stuck with BadConstraints"
+    )
+
+
+def _eligible(
+    facts: JobFacts, partition: str, features: str, nodes: tuple[SlurmNode, ...]
+) -> list[SlurmNode]:
+    partitions = set(partition.split(","))
+    # An expression such as `[a|b]` is left to Slurm: only plain lists are checked here.
+    wanted = set(re.split("[&,]", features)) if _PLAIN_FEATURES.fullmatch(features) else set()
+    return [
+        node
+        for node in nodes
+        if partitions & set(node.partitions)
+        and wanted <= set(node.features)
+        and node.name not in facts.excluded_nodes
+    ]
+
+
+def _asked(facts: JobFacts, wanted: dict[str, str]) -> str:
+    per = dict(facts.gpus_by)
+    fields = (("Gres", "node"), ("TresPerJob", "job"), ("TresPerTask", "task"))
+    return next(
+        (found for field, key in fields if (found := wanted.get(field, per.get(key, "")))), ""
+    )
+
+
+def _node_count(facts: JobFacts, wanted: dict[str, str]) -> int:
+    return int(pending_nodes(wanted.get("NumNodes", facts.node_count)).partition("-")[0])
+
+
+def _fits(facts: JobFacts, wanted: dict[str, str], node: SlurmNode) -> bool:
+    count = _node_count(facts, wanted)
+    try:
+        request = gpu_request(_asked(facts, wanted))
+    except ChangeRefusedError:
+        return False
+    per_node = request.count if dict(facts.gpus_by).get("node") else 1
+    has = sum(
+        one.count for one in node.gpus if not request.gpu_type or one.gpu_type == request.gpu_type
+    )
+    cpus = -(-facts.cpus // count) if "NumTasks" not in wanted else 1
+    memory = max(facts.memory_mib_per_node, facts.memory_mib_per_cpu * cpus)
+    return (
+        has >= per_node
+        and (node.cpus is None or node.cpus >= cpus)
+        and (node.memory_mib is None or node.memory_mib >= memory)
+    )
+
+
+def _nodes_needed(facts: JobFacts, wanted: dict[str, str], fit: list[SlurmNode]) -> int:
+    """Give how many nodes must fit: those asked for, or as many as hold the total of the job."""
+    count = _node_count(facts, wanted)
+    if dict(facts.gpus_by).get("node"):
+        return count
+    request = gpu_request(_asked(facts, wanted))
+    tasks = int(wanted.get("NumTasks", facts.tasks)) if dict(facts.gpus_by).get("task") else 1
+    total = request.count * tasks
+    sizes = sorted(
+        (
+            sum(
+                one.count
+                for one in node.gpus
+                if not request.gpu_type or one.gpu_type == request.gpu_type
+            )
+            for node in fit
+        ),
+        reverse=True,
+    )
+    if sum(sizes) < total:
+        return len(fit) + 1
+    return max(count, next(n for n in range(len(sizes) + 1) if sum(sizes[:n]) >= total))

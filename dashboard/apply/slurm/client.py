@@ -1,0 +1,83 @@
+"""One way to ask and to change a Slurm cluster; the client programs or slurmrestd."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from collectors.slurm.answers import identifier_of
+from collectors.slurm.records import Record
+from dashboard.apply.slurm.answers import Answer
+from dashboard.apply.slurm.job_facts import JobFacts, read_job
+from dashboard.apply.slurm.wire import Payload
+from data.errors import (
+    ApplyError,
+    ChangeRefusedError,
+    CollectorError,
+    SourceRefusedError,
+    UnexpectedAnswerError,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Records of jobs or nodes as one answer gave them, and the interface that gave them."""
+
+    interface: str
+    records: tuple[Record, ...]
+
+
+class SlurmClient(Protocol):
+    """One way to talk to one cluster. Reading raises CollectorError; sending never raises."""
+
+    def jobs(self, number: str) -> Records:
+        """Give the records of a job, and of every task when it is an array; maybe more."""
+        ...
+
+    def nodes(self) -> Records:
+        """Give the records of all nodes."""
+        ...
+
+    def send(self, payload: Payload) -> Answer:
+        """Send one command, once."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReading:
+    """A job as read now."""
+
+    facts: JobFacts
+    interface: str
+
+
+def find_job(client: SlurmClient, number: str, now: datetime) -> JobReading | None:
+    """Give the job of a raw number, None when Slurm does not know it. Errors: CollectorError."""
+    answered = client.jobs(number)
+    wanted = [one for one in answered.records if _number(one, "job_id") == number]
+    if not wanted:
+        return None
+    array = _number(wanted[0], "array_job_id")
+    others = [one for one in answered.records if array and _number(one, "array_job_id") == array]
+    try:
+        facts = read_job(wanted[0], others, now)
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise UnexpectedAnswerError(
+            f"what Slurm answered of job {number} cannot be read: {error!r}",
+            "A release that is not known here? Change this job by hand.",
+        ) from error
+    return JobReading(facts=facts, interface=answered.interface)
+
+
+def _number(record: Record, key: str) -> str:
+    found = identifier_of(record.get(key))
+    return "" if found == "0" else found
+
+
+def as_apply_error(error: CollectorError) -> ApplyError:
+    """Give a failed reading as an error of applying, its hint naming the applying settings."""
+    kind = ChangeRefusedError if isinstance(error, SourceRefusedError) else ApplyError
+    hint = error.hint
+    for name in ("mode", "bin_directory", "conf_file", "rest_url", "rest_user", "rest_token_file",
+                 "rest_token", "timeout_seconds"):  # fmt: skip
+        hint = hint.replace(f" slurm.{name}", f" apply_slurm.{name}")
+    return kind(error.message, hint)

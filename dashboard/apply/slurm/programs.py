@@ -1,0 +1,150 @@
+"""Slurm through its client programs: squeue and sinfo to look, scontrol and scancel to change.
+
+No shell, a deadline and a cap for every program, times in UTC, no variable of a person's own.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from collectors.slurm.answering import errors_in, list_in
+from collectors.slurm.answers import identifier_of, number_of
+from collectors.slurm.commands import SlurmCommands
+from dashboard.apply.slurm.answers import Answer, Said, answer_of
+from dashboard.apply.slurm.client import Records
+from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
+from data.errors import CollectorError, UnexpectedAnswerError, scrub
+
+MOST_WORDS = 64 * 1024
+"""Of what a changing program says, in bytes; a sentence is what it has to say."""
+
+_PROGRAMS = ("scontrol", "scancel")
+_NODES_BY_SCONTROL = (23, 2)
+_UNKNOWN_JOB = "Invalid job id specified"
+
+
+class SlurmPrograms:
+    """The client programs of this machine."""
+
+    def __init__(self, reading: SlurmCommands) -> None:
+        self._reading = reading
+
+    def jobs(self, number: str) -> Records:
+        """Give the records of a job and of its array. Errors: CollectorError.
+
+        22.05 answers `--json` with every job, whatever was asked for.
+        """
+        found = self._jobs(number)
+        arrays = {
+            array
+            for one in found.records
+            if identifier_of(one.get("job_id")) == number
+            and (array := identifier_of(one.get("array_job_id"))) not in ("", "0", number)
+        }
+        for array in arrays:
+            further = self._jobs(array).records
+            known = {identifier_of(one.get("job_id")) for one in found.records}
+            found = Records(
+                interface=found.interface,
+                records=found.records
+                + tuple(one for one in further if identifier_of(one.get("job_id")) not in known),
+            )
+        return found
+
+    def _jobs(self, number: str) -> Records:
+        try:
+            text = self._reading.output("squeue", "--json", "--states=all", f"--jobs={number}")
+        except CollectorError as error:
+            if _UNKNOWN_JOB in error.message:
+                return Records(interface=interface_name(COMMANDS, (0, 0)), records=())
+            raise
+        return _records(text, "jobs", asked="squeue --json")
+
+    def nodes(self) -> Records:
+        """Give the records of all nodes. Errors: CollectorError."""
+        text = self._reading.output("sinfo", "--json")
+        # From 23.02 on it lists groups of nodes (`sinfo`), until then the nodes.
+        found = _records(text, "nodes", "sinfo", asked="sinfo --json")
+        if release_of(found.interface) >= _NODES_BY_SCONTROL:
+            text = self._reading.output("scontrol", "show", "nodes", "--json")
+            found = _records(text, "nodes", asked="scontrol show nodes --json")
+        return found
+
+    def send(self, payload: Payload) -> Answer:
+        """Run one changing program, once, without a shell."""
+        argv = payload["argv"]
+        if argv[0] not in _PROGRAMS:
+            return Answer(said=Said.NO, words=f"{scrub(str(argv[0]))} is no program of ours")
+        try:
+            program = self._reading.program(argv[0])
+        except CollectorError as error:
+            return Answer(said=Said.NO, words=str(error))
+        return self._run([program, *argv[1:]])
+
+    def _run(self, argv: list[str]) -> Answer:
+        with tempfile.TemporaryFile() as words:
+            try:
+                done = subprocess.run(  # noqa: S603 - no shell; the arguments are the approved step
+                    argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=words,
+                    stderr=subprocess.STDOUT,
+                    env=_environment(self._reading.settings.conf_file),
+                    timeout=self._reading.settings.timeout_seconds,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                seconds = self._reading.settings.timeout_seconds
+                return Answer(said=Said.NOTHING, words=f"no answer in {seconds:g} s")
+            except OSError as error:
+                return Answer(said=Said.NO, words=f"cannot run {argv[0]}: {error.strerror}")
+            words.seek(0)
+            text = words.read(MOST_WORDS).decode("utf-8", errors="replace")
+        if done.returncode == 0:
+            return Answer(said=Said.YES, words=scrub(text))
+        return answer_of(text)
+
+
+def _environment(conf_file: str) -> Mapping[str, str]:
+    """Give an environment in which nothing of a person's changes what a program does."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SLURM", "SCONTROL", "SCANCEL", "SQUEUE", "SINFO"))
+        or name in ("SLURM_CONF", "SLURM_JWT")
+    }
+    kept |= {"LC_ALL": "C", "TZ": "UTC"}
+    if conf_file:
+        kept["SLURM_CONF"] = str(Path(conf_file).expanduser())
+    return kept
+
+
+def _records(text: str, *keys: str, asked: str) -> Records:
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnexpectedAnswerError(
+            f"{asked} answered no JSON: {scrub(text[:400])[:100]}",
+            "Slurm 22.05 or later with the JSON plugins is needed.",
+        ) from error
+    errors = errors_in(document)
+    if errors:
+        raise UnexpectedAnswerError(f"{asked}: {scrub('; '.join(errors))}", "Run it by hand.")
+    key = next((key for key in keys if isinstance(document, dict) and key in document), keys[0])
+    found = list_in(document, key, asked=asked)
+    return Records(interface=interface_name(COMMANDS, release_in(document)), records=tuple(found))
+
+
+def release_in(document: Any) -> tuple[int, int]:
+    """Give (22, 5) from the meta part of an answer, (0, 0) when it does not say."""
+    meta = document.get("meta") if isinstance(document, dict) else None
+    slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
+    version = slurm.get("version") if isinstance(slurm, dict) else None
+    if not isinstance(version, dict):
+        return (0, 0)
+    major, minor = number_of(version.get("major")), number_of(version.get("minor"))
+    return (int(major or 0), int(minor or 0))

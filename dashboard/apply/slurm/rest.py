@@ -1,0 +1,122 @@
+"""Slurm through slurmrestd, where no client program is installed.
+
+A change has worked when the answer is 200 without errors and without warnings, and a look
+afterwards shows the value: 24.11 answers a field that it does not know with 200 and a warning.
+"""
+
+import json
+from typing import Any
+
+import requests
+from urllib3.exceptions import HTTPError
+
+from collectors.slurm.answering import errors_in, list_in
+from collectors.slurm.answers import identifier_of
+from collectors.slurm.rest import SlurmRest
+from dashboard.apply.slurm.answers import Answer, Said, answer_of
+from dashboard.apply.slurm.client import Records
+from dashboard.apply.slurm.programs import release_in
+from dashboard.apply.slurm.wire import Payload, interface_name
+from data.errors import CollectorError, scrub
+
+_MOST_BYTES = 8 * 1024 * 1024
+_CONNECT_SECONDS = 5.0
+_UNKNOWN_JOB = ("Invalid job id specified", "2017")
+
+
+class SlurmRestWriter(SlurmRest):
+    """One slurmrestd, asked and changed with the token of the applying account."""
+
+    _version = ""
+
+    def api_version(self) -> str:
+        """Give the newest API version that both sides know, asked for once by each client."""
+        self._version = self._version or super().api_version()
+        return self._version
+
+    def jobs(self, number: str) -> Records:
+        """Give the records of a job and of its array. Errors: CollectorError."""
+        version = self.api_version()
+        found = self._job(version, number)
+        arrays = {
+            array
+            for one in found.records
+            if (array := identifier_of(one.get("array_job_id"))) not in ("", "0", number)
+        }
+        records = {str(one.get("job_id")): one for one in found.records}
+        for array in arrays:
+            records |= {str(one.get("job_id")): one for one in self._job(version, array).records}
+        return Records(interface=found.interface, records=tuple(records.values()))
+
+    def _job(self, version: str, number: str) -> Records:
+        try:
+            document = self.document(f"/slurm/{version}/job/{number}")
+        except CollectorError as error:
+            if any(word in error.message for word in _UNKNOWN_JOB):
+                return Records(interface=interface_name(version, (0, 0)), records=())
+            raise
+        return Records(
+            interface=interface_name(version, release_in(document)),
+            records=tuple(list_in(document, "jobs", asked=f"{self.name} /job/{number}")),
+        )
+
+    def nodes(self) -> Records:
+        """Give the records of all nodes. Errors: CollectorError."""
+        version = self.api_version()
+        document = self.document(f"/slurm/{version}/nodes")
+        return Records(
+            interface=interface_name(version, release_in(document)),
+            records=tuple(list_in(document, "nodes", asked=f"{self.name} /nodes")),
+        )
+
+    def send(self, payload: Payload) -> Answer:
+        """Send one request, once."""
+        try:
+            path = f"/slurm/{self.api_version()}{payload['path']}"
+            headers = self._headers()
+        except CollectorError as error:
+            return Answer(said=Said.LATER, words=str(error))
+        seconds = self.settings.timeout_seconds
+        try:
+            with requests.request(
+                payload["method"],
+                self.settings.rest_url.rstrip("/") + path,
+                json=payload["body"] or None,
+                headers=headers,
+                timeout=(min(_CONNECT_SECONDS, seconds), seconds),
+                allow_redirects=False,
+                stream=True,
+            ) as response:
+                status = response.status_code
+                body = response.raw.read(_MOST_BYTES, decode_content=True)
+        except requests.exceptions.ConnectTimeout as error:
+            return Answer(said=Said.LATER, words=scrub(str(error)))
+        except (requests.exceptions.RequestException, HTTPError) as error:
+            # The connection may have been cut after the request was read: only a look can tell.
+            refused = "refused" in str(error)
+            return Answer(said=Said.LATER if refused else Said.NOTHING, words=scrub(str(error)))
+        return rest_answer(status, body, response.headers.get("Retry-After", ""))
+
+
+def rest_answer(status: int, body: bytes, retry_after: str = "") -> Answer:
+    """Sort an answer of slurmrestd: errors[] and warnings[] are failures, whatever the status."""
+    text = body.decode("utf-8", errors="replace")
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        document = None
+    wrong = errors_in(document) + _warnings_in(document)
+    if status == 200 and isinstance(document, dict) and not wrong:
+        return Answer(said=Said.YES, words="")
+    words = f"{status}: {scrub('; '.join(wrong) or text)}"
+    if status in (429, 503):
+        seconds = float(retry_after) if retry_after.isdecimal() else None
+        return Answer(said=Said.LATER, words=words, retry_after_seconds=seconds)
+    if status in (502, 504) or (status == 200 and not isinstance(document, dict)):
+        return Answer(said=Said.NOTHING, words=words)
+    return answer_of(words)
+
+
+def _warnings_in(document: Any) -> list[str]:
+    found = document.get("warnings") if isinstance(document, dict) else None
+    return [str(one) for one in found] if isinstance(found, list) else []

@@ -1,0 +1,251 @@
+"""One step sent to a job, once: looked at before, sorted by its words, looked at after.
+
+Never raises for what Slurm answers. A step whose value already holds is not sent again.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from dashboard.apply.slurm.answers import Answer, Said
+from dashboard.apply.slurm.client import JobReading, SlurmClient, find_job
+from dashboard.apply.slurm.job_facts import JobFacts
+from dashboard.apply.slurm.moves import CONTROL, same_value
+from dashboard.apply.slurm.wire import payload_of
+from data.errors import ApplyError, CollectorError
+from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
+
+_LOOK_AGAIN_SECONDS = 0.5
+_ENDING_SECONDS = 5.0
+Clock = Callable[[], datetime]
+
+
+def result(
+    outcome: StepOutcome, detail: str, retry_after_seconds: float | None = None
+) -> StepResult:
+    """Give the result of a step."""
+    return StepResult(outcome=outcome, detail=detail, retry_after_seconds=retry_after_seconds)
+
+
+def is_same_job(change: Change, facts: JobFacts) -> bool:
+    """Tell whether a job is the one of the change: number, submit time and owner.
+
+    A requeue gives it another submit time; the one that the change itself makes is known by the
+    count of restarts.
+    """
+    state = dict(change.target.state)
+    if (facts.job.raw_id, facts.job.user) != (state["number"], state["user"]):
+        return False
+    if facts.submitted == state["submitted"] and str(facts.restarts) == state["Restarts"]:
+        return True
+    ours = any(step.verb == "requeuehold" for step in change.steps)
+    return ours and facts.restarts == int(state["Restarts"]) + 1
+
+
+class StepSender:
+    """Sends the steps of changes to jobs through one client."""
+
+    def __init__(self, client: SlurmClient, *, timeout_seconds: float, clock: Clock) -> None:
+        self._client = client
+        self._timeout = timeout_seconds
+        self._clock = clock
+
+    def send(self, step: ChangeStep, change: Change) -> StepResult:
+        """Send one step when the job still is as the change needs it."""
+        try:
+            reading = self._read(change)
+        except (CollectorError, ApplyError) as error:
+            return result(StepOutcome.BUSY, f"nothing sent: {error}")
+        if reading is None or not is_same_job(change, reading.facts):
+            return result(StepOutcome.REFUSED, "nothing sent: the job is gone, or is another one")
+        if step.verb == "wait":
+            return self._wait(change)
+        stop = self._unfit(step, change, reading)
+        if stop is not None:
+            return stop
+        answer = self._client.send(json.loads(step.payload))
+        return self._after(step, change, answer)
+
+    def _read(self, change: Change) -> JobReading | None:
+        return find_job(self._client, dict(change.target.state)["number"], self._clock())
+
+    def _wait(self, change: Change) -> StepResult:
+        """Wait until a requeued job has let go of its nodes: only then it can be changed."""
+        ends = time.monotonic() + self._timeout
+        state = "unknown"
+        while True:
+            try:
+                reading = self._read(change)
+                state = reading.facts.state if reading else "gone"
+            except (CollectorError, ApplyError) as error:
+                state = str(error)
+            if state == "PENDING":
+                return result(StepOutcome.DONE, "the job waits and can be changed")
+            if time.monotonic() >= ends or state in ("gone", "OVER"):
+                break
+            time.sleep(_LOOK_AGAIN_SECONDS)
+        if state in ("gone", "OVER"):
+            return result(StepOutcome.REFUSED, f"the job is {state}")
+        return result(StepOutcome.BUSY, f"the job is still {state}", _ENDING_SECONDS)
+
+    def _unfit(self, step: ChangeStep, change: Change, reading: JobReading) -> StepResult | None:
+        """Give why a step is not sent: it holds already, or the job has moved on."""
+        facts = reading.facts
+        now = facts.value(step.field)
+        before, after = step.before or "", step.after or ""
+        if holds(step, facts) and (step.verb != "requeuehold" or facts.held != "no"):
+            return result(StepOutcome.DONE, f"{step.field} is {now or 'unset'} already")
+        needed = _state_needed(step)
+        if needed and facts.state not in needed:
+            why = "started" if facts.state == "RUNNING" else f"became {facts.state}"
+            return result(StepOutcome.REFUSED, f"nothing sent: the job {why} meanwhile")
+        moved = _moved_on(change, reading) or _not_alone(step, facts)
+        if moved:
+            return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
+        if not same_value(step.field, now, before):
+            return result(
+                StepOutcome.REFUSED,
+                f"nothing sent: {step.field} is {now!r}, neither {before!r} nor {after!r}",
+            )
+        if step.field == "TimeLimit" and _has_run_longer(facts, after):
+            return result(
+                StepOutcome.REFUSED,
+                f"nothing sent: the job has run for more than {after} min and would be killed",
+            )
+        return None
+
+    def _after(self, step: ChangeStep, change: Change, answer: Answer) -> StepResult:
+        """Decide by a look what came of a command, whatever was answered to it."""
+        try:
+            reading = self._read(change)
+        except (CollectorError, ApplyError) as error:
+            return result(StepOutcome.UNKNOWN, f"{answer.words}; cannot look: {error}")
+        if reading is None:
+            outcome = StepOutcome.DONE if step.verb == "cancel" else StepOutcome.UNKNOWN
+            return result(outcome, "Slurm no longer knows the job")
+        facts = reading.facts
+        if step.verb == "hold" and facts.state != "PENDING":
+            return self._take_hold_back(change, facts)
+        if holds(step, facts):
+            said = "" if answer.said is Said.YES else f", though Slurm said: {answer.words}"
+            return result(StepOutcome.DONE, f"{step.field} is {step.after or 'unset'}{said}")
+        if not same_value(step.field, facts.value(step.field), step.before or ""):
+            found = facts.value(step.field)
+            return result(StepOutcome.UNKNOWN, f"{step.field} is {found!r}; {answer.words}")
+        return _without_effect(step, answer)
+
+    def _take_hold_back(self, change: Change, facts: JobFacts) -> StepResult:
+        """Release a job that started just before it was held.
+
+        Else it would keep priority 0 and stay waiting after its next requeue (measured).
+        """
+        state = dict(change.target.state)
+        payload = payload_of(
+            state["interface"],
+            "release",
+            address=state["address"],
+            number=state["number"],
+            field="Hold",
+            value="no",
+        )
+        answer = self._client.send(payload)
+        if answer.said is Said.YES:
+            return result(
+                StepOutcome.REFUSED,
+                f"the job became {facts.state} meanwhile; its hold was taken back",
+            )
+        return result(
+            StepOutcome.UNKNOWN,
+            f"the job became {facts.state} while it was held, and the hold could not be taken "
+            f"back: {answer.words}. Run `scontrol release {state['address']}`",
+        )
+
+
+def _without_effect(step: ChangeStep, answer: Answer) -> StepResult:
+    if answer.said is Said.YES and step.verb != "cancel":
+        return result(StepOutcome.REFUSED, f"Slurm said yes and {step.field} did not change")
+    outcome = {
+        Said.NO: StepOutcome.REFUSED,
+        Said.LATER: StepOutcome.BUSY,
+        Said.NOTHING: StepOutcome.UNKNOWN,
+        Said.YES: StepOutcome.UNKNOWN,
+    }[answer.said]
+    return result(outcome, answer.words or "not yet seen", answer.retry_after_seconds)
+
+
+def holds(step: ChangeStep, facts: JobFacts) -> bool:
+    """Tell whether the value of a step is in force."""
+    after = step.after or ""
+    if step.verb == "cancel":
+        return facts.state in ("OVER", "COMPLETING")
+    if step.verb == "requeuehold":
+        return facts.restarts >= int(after)
+    if step.field == "StartTime" and after and facts.eligible_at is not None:
+        return facts.eligible_at.isoformat() == after
+    return same_value(step.field, facts.value(step.field), after)
+
+
+_WAITING_FIELDS = {
+    "Gres", "TresPerJob", "TresPerTask", "NumTasks", "StartTime", "Partition", "Features",
+}  # fmt: skip
+
+
+def _state_needed(step: ChangeStep) -> tuple[str, ...]:
+    if step.verb == "hold" or step.field in _WAITING_FIELDS:
+        return ("PENDING",)
+    if step.verb == "requeuehold":
+        return ("RUNNING",)
+    if step.field == "NumNodes":
+        return ("PENDING",) if "-" in (step.after or "") else ("RUNNING", "SUSPENDED")
+    if step.verb == "cancel":
+        return ("RUNNING", "SUSPENDED")
+    return ()
+
+
+_MOVED_BY_REQUEUE = {"JobState", "submitted", "Restarts", "nodes", "batch_host", "NumNodes"}
+
+
+def _moved_on(change: Change, reading: JobReading) -> str:
+    """Give what is no longer as the change needs it, leaving out what the change itself moves."""
+    facts = reading.facts
+    ours = {step.field for step in change.steps}
+    if any(step.verb == "requeuehold" for step in change.steps):
+        ours |= _MOVED_BY_REQUEUE
+    if any(step.field in ("NumNodes", "Gres", "TresPerJob", "TresPerTask", "NumTasks")
+           for step in change.steps):  # fmt: skip
+        ours |= {"gpus", "nodes", "NumTasks"}
+    now = {
+        "interface": reading.interface,
+        "address": facts.address,
+        "nodes": ",".join(facts.job.nodes),
+        "gpus": str(sum(one.count for one in facts.job.gpus)),
+        "batch_host": facts.batch_host,
+    } | {field: facts.value(field) for field in _FIELDS}
+    for key, then in change.target.state:
+        if key in ours or key not in now or key in ("JobState", "Hold"):
+            continue
+        if not same_value(key, now[key], then):
+            return f"{key} is {now[key]!r}, it was {then!r}"
+    return ""
+
+
+def _not_alone(step: ChangeStep, facts: JobFacts) -> str:
+    if facts.is_het:
+        return "it is a component of a heterogeneous job"
+    if facts.array_state == "mixed" and step.verb not in CONTROL:
+        return "other tasks of its array run by now"
+    return ""
+
+
+_FIELDS = (
+    "Partition", "Features", "Gres", "TresPerJob", "TresPerTask", "NumNodes", "NumTasks",
+    "TimeLimit", "StartTime",
+)  # fmt: skip
+
+
+def _has_run_longer(facts: JobFacts, minutes: str) -> bool:
+    started = facts.job.started_at
+    if facts.state == "PENDING" or started is None or not minutes:
+        return False
+    return (facts.read_at - started).total_seconds() >= float(minutes) * 60

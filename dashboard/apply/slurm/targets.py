@@ -1,0 +1,153 @@
+"""What a change to a job depends on, as a target: fresh values under stable names."""
+
+from collections.abc import Iterable
+
+from collectors.slurm.gpu_models import ModelNames
+from collectors.slurm.records import SlurmNode
+from dashboard.apply.slurm.client import JobReading
+from dashboard.apply.slurm.job_facts import JobFacts
+from dashboard.apply.slurm.moves import SIZES, type_key
+from data.errors import ChangeRefusedError, StalePlanError
+from data.records.changes import Target
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Job
+
+KIND = "slurm-job"
+_ALWAYS = ("interface", "number", "address", "submitted", "user", "Restarts")
+_SIZE = (
+    "JobState", "Partition", "Features", "Gres", "TresPerJob", "TresPerTask", "TresPerSocket",
+    "NumNodes", "NumTasks", "Hold", "gpus", "nodes", "batch_host", "batch", "requeue",
+)  # fmt: skip
+
+
+def keys_for(recommendation: Recommendation) -> tuple[str, ...]:
+    """Give the names of what a change of this kind touches or depends on.
+
+    A time limit holds whether the job waits or runs, so there its state may move on.
+    """
+    action = recommendation.action
+    if action in SIZES:
+        proposed = recommendation.proposed
+        return (*_ALWAYS, *_SIZE, type_key(proposed.gpu_model, proposed.mig_profile))
+    if action is Action.SHIFT_IN_TIME:
+        return (*_ALWAYS, "JobState", "StartTime", "Hold")
+    if action is Action.RECLAIM:
+        return (*_ALWAYS, "JobState", "gpus", "nodes")
+    return (*_ALWAYS, "TimeLimit")
+
+
+def job_target(
+    reading: JobReading,
+    keys: Iterable[str],
+    *,
+    name: str,
+    nodes: Iterable[SlurmNode],
+    models: ModelNames,
+) -> Target:
+    """Give the target of a job with these keys."""
+    facts = reading.facts
+    nodes = tuple(nodes)
+    return Target(
+        kind=KIND,
+        name=name,
+        identity=f"{facts.job.raw_id}@{facts.submitted}",
+        state=tuple((key, _value(key, reading, nodes, models)) for key in keys),
+    )
+
+
+def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: ModelNames) -> str:
+    facts = reading.facts
+    if key.startswith("type of "):
+        model, _, profile = key.removeprefix("type of ").partition("|")
+        return _gres_type(model, profile, facts, nodes, models)
+    own = {
+        "interface": reading.interface,
+        "number": facts.job.raw_id,
+        "address": facts.address,
+        "submitted": facts.submitted,
+        "user": facts.job.user,
+        "TresPerSocket": dict(facts.gpus_by).get("socket", ""),
+        "gpus": str(sum(one.count for one in facts.job.gpus)),
+        "nodes": ",".join(facts.job.nodes),
+        "batch_host": facts.batch_host,
+        "batch": "yes" if facts.is_batch else "no",
+        "requeue": "yes" if facts.may_requeue else "no",
+    }
+    return own[key] if key in own else facts.value(key)
+
+
+def _gres_type(
+    model: str, profile: str, facts: JobFacts, nodes: tuple[SlurmNode, ...], models: ModelNames
+) -> str:
+    """Give the site's own word for a model, from the nodes of the job's partitions, then of all.
+
+    '' when no type or several stand for it. The job's own type wins where it does.
+    """
+    partitions = set(facts.job.partition.split(","))
+    near = [node for node in nodes if partitions & set(node.partitions)]
+    own = {one.gpu_type for one in facts.job.gpus}
+    for around in (near, nodes):
+        types = {
+            one.gpu_type
+            for node in around
+            for one in node.gpus
+            if one.gpu_type and models.of_type(one.gpu_type) == (model, profile)
+        }
+        if types:
+            best = types & own or types
+            return best.pop() if len(best) == 1 else ""
+    return ""
+
+
+def require_touchable(facts: JobFacts, number: str) -> None:
+    """Refuse jobs that no single change reaches. Errors: ChangeRefusedError, StalePlanError."""
+    if facts.is_het:
+        raise ChangeRefusedError(
+            f"Slurm job {number} is a component of a heterogeneous job",
+            "Change it by hand: its components start and end together.",
+        )
+    if facts.array_state == "mixed":
+        raise ChangeRefusedError(
+            f"Slurm job {number} stands for the waiting tasks of an array of which others run",
+            "Change it by hand: one command would reach some tasks and not others.",
+        )
+    if facts.state in ("OVER", "COMPLETING"):
+        raise StalePlanError(
+            f"Slurm job {number} has ended or is ending ({facts.job.state_word or facts.state})",
+            "Run a new cycle.",
+        )
+
+
+def require_as_planned(
+    facts: JobFacts, recommendation: Recommendation, job: Job | None, models: ModelNames
+) -> None:
+    """Refuse a job that is another one, or another size, than the plan saw.
+
+    A number is used again after a while, and a requeue gives a job another submit time: in both
+    cases the plan was made for something else. Errors: StalePlanError.
+    """
+    number, submitted = facts.job.raw_id, facts.job.submitted_at
+    again = "Run a new cycle and approve its recommendation."
+    if submitted is None:
+        raise StalePlanError(f"Slurm does not say when job {number} was submitted", again)
+    stored = None if job is None or job.scheduler is None else job.scheduler.submitted_at
+    if submitted > recommendation.created_at or (stored is not None and stored != submitted):
+        raise StalePlanError(
+            f"Slurm job {number} was submitted or requeued at {submitted:%Y-%m-%d %H:%M:%S} UTC, "
+            "after the plan saw it",
+            again,
+        )
+    now = recommendation.now
+    count = sum(one.count for one in facts.job.gpus)
+    model = models.of_job(facts.job)
+    # Slurm knows no model of a job that names no type and waits where there are several.
+    same_model = not model.name or (model.name, model.mig_profile) == (
+        now.gpu_model,
+        now.mig_profile,
+    )
+    if count != now.gpu_count or not same_model:
+        raise StalePlanError(
+            f"Slurm job {number} has {count} × {model.name or 'GPUs'} {model.mig_profile}, "
+            f"the plan saw {now.describe()}",
+            again,
+        )

@@ -1,0 +1,126 @@
+"""Whether a changed job is as intended: the values, and after a scheduling pass their effect."""
+
+from datetime import datetime
+
+from dashboard.apply.slurm.client import SlurmClient, find_job
+from dashboard.apply.slurm.gres_text import gpu_request
+from dashboard.apply.slurm.job_facts import JobFacts
+from dashboard.apply.slurm.moves import CONTROL, same_value
+from dashboard.apply.slurm.sending import holds, is_same_job
+from data.errors import ApplyError, CollectorError
+from data.records.changes import Change, ChangeStep, ReadBack, Seen
+
+STUCK = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")
+"""Reasons with which a job never starts, though Slurm took its request with return code 0."""
+
+_NOT_LOOKED_AT = ("", "None")
+_SIZES = ("Gres", "TresPerJob", "TresPerTask", "NumTasks", "NumNodes")
+
+
+def read_back_job(client: SlurmClient, change: Change, done: int, now: datetime) -> ReadBack:
+    """Look once at the job of a change, of which the first `done` steps were sent. Never raises."""
+    try:
+        reading = find_job(client, dict(change.target.state)["number"], now)
+    except (CollectorError, ApplyError) as error:
+        return _seen(Seen.UNREADABLE, str(error))
+    steps = change.steps[:done]
+    if reading is None or not is_same_job(change, reading.facts):
+        if any(step.verb == "cancel" for step in steps) and reading is None:
+            return _seen(Seen.AS_INTENDED, "Slurm no longer knows the job: it has ended")
+        return _seen(Seen.GONE, "the job is gone, or its number names another one")
+    facts = reading.facts
+    observed = tuple(
+        (field, facts.value(field)) for field in dict.fromkeys(one.field for one in change.steps)
+    )
+    found = _of_values(steps, facts) or _of_effect(steps, facts)
+    return ReadBack(seen=found.seen, detail=found.detail, observed=observed)
+
+
+def _seen(seen: Seen, detail: str) -> ReadBack:
+    return ReadBack(seen=seen, detail=detail)
+
+
+def _last_by_field(steps: tuple[ChangeStep, ...]) -> dict[str, ChangeStep]:
+    """Give for each field the last step that sets it, in the order sent; waiting sets nothing."""
+    last: dict[str, ChangeStep] = {}
+    for step in steps:
+        if step.verb != "wait":
+            last.pop(step.field, None)
+            last[step.field] = step
+    return last
+
+
+def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | None:
+    """Compare the fields with what was sent; None when all hold.
+
+    UNTOUCHED says that the last step has not reached the job, whatever came before it.
+    """
+    last = _last_by_field(steps)
+    if not last:
+        return _seen(Seen.UNTOUCHED, "nothing was sent")
+    missing = [step for step in last.values() if not _in_force(step, facts)]
+    if not missing:
+        return None
+    if facts.state == "OVER":
+        return _seen(Seen.GONE, f"the job has ended ({facts.job.state_word})")
+    other = [
+        step
+        for step in missing
+        if not same_value(step.field, facts.value(step.field), step.before or "")
+    ]
+    text = ", ".join(f"{step.field} is {facts.value(step.field)!r}" for step in missing)
+    values = [step for step in last.values() if step.verb not in CONTROL]
+    nothing_set = bool(values) and all(step in missing for step in values)
+    not_reached = missing == [list(last.values())[-1]] or nothing_set
+    return _seen(Seen.UNTOUCHED if not_reached and not other else Seen.DIFFERENT, text)
+
+
+def _in_force(step: ChangeStep, facts: JobFacts) -> bool:
+    if step.field == "StartTime" and facts.state != "PENDING":
+        # It started: not before the time that was asked for?
+        after = step.after or ""
+        started = facts.job.started_at
+        return bool(after and started) and started.isoformat() >= after  # type: ignore[union-attr]
+    return holds(step, facts)
+
+
+def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack:
+    """Say what came of values that are in force."""
+    if any(step.verb == "cancel" for step in steps):
+        if facts.state == "COMPLETING":
+            return _seen(Seen.NOT_YET, "the job is ending")
+        return _seen(Seen.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
+    if facts.state == "PENDING":
+        return _of_waiting(facts, requeued=any(step.verb == "requeuehold" for step in steps))
+    if facts.state in ("OVER", "COMPLETING"):
+        return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
+    wanted, held = _total(steps, facts), sum(one.count for one in facts.job.gpus)
+    if wanted is not None and held != wanted:
+        return _seen(Seen.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}")
+    return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
+
+
+def _of_waiting(facts: JobFacts, *, requeued: bool) -> ReadBack:
+    reason = facts.job.reason
+    if requeued and reason.startswith("BeginTime"):
+        return _seen(Seen.NOT_YET, "the requeued job is not eligible before cred_expire is over")
+    if any(reason.startswith(word) for word in STUCK):
+        return _seen(Seen.FAILING, f"the job never starts like this: Reason={reason}")
+    if reason in _NOT_LOOKED_AT:
+        return _seen(Seen.NOT_YET, "the scheduler has not looked at the job since")
+    return _seen(Seen.AS_INTENDED, f"the job waits: Reason={reason}")
+
+
+def _total(steps: tuple[ChangeStep, ...], facts: JobFacts) -> int | None:
+    """Give the GPUs that a running job must hold when its size was changed."""
+    if not any(step.field in _SIZES for step in steps):
+        return None
+    per = dict(facts.gpus_by)
+    try:
+        if "node" in per:
+            return gpu_request(per["node"]).count * len(facts.job.nodes)
+        if "job" in per:
+            return gpu_request(per["job"]).count
+        return gpu_request(per["task"]).count * facts.tasks if "task" in per else None
+    except ApplyError:
+        return None

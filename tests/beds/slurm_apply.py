@@ -1,0 +1,77 @@
+"""What the tests of the Slurm applier share: recommendations for jobs of a bed, and one apply."""
+
+from datetime import timedelta
+from typing import Any
+
+from beds.slurm import SlurmBed
+from factories import make_recommendation
+
+from dashboard.apply.slurm.applier import SlurmApplier
+from data.apply_settings import SlurmApplySettings
+from data.clock import utc_now
+from data.records.changes import Change, ReadBack, Seen, StepOutcome, StepResult
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import Platform
+from data.records.plans import Configuration
+
+MODEL = "H100-SXM5-80GB"
+GPU_MODELS = f"h100={MODEL},a100=A100-SXM4-80GB"
+
+
+def applier_of(bed: SlurmBed, mode: str = "commands", **changes: Any) -> SlurmApplier:
+    """An applier for a bed."""
+    settings = SlurmApplySettings(
+        enabled=True,
+        mode=mode,
+        conf_file=str(bed.conf),
+        rest_url=bed.rest_url,
+        rest_user=bed.plan.user,
+        rest_token=bed.token() if mode == "rest" else "",
+        **changes,
+    )
+    return SlurmApplier(settings, gpu_models=GPU_MODELS)
+
+
+def proposal(job: str, has: int, gets: int, **changes: Any) -> Recommendation:
+    """A recommendation of another GPU count, made now for a job with a raw number."""
+    values: dict[str, Any] = {
+        "job_id": f"slurm:{job}",
+        "platform": Platform.SLURM,
+        "action": Action.FEWER_GPUS,
+        "created_at": utc_now() + timedelta(seconds=1),
+        "now": Configuration(gpu_model=MODEL, gpu_count=has),
+        "proposed": Configuration(gpu_model=MODEL, gpu_count=gets),
+    }
+    return make_recommendation(**(values | changes))
+
+
+def prepared(applier: SlurmApplier, recommendation: Recommendation) -> Change:
+    """The change of a recommendation, looked at now."""
+    target = applier.look(recommendation, job=None, gpus=())
+    return applier.change_for(recommendation, target)
+
+
+def run_steps(applier: SlurmApplier, change: Change) -> list[StepResult]:
+    """Send the steps in order until one is not done; one that is busy is sent again."""
+    results = []
+    for step in change.steps:
+        for _try in range(20):
+            answer = applier.execute(step, change)
+            if answer.outcome is not StepOutcome.BUSY:
+                break
+        results.append(answer)
+        if answer.outcome is not StepOutcome.DONE:
+            break
+    return results
+
+
+def settled(bed: SlurmBed, applier: SlurmApplier, change: Change) -> ReadBack:
+    """What reading back finds once the scheduler has looked at the job."""
+    found: list[ReadBack] = []
+
+    def looked() -> bool:
+        found[:] = [applier.read_back(change, done=len(change.steps))]
+        return found[0].seen is not Seen.NOT_YET
+
+    bed.until("a scheduling pass", looked)
+    return found[0]

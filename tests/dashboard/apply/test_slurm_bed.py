@@ -1,0 +1,465 @@
+"""A real Slurm 22.05: changes arrive as approved, or end as designed."""
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
+from beds.slurm_files import BedNode
+
+from data.clock import utc_now
+from data.errors import ChangeRefusedError, StalePlanError
+from data.records.changes import Seen, StepOutcome
+from data.records.decisions import Action, Recommendation
+from data.records.plans import Configuration
+
+pytestmark = pytest.mark.slurm
+NODES = (
+    BedNode(name="h1", gpu_type="h100", gpus=4, features="nvlink"),
+    BedNode(name="h2", gpu_type="h100", gpus=4, features="nvlink"),
+    BedNode(name="a1", gpu_type="a100", gpus=2, features="a100"),
+    BedNode(name="c1", features="cpuonly"),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SlurmBed]:
+    """One cluster for all tests here; each ends its own jobs."""
+    with running_slurm(nodes=NODES, accounting=True, rest=True) as bed:
+        yield bed
+
+
+@pytest.fixture
+def bed(cluster: SlurmBed) -> Iterator[SlurmBed]:
+    """The cluster, empty afterwards."""
+    yield cluster
+    cluster.run("scancel", "--quiet", "-u", cluster.plan.user)
+    cluster.until("no job is left", lambda: not cluster.run("squeue", "-h"))
+
+
+def running(bed: SlurmBed, *options: str) -> str:
+    """A job that runs."""
+    job = bed.submit(*options)
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    return job
+
+
+def full(bed: SlurmBed) -> str:
+    """A job that holds every H100."""
+    return running(bed, "-N2", "--gres=gpu:h100:4", "-J", "full")
+
+
+def waiting(bed: SlurmBed, *options: str) -> str:
+    """A job that the scheduler has looked at and that waits."""
+    job = bed.submit(*options)
+    bed.until("it waits", lambda: bed.run("squeue", "-h", "-j", job, "-o", "%r") != "None")
+    return job
+
+
+def shown(bed: SlurmBed, job: str) -> str:
+    """What scontrol shows of a job."""
+    return bed.run("scontrol", "show", "job", job)
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_waiting_job_asks_for_fewer_gpus(bed: SlurmBed, mode: str) -> None:
+    """Gres of a waiting job changes, is read back after a scheduling pass, and changes back."""
+    full(bed)
+    job = waiting(bed, "-N2", "--gres=gpu:h100:4")
+    applier = applier_of(bed, mode)
+    change = prepared(applier, proposal(job, 8, 4))
+    assert [step.text for step in change.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:2"]
+    assert applier.rehearse(change).refusals == ()
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    back = applier.change_back(change, applier.look_again(change))
+    assert [step.text for step in back.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:4"]
+    run_steps(applier, back)
+    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert re.search(r"TresPerNode=gres[:/]gpu:h100:4", shown(bed, job))
+    again = applier.change_back(back, applier.look_again(back))
+    assert [step.after for step in again.steps] == ["gpu:h100:2"]
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_several_fields_change_while_the_job_is_held(bed: SlurmBed, mode: str) -> None:
+    """One GPU of eight needs one node: held, two updates, released; then it starts with one."""
+    holder = full(bed)
+    job = waiting(bed, "-N2", "--gres=gpu:h100:4")
+    applier = applier_of(bed, mode)
+    change = prepared(applier, proposal(job, 8, 1))
+    assert [(step.verb, step.field) for step in change.steps] == [
+        ("hold", "Hold"),
+        ("update", "NumNodes"),
+        ("update", "Gres"),
+        ("release", "Hold"),
+    ]
+    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    bed.run("scancel", holder)
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    seen = applier.read_back(change, done=len(change.steps))
+    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 1 GPUs")
+
+
+def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None:
+    """Held and one field set, then refused: the way back restores the field and lets the job go."""
+    full(bed)
+    job = waiting(bed, "-N2", "--gres=gpu:h100:4")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 8, 1))
+    for step in change.steps[:2]:
+        assert applier.execute(step, change).outcome is StepOutcome.DONE
+    assert applier.read_back(change, done=3).seen is Seen.UNTOUCHED
+    back = applier.change_back(change, applier.look_again(change))
+    assert [(step.verb, step.after) for step in back.steps] == [
+        ("update", "2-2"),
+        ("release", "no"),
+    ]
+    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert applier.look_again(change).state == change.target.state
+
+
+@pytest.mark.parametrize(("asked", "keyword"), [("h100:4", "gres:gpu:h100:2"), ("4", "gres:gpu:2")])
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_total_is_changed_as_it_was_submitted(
+    bed: SlurmBed, asked: str, keyword: str, mode: str
+) -> None:
+    """A job of `--gpus` keeps its spelling, with its type when it has one."""
+    holder = full(bed)
+    job = waiting(bed, f"--gpus={asked}")
+    applier = applier_of(bed, mode)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert [step.text for step in change.steps] == [
+        f"scontrol update JobId={job} TresPerJob={keyword}"
+    ]
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    bed.run("scancel", holder)
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    assert applier.read_back(change, done=1).detail == "the job is RUNNING with 2 GPUs"
+
+
+def ends_as_measured(
+    bed: SlurmBed, mode: str, recommendation: Recommendation, *, refusal: str, until_it_runs: str
+) -> None:
+    """A change that 22.05 is refused, and that later releases make and start with."""
+    applier = applier_of(bed, mode)
+    if bed.plan.version < (24, 11):
+        with pytest.raises(ChangeRefusedError, match=refusal):
+            prepared(applier, recommendation)
+        return
+    change = prepared(applier, recommendation)
+    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.run("scancel", until_it_runs)
+    job = recommendation.job_id.removeprefix("slurm:")
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    seen = applier.read_back(change, done=len(change.steps))
+    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+@pytest.mark.parametrize("asked", [("-n4", "--gpus-per-task=1"), ("-n2", "--gpus-per-task=2")])
+def test_gpus_by_task_change_only_where_that_takes_effect(
+    bed: SlurmBed, mode: str, asked: tuple[str, str]
+) -> None:
+    """22.05 takes NumTasks and starts the job with all its GPUs all the same (measured)."""
+    holder = full(bed)
+    job = waiting(bed, *asked, "-C", "nvlink")
+    ends_as_measured(bed, mode, proposal(job, 4, 2), refusal="by task", until_it_runs=holder)
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_gpu_type_changes_only_where_that_takes_effect(bed: SlurmBed, mode: str) -> None:
+    """22.05 keeps the old type in the request, and the job never starts."""
+    holder = full(bed)
+    job = waiting(bed, "--gres=gpu:h100:2")
+    smaller = proposal(
+        job,
+        2,
+        2,
+        action=Action.SMALLER_GPU,
+        proposed=Configuration(gpu_model="A100-SXM4-80GB", gpu_count=2),
+    )
+    refusal = r"Slurm 22\.05 cannot change a GPU type"
+    ends_as_measured(bed, mode, smaller, refusal=refusal, until_it_runs=holder)
+
+
+def test_a_job_that_starts_meanwhile_is_refused(bed: SlurmBed) -> None:
+    """The normal race: looked at while it waited, started before the command."""
+    holder = full(bed)
+    job = waiting(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 4, 2))
+    several = prepared(applier, proposal(job, 4, 2, details=(("features", "nvlink"),)))
+    bed.run("scancel", holder)
+    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
+    for one in (change, several):
+        answer = run_steps(applier, one)
+        assert [entry.outcome for entry in answer] == [StepOutcome.REFUSED]
+        assert "started meanwhile" in answer[0].detail
+        assert applier.read_back(one, done=1).seen is Seen.UNTOUCHED
+    assert "Priority=0" not in shown(bed, job)
+
+
+def test_slurm_itself_refuses_a_running_job_with_the_reason(bed: SlurmBed) -> None:
+    """2073 between our look and the command: nothing changed, and the words say why."""
+    job = running(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed)
+    answer = applier._client().send(
+        {"argv": ["scontrol", "update", f"JobId={job}", "Gres=gpu:h100:2"]}
+    )
+    assert answer.words.startswith("the job started meanwhile (Job is no longer pending execution")
+
+
+def test_what_no_node_has_is_refused_before_it_is_sent(bed: SlurmBed) -> None:
+    """Slurm would take gpu:h100:9 with return code 0 and leave the job stuck."""
+    full(bed)
+    job = waiting(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 4, 9, action=Action.SCALE_OUT))
+    assert "BadConstraints" in applier.rehearse(change).refusals[0]
+
+
+def test_bad_constraints_are_seen_and_undone(bed: SlurmBed) -> None:
+    """A change that sticks is told as failing; the way back frees the job."""
+    full(bed)
+    job = waiting(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 4, 9, action=Action.SCALE_OUT))
+    run_steps(applier, change)
+    seen = settled(bed, applier, change)
+    assert (seen.seen, seen.detail) == (
+        Seen.FAILING,
+        "the job never starts like this: Reason=BadConstraints",
+    )
+    back = applier.change_back(change, applier.look_again(change))
+    run_steps(applier, back)
+    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert "Priority=0" not in shown(bed, job)
+
+
+def test_one_task_of_an_array_changes_alone(bed: SlurmBed) -> None:
+    """A task with a record of its own is addressed as J_n; the others stay."""
+    full(bed)
+    array = waiting(bed, "--array=0-3", "--gres=gpu:h100:2")
+    bed.run("scontrol", "update", f"JobId={array}_2", "TimeLimit=30")
+    task = bed.run("squeue", "-h", "-j", f"{array}_2", "-o", "%A")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(task, 2, 1))
+    assert change.steps[0].target == f"{array}_2"
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert "gpu:h100:2" in shown(bed, f"{array}_3")
+    assert re.search(r"TresPerNode=gres[:/]gpu:h100:1", shown(bed, f"{array}_2"))
+
+
+def test_the_waiting_tasks_of_an_array_change_together(bed: SlurmBed) -> None:
+    """One record stands for them: one command changes them all."""
+    full(bed)
+    array = waiting(bed, "--array=0-3%2", "--gres=gpu:h100:2")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(array, 2, 1))
+    assert change.steps[0].target == f"{array}_[0-3]"
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    with pytest.raises(ChangeRefusedError, match="tasks of an array"):
+        prepared(applier_of(bed, "rest"), proposal(array, 1, 2, action=Action.SCALE_OUT))
+    named = (("features", "nvlink"),)
+    several = prepared(applier, proposal(array, 1, 2, action=Action.SCALE_OUT, details=named))
+    assert [one.outcome for one in run_steps(applier, several)] == [StepOutcome.DONE] * 4
+    assert settled(bed, applier, several).seen is Seen.AS_INTENDED
+
+
+def test_an_array_of_which_some_run_is_refused(bed: SlurmBed) -> None:
+    """One command would reach the tasks that wait and leave those that run."""
+    array = bed.submit("--array=0-3%1", "--gres=gpu:h100:2")
+    bed.until("one runs", lambda: "RUNNING" in bed.states().values())
+    bed.until("one record waits", lambda: f"{array}_1" in bed.states())
+    with pytest.raises(ChangeRefusedError, match="array"):
+        prepared(applier_of(bed), proposal(array, 2, 1))
+
+
+def test_a_running_task_is_cancelled_by_its_place_in_the_array(bed: SlurmBed) -> None:
+    """22.05 answers `scancel` of a task's raw number with 0 and does nothing."""
+    array = bed.submit("--array=0-2%1", "--gres=gpu:h100:2")
+    bed.until("one runs", lambda: bed.states().get(f"{array}_0") == "RUNNING")
+    task = bed.run("squeue", "-h", "-t", "R", "-j", array, "-o", "%A")
+    applier = applier_of(bed)
+    nothing = Configuration(gpu_model="H100-SXM5-80GB", gpu_count=0)
+    change = prepared(applier, proposal(task, 2, 0, action=Action.RECLAIM, proposed=nothing))
+    assert change.steps[0].text == f"scancel {array}_0"
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    bed.until("the next runs", lambda: bed.states().get(f"{array}_1") == "RUNNING")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_an_idle_job_is_reclaimed_once_and_for_all(bed: SlurmBed, mode: str) -> None:
+    """Cancelled, verified, and no way back is offered."""
+    job = running(bed, "--gres=gpu:h100:2")
+    applier = applier_of(bed, mode)
+    nothing = Configuration(gpu_model="H100-SXM5-80GB", gpu_count=0)
+    change = prepared(applier, proposal(job, 2, 0, action=Action.RECLAIM, proposed=nothing))
+    assert change.undo == ()
+    assert "Warn the owner first" in change.notes[0]
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    with pytest.raises(StalePlanError):
+        applier.look_again(change)
+
+
+def test_a_running_job_gives_back_a_node(bed: SlurmBed) -> None:
+    """Its GPUs are free at once, the batch host stays, and Slurm cannot give them back."""
+    job = running(bed, "-N2", "--gres=gpu:h100:2")
+    applier = applier_of(bed)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert [step.text for step in change.steps] == [f"scontrol update JobId={job} NumNodes=1"]
+    assert change.undo == ()
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    seen = applier.read_back(change, done=1)
+    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+    assert "NodeList=h1" in shown(bed, job)
+    assert "BatchHost=h1" in shown(bed, job)
+    with pytest.raises(ChangeRefusedError, match="cannot change the GPUs of a job that runs"):
+        applier.change_back(change, applier.look_again(change))
+
+
+def test_slurmrestd_shrinks_a_running_job_only_from_its_newer_versions_on(bed: SlurmBed) -> None:
+    """v0.0.38 answers {"nodes": [1, 1]} with 200 and does nothing: it is not even tried."""
+    job = running(bed, "-N2", "--gres=gpu:h100:2")
+    several = proposal(job, 4, 2)
+    ends_as_measured(bed, "rest", several, refusal="cannot change", until_it_runs="999999")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_slurmrestd_drains_nodes_only_from_its_newer_versions_on(bed: SlurmBed, mode: str) -> None:
+    """v0.0.38 has no way to change a node; the commands always have."""
+    applier = applier_of(bed, mode)
+    job = running(bed, "--gres=gpu:h100:1")
+    emptied = proposal(job, 1, 1, action=Action.CONSOLIDATE, details=(("node", "a1"),))
+    if mode == "rest" and bed.plan.version < (24, 11):
+        with pytest.raises(ChangeRefusedError, match="cannot change nodes"):
+            prepared(applier, emptied)
+        return
+    change = prepared(applier, emptied)
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    back = applier.change_back(change, applier.look_again(change))
+    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+
+
+@pytest.mark.slow
+def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
+    """Without apply_slurm.allow_requeue it is refused; with it, it starts again with fewer GPUs."""
+    job = running(bed, "--gres=gpu:h100:4")
+    with pytest.raises(ChangeRefusedError, match="allow_requeue"):
+        prepared(applier_of(bed), proposal(job, 4, 2))
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert [step.verb for step in change.steps] == ["requeuehold", "wait", "update", "release"]
+    assert "last checkpoint" in change.notes[0]
+    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
+    seen = applier.read_back(change, done=len(change.steps))
+    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+    again = applier.look_again(change)
+    assert again.identity == change.target.identity
+    back = applier.change_back(change, again)
+    assert [step.verb for step in back.steps] == ["requeuehold", "wait", "update", "release"]
+    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
+    assert applier.read_back(back, done=4).detail == "the job is RUNNING with 4 GPUs"
+
+
+def test_a_job_requeued_by_others_is_stale(bed: SlurmBed) -> None:
+    """Its submit time is another: the plan was made for its earlier life."""
+    job = running(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed, allow_requeue=True)
+    recommendation = proposal(job, 4, 2, created_at=utc_now())
+    change = prepared(applier, recommendation)
+    time.sleep(1.1)
+    bed.run("scontrol", "requeue", job)
+    bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
+    answer = applier.execute(change.steps[0], change)
+    assert answer.outcome is StepOutcome.REFUSED
+    with pytest.raises(StalePlanError, match="submitted or requeued"):
+        prepared(applier, recommendation)
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_time_limit_is_lowered_while_the_job_runs(bed: SlurmBed, mode: str) -> None:
+    """The limit goes down and comes back; it never goes up by a recommendation."""
+    job = running(bed, "--gres=gpu:h100:1", "-t", "60")
+    applier = applier_of(bed, mode)
+    details = (("time_limit_seconds", "1150"),)
+    shorter = proposal(job, 1, 1, action=Action.TIME_LIMIT, details=details)
+    change = prepared(applier, shorter)
+    assert [step.text for step in change.steps] == [f"scontrol update JobId={job} TimeLimit=20"]
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    back = applier.change_back(change, applier.look_again(change))
+    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert "TimeLimit=01:00:00" in shown(bed, job)
+    longer = replace(shorter, details=(("time_limit_seconds", "7200"),))
+    with pytest.raises(ChangeRefusedError, match="only ever lowered"):
+        prepared(applier, longer)
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_waiting_job_starts_later(bed: SlurmBed, mode: str) -> None:
+    """StartTime is set in UTC whatever the zone, and taken back."""
+    full(bed)
+    job = waiting(bed, "--gres=gpu:h100:1")
+    applier = applier_of(bed, mode)
+    begin = (utc_now() + timedelta(hours=3)).replace(microsecond=0)
+    details = (("begin_at", begin.isoformat()),)
+    change = prepared(applier, proposal(job, 1, 1, action=Action.SHIFT_IN_TIME, details=details))
+    assert applier.rehearse(change).refusals == ()
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    seen = settled(bed, applier, change)
+    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job waits: Reason=BeginTime")
+    back = applier.change_back(change, applier.look_again(change))
+    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+
+
+def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
+    """Running jobs stay; a drain that somebody else made is not taken back."""
+    job = running(bed, "-w", "h2", "--gres=gpu:h100:1")
+    applier = applier_of(bed)
+    emptied = proposal(job, 1, 1, action=Action.CONSOLIDATE, details=(("node", "h2"),))
+    change = prepared(applier, emptied)
+    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    assert bed.states()[job] == "RUNNING"
+    with pytest.raises(StalePlanError, match="out of service already"):
+        prepared(applier, emptied)
+    bed.run("scontrol", "update", "NodeName=h2", "State=DRAIN", "Reason=broken fan")
+    with pytest.raises(StalePlanError, match="broken fan"):
+        applier.change_back(change, applier.look_again(change))
+    bed.run("scontrol", "update", "NodeName=h2", "State=RESUME")
+    run_steps(applier, change)
+    back = applier.change_back(change, applier.look_again(change))
+    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert "DRAIN" not in bed.run("scontrol", "show", "node", "h2")
+
+
+def test_a_cancelled_or_unknown_job_is_stale(bed: SlurmBed) -> None:
+    """What has ended is not changed, and no other job of that number either."""
+    job = running(bed, "--gres=gpu:h100:1")
+    bed.run("scancel", job)
+    bed.until("it is over", lambda: bed.states().get(job) == "CANCELLED")
+    for number in (job, "999999"):
+        with pytest.raises(StalePlanError):
+            prepared(applier_of(bed), proposal(number, 1, 1))
+
+
+def test_het_jobs_are_refused(bed: SlurmBed) -> None:
+    """Components start and end together: no change of one of them is made."""
+    job = bed.submit("--hold", "--gres=gpu:h100:2", ":", "--gres=gpu:h100:1")
+    with pytest.raises(ChangeRefusedError, match="heterogeneous"):
+        prepared(applier_of(bed), proposal(job, 2, 1))
