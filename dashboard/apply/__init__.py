@@ -25,9 +25,25 @@ def _kubernetes(settings: Settings) -> Applier:
     return KubernetesApplier(settings.apply_kubernetes)
 
 
+def _slurm(settings: Settings) -> Applier:
+    from dashboard.apply.slurm.applier import SlurmApplier
+
+    return SlurmApplier(settings.apply_slurm, gpu_models=settings.slurm.gpu_models)
+
+
+def _power_cap(settings: Settings) -> Applier:
+    from dashboard.apply.power.applier import PowerCapApplier
+
+    return PowerCapApplier(settings.apply_power)
+
+
 APPLIERS: dict[str, ApplierSource] = {
     "kubernetes": ApplierSource(
         enabled=lambda settings: settings.apply_kubernetes.enabled, make=_kubernetes
+    ),
+    "slurm": ApplierSource(enabled=lambda settings: settings.apply_slurm.enabled, make=_slurm),
+    "power-cap": ApplierSource(
+        enabled=lambda settings: settings.apply_power.enabled, make=_power_cap
     ),
 }
 """Applier name to where it comes from."""

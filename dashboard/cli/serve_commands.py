@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from collectors.base import Window
 from collectors.exposition_server import serve_exposition
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.worker import Worker
 from dashboard.background import Loop
 from dashboard.cli.cycle_commands import print_outcome
@@ -34,7 +35,7 @@ DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
 DEMO_STEP_SECONDS = 300
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _NOTIFIER_PAUSE = timedelta(seconds=1)
-_REPORT_PAUSE = timedelta(minutes=1)
+_REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
 
 
 def _serve_world(
@@ -53,6 +54,8 @@ def _serve_world(
     telling = Loop("trimtab-notify", notifier.deliver_once, _NOTIFIER_PAUSE)
     rounds = ReportRounds(store=store, settings=settings)
     reporting = Loop("trimtab-reports", rounds.file_due, _REPORT_PAUSE)
+    renewal = CapRenewal(store=store, settings=settings)
+    renewing = Loop("trimtab-caps", renewal.renew_once, _RENEWAL_PAUSE)
 
     def cycle_state() -> CycleState:
         return CycleState() if thread is None else thread.state
@@ -64,6 +67,7 @@ def _serve_world(
                 stack.enter_context(thread.running())
             stack.enter_context(telling.running())
             stack.enter_context(reporting.running())
+            stack.enter_context(renewing.running())
             stack.enter_context(working.running())
             yield
 

@@ -2,19 +2,23 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from beds.power import NODE, UUID, PowerBed
-from factories import H100, NOW, make_recommendation
+from factories import H100, NOW, make_collected, make_job, make_recommendation, make_samples
 
+from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.power.applier import PowerCapApplier
-from data.apply_settings import PowerApplySettings
+from data.apply_settings import ApplySettings, PowerApplySettings
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Seen, StepOutcome
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
+from data.settings import Settings
+from data.store import Store, open_store
 
 
 def applier_of(power: PowerBed) -> PowerCapApplier:
@@ -220,3 +224,39 @@ def test_every_mutated_target_is_seen(power: PowerBed) -> None:
     mutants += [replace(target, **{name: "x"}) for name in ("kind", "name", "identity")]
     assert target.fingerprint not in {one.fingerprint for one in mutants}
     assert UUID in target.identity
+
+
+def renewal(power: PowerBed, store: Store, tmp_path: Path, **apply: Any) -> CapRenewal:
+    """What `serve` calls every minute, with the bed's folder and clock."""
+    settings = Settings(
+        apply=ApplySettings(**({"enabled": True, "stop_file": str(tmp_path / "STOP")} | apply)),
+        apply_power=PowerApplySettings(
+            enabled=True, directory=str(power.shared), secret_file=str(power.secret_file)
+        ),
+    )
+    return CapRenewal(store=store, settings=lambda: settings, clock=lambda: power.now)
+
+
+@pytest.mark.parametrize("case", ["runs", "ended", "stopped", "switched-off", "stale"])
+def test_a_cap_lives_as_long_as_its_job_and_who_watches_it(
+    power: PowerBed, tmp_path: Path, case: str
+) -> None:
+    """Renewed while the job runs; else the board's own limit returns within a lease."""
+    power.step()
+    change = prepared(power)
+    applier_of(power).execute(change.steps[0], change)
+    power.step()
+    assert power.limit_of() == 490_000
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        holder = "slurm:7" if case != "ended" else "slurm:8"
+        end = power.now + timedelta(minutes=30 if case != "stale" else -120)
+        samples = make_samples(job_id=holder, end=end)
+        store.keep(make_collected(samples, (make_job(holder, last_seen_at=end),)))
+        if case == "stopped":
+            (tmp_path / "STOP").write_text("")
+        caps = renewal(power, store, tmp_path, enabled=case != "switched-off")
+        for _minute in range(20):
+            power.now += timedelta(minutes=1)
+            caps.renew_once()
+            power.step()
+    assert (power.limit_of() == 490_000) == (case == "runs")
