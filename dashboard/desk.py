@@ -158,9 +158,11 @@ class Desk:
         """Let applying go on, as an admin; tell whether it was stopped."""
         settings = self.settings()
         require_admin(person, settings.access)
-        was = resume(Path(settings.apply.stop_file))
-        if was:
-            self.store.append_audit(
-                at=self.clock(), actor=person.name, event="resumed", digest="", detail=""
-            )
-        return was
+        path = Path(settings.apply.stop_file)
+        if stopped(path) is None:
+            return False
+        # Noted first: the worker, which notes what files do, then finds it noted.
+        self.store.append_audit(
+            at=self.clock(), actor=person.name, event="resumed", digest="", detail=""
+        )
+        return resume(path)

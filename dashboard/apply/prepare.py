@@ -38,6 +38,11 @@ def prepare(task: Task) -> Change:
             f"the recommendation expired at {task.recommendation.expires_at:%Y-%m-%d %H:%M} UTC",
             "Run a new cycle and approve its recommendation.",
         )
+    if task.recommendation.digest != task.command.digest:
+        raise StalePlanError(
+            "the recommendation that is kept is not the one that was approved",
+            "It was edited, or made by another version of Trimtab: run a new cycle.",
+        )
     _require_rights(task)
     applier = task.applier()
     if task.command.kind is CommandKind.APPLY:

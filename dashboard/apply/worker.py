@@ -113,7 +113,9 @@ class Worker:
         said = "" if found is None else found.describe()
         if self._was_stopped is None:
             self._was_stopped = _last_switch(self.store)
-        if said != self._was_stopped:
+        if said == self._was_stopped:
+            return
+        if said != _last_switch(self.store):
             self.store.append_audit(
                 at=self.clock(),
                 actor=(found.by if found else "") or "file",
@@ -121,7 +123,7 @@ class Worker:
                 digest="",
                 detail=said,
             )
-            self._was_stopped = said
+        self._was_stopped = said
 
     def _carry(self, task: Task) -> None:
         """Make moves until the command waits or is finished."""

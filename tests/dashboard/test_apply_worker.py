@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileCluster
 from factories import make_plan, make_recommendation
@@ -13,9 +14,11 @@ from factories import make_plan, make_recommendation
 from dashboard import decisions
 from dashboard.apply.kill_switch import resume, stop
 from dashboard.apply.prepare import change_of
+from dashboard.desk import Desk
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
-from data.store import open_store
+from data.records.commands import Person
+from data.store import open_store, tables
 
 
 @pytest.fixture
@@ -182,6 +185,42 @@ def test_a_target_that_moved_since_the_plan_is_refused(bench: Bench) -> None:
     bench.ask()
     bench.work()
     assert (bench.state, sent(bench)) == ("refused", [])
+
+
+def test_a_recommendation_that_was_edited_after_its_approval_is_refused(
+    bench: Bench,
+) -> None:
+    """The record under the approved digest proposes something else: nothing is sent."""
+    bench.approve()
+    bench.ask()
+    column = tables.recommendations.c.record
+    with bench.store._transaction() as connection:
+        text = connection.execute(sa.select(column)).scalar_one()
+        edited = text.replace('"proposed":{"gpu_count":2', '"proposed":{"gpu_count":1')
+        assert edited != text
+        connection.execute(tables.recommendations.update().values(record=edited))
+    bench.work(visits=3)
+    assert (bench.store.reader.states()[bench.digest], sent(bench)) == ("refused", [])
+    assert any("edited" in one for one in bench.store.reader.verify_audit())
+    with bench.store._transaction() as connection:
+        connection.execute(tables.recommendations.update().values(record=text))
+
+
+def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
+    """The worker finds it noted and adds nothing."""
+    desk = Desk(
+        store=bench.store,
+        settings=lambda: bench.settings,
+        appliers=lambda _settings: (bench.applier,),
+        clock=bench.clock,
+    )
+    bench.worker.work_once()
+    desk.stop(Person(name="Kim"), "trouble")
+    bench.worker.work_once()
+    assert desk.resume(Person(name="Robin"))
+    bench.worker.work_once()
+    said = [(one.event, one.actor) for one in bench.store.reader.audit()]
+    assert said == [("stopped", "Kim"), ("resumed", "Robin")]
 
 
 def test_a_previewed_change_binds_the_approval(bench: Bench) -> None:

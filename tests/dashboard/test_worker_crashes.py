@@ -49,10 +49,10 @@ def worker(folder: Path, at: int) -> tuple[int | None, int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("third", [0, 1, 2])
+@pytest.mark.parametrize("sixth", range(6))
 @pytest.mark.parametrize("undo", [False, True], ids=["apply", "rollback"])
 def test_a_worker_killed_anywhere_is_followed_by_one_that_ends_right(
-    tmp_path: Path, undo: bool, third: int
+    tmp_path: Path, undo: bool, sixth: int
 ) -> None:
     """At every point, before and after each write and each command: one change, whole record."""
     made, whole = tmp_path / "made", tmp_path / "whole"
@@ -62,7 +62,7 @@ def test_a_worker_killed_anywhere_is_followed_by_one_that_ends_right(
     code, points = worker(whole, 0)
     assert (code, points >= 14) == (0, True)
     wanted = ("rolled-back", "4", ["2", "4"]) if undo else ("applied", "2", ["2"])
-    for point in range(1 + third, points + 1, 3):
+    for point in range(1 + sixth, points + 1, 6):
         folder = tmp_path / f"at-{point}"
         shutil.copytree(made, folder)
         assert worker(folder, point)[0] == -signal.SIGKILL
