@@ -17,7 +17,19 @@ class Action(StrEnum):
     SMALLER_GPU = "smaller-gpu"
     MIG_SLICE = "mig-slice"
     POWER_CAP = "power-cap"
+    CO_LOCATE = "co-locate"
     RECLAIM = "reclaim"
+    SHIFT = "shift-in-time"
+    SCALE_OUT = "scale-out"
+    TIME_LIMIT = "time-limit"
+    ADD_GPUS = "add-gpus"
+    POWER_DOWN = "power-down-node"
+
+
+ADVICE = frozenset(
+    {Action.CO_LOCATE, Action.SHIFT, Action.TIME_LIMIT, Action.ADD_GPUS, Action.POWER_DOWN}
+)
+"""What a person does by hand: no change file says it."""
 
 
 class Risk(StrEnum):
@@ -44,9 +56,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What a recommendation saves over `horizon_hours`; None where a factor is unknown.
+    """What a recommendation saves over `horizon_hours`, net of its transition and longer runs.
 
-    `gpu_hours` counts in GPU-hours of the present model; a negative low is a possible loss.
+    None where a factor is unknown. `gpu_hours` counts in GPU-hours of the present model; a
+    negative value is a loss. `emissions_kgco2e` is location-based, `market_emissions_kgco2e`
+    market-based and None unless its factor is configured; the two are never added or mixed.
     """
 
     horizon_hours: float
@@ -54,6 +68,21 @@ class Savings:
     energy_kwh: Range | None
     emissions_kgco2e: Range | None
     cost: Range | None
+    market_emissions_kgco2e: Range | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What making the change takes once: `seconds` without work for the job, in all its parts.
+
+    `parts` are (what, central seconds); `cost` and `gpu_hours` are already in the savings. The
+    seconds are assumptions per kind of job until changes have been measured.
+    """
+
+    seconds: Range
+    parts: tuple[tuple[str, float], ...]
+    gpu_hours: float
+    cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,11 +104,19 @@ class Evidence:
     assumed: tuple[tuple[str, str], ...]
     fallbacks: tuple[str, ...]
     plan_gap_ratio: float
+    elasticity: str = ""
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """One proposed change. `digest` names everything but the digest and the id themselves."""
+    """One proposed change. `digest` names everything but the digest and the id themselves.
+
+    `job_id` is empty for advice on the fleet, whose `job_name` says what it is about. `change` says
+    in words what the configurations do not. The change holds from `starts_at` (None: at once) to
+    `ends_at` (None: for good). `delay_hours` is how much later the work of the horizon is done,
+    None where a job has no end, such as a service.
+    """
 
     plan_id: str
     created_at: datetime
@@ -96,6 +133,21 @@ class Recommendation:
     savings: Savings
     risk: Risk
     confidence: str
+    change: str = ""
+    transition: Transition | None = None
+    delay_hours: Range | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+
+    @property
+    def target(self) -> str:
+        """What would change: the job, or what of the fleet."""
+        return self.job_id or self.job_name
+
+    @property
+    def summary(self) -> str:
+        """What is proposed, in a few words."""
+        return self.change or self.proposed.describe()
 
     @property
     def digest(self) -> str:
@@ -112,7 +164,7 @@ class Recommendation:
         return {
             "id": self.recommendation_id,
             "digest": self.digest,
-            "target": self.job_id,
+            "target": self.target,
         } | asdict(self)
 
 
