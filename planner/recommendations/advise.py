@@ -53,7 +53,8 @@ def advise(
     """
     runs = past_runs or {}
     proposals = [
-        proposal_of(job, job_plan) for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
+        proposal_of(job, job_plan, problem.terms)
+        for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
     outcomes = [outcome_of(one, problem.terms) for one in proposals]
     kept, chosen = _chosen(proposals, outcomes, problem, runs)

@@ -3,9 +3,11 @@
 from data.records.decisions import Action, Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
+from planner.cost import change_costs
 from planner.problem import PlanningProblem
 from planner.recommendations.guardrails import suspicion
 from planner.recommendations.proposals import Proposal
+from planner.terms import Terms
 
 _SIGNALS = {
     "sm_active": (2, "SM activity was measured"),
@@ -41,7 +43,7 @@ def evidence_of(one: Proposal, savings: Savings, plan: Plan, problem: PlanningPr
         backtest_baseline=losses.get("seasonal-naive"),
         factors=_factors(one, savings, problem),
         assumed=demand.job.assumed,
-        fallbacks=_fallbacks(one, savings),
+        fallbacks=_fallbacks(one, savings, problem.terms),
         plan_gap_ratio=plan.gap_ratio,
         elasticity=f"{standing.elasticity}: {standing.reason}",
         flags=(flag,) if flag else (),
@@ -137,7 +139,7 @@ def _span(low: float, high: float) -> str:
     return f"{low:g}" if low == high else f"{low:g}–{high:g}"
 
 
-def _fallbacks(one: Proposal, savings: Savings) -> tuple[str, ...]:
+def _fallbacks(one: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]:
     demand, notes = one.job.demand, []
     if savings.energy_kwh is None:
         notes.append("energy and emissions unknown: power was never reported")
@@ -146,7 +148,7 @@ def _fallbacks(one: Proposal, savings: Savings) -> tuple[str, ...]:
         estimated = demand.forecast.path(Quantity.POWER)
         if estimated is not None and Quantity.POWER in dict(demand.forecast.missing):
             notes += [f"{Quantity.POWER}: {note}" for note in estimated.notes]
-    if one.chosen.configuration.power_cap_watts is None and one.option:
+    if one.option and change_costs(demand, one.present, one.chosen, terms).parts:
         notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
     if demand.standing.scaled_by:
         notes.append(f"its number of GPUs is left to {demand.standing.scaled_by}")

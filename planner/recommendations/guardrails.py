@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from data.records.decisions import Action
 from planner.cost import needed_service
 from planner.job_demand import JobDemand
-from planner.recommendations.proposals import Proposal
+from planner.recommendations.proposals import STEADY_SHARE, Proposal
 from planner.recommendations.savings import Outcome
 from planner.terms import Terms
 
-_STEADY_SHARE = 0.5
 _SHORTEST_HOURS = 1.0
 """A change is held at least so long: rescaling costs 15-250 s each way (Sia, SOSP 2023)."""
 _BUSY, _COOL = 0.9, 0.15
@@ -37,8 +36,8 @@ def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[f
 
 
 def _unsteady(one: Proposal, terms: Terms) -> str:
-    if one.share < _STEADY_SHARE:
-        return f"the plan would hold the change for {100 * one.share:.0f} % of the horizon only"
+    if one.share < STEADY_SHARE:
+        return f"the plan would change it for {100 * one.share:.0f} % of the horizon only"
     held = sum(number == one.option for number in one.proposed) * terms.slot_hours
     if held < min(_SHORTEST_HOURS, terms.horizon_hours):
         return f"the plan would hold the change for {held:g} h only"

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from data.records.plans import Plan
+from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import Proposal
-from planner.recommendations.savings import path_cost
 from planner.terms import Terms
 
 

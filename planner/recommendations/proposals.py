@@ -1,7 +1,9 @@
 """What of a plan can be proposed to a person: one change of a job, and the path that it takes.
 
-A plan may change a job in many slots; a person approves one change. Proposed is the option that
-the plan holds longest; else a pause and its end; else more devices from when they are needed.
+A plan may change a job in many slots; a person approves one change. Where the plan leaves the
+present configuration for most of the horizon, proposed is the cheapest of its options to hold for
+good among those that give the work needed; else a pause and its end; else more devices from when
+they are needed.
 """
 
 from dataclasses import dataclass
@@ -12,17 +14,21 @@ import numpy.typing as npt
 from data.records.decisions import Action
 from data.records.plans import JobPlan
 from planner.configurations import Option
+from planner.cost import needed_service
 from planner.problem import JobProblem
+from planner.recommendations.path_costs import Path, path_cost
+from planner.terms import Terms
 
-Path = tuple[int, ...]
+STEADY_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A change of one job. `planned` and `proposed` are option numbers per slot.
 
-    `share` of the horizon for which the plan holds it; `first` and `last` slot of a change that
-    ends, None when it starts at once or holds for good. `action` None: keep the job.
+    `share` of the horizon for which the plan leaves the present configuration; `first` and `last`
+    slot of a change for a while, None when it starts at once or holds for good. `action` None: keep
+    the job.
     """
 
     job: JobProblem
@@ -45,34 +51,53 @@ class Proposal:
         return self.job.options[0]
 
 
-def proposal_of(job: JobProblem, plan: JobPlan) -> Proposal:
+def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
     """Give what the plan proposes for a job."""
     number_of = {option.configuration: number for number, option in enumerate(job.options)}
     planned = tuple(number_of[step] for step in plan.steps)
-    counts = np.bincount(planned, minlength=len(job.options))
-    steady = int(np.argmax(counts))
-    if steady:
-        return _steady(job, planned, steady, float(counts[steady]) / len(planned))
     paused = [slot for slot, option in enumerate(planned) if job.options[option].paused]
+    changed = [option for option in planned if option and not job.options[option].paused]
+    share = len(changed) / len(planned)
+    if share >= STEADY_SHARE:
+        return _steady(job, planned, _cheapest(job, planned, terms), share)
     if paused:
         first, last = _longest_run(paused)
         return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT)
-    more = [
-        slot
-        for slot, option in enumerate(planned)
-        if job.options[option].service > job.options[0].service
-    ]
+    more = [slot for slot, option in enumerate(planned) if _serves_more(job, option)]
     if more:
         most = max((planned[slot] for slot in more), key=lambda one: job.options[one].service)
         return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
-    return Proposal(
-        job=job,
-        option=0,
-        planned=planned,
-        proposed=(0,) * len(planned),
-        share=float(counts[0]) / len(planned),
-        action=None,
-    )
+    if changed:
+        return _steady(job, planned, max(changed, key=changed.count), share)
+    return Proposal(job=job, option=0, planned=planned, proposed=planned, share=share, action=None)
+
+
+def _serves_more(job: JobProblem, option: int) -> bool:
+    return job.options[option].service > job.options[0].service
+
+
+def _cheapest(job: JobProblem, planned: Path, terms: Terms) -> int:
+    """Give the option of the plan that costs least to hold for good, if any gives what is needed.
+
+    Else the one that the plan holds longest.
+    """
+    present = job.options[0]
+    need = float(needed_service(job.demand, present, terms.planning).max())
+    used = [number for number in dict.fromkeys(planned) if number]
+    enough = [
+        number
+        for number in used
+        if not job.options[number].paused
+        and (
+            not job.options[number].boards
+            or job.options[number].service >= need - 1e-9
+            or _serves_more(job, number)
+        )
+    ]
+    if not enough:
+        return max(used, key=planned.count)
+    slots = len(planned)
+    return min(enough, key=lambda number: path_cost(job, (number,) * slots, terms).total)
 
 
 def _steady(job: JobProblem, planned: Path, option: int, share: float) -> Proposal:

@@ -14,45 +14,19 @@ from data.records.decisions import Range, Savings, Transition
 from planner.carbon import emissions_of, market_emissions_of
 from planner.cost import (
     ChangeTime,
-    SlotCosts,
     change_costs,
     idle_watts,
     longer_ratio,
     rent_per_hour,
-    slot_costs,
 )
 from planner.energy import PowerEstimate, power_under
 from planner.job_demand import JobDemand
-from planner.problem import JobProblem
-from planner.recommendations.proposals import Path, Proposal
+from planner.recommendations.path_costs import option_costs, path_cost
+from planner.recommendations.proposals import Proposal
 from planner.terms import Terms
 
 Values = npt.NDArray[np.float64]
 Triple = tuple[float, float, float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathCost:
-    """Cost of a path of options: what is paid, and the price of expected shortfall."""
-
-    money: float
-    shortfall: float
-
-
-def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
-    """Give what a path of option numbers costs, changes included."""
-    present = job.options[0]
-    used = {number: _costs(job, number, terms) for number in set(path)}
-    money = sum(used[number].money[slot] for slot, number in enumerate(path))
-    missed = sum(used[number].shortfall[slot] for slot, number in enumerate(path))
-    for before, number in zip((0, *path), path, strict=False):
-        if number != before:
-            money += change_costs(job.demand, present, job.options[number], terms).cost[1]
-    return PathCost(money=float(money), shortfall=float(missed))
-
-
-def _costs(job: JobProblem, number: int, terms: Terms) -> SlotCosts:
-    return slot_costs(job.demand, job.options[0], job.options[number], terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +50,7 @@ def outcome_of(one: Proposal, terms: Terms) -> Outcome:
     job = one.job
     stays = path_cost(job, (0,) * len(one.proposed), terms)
     moves = path_cost(job, one.proposed, terms)
-    now = _costs(job, 0, terms)
+    now = option_costs(job, 0, terms)
     change = _change(one, terms)
     longer = _longer_hours(one, terms)
     energy = _energy(one, change, longer, terms)
