@@ -121,10 +121,15 @@ def options_for(
     if demand.idle_hours >= planning.reclaim_idle_hours:
         gone = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=gone, boards=0.0, service=0.0))
-    elif terms.slack_slots and demand.standing.elasticity is Elasticity.RESTARTABLE:
+    elif _may_wait(demand, terms):
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
     return tuple(options)
+
+
+def _may_wait(demand: JobDemand, terms: Terms) -> bool:
+    restartable = demand.standing.elasticity is Elasticity.RESTARTABLE
+    return restartable and terms.slack_slots > 0 and terms.planning.horizon_slots > 1
 
 
 def _counts_up_to(count: int) -> list[int]:

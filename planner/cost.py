@@ -16,6 +16,7 @@ from planner.energy import power_under
 from planner.expected_shortfall import expected_shortfall, quantile_curve
 from planner.job_demand import JobDemand
 from planner.terms import Terms
+from planner.time_shift import put_off_costs
 from planner.transitions import entering, leaving
 
 Values = npt.NDArray[np.float64]
@@ -26,7 +27,8 @@ class SlotCosts:
     """Cost per slot in the settings' currency, arrays [slots].
 
     `longer` is rent and energy of work that takes longer; `put_off` the price of doing a paused
-    slot's work later; `shortfall` the price of demand that is expected to be missed.
+    slot's work later, infinite where it may not wait; `shortfall` the price of demand that is
+    expected to be missed.
     """
 
     rent: Values
@@ -92,9 +94,8 @@ def _missed(
 
 def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> SlotCosts:
     """Give the cost of each slot. Electricity counts freed boards as idle: they stay powered."""
-    planning, hours, slots = terms.planning, terms.slot_hours, terms.planning.horizon_slots
-    nothing = np.zeros(slots)
-    rent = np.full(slots, rent_per_hour(option, terms) * hours)
+    planning, hours = terms.planning, terms.slot_hours
+    rent = np.full(planning.horizon_slots, rent_per_hour(option, terms) * hours)
     kwh = _energy(demand, present, option, terms)
     tariff = terms.tariff
     # Energy follows the work, so longer work adds what the option's boards draw idle.
@@ -104,10 +105,10 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
     missed = missed_service(demand, present, option, planning)
     return SlotCosts(
         rent=rent,
-        electricity=kwh * tariff.electricity[:slots],
-        carbon=kwh * tariff.carbon_of_kwh[:slots],
-        longer=extra * (rent + idle_kwh * tariff.per_kwh[:slots]),
-        put_off=nothing + put_off_price(demand, present, terms) if option.paused else nothing,
+        electricity=kwh * tariff.electricity,
+        carbon=kwh * tariff.carbon_of_kwh,
+        longer=extra * (rent + idle_kwh * tariff.per_kwh),
+        put_off=_put_off(demand, present, terms) if option.paused else np.zeros_like(rent),
         shortfall=planning.shortfall_weight * missed * unit * hours,
     )
 
@@ -136,19 +137,11 @@ def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) ->
     return (estimate.central + estimate.left_idle_watts) * scale
 
 
-def put_off_price(demand: JobDemand, present: Option, terms: Terms) -> float:
-    """Give the price of doing one slot's work later, within the slack.
-
-    Of the horizon's work and `slack_slots` more slots to do it in, the dearest slot that is still
-    needed: the price at which waiting and running are worth the same. Paying it for every slot
-    that is put off never promises more than what is saved.
-    """
-    slots, later = terms.planning.horizon_slots, terms.slack_slots
-    watts = np.zeros(slots) if demand.power_q50 is None else demand.power_q50
-    active = np.concatenate([watts, np.full(later, watts.mean())]) - idle_watts(present, terms)
-    kwh = active * terms.slot_hours / 1000 * terms.energy.pue
-    prices = kwh * terms.tariff.per_kwh[: slots + later]
-    return float(np.sort(prices)[slots - 1] + rent_per_hour(present, terms) * terms.slot_hours)
+def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
+    watts = np.zeros(terms.planning.horizon_slots)
+    if demand.power_q50 is not None:
+        watts = demand.power_q50 - idle_watts(present, terms)
+    return put_off_costs(watts, rent_per_hour(present, terms) * terms.slot_hours, terms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +169,7 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
         *entering(elasticity, present, option),
     ]
     watts = 0.0 if demand.power_q50 is None else float(demand.power_q50.mean())
-    price = float(terms.tariff.per_kwh[: terms.planning.horizon_slots].mean())
+    price = float(terms.tariff.per_kwh.mean())
     sums = np.zeros((4, 3))
     for part in parts:
         side = present if part.leaving else option

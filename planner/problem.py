@@ -152,7 +152,7 @@ def make_problem(
     capacity = np.maximum([float(boards_of.get(name, 0)) for name in gpu_models], held)
     return PlanningProblem(
         as_of=as_of,
-        slot_starts=slot_starts[: planning.horizon_slots],
+        slot_starts=slot_starts,
         planning=planning,
         energy=energy,
         catalogue=catalogue,
@@ -172,11 +172,12 @@ def make_problem(
 
 
 def _slot_starts(as_of: datetime, planning: PlanningSettings) -> tuple[datetime, ...]:
-    """Give the slots after `as_of`, and those beyond the horizon that put-off work may go to."""
     seconds = planning.slot_minutes * 60
     first = (int(as_of.timestamp()) // seconds + 1) * seconds
-    count = planning.horizon_slots + int(planning.shift_slack_hours * 3600 / seconds)
-    return tuple(datetime.fromtimestamp(first + step * seconds, tz=UTC) for step in range(count))
+    return tuple(
+        datetime.fromtimestamp(first + step * seconds, tz=UTC)
+        for step in range(planning.horizon_slots)
+    )
 
 
 def _arrays(

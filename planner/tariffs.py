@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import fmean
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +21,14 @@ _STEP = timedelta(minutes=5)
 class Tariff:
     """Electricity price (per kWh) and grid carbon (gCO2e/kWh) per slot, arrays [slots].
 
-    The slots may go beyond the horizon: work that is put off is done then. `hourly_carbon` says
-    whether the carbon is that of hours rather than an annual average.
+    `mean_*` are over a whole day: what an hour that is not known yet will be like. `hourly_carbon`
+    says whether the carbon is that of hours rather than an annual average.
     """
 
     electricity: Values
     gco2e: Values
+    mean_electricity: float
+    mean_gco2e: float
     carbon_price_per_tonne: float
     hourly_carbon: bool
 
@@ -33,6 +36,12 @@ class Tariff:
     def per_kwh(self) -> Values:
         """The price of a kWh with the price of its carbon, array [slots]."""
         return self.electricity + self.carbon_of_kwh
+
+    @property
+    def mean_per_kwh(self) -> float:
+        """The price of a kWh with the price of its carbon, over a whole day."""
+        carbon = self.mean_gco2e / _GRAMS_PER_TONNE * self.carbon_price_per_tonne
+        return self.mean_electricity + carbon
 
     @property
     def carbon_of_kwh(self) -> Values:
@@ -48,14 +57,15 @@ def tariff_of(
     carbon: GridCarbon,
 ) -> Tariff:
     """Give the tariff of slots (UTC); a slot of several hours has their mean."""
-    carbon_hours = energy.carbon_hours
+    prices = energy.prices_by_hour
+    grid = energy.carbon_hours or (carbon.gco2e_per_kwh,) * 24
     return Tariff(
-        electricity=_by_slot(energy.prices_by_hour, slot_starts, slot, energy.hour_offset),
-        gco2e=_by_slot(
-            carbon_hours or (carbon.gco2e_per_kwh,) * 24, slot_starts, slot, energy.hour_offset
-        ),
+        electricity=_by_slot(prices, slot_starts, slot, energy.hour_offset),
+        gco2e=_by_slot(grid, slot_starts, slot, energy.hour_offset),
+        mean_electricity=fmean(prices),
+        mean_gco2e=fmean(grid),
         carbon_price_per_tonne=energy.carbon_price_per_tonne,
-        hourly_carbon=bool(carbon_hours),
+        hourly_carbon=bool(energy.carbon_hours),
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.records.decisions import Range, Savings, Transition
+from data.units import GRAMS_PER_KILOGRAM
 from planner.carbon import emissions_of, market_emissions_of
 from planner.cost import (
     ChangeTime,
@@ -176,18 +177,13 @@ def _emissions(one: Proposal, energy: Range | None, terms: Terms) -> Range | Non
     """Give location-based kgCO2e: of the slots that the change touches, and of put-off work."""
     if energy is None:
         return None
-    slots = terms.planning.horizon_slots
     held = _held_slots(one)
-    intensity = terms.tariff.gco2e
-    touched = float((intensity[:slots] * held).sum() / max(held.sum(), 1.0))
+    touched = float((terms.tariff.gco2e * held).sum() / max(held.sum(), 1.0))
     found = emissions_of(energy, terms.carbon, touched)
     if not one.chosen.paused:
         return found
-    count = int(held.sum())
-    later = float(intensity[slots : slots + count].mean())
-    watts = np.asarray(one.job.demand.power_q50) - idle_watts(one.present, terms)
-    moved = float((watts * held).sum()) * terms.slot_hours / 1000 * terms.energy.pue / 1000
-    shifted = moved * (touched - later)
+    moved = _put_off_kwh(one, terms)
+    shifted = moved * (touched - terms.tariff.mean_gco2e) / GRAMS_PER_KILOGRAM
     spread = abs(shifted) * (1 - terms.carbon.low / terms.carbon.gco2e_per_kwh)
     return Range(
         low=found.low + shifted - spread,
@@ -195,6 +191,15 @@ def _emissions(one: Proposal, energy: Range | None, terms: Terms) -> Range | Non
         high=found.high + shifted + spread,
         unit=found.unit,
     )
+
+
+def _put_off_kwh(one: Proposal, terms: Terms) -> float:
+    """Give the site energy in kWh of the work that a pause puts off; 0 where power is unknown."""
+    power = one.job.demand.power_q50
+    if power is None:
+        return 0.0
+    watts = (power - idle_watts(one.present, terms)) * _held_slots(one)
+    return float(watts.sum()) * terms.slot_hours / 1000 * terms.energy.pue
 
 
 def _money(
@@ -207,13 +212,18 @@ def _money(
 ) -> Range:
     """Give the money saved around its central value, which is the plan's own."""
     rent = rent_per_hour(one.chosen, terms)
-    price = float(terms.tariff.per_kwh[: terms.planning.horizon_slots].mean())
+    price = float(terms.tariff.per_kwh.mean())
     saved_rent = (rent_per_hour(one.present, terms) - rent) * terms.horizon_hours
     unsure = max(0.0, saved_rent) * (1 - one.share)
     # Rent of the transition alone: its energy is in the energy's own range.
     taken = [cost - kwh * price for cost, kwh in zip(change.cost, change.kwh, strict=True)]
     low = unsure + rent * (longer[2] - longer[1]) + taken[2] - taken[1]
     high = rent * (longer[1] - longer[0]) + taken[1] - taken[0]
+    if one.chosen.paused:
+        # The hour at which put-off work will be done may be the dearest or the cheapest.
+        moved, tariff = _put_off_kwh(one, terms), terms.tariff
+        low += moved * float(tariff.per_kwh.max() - tariff.mean_per_kwh)
+        high += moved * float(tariff.mean_per_kwh - tariff.per_kwh.min())
     if energy is not None:
         low += (energy.central - energy.low) * price
         high += (energy.high - energy.central) * price

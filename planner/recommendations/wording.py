@@ -77,18 +77,16 @@ def _waits(one: Proposal, problem: PlanningProblem) -> str:
     slots = len(problem.slot_starts)
     assert one.first is not None  # noqa: S101 - a shift has its slots by construction
     last = slots - 1 if one.last is None else one.last
-    prices = problem.tariff.per_kwh
-    inside = prices[one.first : last + 1].mean()
-    rest = [price for slot, price in enumerate(prices) if not one.first <= slot <= last]
-    currency = problem.energy.currency
+    tariff, currency = problem.tariff, problem.energy.currency
+    inside = tariff.per_kwh[one.first : last + 1].mean()
     text = (
         f"It can be stopped and started again ({one.job.demand.standing.reason}), may wait "
-        f"{problem.planning.shift_slack_hours:g} h, and a kWh costs {inside:.3g} {currency} then "
-        f"against {sum(rest) / max(1, len(rest)):.3g} in the other hours"
+        f"{problem.planning.shift_slack_hours:g} h, and a kWh costs {inside:.3g} {currency} in "
+        f"these hours against {tariff.mean_per_kwh:.3g} over the day"
     )
-    if problem.tariff.hourly_carbon:
-        carbon = problem.tariff.gco2e[one.first : last + 1].mean()
-        text += f" (grid {carbon:.0f} against {problem.tariff.gco2e.mean():.0f} gCO2e/kWh)"
+    if tariff.hourly_carbon:
+        carbon = tariff.gco2e[one.first : last + 1].mean()
+        text += f" (grid {carbon:.0f} against {tariff.mean_gco2e:.0f} gCO2e/kWh)"
     return text + "."
 
 
