@@ -1,9 +1,9 @@
 """What of a plan can be proposed to a person: one change of a job, and the path that it takes.
 
-A plan may change a job in many slots; a person approves one change. Where the plan leaves the
-present configuration for most of the horizon, proposed is the cheapest of its options to hold for
-good among those that give the work needed; else a pause and its end; else more devices from when
-they are needed.
+A plan may change a job in many slots; a person approves one change. More devices for a peak come
+first. Where the plan leaves the present configuration for most of the horizon, proposed is the
+cheapest of its options to hold for good among those that give the work needed; else a pause and its
+end.
 """
 
 from dataclasses import dataclass
@@ -58,15 +58,15 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
     paused = [slot for slot, option in enumerate(planned) if job.options[option].paused]
     changed = [option for option in planned if option and not job.options[option].paused]
     share = len(changed) / len(planned)
+    more = [slot for slot, option in enumerate(planned) if _serves_more(job, option)]
+    if 0 < len(more) < STEADY_SHARE * len(planned):
+        most = max((planned[slot] for slot in more), key=lambda one: job.options[one].service)
+        return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
     if share >= STEADY_SHARE:
         return _steady(job, planned, _cheapest(job, planned, terms), share)
     if paused:
         first, last = _longest_run(paused)
         return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT)
-    more = [slot for slot, option in enumerate(planned) if _serves_more(job, option)]
-    if more:
-        most = max((planned[slot] for slot in more), key=lambda one: job.options[one].service)
-        return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
     if changed:
         return _steady(job, planned, max(changed, key=changed.count), share)
     return Proposal(job=job, option=0, planned=planned, proposed=planned, share=share, action=None)
