@@ -16,14 +16,16 @@ from data.records.cluster import Gpu
 from data.records.decisions import ADVICE, Action, Recommendation
 from data.records.jobs import Job, Platform
 
+_BY_HAND = ADVICE | {Action.SHIFT_IN_TIME, Action.TIME_LIMIT, Action.CONSOLIDATE}
+
 
 def change_for(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
-    """Give the text of the change; ChangeRefusedError for advice or an unknown platform."""
-    if recommendation.action in ADVICE:
+    """Give the text of the change; ChangeRefusedError when it is by hand or the platform unknown."""
+    if recommendation.action in _BY_HAND:
         raise ChangeRefusedError(
-            f"{recommendation.action} of {recommendation.target!r} is advice: no file says it",
+            f"no change file says {recommendation.action} of {recommendation.target!r}",
             f"By hand: {recommendation.summary}.",
         )
     if recommendation.action is Action.POWER_CAP:

@@ -26,7 +26,7 @@ TITLES = {
     "scale-out": "More GPUs before a peak",
     "time-limit": "Shorter time limit",
     "add-gpus": "More boards needed",
-    "power-down-node": "Power a node down",
+    "consolidate": "Power a node down",
 }
 _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "proposed": "violet",

@@ -17,19 +17,17 @@ class Action(StrEnum):
     SMALLER_GPU = "smaller-gpu"
     MIG_SLICE = "mig-slice"
     POWER_CAP = "power-cap"
-    CO_LOCATE = "co-locate"
     RECLAIM = "reclaim"
-    SHIFT = "shift-in-time"
-    SCALE_OUT = "scale-out"
+    CO_LOCATE = "co-locate"
+    SHIFT_IN_TIME = "shift-in-time"
     TIME_LIMIT = "time-limit"
+    SCALE_OUT = "scale-out"
+    CONSOLIDATE = "consolidate"
     ADD_GPUS = "add-gpus"
-    POWER_DOWN = "power-down-node"
 
 
-ADVICE = frozenset(
-    {Action.CO_LOCATE, Action.SHIFT, Action.TIME_LIMIT, Action.ADD_GPUS, Action.POWER_DOWN}
-)
-"""What a person does by hand: no change file says it."""
+ADVICE = frozenset({Action.CO_LOCATE, Action.ADD_GPUS})
+"""What a person does by hand: nothing in a cluster can be changed that says it."""
 
 
 class Risk(StrEnum):
@@ -116,6 +114,9 @@ class Recommendation:
     in words what the configurations do not. The change holds from `starts_at` (None: at once) to
     `ends_at` (None: for good). `delay_hours` is how much later the work of the horizon is done,
     None where a job has no end, such as a service.
+
+    `details` are (name, value) pairs for the applier where two configurations do not say it all:
+    time_limit_seconds, begin_at (ISO 8601), node.
     """
 
     plan_id: str
@@ -133,6 +134,7 @@ class Recommendation:
     savings: Savings
     risk: Risk
     confidence: str
+    details: tuple[tuple[str, str], ...] = ()
     change: str = ""
     transition: Transition | None = None
     delay_hours: Range | None = None

@@ -21,7 +21,7 @@ from planner.recommendations.wording import change_text, why
 
 _RISK = {
     Action.POWER_CAP: Risk.LOW,
-    Action.SHIFT: Risk.LOW,
+    Action.SHIFT_IN_TIME: Risk.LOW,
     Action.SCALE_OUT: Risk.LOW,
     Action.RECLAIM: Risk.HIGH,
 }
@@ -124,11 +124,26 @@ def _recommendation(
         savings=outcome.savings,
         risk=_RISK.get(action, Risk.MEDIUM),
         confidence=confidence_of(evidence),
+        details=_details(one, problem),
         change=change_text(one, problem),
         transition=outcome.transition,
         delay_hours=outcome.delay_hours,
         starts_at=None if first is None else problem.slot_starts[first],
         ends_at=None if last is None else problem.slot_starts[last + 1],
+    )
+
+
+def _details(one: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
+    """Give for a pause when it begins and when the job may begin again."""
+    if one.action is not Action.SHIFT_IN_TIME or one.first is None:
+        return ()
+    slot = timedelta(minutes=problem.planning.slot_minutes)
+    end = problem.slot_starts[-1] + slot
+    if one.last is not None:
+        end = problem.slot_starts[one.last + 1]
+    return (
+        ("pause_at", problem.slot_starts[one.first].isoformat()),
+        ("begin_at", end.isoformat()),
     )
 
 
@@ -159,6 +174,7 @@ def _shorter_limits(
                 savings=savings,
                 risk=Risk.LOW,
                 confidence=f"medium: {len(runs)} ended runs of the same job",
+                details=(("time_limit_seconds", f"{advised:.0f}"),),
                 change=f"time limit of {limit_text(advised)}",
                 transition=None,
                 delay_hours=None,
@@ -169,6 +185,8 @@ def _shorter_limits(
 
 
 def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
+    # Whose node it is follows from the jobs: where all are of one platform, it is that one's.
+    platforms = {job.demand.job.platform for job in problem.jobs}
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
@@ -177,7 +195,7 @@ def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recomme
         job_id="",
         job_name=one.subject,
         namespace="",
-        platform=Platform.UNKNOWN,
+        platform=platforms.pop() if len(platforms) == 1 else Platform.UNKNOWN,
         now=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_now),
         proposed=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_then),
         why=one.why,
@@ -185,6 +203,7 @@ def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recomme
         savings=one.savings,
         risk=one.risk,
         confidence="medium: it follows from the plan and the forecasts of all jobs",
+        details=(("node", one.subject),) if one.action is Action.CONSOLIDATE else (),
         change=one.change,
         starts_at=one.starts_at,
         ends_at=one.ends_at,

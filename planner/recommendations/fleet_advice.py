@@ -136,7 +136,7 @@ def _power_down(
     until = "on" if ends is None else f"until {ends:%Y-%m-%d %H:%M} UTC"
     energy = _energy_of(node.gpus, model, hours, problem)
     return FleetAdvice(
-        action=Action.POWER_DOWN,
+        action=Action.CONSOLIDATE,
         subject=node.node,
         gpu_model=node.gpu_model,
         gpus_now=node.gpus,

@@ -81,7 +81,7 @@ def saving_ratio(one: Proposal, outcome: Outcome, terms: Terms) -> float:
             return 0.0
         used = power.sum() * terms.slot_hours / 1000 * terms.energy.pue
         return float(savings.energy_kwh.central / used)
-    now = outcome.energy_bill if one.action is Action.SHIFT else outcome.cost_of_now
+    now = outcome.energy_bill if one.action is Action.SHIFT_IN_TIME else outcome.cost_of_now
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 
 

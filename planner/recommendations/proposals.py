@@ -66,7 +66,7 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
         return _steady(job, planned, _cheapest(job, planned, terms), share)
     if paused:
         first, last = _longest_run(paused)
-        return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT)
+        return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT_IN_TIME)
     if changed:
         return _steady(job, planned, max(changed, key=changed.count), share)
     return Proposal(job=job, option=0, planned=planned, proposed=planned, share=share, action=None)
@@ -138,7 +138,7 @@ def _longest_run(slots: list[int]) -> tuple[int, int]:
 def _action(present: Option, option: Option) -> Action:
     now, then = present.configuration, option.configuration
     if option.paused:
-        return Action.SHIFT
+        return Action.SHIFT_IN_TIME
     if then.gpu_count == 0:
         return Action.RECLAIM
     if then.power_cap_watts is not None:

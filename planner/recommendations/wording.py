@@ -17,7 +17,7 @@ def change_text(one: Proposal, problem: PlanningProblem) -> str:
         return ""
     starts = f"{problem.slot_starts[one.first]:%Y-%m-%d %H:%M} UTC"
     until = f"{problem.slot_starts[one.last + 1]:%Y-%m-%d %H:%M} UTC" if one.last else "further on"
-    if one.action is Action.SHIFT:
+    if one.action is Action.SHIFT_IN_TIME:
         return f"pause from {starts} to {until}"
     end = f"until {until}" if one.last else until
     return f"{one.chosen.configuration.describe()} from {starts} {end}"
@@ -107,6 +107,6 @@ _REASONS = {
     Action.RECLAIM: _idle,
     Action.POWER_CAP: _hot,
     Action.CO_LOCATE: _shares,
-    Action.SHIFT: _waits,
+    Action.SHIFT_IN_TIME: _waits,
     Action.SCALE_OUT: _outgrows,
 }

@@ -65,10 +65,11 @@ def waiting(**energy: Any) -> Advice:
 def test_waiting_names_its_hours_its_delay_and_its_price() -> None:
     """Dear hours end at midnight; eleven of them are left in whole slots, the twelfth is cheap."""
     found = waiting().recommendations[0]
-    assert found.action is Action.SHIFT
+    assert found.action is Action.SHIFT_IN_TIME
     assert found.starts_at == AS_OF + timedelta(hours=1)
     assert found.ends_at == datetime(2026, 1, 6, tzinfo=AS_OF.tzinfo)
     assert found.change == "pause from 2026-01-05 13:00 UTC to 2026-01-06 00:00 UTC"
+    assert dict(found.details)["begin_at"] == "2026-01-06T00:00:00+00:00"
     assert found.delay_hours is not None
     assert found.delay_hours.low >= 11
     assert found.transition is not None
@@ -189,6 +190,7 @@ def test_a_far_too_long_time_limit_is_pointed_out() -> None:
     assert [one.action for one in found.recommendations] == [Action.TIME_LIMIT]
     one = found.recommendations[0]
     assert one.summary == "time limit of 4.5 h"
+    assert one.details == (("time_limit_seconds", "16200"),)
     assert (one.savings.cost, one.savings.gpu_hours, one.savings.energy_kwh) == (None, None, None)
     assert "6 ended runs" in one.why
     assert "slurm:7" not in found.kept
@@ -258,10 +260,11 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
     )
     found = advised(problem, nodes=nodes).recommendations
     assert [(one.action, one.target) for one in found if not one.job_id] == [
-        (Action.POWER_DOWN, "a"),
-        (Action.POWER_DOWN, "c"),
+        (Action.CONSOLIDATE, "a"),
+        (Action.CONSOLIDATE, "c"),
     ]
     one = next(one for one in found if one.target == "a")
+    assert one.details == (("node", "a"),)
     assert one.starts_at == AS_OF + timedelta(hours=5)
     assert one.ends_at == AS_OF + timedelta(hours=15)
     assert one.savings.energy_kwh is not None
