@@ -6,6 +6,13 @@ settings` print. Ranges are checked here, so that a Settings object is always us
 
 from dataclasses import dataclass
 
+from data.apply_settings import (
+    ApplySettings,
+    KubernetesApplySettings,
+    PowerApplySettings,
+    SlurmApplySettings,
+)
+from data.report_settings import ReportSettings
 from data.setting_fields import documented, numbers_in, require
 from data.source_settings import (
     FleetSettings,
@@ -25,15 +32,23 @@ class StoreSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionSettings:
-    """How long facts are kept, by resolution. The hourly energy is kept for years."""
+    """How long facts are kept, by resolution, and thoughts that a newer cycle replaced.
+
+    The hourly energy is kept for years; what a person decided on is kept for good.
+    """
 
     raw_days: float = documented(14.0, "samples as collected, d")
     five_minute_days: float = documented(90.0, "5-minute roll-ups, d")
     hourly_days: float = documented(3660.0, "hourly roll-ups: energy of the ESG statement, d")
+    forecast_hours: float = documented(6.0, "superseded forecasts, some 11 kB a job and cycle, h")
+    plan_hours: float = documented(24.0, "superseded plans on which nobody decided, h")
+    undecided_days: float = documented(7.0, "recommendations on which nobody decided, d")
 
     def __post_init__(self) -> None:
         for name in ("raw_days", "five_minute_days", "hourly_days"):
             require(getattr(self, name) >= 1, f"retention.{name}", getattr(self, name), "1 d up")
+        for name in ("forecast_hours", "plan_hours", "undecided_days"):
+            require(getattr(self, name) >= 0, f"retention.{name}", getattr(self, name), "0 up")
         require(
             self.raw_days <= self.five_minute_days <= self.hourly_days,
             "retention.raw_days",
@@ -248,13 +263,6 @@ class ServeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApplySettings:
-    """How approved recommendations become change files. Nothing here touches a cluster."""
-
-    directory: str = documented(".trimtab/changes", "folder that receives change files")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """All settings in force."""
 
@@ -269,5 +277,9 @@ class Settings:
     ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
-    apply: ApplySettings = ApplySettings()
+    apply: ApplySettings = ApplySettings()  # noqa: RUF009
+    apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
+    apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
+    apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
+    report: ReportSettings = ReportSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -20,27 +21,40 @@ import yaml
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
 SERVICES: dict[str, Any] = COMPOSE["services"]
-SCRAPE = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8"))
+PROMETHEUS = ROOT / "deploy/prometheus"
+SCRAPE = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"))
+OURS = ("fleet", "prometheus", "trimtab")
+"""Grafana comes as an image only; tests/test_deploy.py checks what is handed to it."""
 
 
 def test_the_services_are_those_documented() -> None:
-    """The fleet is scraped by Prometheus, which Trimtab reads; only Trimtab is published."""
-    assert set(SERVICES) == {"fleet", "prometheus", "trimtab"}
+    """The fleet is scraped by Prometheus, which Trimtab reads; pages are published on loopback."""
+    assert set(SERVICES) == {*OURS, "grafana"}
     assert SERVICES["fleet"]["command"][:2] == ["trimtab", "fleet"]
     assert SERVICES["trimtab"]["command"][:2] == ["trimtab", "serve"]
     assert SERVICES["prometheus"]["image"].startswith("prom/prometheus:v")
     mounted = [volume.split(":")[0] for volume in SERVICES["prometheus"]["volumes"]]
-    assert "./deploy/prometheus.yml" in mounted
-    assert [name for name, service in SERVICES.items() if "ports" in service] == ["trimtab"]
-    assert all(port.startswith("127.0.0.1:") for port in SERVICES["trimtab"]["ports"])
+    assert "./deploy/prometheus/prometheus.yml" in mounted
+    published = {name: one["ports"] for name, one in SERVICES.items() if "ports" in one}
+    assert set(published) == {"trimtab", "grafana"}
+    assert all(port.startswith("127.0.0.1:") for ports in published.values() for port in ports)
 
 
-def test_prometheus_scrapes_the_fleet_service() -> None:
-    """The scrape target is the fleet service on the port of its command."""
-    command = SERVICES["fleet"]["command"]
-    port = command[command.index("--port") + 1]
-    (job,) = SCRAPE["scrape_configs"]
-    assert job["static_configs"] == [{"targets": [f"fleet:{port}"]}]
+def test_every_mounted_file_exists() -> None:
+    """A bind mount of a missing file would become an empty folder."""
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert not source.startswith("./") or (ROOT / source).exists(), source
+
+
+def test_prometheus_scrapes_the_fleet_and_trimtab() -> None:
+    """The scrape targets are the services on the ports of their commands."""
+    scraped = {job["job_name"]: job["static_configs"] for job in SCRAPE["scrape_configs"]}
+    for job, service in (("dcgm", "fleet"), ("trimtab", "trimtab")):
+        command = SERVICES[service]["command"]
+        port = command[command.index("--port") + 1]
+        assert scraped[job] == [{"targets": [f"{service}:{port}"]}]
 
 
 def test_the_image_runs_unprivileged_from_the_lock() -> None:
@@ -111,10 +125,11 @@ def answer(url: str, running: subprocess.Popen[bytes], *, seconds: float = 90) -
 @pytest.mark.prometheus
 def test_the_services_work_together(tmp_path: Path) -> None:
     """Fleet, Prometheus and Trimtab, by their own commands on loopback, carry samples through."""
-    ports = {name: free_port() for name in SERVICES}
+    ports = {name: free_port() for name in OURS}
     trimtab = str(Path(sys.executable).with_name("trimtab"))
     store = f"duckdb:///{tmp_path}/trimtab.duckdb"
-    config = on_loopback((ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8"), ports)
+    config = on_loopback((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"), ports)
+    shutil.copy(PROMETHEUS / "trimtab-alerts.yml", tmp_path)
     (tmp_path / "prometheus.yml").write_text(config.replace("interval: 15s", "interval: 1s")
                                              .replace("timeout: 10s", "timeout: 1s"))  # fmt: skip
     replaced = {
@@ -145,13 +160,18 @@ def test_the_services_work_together(tmp_path: Path) -> None:
         assert "DCGM_FI_" in answer(f"http://127.0.0.1:{ports['fleet']}/metrics", fleet)
         base = f"http://127.0.0.1:{ports['prometheus']}/api/v1/query?query="
         deadline = time.monotonic() + 60
-        count = f"{base}count(DCGM_FI_DEV_FB_USED)"
-        while not json.loads(answer(count, prometheus))["data"]["result"]:
-            assert time.monotonic() < deadline, "Prometheus scraped nothing"
-            time.sleep(0.2)
+
+        def wait_for(query: str) -> None:
+            while not json.loads(answer(base + query, prometheus))["data"]["result"]:
+                assert time.monotonic() < deadline, f"Prometheus has no {query}"
+                time.sleep(0.2)
+
+        wait_for("count(DCGM_FI_DEV_FB_USED)")
         time.sleep(3)
         with process(command("trimtab"), tmp_path, environment) as serving:
             answer(f"http://127.0.0.1:{ports['trimtab']}/livez", serving)
+            deadline = time.monotonic() + 60
+            wait_for("trimtab_store_rows")
         assert serving.returncode == 0
     listed = subprocess.run(
         [trimtab, "--store", store, "sources", "--format", "json"],

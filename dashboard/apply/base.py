@@ -1,8 +1,14 @@
-"""What every applier does: name the steps of a change, from the same code for preview and apply."""
+"""What every applier does. Preview and apply walk the same steps; only `execute` changes anything.
+
+The order is always look, change_for, rehearse, execute (step by step), read_back. An applier keeps
+no state between calls and never sends a command twice: retries and outcomes are the worker's, which
+stores each step before it is sent and reads back after a crash.
+"""
 
 from dataclasses import dataclass
 from typing import Protocol
 
+from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
 from data.records.jobs import Job
@@ -17,10 +23,51 @@ class ChangeText:
 
 
 class Applier(Protocol):
-    """Turns a recommendation into the text of its change; pure, so preview equals apply."""
+    """Makes approved changes on one kind of target."""
 
-    def change_for(
-        self, recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None
-    ) -> ChangeText:
-        """Give the change; `gpus` are those that the job holds now, `job` what is known of it."""
+    @property
+    def name(self) -> str:
+        """How settings, audit and pages call it: kubernetes, slurm, power-cap."""
+        ...
+
+    def covers(self, recommendation: Recommendation) -> bool:
+        """Tell whether this applier makes changes of this kind."""
+        ...
+
+    def look(
+        self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
+    ) -> Target:
+        """Read the target afresh; `job` and `gpus` are what the store knows of it.
+
+        Errors: StalePlanError when it is gone, is another object or no longer has what the plan
+        saw; ChangeRefusedError when it must not be changed here (foreign owner, no right to read);
+        ApplyError when nothing answers.
+        """
+        ...
+
+    def change_for(self, recommendation: Recommendation, target: Target) -> Change:
+        """Give the steps and the steps back; pure. Errors: ChangeRefusedError."""
+        ...
+
+    def look_again(self, change: Change) -> Target:
+        """Read the target of a change afresh, whatever its fields are now. Errors: as `look`."""
+        ...
+
+    def change_back(self, change: Change, target: Target) -> Change:
+        """Give the change that restores the fields that `change` touched, and no other; pure.
+
+        Errors: StalePlanError when a touched field holds neither what was sent nor what was before.
+        """
+        ...
+
+    def rehearse(self, change: Change) -> Rehearsal:
+        """Ask the target what it would do, changing nothing. Errors: ApplyError."""
+        ...
+
+    def execute(self, step: ChangeStep, change: Change) -> StepResult:
+        """Send one command, once, within its timeout. Never raises for what the target answers."""
+        ...
+
+    def read_back(self, change: Change, *, done: int) -> ReadBack:
+        """Look once whether the first `done` steps of the change hold. Never raises."""
         ...

@@ -22,7 +22,7 @@ _BY_HAND = ADVICE | {Action.SHIFT_IN_TIME, Action.TIME_LIMIT, Action.CONSOLIDATE
 def change_for(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
-    """Give the text of the change; ChangeRefusedError when it is by hand or the platform unknown."""
+    """Give the text of the change; ChangeRefusedError when no file can say it."""
     if recommendation.action in _BY_HAND:
         raise ChangeRefusedError(
             f"no change file says {recommendation.action} of {recommendation.target!r}",

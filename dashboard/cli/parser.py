@@ -178,8 +178,13 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     kinds = report.add_subparsers(metavar="KIND", required=True)
     weekly = _command(kinds, "weekly", ("report_command", "weekly"), "the last seven days")
     weekly.add_argument("--out", metavar="FILE", help="write here instead of stdout")
-    weekly.add_argument("--format", choices=("html", "md", "json"), default="md")
+    weekly.add_argument("--format", choices=("html", "pdf", "md", "json"), default="md")
     weekly.add_argument("--now", type=utc_time, metavar="TIME", help="end of the week (ISO, UTC)")
+    weekly.add_argument(
+        "--last-week",
+        action="store_true",
+        help="the last whole week of the settings report.timezone and report.week_ends",
+    )
     audit = commands.add_parser("audit", help="the append-only record")
     audit.set_defaults(run=_deferred("list_commands", "audit_list"), format="table")
     actions = audit.add_subparsers(metavar="ACTION")

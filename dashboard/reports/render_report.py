@@ -6,11 +6,12 @@ Names come from labels and are hostile: HTML is escaped by Jinja, Markdown by `m
 import json
 import re
 from dataclasses import asdict
-from datetime import datetime
+from datetime import date, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport
 from data.records.decisions import Range
 
@@ -35,9 +36,9 @@ def _figure(value: float) -> str:
     return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
 
 
-def time_text(at: datetime | None) -> str:
-    """Give a time to the minute with its zone."""
-    return UNKNOWN if at is None else f"{at:%Y-%m-%d %H:%M} UTC"
+def time_text(at: datetime | None, week: Week) -> str:
+    """Give a time to the minute in the zone of the week."""
+    return UNKNOWN if at is None else week.text(at)
 
 
 def markdown_text(text: object) -> str:
@@ -46,7 +47,7 @@ def markdown_text(text: object) -> str:
     return _MARKDOWN_SPECIAL.sub(r"\\\1", flat[:200])
 
 
-def _environment(*, html: bool) -> Environment:
+def _environment(week: Week, *, html: bool) -> Environment:
     environment = Environment(
         loader=PackageLoader("dashboard.reports", "templates"),
         autoescape=html,  # noqa: S701 - Markdown is escaped by the filter `md` instead
@@ -56,14 +57,17 @@ def _environment(*, html: bool) -> Environment:
         keep_trailing_newline=True,
     )
     environment.filters.update(
-        range=range_text, number=number_text, time=time_text, md=markdown_text
+        range=range_text,
+        number=number_text,
+        time=lambda at: time_text(at, week),
+        md=markdown_text,
     )
     return environment
 
 
 def render_markdown(report: WeeklyReport) -> str:
     """Give the report as Markdown."""
-    return _environment(html=False).get_template("weekly.md.j2").render(report=report)
+    return _environment(report.week, html=False).get_template("weekly.md.j2").render(report=report)
 
 
 def render_html(report: WeeklyReport) -> str:
@@ -73,7 +77,7 @@ def render_html(report: WeeklyReport) -> str:
         picture = fleet_timeline(report.fleet).to_html(
             full_html=False, include_plotlyjs="inline", config={"displaylogo": False}
         )
-    template = _environment(html=True).get_template("weekly.html.j2")
+    template = _environment(report.week, html=True).get_template("weekly.html.j2")
     return template.render(report=report, picture=picture)
 
 
@@ -82,8 +86,6 @@ def render_json(report: WeeklyReport) -> str:
     fields = {
         name: getattr(report, name)
         for name in (
-            "start",
-            "end",
             "as_of",
             "boards",
             "allocated_gpus",
@@ -94,11 +96,15 @@ def render_json(report: WeeklyReport) -> str:
             "forecasts_skipped",
         )
     }
-    document = fields | {
+    document = {"start": report.week.start, "end": report.week.end, "zone": report.week.zone}
+    document |= fields | {
         "total": asdict(report.total),
         "by_namespace": [asdict(row) for row in report.by_namespace],
         "by_job": [asdict(row) for row in report.by_job],
         "by_day": [asdict(row) for row in report.by_day],
+        "waste": [asdict(row) for row in report.waste],
+        "decided": [asdict(one) for one in report.decided],
+        "ahead": [asdict(one) for one in report.ahead],
         "recommendations": [
             one.recommendation.as_dict() | {"state": one.state} for one in report.recommendations
         ],
@@ -119,6 +125,6 @@ def render_json(report: WeeklyReport) -> str:
 
 
 def _plain(value: object) -> str:
-    if isinstance(value, datetime):
+    if isinstance(value, date):  # a datetime is one too
         return value.isoformat()
     raise TypeError(f"cannot write a {type(value).__name__} into the report")

@@ -1,19 +1,23 @@
 """The facts of one week, read once from the store; rendering is `render_report`'s work."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import pandas as pd
 
 from dashboard.reports.energy_statement import EnergyStatement, factors_of, state_energy
+from dashboard.reports.next_week import DayAhead, days_ahead
+from dashboard.reports.waste import WasteRow, waste_rows
+from dashboard.reports.week import HOURS, Week
 from data.catalogue.carbon_table import GridCarbon
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.decisions import AuditEntry
 from data.records.forecasts import ForecastSkipped
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
 
-WEEK = timedelta(hours=168)
 _TOP = 10
 
 
@@ -29,10 +33,13 @@ class EnergyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeeklyReport:
-    """Everything the report says; `fleet` is the hourly frame behind its picture."""
+    """Everything the report says; `fleet` is the hourly frame behind its picture.
 
-    start: datetime
-    end: datetime
+    `waste` is what was held and idle, by namespace and owner; `decided` what people and Trimtab did
+    in the week; `ahead` the forecast of the coming days.
+    """
+
+    week: Week
     as_of: datetime | None
     fleet: pd.DataFrame
     boards: float | None
@@ -43,7 +50,11 @@ class WeeklyReport:
     by_namespace: tuple[EnergyRow, ...]
     by_job: tuple[EnergyRow, ...]
     by_day: tuple[EnergyRow, ...]
+    waste: tuple[WasteRow, ...]
+    decided: tuple[AuditEntry, ...]
     recommendations: tuple[StoredRecommendation, ...]
+    ahead: tuple[DayAhead, ...]
+    currency: str
     plan: Plan | None
     forecasts: int
     forecasts_skipped: int
@@ -56,17 +67,26 @@ class WeeklyReport:
             return "No samples were kept for this week."
         proposed = sum(one.state == "proposed" for one in self.recommendations)
         noun = "recommendation waits" if proposed == 1 else "recommendations wait"
+        idle = sum(row.idle_gpu_hours for row in self.waste)
+        rents = [row.rent for row in self.waste if row.rent is not None]
+        rent = f" ({sum(rents):,.0f} {self.currency} of rent)" if rents else ""
         return (
             f"Of {self.boards:.0f} GPUs, {self.allocated_gpus:.1f} were allocated and "
-            f"{self.used_gpus:.1f} did work on average; {proposed} {noun} for a decision."
+            f"{self.used_gpus:.1f} did work on average; {idle:,.0f} GPU-hours{rent} were held "
+            f"and idle; {proposed} {noun} for a decision."
         )
 
 
 def make_weekly_report(
-    reader: StoreReader, *, end: datetime, settings: Settings, carbon: GridCarbon
+    reader: StoreReader,
+    *,
+    week: Week,
+    settings: Settings,
+    carbon: GridCarbon,
+    catalogue: GpuCatalogue,
 ) -> WeeklyReport:
-    """Give the report of the 168 hours before `end` (UTC)."""
-    start = end - WEEK
+    """Give the report of one week."""
+    start, end = week.start, week.end
     energy = settings.energy
 
     def rows(by: str, top: int | None = None) -> tuple[EnergyRow, ...]:
@@ -90,19 +110,22 @@ def make_weekly_report(
     totals = rows("fleet")
     forecasts = reader.forecasts()
     return WeeklyReport(
-        start=start,
-        end=end,
+        week=week,
         as_of=reader.latest_sample_at(),
         fleet=fleet,
         boards=_mean(fleet, "boards"),
         allocated_gpus=_mean(fleet, "allocated_gpus"),
         used_gpus=_mean(fleet, "used_gpus"),
-        coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / 168),
+        coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / HOURS),
         total=totals[0].statement if totals else state_energy(None, energy=energy, carbon=carbon),
         by_namespace=rows("namespace"),
         by_job=rows("job", _TOP),
         by_day=rows("day"),
+        waste=waste_rows(reader.energy(start=start, end=end, by="job"), reader.jobs(), catalogue),
+        decided=tuple(one for one in reader.audit() if start <= one.at < end),
         recommendations=reader.recommendations(now=end),
+        ahead=days_ahead(reader.group_forecasts(), week),
+        currency=energy.currency,
         plan=reader.latest_plan(),
         forecasts=len(forecasts),
         forecasts_skipped=sum(isinstance(one, ForecastSkipped) for one in forecasts),

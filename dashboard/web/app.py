@@ -7,12 +7,15 @@ from dashboard.web.page import frame
 st.set_page_config(page_title="Trimtab", layout="wide")
 pages = [
     st.Page("views/overview.py", title="Overview", default=True),
+    st.Page("views/fleet.py", title="Fleet"),
     st.Page("views/jobs.py", title="Jobs"),
     st.Page("views/job.py", title="Job"),
     st.Page("views/forecasts.py", title="Forecasts"),
     st.Page("views/recommendations.py", title="Recommendations"),
     st.Page("views/energy.py", title="Energy & ESG"),
+    st.Page("views/reports.py", title="Reports"),
     st.Page("views/health.py", title="Health"),
+    st.Page("views/settings.py", title="Settings"),
 ]
 chosen = st.navigation(pages)
 with frame():

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
@@ -16,6 +15,7 @@ from starlette.routing import Route
 from streamlit import config
 from streamlit.starlette import App
 
+from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
@@ -36,22 +36,6 @@ _OPTIONS: dict[str, Any] = {
     "theme.metricValueFontSize": "1.6rem",
     "theme.paddingTop": "1rem",
 }
-
-
-def _metrics(world: WebWorld) -> bytes:
-    registry = CollectorRegistry()
-    rows = Gauge("trimtab_store_rows", "Rows kept per table.", ["table"], registry=registry)
-    for table, count in world.store.reader.counts().items():
-        rows.labels(table).set(count)
-    latest = world.store.reader.latest_sample_at()
-    if latest is not None:
-        age = Gauge(
-            "trimtab_newest_sample_age_seconds", "Age of the newest sample.", registry=registry
-        )
-        age.set((utc_now() - latest).total_seconds())
-    failed = Gauge("trimtab_last_cycle_failed", "1 when the last cycle failed.", registry=registry)
-    failed.set(1 if world.cycle_state().last_error else 0)
-    return generate_latest(registry)
 
 
 def build_app(world: WebWorld) -> App:
@@ -78,8 +62,10 @@ def build_app(world: WebWorld) -> App:
             }
         )
 
+    own_metrics = OwnMetrics(world.store.reader, world.cycle_state)
+
     def metrics(_request: Request) -> Response:
-        return Response(_metrics(world), media_type="text/plain; version=0.0.4")
+        return Response(own_metrics.exposition(utc_now()), media_type="text/plain; version=0.0.4")
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:

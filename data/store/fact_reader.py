@@ -166,6 +166,33 @@ class FactReader:
             for row in rows
         )
 
+    def boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:
+        """Give every board seen in (start, end]: who held it, what it did, what it drew.
+
+        Columns node, gpu_index, gpu_uuid, gpu_model, mig_profiles and jobs (one a line),
+        allocated_ratio, used_ratio (0..1 of the board), memory_used_mib (largest, summed over MIG
+        instances), memory_total_mib, power_watts (mean), last_seen_at; NaN what nobody reported.
+        """
+        window = _slots(start, end)
+        return self._frame(samples_sql.BOARDS, start=window["start"], end=window["end"])
+
+    def board_history(
+        self, gpu_uuid: str, *, start: datetime, end: datetime, slot_seconds: int
+    ) -> pd.DataFrame:
+        """Give one board's past per slot and MIG instance ('' for a whole board).
+
+        Columns mig_instance, slot_start, mig_profile, jobs, utilization_ratio, memory_used_mib
+        (largest), memory_total_mib, power_watts (mean; an instance's share of its board).
+        """
+        window = _slots(start, end)
+        return self._frame(
+            samples_sql.BOARD_HISTORY,
+            gpu_uuid=gpu_uuid,
+            start=window["start"],
+            end=window["end"],
+            slot_seconds=slot_seconds,
+        )
+
     def job_history(
         self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
     ) -> pd.DataFrame:
@@ -236,13 +263,14 @@ class FactReader:
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Give the latest report of every source."""
+        batches = tables.batches
+        newest = sa.select(sa.func.max(batches.c.sequence)).group_by(batches.c.source)
         rows = self._rows(
-            sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
-                tables.batches.c.sequence
-            )
+            sa.select(batches.c.report)
+            .where(batches.c.sequence.in_(newest))
+            .order_by(batches.c.source)
         )
-        latest = {row.source: row.report for row in rows}
-        return tuple(from_json(SourceReport, latest[source]) for source in sorted(latest))
+        return tuple(from_json(SourceReport, row.report) for row in rows)
 
     def collected_until(self) -> dict[str, datetime]:
         """Give per source the time up to which everything was asked for and answered.

@@ -181,6 +181,41 @@ FROM {
 GROUP BY gpu_uuid, mig_instance ORDER BY node, gpu_uuid, mig_instance
 """  # noqa: S608
 
+BOARDS = f"""
+WITH devices AS (
+    SELECT gpu_uuid, mig_instance,
+        arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index,
+        arg_max(gpu_model, last_at) AS gpu_model, arg_max(mig_profile, last_at) AS mig_profile,
+        string_agg(DISTINCT job_id, chr(10) ORDER BY job_id) FILTER (holder = 'job') AS jobs,
+        sum(board_seconds) AS seen, sum(board_seconds) FILTER (holder = 'job') AS held,
+        sum(used_board_seconds) AS used, sum(known_board_seconds) AS known,
+        max(memory_max_mib) AS memory, max(memory_total_mib) AS memory_total,
+        sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, max(last_at) AS last_at
+    FROM five_minute WHERE {_WINDOW} AND samples > 0 GROUP BY ALL
+)
+SELECT arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index, gpu_uuid,
+    arg_max(gpu_model, last_at) AS gpu_model,
+    coalesce(string_agg(mig_profile, ', ' ORDER BY mig_instance) FILTER (mig_instance <> ''), '')
+        AS mig_profiles,
+    coalesce(string_agg(jobs, chr(10) ORDER BY mig_instance), '') AS jobs,
+    coalesce(sum(held), 0) / nullif(sum(seen), 0) AS allocated_ratio,
+    sum(used) / nullif(sum(known), 0) AS used_ratio,
+    sum(memory) AS memory_used_mib, sum(memory_total) AS memory_total_mib,
+    sum(power_sum) / nullif(max(power_weight), 0) AS power_watts, max(last_at) AS last_seen_at
+FROM devices GROUP BY gpu_uuid ORDER BY node, gpu_index, gpu_uuid
+"""  # noqa: S608
+
+BOARD_HISTORY = f"""
+SELECT mig_instance, {_SLOT} AS slot_start,
+    arg_max(mig_profile, last_at) AS mig_profile,
+    string_agg(DISTINCT job_id, ', ' ORDER BY job_id) FILTER (holder = 'job') AS jobs,
+    sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization_ratio,
+    max(memory_max_mib) AS memory_used_mib, max(memory_total_mib) AS memory_total_mib,
+    sum(power_sum) / nullif(sum(power_samples), 0) AS power_watts
+FROM five_minute WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid AND samples > 0
+GROUP BY ALL ORDER BY mig_instance, slot_start
+"""  # noqa: S608
+
 SIGNALS = f"""
 SELECT job_id, CASE WHEN 10 * sum(shared_samples) > sum(samples) THEN 'shared'
     ELSE arg_max(signal, samples) END AS signal

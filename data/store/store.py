@@ -27,6 +27,7 @@ from data.store.migrate import migrate
 from data.store.reader import StoreReader, audit_entry
 from data.store.record_json import to_json
 from data.store.rollup import forget, roll_up
+from data.store.thoughts import forget_thoughts
 
 Progress = Callable[[int, int], None]
 
@@ -97,9 +98,9 @@ class Store:
         return rows
 
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
-        """Delete facts beyond their retention; give the rows deleted by resolution."""
+        """Delete facts and thoughts beyond their retention; give the rows deleted by table."""
         with self._transaction() as connection:
-            return forget(connection, retention, now)
+            return forget(connection, retention, now) | forget_thoughts(connection, retention, now)
 
     def keep_cycle(
         self,

@@ -18,11 +18,14 @@ RANGE = r"[\d,.]+ \([\d,.]+–[\d,.]+\)"
 
 VIEWS = [
     ("Overview", r"[\d.]+ of \d+ GPUs are allocated, [\d.]+ do work; \d+ recommendation", 1),
+    ("Fleet", r"\d+ boards on \d+ nodes: \d+ were held in the last hour, \d+ of them", 2),
     ("Jobs", r"\d+ jobs run; [\d,.]+ of [\d,.]+ GPU-hours", 0),
     ("Job", r"holds \d+ × .* and did [\d.]+ GPUs' work", 3),
     ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
     ("Recommendations", r"\d+ recommendations? waits? for .* save [\d,.]+ EUR", 1),
     ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
+    ("Reports", r"Of \d+ GPUs, [\d.]+ were allocated and [\d.]+ did work on average", 1),
+    ("Settings", r"\d+ of \d+ settings? differs? from the default", 0),
     ("Health", r"sources? (answered|failed)", 0),
 ]
 
@@ -52,7 +55,9 @@ def test_links_are_objects(server: Server, visitor: Visitor) -> None:
     expect(visitor.page.locator("h4").first).to_contain_text("<img src=x onerror=")
 
 
-@pytest.mark.parametrize("path", ["", "jobs", f"job?id={quote(HOSTILE_JOB)}", "recommendations"])
+@pytest.mark.parametrize(
+    "path", ["", "fleet", "jobs", f"job?id={quote(HOSTILE_JOB)}", "recommendations", "reports"]
+)
 def test_hostile_names_are_only_text(server: Server, visitor: Visitor, path: str) -> None:
     """A job name with HTML, script and Markdown runs nothing and makes no link."""
     visitor.open(f"{server.base}/{path}")
@@ -79,7 +84,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, visitor: Visitor) -> Non
     """Without samples every view names the next command, and the server still ends cleanly."""
     with running_server(tmp_path / "empty.duckdb", tmp_path) as empty:
         visitor.page.goto(empty.base)
-        for title, *_rest in VIEWS[:-1]:
+        for title in (one[0] for one in VIEWS if one[0] not in ("Health", "Settings")):
             if title != "Overview":
                 visitor.go(title)
             expect(visitor.page.get_by_text("trimtab import").first).to_be_visible()
@@ -88,11 +93,23 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, visitor: Visitor) -> Non
         assert empty.stop() == 0
 
 
+PATHS = (
+    "",
+    "fleet",
+    "jobs",
+    f"job?id={quote(HOSTILE_JOB)}",
+    "recommendations",
+    "energy",
+    "reports",
+    "settings",
+)
+
+
 @pytest.mark.parametrize("width", [1360, 1024])
 def test_no_view_is_wider_than_the_window(server: Server, visitor: Visitor, width: int) -> None:
     """Nothing has to be scrolled sideways on a laptop, even with a very long name."""
     visitor.page.set_viewport_size({"width": width, "height": 900})
-    for path in ("", "jobs", f"job?id={quote(HOSTILE_JOB)}", "recommendations", "energy"):
+    for path in PATHS:
         visitor.open(f"{server.base}/{path}")
         main = visitor.page.get_by_test_id("stMain")
         assert main.evaluate("main => main.scrollWidth <= main.clientWidth")

@@ -10,8 +10,10 @@ import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
+from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import EnergySettings, Settings
 from data.store import Store, open_store
 
@@ -42,9 +44,10 @@ def report_of(store: Store) -> WeeklyReport:
     """The report of the week that ends at the newest sample."""
     return make_weekly_report(
         store.reader,
-        end=NOW,
+        week=Week(end=NOW, zone="UTC"),
         settings=Settings(energy=EnergySettings(region="DEU")),
         carbon=load_carbon_table().get("DEU"),
+        catalogue=load_gpu_catalogue(),
     )
 
 
@@ -58,7 +61,7 @@ def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> Non
     report = report_of(store)
     assert report.total.gpu_energy_kwh is not None
     assert report.total.gpu_energy_kwh.central == pytest.approx(4 * 0.4 * 1439 / 60)
-    assert report.end - report.start == timedelta(hours=168)
+    assert report.week.end - report.week.start == timedelta(hours=168)
     for rows in (report.by_namespace, report.by_job, report.by_day):
         parts = [row.statement.gpu_energy_kwh for row in rows]
         total = sum(one.central for one in parts if one is not None)

@@ -300,7 +300,8 @@ def test_retention_forgets_samples_and_keeps_the_hours(store: Store) -> None:
     before = store.reader.energy(**window, by="job")
     retention = RetentionSettings(raw_days=1, five_minute_days=1, hourly_days=30)
     deleted = store.forget(retention, NOW + timedelta(days=3))
-    assert deleted == {"samples": 61, "five_minute": 13, "hourly": 0}
+    facts_deleted = {name: deleted[name] for name in ("samples", "five_minute", "hourly")}
+    assert facts_deleted == {"samples": 61, "five_minute": 13, "hourly": 0}
     pd.testing.assert_frame_equal(store.reader.energy(**window, by="job"), before)
     late = make_samples(minutes=61, job_id="late/one")
     assert store.keep(facts(late)) == 0

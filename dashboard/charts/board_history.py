@@ -1,0 +1,44 @@
+"""One board over time: work, memory against its limit, power; one line per MIG instance."""
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dashboard.charts.palette import NAMELESS, PROPOSED, SEASONAL, USED, dress
+
+_LINES = (USED, PROPOSED, SEASONAL, NAMELESS, "#E69F00", "#D55E00", "#999999")
+_PANELS = (
+    ("utilization_ratio", "work, %", 100.0),
+    ("memory_used_mib", "memory, GiB", 1 / 1024),
+    ("power_watts", "power, W", 1.0),
+)
+
+
+def board_history(history: pd.DataFrame) -> go.Figure:
+    """Give the picture of StoreReader.board_history; gaps stay gaps."""
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.06)
+    for number, (_instance, rows) in enumerate(history.groupby("mig_instance")):
+        profile = rows["mig_profile"].iloc[-1]
+        times = rows["slot_start"].dt.tz_localize(None)
+        for panel, (column, _title, scale) in enumerate(_PANELS, start=1):
+            figure.add_scatter(
+                x=times,
+                y=rows[column] * scale,
+                name=f"{profile} ({_instance})" if profile else "whole board",
+                legendgroup=str(_instance),
+                showlegend=panel == 1,
+                mode="lines",
+                connectgaps=False,
+                line={"color": _LINES[number % len(_LINES)], "width": 1.5},
+                row=panel,
+                col=1,
+            )
+    limit = history["memory_total_mib"].max() / 1024
+    if limit == limit:
+        figure.add_hline(y=limit, line={"dash": "dash", "width": 1}, row=2, col=1)
+    dress(figure, y_title=_PANELS[0][1], height=460)
+    for panel, (_column, title, _scale) in enumerate(_PANELS, start=1):
+        figure.update_yaxes(title=title, rangemode="tozero", row=panel, col=1)
+    figure.update_xaxes(title=None, row=1, col=1)
+    figure.update_xaxes(title="time (UTC)", row=3, col=1)
+    return figure

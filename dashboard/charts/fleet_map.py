@@ -1,0 +1,108 @@
+"""Nodes × GPUs as a heat map: one row a node, one cell a board."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FREE, IDLE, USED, safe
+
+UNSEEN = "#00000000"
+_ROW, _FRAME = 17, 70
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What the colour of a cell says: a column of the boards' frame in its unit, up to `top`."""
+
+    title: str
+    column: str
+    unit: str
+    top: float
+
+
+MEASURES = (
+    Measure(title="work", column="work", unit="%", top=100),
+    Measure(title="memory", column="memory", unit="%", top=100),
+    Measure(title="power", column="power_watts", unit="W", top=0),
+)
+
+
+def fleet_map(boards: pd.DataFrame, measure: Measure) -> go.Figure:
+    """Give the map of boards (node, cell, text and the measure's column; unknown is NaN).
+
+    Work is coloured from idle to used; a board that nobody holds is grey, an unknown one crossed.
+    """
+    nodes = list(dict.fromkeys(boards["node"]))
+    width = int(boards["cell"].max()) + 1
+    values = np.full((len(nodes), width), np.nan)
+    free = np.full((len(nodes), width), np.nan)
+    texts = np.full((len(nodes), width), "", dtype=object)
+    row_of = {name: row for row, name in enumerate(nodes)}
+    unknown: list[tuple[int, int]] = []
+    for board in boards.to_dict("records"):
+        place = row_of[board["node"]], int(board["cell"])
+        texts[place] = board["text"]
+        value = float(board[measure.column])
+        if board["allocated_ratio"] == 0 and measure.column == "work":
+            free[place] = 1
+        elif value == value:
+            values[place] = value
+        else:
+            unknown.append(place)
+    axis_x, axis_y = list(range(width)), [safe(name) for name in nodes]
+    figure = go.Figure()
+    figure.add_heatmap(
+        x=axis_x,
+        y=list(range(len(nodes))),
+        z=free,
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+        colorscale=[[0, FREE], [1, FREE]],
+        showscale=False,
+        xgap=2,
+        ygap=2,
+    )
+    figure.add_heatmap(
+        x=axis_x,
+        y=list(range(len(nodes))),
+        z=values,
+        text=texts,
+        hovertemplate="%{text}<extra></extra>",
+        colorscale=[[0, IDLE], [0.5, "#F0F0F0"], [1, USED]]
+        if measure.column == "work"
+        else "Cividis",
+        zmin=0,
+        zmax=measure.top or float(np.nanmax([1.0, *values[~np.isnan(values)]])),
+        colorbar={"title": f"{measure.title}, {measure.unit}", "thickness": 12},
+        xgap=2,
+        ygap=2,
+    )
+    if unknown:
+        figure.add_scatter(
+            x=[column for _row, column in unknown],
+            y=[row for row, _column in unknown],
+            mode="markers",
+            marker={"symbol": "x-thin", "size": 9, "line": {"width": 1.5, "color": "#999999"}},
+            text=[texts[place] for place in unknown],
+            hovertemplate="%{text}<extra></extra>",
+            name="unknown",
+            showlegend=False,
+        )
+    figure.update_layout(
+        height=_FRAME + _ROW * len(nodes),
+        margin={"l": 8, "r": 8, "t": 8, "b": 44},
+        font={"family": "system-ui, 'DejaVu Sans', sans-serif"},
+        xaxis={"title": "GPU of the node", "dtick": 1, "showgrid": False, "zeroline": False},
+        yaxis={
+            "tickvals": list(range(len(nodes))),
+            "ticktext": axis_y,
+            "autorange": "reversed",
+            "showgrid": False,
+            "zeroline": False,
+            "automargin": True,
+        },
+        plot_bgcolor=UNSEEN,
+    )
+    return figure

@@ -1,0 +1,71 @@
+"""What the coming week is forecast to need, day by day, against the boards there are."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from dashboard.reports.week import Week
+from data.records.decisions import Range
+from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
+from data.units import SECONDS_PER_HOUR
+
+_WHOLE_DAY = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayAhead:
+    """One day of the zone: mean of the hours' q10, q50, q90, and the hour whose q90 is largest.
+
+    `hours` tells how many hours of the day the forecast covers.
+    """
+
+    day: date
+    hours: int
+    allocated: Range | None
+    used: Range | None
+    peak_allocated: float | None
+    peak_at: datetime | None
+
+
+def days_ahead(groups: Sequence[GroupForecast], week: Week) -> tuple[DayAhead, ...]:
+    """Give the days that the fleet's hourly forecast reaches; none without one.
+
+    The mean of the hours' quantiles is wider than the quantile of the day's mean, since hours are
+    not perfectly tied to one another: a cautious range.
+    """
+    fleet = next((one for one in groups if one.kind is GroupKind.FLEET and _by_hour(one)), None)
+    if fleet is None:
+        return ()
+    hours_of: dict[date, list[int]] = {}
+    for index, at in enumerate(fleet.slot_starts):
+        hours_of.setdefault(week.date_of(at), []).append(index)
+    allocated = fleet.path(Quantity.ALLOCATED_GPUS)
+    used = fleet.path(Quantity.EFFECTIVE_GPUS)
+    rows = []
+    for day, hours in sorted(hours_of.items()):
+        peak = None if allocated is None else max(hours, key=lambda hour: allocated.q90[hour])
+        rows.append(
+            DayAhead(
+                day=day,
+                hours=len(hours),
+                allocated=_mean(allocated, hours),
+                used=_mean(used, hours),
+                peak_allocated=None if allocated is None or peak is None else allocated.q90[peak],
+                peak_at=None if peak is None else fleet.slot_starts[peak],
+            )
+        )
+    return tuple(rows)
+
+
+def _by_hour(group: GroupForecast) -> bool:
+    starts = group.slot_starts
+    return len(starts) >= _WHOLE_DAY and (starts[1] - starts[0]).total_seconds() == SECONDS_PER_HOUR
+
+
+def _mean(path: QuantilePath | None, hours: Sequence[int]) -> Range | None:
+    if path is None:
+        return None
+    low, central, high = (
+        sum(level[hour] for hour in hours) / len(hours) for level in (path.q10, path.q50, path.q90)
+    )
+    return Range(low=low, central=central, high=high, unit="GPU")

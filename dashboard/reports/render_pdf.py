@@ -1,0 +1,217 @@
+"""The weekly report as PDF: the same facts in the same order as its other forms."""
+
+import io
+from typing import Any
+
+from reportlab.lib.units import mm
+from reportlab.pdfgen.canvas import Canvas
+from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
+
+from dashboard.reports.pdf_style import (
+    FINDING,
+    HEADING,
+    MARGIN,
+    PAGE,
+    SOFTLY,
+    TITLE,
+    paragraph,
+    register_fonts,
+    table,
+)
+from dashboard.reports.pdf_timeline import pdf_timeline
+from dashboard.reports.render_report import UNKNOWN, number_text, range_text, time_text
+from dashboard.reports.weekly_report import EnergyRow, WeeklyReport
+
+_TOP = 10
+_MOST_RECOMMENDATIONS = 40
+
+
+def render_pdf(report: WeeklyReport) -> bytes:
+    """Give the report as PDF, A4, with text that can be searched. Fetches nothing."""
+    register_fonts()
+    target = io.BytesIO()
+    document = SimpleDocTemplate(
+        target,
+        pagesize=PAGE,
+        leftMargin=MARGIN,
+        rightMargin=MARGIN,
+        topMargin=MARGIN,
+        bottomMargin=MARGIN,
+        title=f"Trimtab weekly report, {report.week.name}",
+        author="Trimtab",
+        invariant=1,
+    )
+
+    def footer(canvas: Canvas, made: Any) -> None:
+        canvas.setFont("DejaVuSans", 7)
+        canvas.drawString(MARGIN, 9 * mm, f"Trimtab weekly report, {report.week.name}")
+        canvas.drawRightString(PAGE[0] - MARGIN, 9 * mm, f"page {made.page}")
+
+    document.build(_story(report), onFirstPage=footer, onLaterPages=footer)
+    return target.getvalue()
+
+
+def _story(report: WeeklyReport) -> list[Flowable]:
+    week = report.week
+    covered = (
+        f"{week.text(week.start)} to {week.text(week.end)} (168 h), newest sample "
+        f"{time_text(report.as_of, week)}"
+    )
+    story: list[Flowable] = [
+        paragraph("Trimtab weekly report", TITLE),
+        paragraph(covered, SOFTLY),
+        Spacer(1, 6),
+        paragraph(report.finding, FINDING),
+    ]
+    if not report.fleet.empty:
+        story.append(pdf_timeline(report.fleet, week))
+    return [
+        *story,
+        *_waste(report),
+        *_decided(report),
+        *_next_steps(report),
+        *_ahead(report),
+        *_energy(report),
+        paragraph("Factors", HEADING),
+        *(paragraph(f"{name}: {value}", SOFTLY) for name, value in report.factors),
+    ]
+
+
+def _waste(report: WeeklyReport) -> list[Flowable]:
+    heading = paragraph("Held and idle", HEADING)
+    if not report.waste:
+        return [heading, paragraph("Nothing was held and idle.")]
+    rows: list[tuple[object, ...]] = [
+        (
+            row.namespace,
+            row.owner,
+            number_text(row.gpu_hours),
+            number_text(row.idle_gpu_hours),
+            f"{100 * row.idle_ratio:.0f} %",
+            f"{number_text(row.rent)} {report.currency}"
+            + (" at least" if row.unpriced_hours else ""),
+            row.largest_job,
+        )
+        for row in report.waste[:_TOP]
+    ]
+    header = ("namespace", "owner", "GPU-h held", "idle", "share", "rent of the idle", "most of it")
+    return [
+        heading,
+        table(header, rows, widths=(3, 2.4, 1.6, 1.4, 1.2, 2.4, 5), numbers=(2, 3, 4, 5)),
+        *_rest(len(report.waste), _TOP),
+    ]
+
+
+def _rest(count: int, shown: int) -> list[Flowable]:
+    left = count - shown
+    return [paragraph(f"{left} more in the JSON form of this report.", SOFTLY)] if left > 0 else []
+
+
+def _decided(report: WeeklyReport) -> list[Flowable]:
+    heading = paragraph("Decided", HEADING)
+    if not report.decided:
+        return [heading, paragraph("Nobody approved, rejected or applied anything in this week.")]
+    rows: list[tuple[object, ...]] = [
+        (report.week.text(one.at), one.actor, one.event, one.digest[:12], one.detail)
+        for one in report.decided
+    ]
+    header = ("when", "who", "what", "recommendation", "remark")
+    return [heading, table(header, rows, widths=(3, 2, 2, 2.2, 6))]
+
+
+def _next_steps(report: WeeklyReport) -> list[Flowable]:
+    heading = paragraph("What to do next", HEADING)
+    waiting = [one for one in report.recommendations if one.state in ("proposed", "approved")]
+    if not waiting:
+        return [heading, paragraph("No recommendation waits for a decision.")]
+    rows: list[tuple[object, ...]] = [
+        (
+            said.recommendation_id,
+            one.state,
+            said.action,
+            said.job_id,
+            f"{said.now.describe()} → {said.proposed.describe()}",
+            range_text(said.savings.cost),
+            range_text(said.savings.energy_kwh),
+            said.risk,
+        )
+        for one in waiting[:_MOST_RECOMMENDATIONS]
+        for said in (one.recommendation,)
+    ]
+    header = ("id", "state", "action", "job", "now → proposed", "saves", "energy", "risk")
+    return [
+        heading,
+        table(header, rows, widths=(2.4, 1.7, 1.9, 3.3, 3.8, 2.6, 2.4, 1.6), numbers=(5, 6)),
+        *_rest(len(waiting), _MOST_RECOMMENDATIONS),
+    ]
+
+
+def _ahead(report: WeeklyReport) -> list[Flowable]:
+    heading = paragraph("The week ahead", HEADING)
+    if not report.ahead:
+        return [heading, paragraph("No forecast of the fleet is kept.")]
+    rows: list[tuple[object, ...]] = [
+        (
+            f"{one.day}" + (f" ({one.hours} h)" if one.hours < 24 else ""),
+            range_text(one.allocated),
+            range_text(one.used),
+            f"{number_text(one.peak_allocated)} at {time_text(one.peak_at, report.week)}",
+        )
+        for one in report.ahead
+    ]
+    header = ("day", "GPUs allocated", "GPUs doing work", "peak allocated (q90)")
+    note = "Means of the hours' q10, q50 and q90."
+    if report.boards is not None:
+        note += f" The fleet had {report.boards:.0f} boards."
+    return [
+        heading,
+        table(header, rows, widths=(2, 3, 3, 4), numbers=(1, 2, 3)),
+        paragraph(note, SOFTLY),
+    ]
+
+
+def _energy(report: WeeklyReport) -> list[Flowable]:
+    total = report.total
+    story: list[Flowable] = [
+        paragraph("Energy and emissions", HEADING),
+        table(
+            ("GPU boards", "site", "emissions, location-based", "electricity"),
+            [
+                (
+                    range_text(total.gpu_energy_kwh),
+                    range_text(total.site_energy_kwh),
+                    range_text(total.emissions_kgco2e),
+                    range_text(total.electricity_cost),
+                )
+            ],
+            widths=(1, 1, 1, 1),
+        ),
+    ]
+    parts = (
+        ("namespace", report.by_namespace),
+        ("job (largest ten)", report.by_job),
+        ("day", report.by_day),
+    )
+    for title, rows in parts:
+        story += [Spacer(1, 8), _energy_table(title, rows)]
+    return story
+
+
+def _energy_table(title: str, rows: tuple[EnergyRow, ...]) -> Flowable:
+    lines: list[tuple[object, ...]] = [
+        (
+            row.key or "(not allocated)",
+            number_text(row.gpu_hours),
+            number_text(row.idle_gpu_hours),
+            range_text(row.statement.gpu_energy_kwh),
+            range_text(row.statement.emissions_kgco2e),
+        )
+        for row in rows
+    ]
+    header = (title, "GPU-hours", "idle GPU-hours", "GPU energy", "emissions")
+    return table(
+        header,
+        lines or [(UNKNOWN,) * len(header)],
+        widths=(4, 1.5, 1.8, 3, 3.4),
+        numbers=(1, 2, 3, 4),
+    )

@@ -1,0 +1,225 @@
+"""Trimtab's own metrics for Prometheus: is it fresh, what does it advise, what would that save.
+
+Names carry their unit as Prometheus asks. What is unknown has no series, so that an alert on
+`absent()` finds it; a 0 is a measured 0. Labels from clusters are cut and escaped, and single
+recommendations are named for the largest savings only: a thousand jobs make no thousand series.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
+
+from dashboard.scheduler import CycleState
+from data.records.decisions import Range, Savings
+from data.records.plans import Plan
+from data.store import StoredRecommendation, StoreReader
+
+NAMED = 100
+"""Recommendations that get a series of their own, largest central saving first."""
+_LONGEST_LABEL = 200
+_HOUR = timedelta(hours=1)
+_SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
+    "gpu_hours": ("GPU-hours of the present model", lambda one: one.gpu_hours),
+    "energy_kilowatthours": ("site energy, kWh", lambda one: one.energy_kwh),
+    "emissions_kgco2e": ("emissions, kgCO2e location-based", lambda one: one.emissions_kgco2e),
+    "cost": ("money, in the currency of trimtab_plan_info", lambda one: one.cost),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _PlanFacts:
+    plan_id: str
+    cost: float
+    cost_of_now: float
+    lower_bound: float
+    gap_ratio: float
+    currency: str
+    seconds: float
+
+
+class OwnMetrics:
+    """Reads the store at every scrape; a plan, which is large, is read once."""
+
+    def __init__(self, reader: StoreReader, state: Callable[[], CycleState]) -> None:
+        self._reader = reader
+        self._state = state
+        self._plan: _PlanFacts | None = None
+
+    def exposition(self, now: datetime) -> bytes:
+        """Give the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
+        registry = CollectorRegistry()
+        registry.register(_At(self, now))
+        return generate_latest(registry)
+
+    def families(self, now: datetime) -> Iterator[Metric]:
+        """Give every metric family at `now`."""
+        yield InfoMetricFamily("trimtab_build", "Release.", {"version": version("trimtab")})
+        yield from self._freshness(now)
+        yield from self._sources()
+        yield from self._fleet()
+        yield from self._advice(now)
+
+    def _freshness(self, now: datetime) -> Iterator[Metric]:
+        state, cycle = self._state(), self._reader.last_cycle()
+        yield _gauge("last_cycle_failed", "1 when the last cycle failed.", bool(state.last_error))
+        yield _gauge("cycle_running", "1 while a cycle runs.", state.running)
+        latest = self._reader.latest_sample_at()
+        if latest is not None:
+            age = (now - latest).total_seconds()
+            yield _gauge("newest_sample_age_seconds", "Age of the newest sample.", age)
+        if cycle is not None:
+            age = (now - cycle.finished_at).total_seconds()
+            took = (cycle.finished_at - cycle.started_at).total_seconds()
+            yield _gauge("last_cycle_age_seconds", "Time since the last kept cycle.", age)
+            yield _gauge("last_cycle_duration_seconds", "How long that cycle took.", took)
+            yield _gauge("forecasts", "Jobs forecast in it.", cycle.forecast_count)
+            yield _gauge("forecasts_skipped", "Jobs without forecast.", cycle.skipped_count)
+        rows = GaugeMetricFamily("trimtab_store_rows", "Rows kept.", labels=["table"])
+        for table, count in self._reader.counts().items():
+            rows.add_metric([table], count)
+        yield rows
+
+    def _sources(self) -> Iterator[Metric]:
+        complete = GaugeMetricFamily(
+            "trimtab_source_completeness_ratio",
+            "Share of the expected samples that a source gave, 0..1.",
+            labels=["source"],
+        )
+        ran = GaugeMetricFamily(
+            "trimtab_source_up", "1 when the source ran in its last collection.", labels=["source"]
+        )
+        dropped = GaugeMetricFamily(
+            "trimtab_source_dropped_samples",
+            "Samples refused in the last collection, by reason.",
+            labels=["source", "reason"],
+        )
+        for report in self._reader.source_reports():
+            ran.add_metric([_label(report.source)], report.state == "ran")
+            if report.completeness_ratio is not None:
+                complete.add_metric([_label(report.source)], report.completeness_ratio)
+            for reason, count in report.dropped:
+                dropped.add_metric([_label(report.source), _label(reason)], count)
+        yield from (ran, complete, dropped)
+
+    def _fleet(self) -> Iterator[Metric]:
+        latest = self._reader.latest_sample_at()
+        if latest is None:
+            return
+        hours = self._reader.fleet_history(start=latest - _HOUR, end=latest, slot_seconds=3600)
+        if hours.empty:
+            return
+        now = hours.iloc[-1]
+        states = GaugeMetricFamily(
+            "trimtab_fleet_gpus", "GPUs by what they do, mean of the last hour.", labels=["state"]
+        )
+        for state in ("used", "idle_allocated", "unknown", "unattributed", "free"):
+            states.add_metric([state], float(now[f"{state}_gpus"]))
+        yield states
+        yield _gauge("fleet_boards", "Boards seen in that hour.", float(now["boards"]))
+
+    def _advice(self, now: datetime) -> Iterator[Metric]:
+        plan = self._plan_facts()
+        if plan is None:
+            return
+        yield InfoMetricFamily(
+            "trimtab_plan", "The newest plan.", {"id": plan.plan_id[:12], "currency": plan.currency}
+        )
+        yield _gauge("plan_cost", "Cost of the plan over its horizon.", plan.cost)
+        yield _gauge("plan_cost_of_now", "Cost of keeping today's allocation.", plan.cost_of_now)
+        yield _gauge("plan_lower_bound", "No plan can cost less.", plan.lower_bound)
+        yield _gauge("plan_gap_ratio", "(cost - lower bound) / cost.", plan.gap_ratio)
+        yield _gauge("plan_solve_seconds", "Time the planner took.", plan.seconds)
+        yield from _recommendations(self._reader.recommendations(now=now), plan.plan_id)
+
+    def _plan_facts(self) -> _PlanFacts | None:
+        cycle = self._reader.last_cycle()
+        if cycle is None:
+            return None
+        if self._plan is None or self._plan.plan_id != cycle.plan_id:
+            plan = self._reader.plan(cycle.plan_id)
+            self._plan = None if plan is None else _facts(plan)
+        return self._plan
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """What prometheus_client asks for families: the metrics at one moment."""
+
+    metrics: OwnMetrics
+    now: datetime
+
+    def collect(self) -> Iterator[Metric]:
+        return self.metrics.families(self.now)
+
+
+def _facts(plan: Plan) -> _PlanFacts:
+    return _PlanFacts(
+        plan.plan_id,
+        plan.cost,
+        plan.cost_of_now,
+        plan.lower_bound,
+        plan.gap_ratio,
+        plan.currency,
+        plan.seconds,
+    )
+
+
+def _gauge(name: str, meaning: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"trimtab_{name}", meaning, value=float(value))
+
+
+def _label(text: str) -> str:
+    """Give foreign text as a label value: one printable line, cut."""
+    return "".join(c if c.isprintable() else "�" for c in text)[:_LONGEST_LABEL]
+
+
+def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:
+    """Give how many there are by state and action, what the waiting ones save, and the largest."""
+    every = list(stored)
+    counted = GaugeMetricFamily(
+        "trimtab_recommendations", "Recommendations kept.", labels=["state", "action"]
+    )
+    for (state, action), count in sorted(
+        Counter((one.state, str(one.recommendation.action)) for one in every).items()
+    ):
+        counted.add_metric([state, action], count)
+    yield counted
+    waiting = [
+        one
+        for one in every
+        if one.recommendation.plan_id == plan_id and one.state in ("proposed", "approved")
+    ]
+    for unit, (meaning, part) in _SAVED.items():
+        yield from _savings(waiting, unit, meaning, part)
+
+
+def _savings(
+    waiting: list[StoredRecommendation],
+    unit: str,
+    meaning: str,
+    part: Callable[[Savings], Range | None],
+) -> Iterator[Metric]:
+    total = GaugeMetricFamily(
+        f"trimtab_waiting_savings_{unit}",
+        f"What the waiting recommendations would save over the horizon: {meaning}.",
+        labels=["estimate"],
+    )
+    single = GaugeMetricFamily(
+        f"trimtab_recommendation_saving_{unit}",
+        f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
+        labels=["id", "action", "risk", "namespace", "job", "state"],
+    )
+    known = [(one, saving) for one in waiting if (saving := part(one.recommendation.savings))]
+    if known:
+        for estimate in ("low", "central", "high"):
+            total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in known))
+    for one, saving in sorted(known, key=lambda pair: -pair[1].central)[:NAMED]:
+        said = one.recommendation
+        labels = (said.recommendation_id, said.action, said.risk, said.namespace, said.job_id)
+        single.add_metric([*map(_label, labels), one.state], saving.central)
+    yield from (total, single)

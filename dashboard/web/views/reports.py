@@ -1,0 +1,131 @@
+"""The weekly report: read it here, take it along in four forms."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.reports.render_pdf import render_pdf
+from dashboard.reports.render_report import render_html, render_json, render_markdown
+from dashboard.reports.week import Week, last_whole_week
+from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.web.page import chart, empty_state, finding, range_text, table
+from dashboard.web.session import current_world
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
+
+_FORMS = (
+    ("HTML", "html", "text/html", render_html),
+    ("PDF", "pdf", "application/pdf", render_pdf),
+    ("Markdown", "md", "text/markdown", render_markdown),
+    ("JSON", "json", "application/json", render_json),
+)
+world = current_world()
+reader = world.store.reader
+settings = world.settings.settings
+
+
+@st.cache_data(max_entries=8, show_spinner="Writing the report …")
+def rendered(plan_id: str, week: Week, form: str) -> bytes:
+    """Give the report as a file; `plan_id` makes a new plan a new report."""
+    del plan_id
+    made = next(render for _title, name, _kind, render in _FORMS if name == form)(report_of(week))
+    return made if isinstance(made, bytes) else made.encode()
+
+
+def report_of(week: Week) -> WeeklyReport:
+    """Read the facts of the week."""
+    return make_weekly_report(
+        reader,
+        week=week,
+        settings=settings,
+        carbon=load_carbon_table().get(settings.energy.region),
+        catalogue=load_gpu_catalogue(),
+    )
+
+
+def show(rows: list[dict[str, object]], name: str, empty: str) -> None:
+    """Show rows as a table, or say why there are none."""
+    if rows:
+        table(pd.DataFrame(rows), name)
+    else:
+        st.write(empty)
+
+
+if not empty_state():
+    newest = min(utc_now(), reader.latest_sample_at() or utc_now())
+    weeks = {
+        "last 168 hours": Week(end=newest, zone=settings.report.timezone),
+        "last whole week": last_whole_week(newest, settings.report),
+    }
+    asked = st.query_params.get("week", "")
+    answer = st.container()
+    names = list(weeks)
+    chosen = st.segmented_control(
+        "Week", names, default=asked if asked in names else names[0], required=True
+    )
+    st.query_params["week"] = str(chosen)
+    week = weeks[str(chosen)]
+    report = report_of(week)
+    with answer:
+        finding(report.finding)
+    st.caption(f"{week.text(week.start)} to {week.text(week.end)}, 168 h.")
+    cycle = reader.last_cycle()
+    plan_id = cycle.plan_id if cycle else ""
+    with st.container(horizontal=True):
+        for title, form, kind, _render in _FORMS:
+            st.download_button(
+                title, rendered(plan_id, week, form), f"trimtab-{week.name}.{form}", kind, key=form
+            )
+    st.caption(
+        "The same by command: `trimtab report weekly --last-week --format pdf --out week.pdf`."
+    )
+    if not report.fleet.empty:
+        chart(fleet_timeline(report.fleet), "week")
+    st.subheader("Held and idle")
+    show(
+        [
+            {
+                "namespace": row.namespace,
+                "owner": row.owner,
+                "GPU-hours held": row.gpu_hours,
+                "idle GPU-hours": row.idle_gpu_hours,
+                "idle (%)": 100 * row.idle_ratio,
+                f"rent of the idle ({report.currency})": row.rent,
+                "most of it": row.largest_job,
+            }
+            for row in report.waste
+        ],
+        "held-and-idle",
+        "Nothing was held and idle.",
+    )
+    st.subheader("The week ahead")
+    show(
+        [
+            {
+                "day": f"{one.day}",
+                "GPUs allocated": range_text(one.allocated),
+                "GPUs doing work": range_text(one.used),
+                "peak allocated, q90": one.peak_allocated,
+                "at": "" if one.peak_at is None else week.text(one.peak_at),
+            }
+            for one in report.ahead
+        ],
+        "week-ahead",
+        "No forecast of the fleet is kept: run `trimtab cycle` with some days of history.",
+    )
+    st.subheader("Decided")
+    show(
+        [
+            {
+                "when": week.text(one.at),
+                "who": one.actor,
+                "what": one.event,
+                "recommendation": one.digest[:12],
+                "remark": one.detail,
+            }
+            for one in report.decided
+        ],
+        "decided",
+        "Nobody approved, rejected or applied anything in this week.",
+    )

@@ -1,0 +1,31 @@
+"""The settings in force, where each came from, and which differ from the default."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.web.page import finding, table
+from dashboard.web.session import current_world
+from data.load_settings import setting_rows
+
+world = current_world()
+rows = pd.DataFrame(setting_rows(world.settings))
+rows["value"] = rows["value"].map(lambda value: "—" if value == "" else str(value))
+changed = rows[rows["origin"] != "default"]
+noun = "setting differs" if len(changed) == 1 else "settings differ"
+finding(f"{len(changed)} of {len(rows)} {noun} from the default; secrets are not shown.")
+cells = st.columns([3, 2], vertical_alignment="bottom")
+search = cells[0].text_input("Search", st.query_params.get("q", ""))
+only = cells[1].checkbox("Changed only", value=st.query_params.get("changed") == "yes")
+st.query_params.from_dict(({"q": search} if search else {}) | ({"changed": "yes"} if only else {}))
+shown = changed if only else rows
+if search:
+    text = shown["name"] + " " + shown["meaning"]
+    shown = shown[text.str.contains(search, case=False, regex=False)]
+if shown.empty:
+    st.info("No setting fits. Clear the search or show the unchanged ones too.")
+else:
+    table(shown, "settings")
+st.caption(
+    "Settings are read when the process starts: from trimtab.toml, then the environment, then the "
+    "command line. Change them there and restart."
+)

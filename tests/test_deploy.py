@@ -1,0 +1,84 @@
+"""What is in deploy/ is what the programs there accept, and speaks of metrics that exist."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+SOURCE = Path(__file__).parents[1] / "dashboard/web/own_metrics.py"
+BOARD = json.loads((DEPLOY / "grafana/dashboards/trimtab.json").read_text(encoding="utf-8"))
+RULES = yaml.safe_load((DEPLOY / "prometheus/trimtab-alerts.yml").read_text(encoding="utf-8"))
+
+
+def expressions() -> list[str]:
+    """Every PromQL expression of the Grafana board, its variables filled in."""
+    found = [target["expr"] for panel in BOARD["panels"] for target in panel["targets"]]
+    return [one.replace("$job", ".+") for one in found]
+
+
+def known_metrics() -> set[str]:
+    """Every metric name that Trimtab can give, read off the families it makes."""
+    text = SOURCE.read_text(encoding="utf-8")
+    names = set(re.findall(r'_gauge\(\s*"([a-z_]+)"', text))
+    names |= set(re.findall(r'FamilyF?\(\s*"trimtab_([a-z_]+)"', text))
+    names |= {f"{one}_info" for one in re.findall(r'InfoMetricFamily\(\s*"trimtab_(\w+)"', text)}
+    units = re.findall(r'^    "(\w+)": \(', text, flags=re.MULTILINE)
+    names |= {
+        f"{kind}_{unit}" for kind in ("waiting_savings", "recommendation_saving") for unit in units
+    }
+    return {f"trimtab_{name}" for name in names}
+
+
+def test_boards_and_alerts_ask_for_metrics_that_exist() -> None:
+    """A renamed metric cannot leave an empty panel or an alert that never fires."""
+    rules = [rule["expr"] for group in RULES["groups"] for rule in group["rules"]]
+    asked = {name for text in (*expressions(), *rules) for name in re.findall(r"trimtab_\w+", text)}
+    assert asked
+    assert asked - known_metrics() == set()
+
+
+def test_every_panel_says_its_unit() -> None:
+    """No figure without a unit; 'none' where it is a plain count, and the title says of what."""
+    for panel in BOARD["panels"]:
+        assert panel["fieldConfig"]["defaults"].get("unit"), panel["title"]
+
+
+def test_every_alert_says_what_to_do() -> None:
+    """A summary with the value, and the next step."""
+    for rule in RULES["groups"][0]["rules"]:
+        assert set(rule["annotations"]) == {"summary", "action"}, rule["alert"]
+        assert rule["labels"]["severity"] in ("info", "warning")
+
+
+def promtool(*arguments: str, folder: Path) -> str:
+    """What promtool says; fails when it objects."""
+    done = subprocess.run(
+        ["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.prometheus
+def test_the_alert_rules_fire_as_their_tests_say() -> None:
+    """Prometheus' own tool replays the series of the rules' unit tests."""
+    assert "8 rules found" in promtool(
+        "check", "rules", "trimtab-alerts.yml", folder=DEPLOY / "prometheus"
+    )
+    promtool("test", "rules", "trimtab-alerts.test.yml", folder=DEPLOY / "prometheus")
+
+
+@pytest.mark.prometheus
+def test_every_panel_is_valid_promql(tmp_path: Path) -> None:
+    """Each expression of the board is a rule that Prometheus' own tool accepts."""
+    rules: list[dict[str, Any]] = [
+        {"record": f"panel:{number}", "expr": one} for number, one in enumerate(expressions())
+    ]
+    document = {"groups": [{"name": "board", "rules": rules}]}
+    (tmp_path / "board.yml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    promtool("check", "rules", "board.yml", folder=tmp_path)
