@@ -24,10 +24,13 @@ from data.settings import Settings
 from data.store import Store
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
+from forecasting.past_runs import past_run_seconds
+from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
 from planner.packing import build_plan
 from planner.problem import make_problem
-from planner.recommendation import explain_keep, recommend
+from planner.recommendations.advise import advise
+from planner.recommendations.portfolio import Portfolio
 
 Progress = Callable[[str, int, int], None]
 
@@ -63,6 +66,7 @@ class CycleOutcome:
     plan: Plan | None
     recommendations: tuple[Recommendation, ...]
     kept: dict[str, str] = field(default_factory=dict)
+    portfolio: Portfolio | None = None
     seconds: float = 0.0
 
 
@@ -124,12 +128,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast", done, total),
     )
-    forecasts = with_estimated_power(
-        forecasts,
-        jobs=view.jobs,
-        models=power_models(view.readings, world.catalogue),
-        signals=view.signals,
-    )
+    models = power_models(view.readings, world.catalogue)
+    forecasts = with_estimated_power(forecasts, jobs=view.jobs, models=models, signals=view.signals)
     group_forecasts = forecast_groups(
         view.groups,
         as_of=view.as_of,
@@ -149,6 +149,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         energy=energy,
         as_of=view.as_of,
         signals=view.signals,
+        cap_laws=learned_cap_laws(models.values(), world.catalogue),
     )
     plan = build_plan(
         problem,
@@ -156,7 +157,9 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         created_at=now,
         progress=lambda done, total: world.progress("plan", done, total),
     )
-    recommendations = recommend(plan, problem)
+    advice = advise(
+        plan, problem, groups=group_forecasts, past_runs=past_run_seconds(view.known_jobs)
+    )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
     seconds = time.monotonic() - started
     world.store.keep_cycle(
@@ -167,7 +170,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         forecasts=forecasts,
         group_forecasts=group_forecasts,
         plan=plan,
-        recommendations=recommendations,
+        recommendations=advice.recommendations,
     )
     return CycleOutcome(
         cycle_id=cycle_id,
@@ -179,8 +182,9 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         forecasts=forecasts,
         group_forecasts=group_forecasts,
         plan=plan,
-        recommendations=recommendations,
-        kept=explain_keep(plan, problem),
+        recommendations=advice.recommendations,
+        kept=dict(advice.kept),
+        portfolio=advice.portfolio,
         seconds=seconds,
     )
 

@@ -1,5 +1,6 @@
 """How a setting is declared, and how its range is checked."""
 
+import math
 from dataclasses import field
 from typing import Any
 
@@ -15,3 +16,13 @@ def require(condition: bool, name: str, value: object, rule: str) -> None:
     """Refuse a value outside its rule. Errors: SettingsError naming setting, value and rule."""
     if not condition:
         raise SettingsError(f"{name} is {value!r}", f"It must be {rule}.")
+
+
+def numbers_in(text: str, name: str) -> tuple[float, ...]:
+    """Give the comma-separated numbers of a setting. Errors: SettingsError naming it."""
+    try:
+        found = tuple(float(one) for one in text.split(",") if one.strip())
+    except ValueError:
+        found = (math.nan,)
+    require(all(map(math.isfinite, found)), name, text, "numbers separated by commas")
+    return found

@@ -14,7 +14,7 @@ from data.apply_settings import (
     SlurmApplySettings,
 )
 from data.report_settings import ReportSettings
-from data.setting_fields import documented, require
+from data.setting_fields import documented, numbers_in, require
 from data.source_settings import (
     FleetSettings,
     KubernetesSettings,
@@ -60,6 +60,7 @@ class RetentionSettings:
 
 
 FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
+BOARD_SHARING = ("namespace", "all", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +90,26 @@ class PlanningSettings:
         0.01, "utilization up to which a GPU counts as idle, 0..1"
     )
     reclaim_idle_hours: float = documented(4.0, "idle time before reclaiming is recommended, h")
-    power_cap_ratio: float = documented(0.7, "power cap considered, share of the board's TDP")
+    hysteresis_ratio: float = documented(
+        2.0, "a change must save this many times what making it costs"
+    )
+    shortfall_weight: float = documented(
+        20.0, "price of a missing GPU-hour of work, in prices of a GPU-hour"
+    )
+    power_cap_ratios: str = documented(
+        "0.8,0.7,0.6", "power caps considered, shares of the board's TDP, comma-separated"
+    )
+    board_sharing: str = documented(
+        "namespace", "whose jobs may be proposed to share a board: namespace, all or none"
+    )
+    shift_slack_hours: float = documented(
+        0.0, "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all"
+    )
     expiry_hours: float = documented(24.0, "life of a recommendation, h")
     budget_seconds: float = documented(10.0, "time the planner may take, s")
+    protected_jobs: str = documented(
+        "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
+    )
     workers: int = documented(0, "forecasting threads or processes; 0: one per core")
     series_seconds: float = documented(60.0, "longest time Prophet may take for one series, s")
 
@@ -126,11 +144,20 @@ class PlanningSettings:
         ):
             require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
         require(
-            0.5 <= self.power_cap_ratio <= 1,
-            "planning.power_cap_ratio",
-            self.power_cap_ratio,
-            "0.5..1 (below about half of the TDP a cap can cost energy)",
+            all(0.5 <= one <= 1 for one in self.cap_ratios),
+            "planning.power_cap_ratios",
+            self.power_cap_ratios,
+            "0.5..1 each (below about half of the TDP a cap can cost energy)",
         )
+        require(
+            self.board_sharing in BOARD_SHARING,
+            "planning.board_sharing",
+            self.board_sharing,
+            " or ".join(BOARD_SHARING),
+        )
+        for name in ("hysteresis_ratio", "shortfall_weight", "shift_slack_hours"):
+            value = getattr(self, name)
+            require(0 <= value <= 1000, f"planning.{name}", value, "0..1000")
         for name in (
             "minimum_history_hours",
             "reclaim_idle_hours",
@@ -140,6 +167,12 @@ class PlanningSettings:
         ):
             require(getattr(self, name) > 0, f"planning.{name}", getattr(self, name), "above 0")
         require(0 <= self.workers <= 256, "planning.workers", self.workers, "0..256")
+
+    @property
+    def cap_ratios(self) -> tuple[float, ...]:
+        """Give the power caps considered, highest first. Errors: SettingsError."""
+        found = numbers_in(self.power_cap_ratios, "planning.power_cap_ratios")
+        return tuple(sorted(set(found), reverse=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +192,19 @@ class EnergySettings:
     pue: float = documented(1.54, "power usage effectiveness of the site (Uptime 2025 average)")
     pue_uncertainty: float = documented(0.1, "half-width of the PUE range")
     electricity_price_per_kwh: float = documented(0.20, "electricity price, currency per kWh")
+    electricity_price_by_hour: str = documented(
+        "", "its price in each hour of the day, 24 comma-separated values; empty: always the same"
+    )
+    carbon_by_hour: str = documented(
+        "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
+    )
+    hour_offset: float = documented(0.0, "hours that these hours of the day are ahead of UTC")
+    carbon_price_per_tonne: float = documented(
+        0.0, "price that plans put on a tonne of CO2e, location-based"
+    )
+    market_gco2e_per_kwh: float = documented(
+        -1.0, "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known"
+    )
     currency: str = documented("EUR", "currency of all prices")
 
     def __post_init__(self) -> None:
@@ -172,6 +218,37 @@ class EnergySettings:
             self.electricity_price_per_kwh,
             "0..100",
         )
+        for name in ("electricity_price_by_hour", "carbon_by_hour"):
+            hours = numbers_in(getattr(self, name), f"energy.{name}")
+            require(
+                len(hours) in (0, 24) and all(one >= 0 for one in hours),
+                f"energy.{name}",
+                getattr(self, name),
+                "24 values of at least 0, from the hour after midnight on, or empty",
+            )
+        require(-14 <= self.hour_offset <= 14, "energy.hour_offset", self.hour_offset, "-14..14 h")
+        require(
+            0 <= self.carbon_price_per_tonne <= 10_000,
+            "energy.carbon_price_per_tonne",
+            self.carbon_price_per_tonne,
+            "0..10000",
+        )
+
+    @property
+    def prices_by_hour(self) -> tuple[float, ...]:
+        """Give the electricity price of each hour of the day, 24 values per kWh."""
+        found = numbers_in(self.electricity_price_by_hour, "energy.electricity_price_by_hour")
+        return found or (self.electricity_price_per_kwh,) * 24
+
+    @property
+    def carbon_hours(self) -> tuple[float, ...]:
+        """Give the grid carbon of each hour of the day in gCO2e/kWh, () when only a year's is."""
+        return numbers_in(self.carbon_by_hour, "energy.carbon_by_hour")
+
+    @property
+    def market_factor(self) -> float | None:
+        """Give the market-based factor in gCO2e/kWh, None when it is not known."""
+        return None if self.market_gco2e_per_kwh < 0 else self.market_gco2e_per_kwh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,21 +1,28 @@
-"""What each job may run on: its present configuration first, then every smaller one that fits.
+"""What each job may run on: its present configuration first, then every other one that fits.
 
 Guards, all on the safe side: memory is taken as sharded over the devices, so fewer devices need
 more each; a MIG slice is offered to jobs with one device only; a job is reclaimed only after it was
-seen idle for the whole stated time.
+seen idle for the whole stated time; a job that nobody can restart may only be capped or reclaimed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, MigProfile
 from data.records.forecasts import ForecastSkipped
+from data.records.jobs import WorkloadKind
 from data.records.plans import Configuration
 from data.settings import PlanningSettings
+from planner.board_sharing import HALF, Partner
+from planner.elasticity import Elasticity
 from planner.job_demand import JobDemand
+from planner.power_caps import cap_effect
+from planner.terms import Terms
 
-CAP_SLOWDOWN_RATIO = 0.06
-"""Largest median slowdown at 65-75 % of TDP (Zeus, NSDI'23 traces: V100 1.06, A40 1.02-1.05)."""
+_SCALING = 0.85
+"""Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +30,15 @@ class Option:
     """A configuration with what it takes and gives.
 
     `boards` in board equivalents of its model; `service` in devices of the present configuration.
+    `slowdown` is how much longer saturated work takes, as low, central, high. `paused`: it holds
+    nothing for now and its work waits.
     """
 
     configuration: Configuration
     boards: float
     service: float
+    slowdown: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    paused: bool = False
 
 
 def board_share(model: GpuModel, profile: MigProfile) -> float:
@@ -37,6 +48,8 @@ def board_share(model: GpuModel, profile: MigProfile) -> float:
 
 def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
     """Give why this job can only be kept as it is, '' when it may change."""
+    if demand.standing.protected:
+        return f"protected by planning.protected_jobs ({demand.standing.protected})"
     if isinstance(demand.forecast, ForecastSkipped):
         return f"no forecast: {demand.forecast.reason}"
     if demand.forecast.borrowed_from:
@@ -51,6 +64,17 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
     if demand.memory_mib is None:
         return "its memory use was never reported"
     return ""
+
+
+def may_grow(demand: JobDemand) -> bool:
+    """Whether a job may get more devices: it serves or is elastic, and nobody else scales it.
+
+    Saturated training shows no need of more: it would only be done sooner.
+    """
+    standing = demand.standing
+    scales = standing.elasticity in (Elasticity.SERVICE, Elasticity.ELASTIC)
+    serves = demand.job.kind is not WorkloadKind.TRAINING
+    return scales and serves and not standing.scaled_by and not demand.job.mig_profile
 
 
 def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
@@ -70,27 +94,42 @@ def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
 
 def options_for(
     demand: JobDemand,
-    models_present: Sequence[str],
+    fleet: Mapping[str, int],
     *,
-    catalogue: GpuCatalogue,
-    planning: PlanningSettings,
+    terms: Terms,
+    partner: Partner | None = None,
 ) -> tuple[Option, ...]:
-    """Give the options of a job, the present one first."""
+    """Give the options of a job, the present one first; `fleet` is boards by known model."""
+    catalogue, planning = terms.catalogue, terms.planning
     present = present_option(demand, catalogue)
     if keep_reason(demand, catalogue, planning):
         return (present,)
     here = catalogue.get(demand.job.gpu_model)
     memory = (demand.memory_mib or 0.0) * (1 + planning.memory_headroom_ratio)
     options = [present]
+    if demand.standing.may_restart:
+        if not demand.job.mig_profile:
+            models = [catalogue.get(name) for name in fleet]
+            options += _whole_boards(demand, here, memory, models)
+            options += _more_boards(demand, here, planning, fleet.get(here.name, 0))
+        if demand.job.gpu_count == 1:
+            options += _slices(demand, here, memory, present)
+        if partner is not None:
+            options.append(_half_board(here, partner))
     if not demand.job.mig_profile:
-        options += _whole_boards(demand, here, memory, [catalogue.get(n) for n in models_present])
-        options += _power_cap(demand, here, planning)
-    if demand.job.gpu_count == 1:
-        options += _slices(demand, here, memory, present)
+        options += _power_caps(demand, here, terms)
     if demand.idle_hours >= planning.reclaim_idle_hours:
         gone = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=gone, boards=0.0, service=0.0))
+    elif _may_wait(demand, terms):
+        off = Configuration(gpu_model=here.name, gpu_count=0)
+        options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
     return tuple(options)
+
+
+def _may_wait(demand: JobDemand, terms: Terms) -> bool:
+    restartable = demand.standing.elasticity is Elasticity.RESTARTABLE
+    return restartable and terms.slack_slots > 0 and terms.planning.horizon_slots > 1
 
 
 def _counts_up_to(count: int) -> list[int]:
@@ -107,17 +146,48 @@ def _whole_boards(
         same = model.name == here.name
         if not same and model.price_per_hour >= here.price_per_hour:
             continue
-        counts = (*_counts_up_to(now), *(() if same else (now,)))
+        fewer = () if demand.standing.scaled_by else _counts_up_to(now)
+        speed = model.relative_speed / here.relative_speed
         options += [
             Option(
                 configuration=Configuration(gpu_model=model.name, gpu_count=count),
                 boards=float(count),
-                service=count * model.relative_speed / here.relative_speed,
+                service=count * speed,
+                slowdown=(1.0, 1.0, _worst_slowdown(now, count) / min(speed, 1.0)),
             )
-            for count in counts
+            for count in (*fewer, *(() if same else (now,)))
             if memory * now <= count * model.memory_mib
         ]
     return options
+
+
+def _worst_slowdown(now: int, count: int) -> float:
+    """Give how much longer work takes on fewer devices if their activity does not rise at all."""
+    doublings = np.log2(now / count)
+    return float((2 * _SCALING) ** doublings)
+
+
+def _more_boards(
+    demand: JobDemand, here: GpuModel, planning: PlanningSettings, present: int
+) -> list[Option]:
+    """Give more boards of the same model where the forecast with headroom exceeds what it has."""
+    now, standing = demand.job.gpu_count, demand.standing
+    if demand.demand_q90 is None or not may_grow(demand):
+        return []
+    wanted = float(demand.demand_q90.max()) * (1 + planning.headroom_ratio)
+    if wanted <= now:
+        return []
+    most = min(present, 2 * now if standing.most is None else standing.most)
+    counts = {now + standing.step, now + 2 * standing.step, 2 * now}
+    return [
+        Option(
+            configuration=Configuration(gpu_model=here.name, gpu_count=count),
+            boards=float(count),
+            service=float(count),
+        )
+        for count in sorted(counts)
+        if count <= max(most, now + standing.step) and count <= present
+    ]
 
 
 def _slices(demand: JobDemand, here: GpuModel, memory: float, present: Option) -> list[Option]:
@@ -127,30 +197,56 @@ def _slices(demand: JobDemand, here: GpuModel, memory: float, present: Option) -
     for profile in here.mig_profiles:
         share = board_share(here, profile)
         if share < present.boards - 1e-9 and memory <= profile.memory_mib:
+            service = profile.compute_fraction / whole
             options.append(
                 Option(
                     configuration=Configuration(
                         gpu_model=here.name, gpu_count=1, mig_profile=profile.name
                     ),
                     boards=share,
-                    service=profile.compute_fraction / whole,
+                    service=service,
+                    slowdown=(1.0, 1.0, 1 / service),
                 )
             )
     return options
 
 
-def _power_cap(demand: JobDemand, here: GpuModel, planning: PlanningSettings) -> list[Option]:
-    """Give a capped configuration where the board's power would reach the cap."""
-    cap = round(here.tdp_watts * planning.power_cap_ratio)
-    count = demand.job.gpu_count
-    if demand.power_q90 is None or float(demand.power_q90.max()) / count <= cap:
+def _half_board(here: GpuModel, partner: Partner) -> Option:
+    return Option(
+        configuration=Configuration(gpu_model=here.name, gpu_count=1, shared_with=partner.job_id),
+        boards=HALF,
+        service=partner.speed,
+        slowdown=(1 / partner.speed_high, 1 / partner.speed, 1 / partner.speed_low),
+    )
+
+
+def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:
+    """Give capped configurations where the boards' power would reach the cap.
+
+    `service` is what is left in the slot that the cap slows most.
+    """
+    law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
+    if demand.power_q90 is None or law is None:
         return []
-    return [
-        Option(
-            configuration=Configuration(
-                gpu_model=here.name, gpu_count=count, power_cap_watts=float(cap)
-            ),
-            boards=float(count),
-            service=count * (1 - CAP_SLOWDOWN_RATIO),
+    watts = demand.power_q90 / count
+    options = []
+    for ratio in terms.planning.cap_ratios:
+        cap = float(round(here.tdp_watts * ratio))
+        if watts.max() <= cap:
+            continue
+        effect = cap_effect(law, watts, cap)
+        if not effect.measured:
+            continue
+        rows = (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
+        low, middle, high = (float(row.max()) for row in rows)
+        options.append(
+            Option(
+                configuration=Configuration(
+                    gpu_model=here.name, gpu_count=count, power_cap_watts=cap
+                ),
+                boards=float(count),
+                service=count / middle,
+                slowdown=(low, middle, high),
+            )
         )
-    ]
+    return options

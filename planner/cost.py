@@ -1,84 +1,192 @@
-"""What a job costs in a slot under an option: GPU rent, electricity, expected shortfall."""
+"""What a job costs in a slot under an option, part by part, and what changing it costs.
+
+Money is GPU rent, electricity, the price of carbon and, for work that has an end, the time that it
+runs longer. The price of expected shortfall is no money: it keeps plans from starving a job.
+"""
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.settings import EnergySettings, PlanningSettings
-from planner.configurations import Option
+from data.settings import PlanningSettings
+from data.units import SECONDS_PER_HOUR
+from planner.configurations import Option, may_grow
 from planner.energy import power_under
+from planner.expected_shortfall import expected_shortfall, quantile_curve
 from planner.job_demand import JobDemand
+from planner.terms import Terms
+from planner.time_shift import put_off_costs
+from planner.transitions import entering, leaving
 
 Values = npt.NDArray[np.float64]
 
-SHORTFALL_WEIGHT = 20.0
-"""Price of one missing device-hour, in rents of the present device: twenty times its price."""
 
-CHANGE_HOURS = 1 / 6
-"""Lost time of a checkpoint and restart, h: above the 15-250 s that Sia measured."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCosts:
+    """Cost per slot in the settings' currency, arrays [slots].
 
-_QUANTILE_WEIGHTS = (0.25, 0.5, 0.25)
+    `longer` is rent and energy of work that takes longer; `put_off` the price of doing a paused
+    slot's work later, infinite where it may not wait; `shortfall` the price of demand that is
+    expected to be missed.
+    """
+
+    rent: Values
+    electricity: Values
+    carbon: Values
+    longer: Values
+    put_off: Values
+    shortfall: Values
+
+    @property
+    def money(self) -> Values:
+        """All but the shortfall, array [slots]."""
+        return self.rent + self.electricity + self.carbon + self.longer + self.put_off
+
+    @property
+    def total(self) -> Values:
+        """What plans minimise, array [slots]."""
+        return self.money + self.shortfall
 
 
-def rent_per_hour(option: Option, catalogue: GpuCatalogue) -> float:
+def rent_per_hour(option: Option, terms: Terms) -> float:
     """Give the rent of an option per hour; 0 for a model without a price in the catalogue."""
-    model = catalogue.find(option.configuration.gpu_model)
+    model = terms.catalogue.find(option.configuration.gpu_model)
     return 0.0 if model is None else option.boards * model.price_per_hour
 
 
-def needed_service(
-    demand: JobDemand, present: Option, planning: PlanningSettings
-) -> tuple[Values, Values, Values]:
-    """Give the service needed per slot at q10, q50, q90, with headroom.
+def needed_service(demand: JobDemand, present: Option, planning: PlanningSettings) -> Values:
+    """Give the service needed at the forecast's q90 with headroom, array [slots]."""
+    path = np.zeros(planning.horizon_slots) if demand.demand_q90 is None else demand.demand_q90
+    ceiling = _ceiling(demand, present)
+    return np.asarray(np.minimum(path * (1 + planning.headroom_ratio), ceiling), dtype=np.float64)
 
-    Never above what the job has now: a saturated job shows no more than that.
+
+def _ceiling(demand: JobDemand, present: Option) -> float:
+    """Give what a job may be thought to need: no more than it has, unless it may grow.
+
+    A saturated job shows no more than it has.
     """
-    paths = (demand.demand_q10, demand.demand_q50, demand.demand_q90)
-    low, middle, high = (
-        np.minimum(
-            (np.zeros(planning.horizon_slots) if path is None else path)
-            * (1 + planning.headroom_ratio),
-            present.service,
-        )
-        for path in paths
-    )
-    return low, middle, high
+    return np.inf if may_grow(demand) else present.service
 
 
-def slot_costs(
+def missed_service(
+    demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
+) -> Values:
+    """Give the demand with headroom that an option is expected to miss, in devices [slots]."""
+    return _missed(demand, present, option, planning, headroom=planning.headroom_ratio)
+
+
+def _missed(
     demand: JobDemand,
     present: Option,
     option: Option,
-    *,
-    catalogue: GpuCatalogue,
     planning: PlanningSettings,
-    energy: EnergySettings,
+    *,
+    headroom: float,
 ) -> Values:
-    """Give the cost of each slot in the settings' currency, array [slot].
+    if not demand.quantiles or not option.configuration.gpu_count:
+        return np.zeros(planning.horizon_slots)
+    levels, values = quantile_curve(demand.quantiles)
+    wanted = np.minimum(values * (1 + headroom), _ceiling(demand, present))
+    return expected_shortfall(levels, wanted, option.service)
 
-    Expected shortfall E[(D - r)+] over three quantiles (planner method, cost terms); electricity
-    counts the boards that the job frees as idle, because they stay powered.
+
+def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> SlotCosts:
+    """Give the cost of each slot. Electricity counts freed boards as idle: they stay powered."""
+    planning, hours = terms.planning, terms.slot_hours
+    rent = np.full(planning.horizon_slots, rent_per_hour(option, terms) * hours)
+    kwh = _energy(demand, present, option, terms)
+    tariff = terms.tariff
+    # Energy follows the work, so longer work adds what the option's boards draw idle.
+    idle_kwh = idle_watts(option, terms) * hours / 1000 * terms.energy.pue
+    extra = longer_ratio(demand, present, option, planning)
+    unit = rent_per_hour(present, terms) / max(present.service, 1e-9)
+    missed = missed_service(demand, present, option, planning)
+    return SlotCosts(
+        rent=rent,
+        electricity=kwh * tariff.electricity,
+        carbon=kwh * tariff.carbon_of_kwh,
+        longer=extra * (rent + idle_kwh * tariff.per_kwh),
+        put_off=_put_off(demand, present, terms) if option.paused else np.zeros_like(rent),
+        shortfall=planning.shortfall_weight * missed * unit * hours,
+    )
+
+
+def longer_ratio(
+    demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
+) -> Values:
+    """Give how many hours more each hour's work is expected to take under an option, [slots]."""
+    if not demand.standing.ends or option is present or not option.service:
+        return np.zeros(planning.horizon_slots)
+    return _missed(demand, present, option, planning, headroom=0.0) / option.service
+
+
+def idle_watts(option: Option, terms: Terms) -> float:
+    """Give what an option's boards draw without work; 0 for a model that is not known."""
+    model = terms.catalogue.find(option.configuration.gpu_model)
+    return 0.0 if model is None else option.boards * model.idle_watts
+
+
+def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) -> Values:
+    """Give the site energy per slot in kWh, with what is left idle; 0 where power is unknown."""
+    if demand.power_q50 is None or terms.catalogue.find(present.configuration.gpu_model) is None:
+        return np.zeros(terms.planning.horizon_slots)
+    estimate = power_under(demand.power_q50, present, option, terms)
+    scale = terms.slot_hours / 1000 * terms.energy.pue
+    return (estimate.central + estimate.left_idle_watts) * scale
+
+
+def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
+    watts = np.zeros(terms.planning.horizon_slots)
+    if demand.power_q50 is not None:
+        watts = demand.power_q50 - idle_watts(present, terms)
+    return put_off_costs(watts, rent_per_hour(present, terms) * terms.slot_hours, terms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTime:
+    """Seconds of a change, and what its hours hold and use, as low, central, high.
+
+    `parts` are (what, central seconds).
     """
-    hours = planning.slot_minutes / 60
-    costs = np.full(planning.horizon_slots, rent_per_hour(option, catalogue) * hours)
-    if demand.power_q50 is not None and catalogue.find(present.configuration.gpu_model):
-        watts = np.asarray(demand.power_q50)
-        if option is not present:
-            estimate = power_under(watts, present, option, catalogue)
-            watts = estimate.central + estimate.freed_idle_watts
-        costs = costs + watts / 1000 * energy.pue * energy.electricity_price_per_kwh * hours
-    if option.configuration.gpu_count:
-        unit = rent_per_hour(present, catalogue) / max(present.service, 1e-9)
-        for weight, need in zip(
-            _QUANTILE_WEIGHTS, needed_service(demand, present, planning), strict=True
-        ):
-            missing = np.clip(need - option.service, 0.0, None)
-            costs = costs + SHORTFALL_WEIGHT * weight * missing * unit * hours
-    return costs
+
+    parts: tuple[tuple[str, float], ...]
+    seconds: tuple[float, float, float]
+    gpu_hours: tuple[float, float, float]
+    kwh: tuple[float, float, float]
+    cost: tuple[float, float, float]
 
 
-def change_cost(option: Option, catalogue: GpuCatalogue) -> float:
-    """Give the one-time cost of changing to an option; a power cap and reclaiming cost nothing."""
-    if option.configuration.power_cap_watts is not None:
-        return 0.0
-    return rent_per_hour(option, catalogue) * CHANGE_HOURS
+def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
+    """Give what changing to an option takes and costs once; leaving the present one is part of it.
+
+    The boards of the side that each part is spent on are held and draw the job's power.
+    """
+    elasticity = demand.standing.elasticity
+    parts = [
+        *leaving(elasticity, present, option),
+        *entering(elasticity, present, option),
+    ]
+    watts = 0.0 if demand.power_q50 is None else float(demand.power_q50.mean())
+    price = float(terms.tariff.per_kwh.mean())
+    sums = np.zeros((4, 3))
+    for part in parts:
+        side = present if part.leaving else option
+        hours = np.array([part.low, part.central, part.high]) / SECONDS_PER_HOUR
+        kwh = hours * watts / 1000 * terms.energy.pue
+        cost = hours * rent_per_hour(side, terms) + kwh * price
+        sums += np.array([hours * SECONDS_PER_HOUR, hours * side.boards, kwh, cost])
+    seconds, gpu_hours, used, costs = ((float(a), float(b), float(c)) for a, b, c in sums)
+    return ChangeTime(
+        parts=tuple((part.what, part.central) for part in parts),
+        seconds=seconds,
+        gpu_hours=gpu_hours,
+        kwh=used,
+        cost=costs,
+    )
+
+
+def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
+    """Give the one-time cost of changing to an option, central."""
+    return change_costs(demand, present, option, terms).cost[1]

@@ -9,6 +9,7 @@ import pandas as pd
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.settings import PlanningSettings
+from planner.elasticity import Standing, standing_of
 
 Values = npt.NDArray[np.float64]
 
@@ -17,15 +18,18 @@ Values = npt.NDArray[np.float64]
 class JobDemand:
     """Demand in devices of the present configuration, per slot of the horizon.
 
-    `demand_*` are None without a forecast; memory is MiB per device; power is W of the whole job
-    per slot, None when never reported.
+    `demand_*` are None without a forecast, `quantiles` are then empty, else (level, path) pairs,
+    ascending; memory is MiB per device; power is W of the whole job per slot, None when never
+    reported.
     """
 
     job: Job
+    standing: Standing
     forecast: DemandForecast | ForecastSkipped
     demand_q10: Values | None
     demand_q50: Values | None
     demand_q90: Values | None
+    quantiles: tuple[tuple[float, Values], ...]
     memory_mib: float | None
     power_q10: Values | None
     power_q50: Values | None
@@ -33,6 +37,7 @@ class JobDemand:
     coverage_ratio: float
     idle_hours: float
     utilization_p95_ratio: float | None
+    utilization_mean_ratio: float | None
     memory_max_mib: float | None
     power_mean_watts: float | None
     samples: int
@@ -55,10 +60,12 @@ def job_demand(
     span = forecast.history_slots
     return JobDemand(
         job=job,
+        standing=standing_of(job, planning),
         forecast=forecast,
         demand_q10=None if demand is None else demand[0],
         demand_q50=None if demand is None else demand[1],
         demand_q90=None if demand is None else demand[2],
+        quantiles=_quantiles(forecast),
         memory_mib=max(known) if known else None,
         power_q10=None if power is None else power[0],
         power_q50=None if power is None else power[1],
@@ -66,6 +73,7 @@ def job_demand(
         coverage_ratio=forecast.known_slots / span if span else 0.0,
         idle_hours=_idle_hours(rows, planning),
         utilization_p95_ratio=_quantile(rows, "utilization_ratio", 0.95),
+        utilization_mean_ratio=_mean(rows, "utilization_ratio"),
         memory_max_mib=largest,
         power_mean_watts=_mean(rows, "power_watts"),
         samples=int(rows["sample_count"].sum()),
@@ -80,6 +88,15 @@ def _path(
     if path is None:
         return None
     return np.array(path.q10), np.array(path.q50), np.array(path.q90)
+
+
+def _quantiles(forecast: DemandForecast | ForecastSkipped) -> tuple[tuple[float, Values], ...]:
+    path = None if isinstance(forecast, ForecastSkipped) else forecast.path(Quantity.EFFECTIVE_GPUS)
+    if path is None:
+        return ()
+    inner = ((0.10, path.q10), (0.50, path.q50), (0.90, path.q90))
+    every = ((0.05, path.q05), *inner, (0.95, path.q95)) if path.q05 else inner
+    return tuple((level, np.array(row)) for level, row in every)
 
 
 def _known(rows: pd.DataFrame, column: str) -> "pd.Series[float]":

@@ -188,6 +188,7 @@ def _queue_extra(record: Record, resized_at: datetime | None) -> tuple[tuple[str
         "array_waiting": text_of(record.get("array_task_string")),
         "het_job": het if het != "0" else "",
         "restarts": identifier_of(record.get("restart_cnt")),
+        "requeue": {"True": "yes", "False": "no"}.get(str(record.get("requeue")), ""),
         "features": text_of(record.get("features")),
         "nodes_requested": identifier_of(record.get("node_count")),
         "gres": spelling[1],

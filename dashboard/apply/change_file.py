@@ -13,14 +13,21 @@ from dashboard.apply.power_cap_commands import power_cap_change
 from dashboard.apply.slurm_commands import slurm_change
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import ADVICE, Action, Recommendation
 from data.records.jobs import Job, Platform
+
+_BY_HAND = ADVICE | {Action.SHIFT_IN_TIME, Action.TIME_LIMIT, Action.CONSOLIDATE}
 
 
 def change_for(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
-    """Give the text of the change; ChangeRefusedError when the platform is unknown."""
+    """Give the text of the change; ChangeRefusedError when no file can say it."""
+    if recommendation.action in _BY_HAND:
+        raise ChangeRefusedError(
+            f"no change file says {recommendation.action} of {recommendation.target!r}",
+            f"By hand: {recommendation.summary}.",
+        )
     if recommendation.action is Action.POWER_CAP:
         return power_cap_change(recommendation, gpus)
     if recommendation.platform is Platform.KUBERNETES:

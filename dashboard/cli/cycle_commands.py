@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -15,8 +16,10 @@ from data.clock import utc_now
 from data.errors import SourceNotConfiguredError
 from data.records.cluster import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
+from planner.recommendations.portfolio import Portfolio
 
 PARTIAL = 3
+_CENT = 0.005
 REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 
 
@@ -76,6 +79,7 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         },
         "recommendations": [one.as_dict() for one in outcome.recommendations],
         "kept": outcome.kept,
+        "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
     }
 
 
@@ -99,9 +103,9 @@ def print_outcome(outcome: CycleOutcome) -> None:
             {
                 "id": one.recommendation_id,
                 "action": str(one.action),
-                "job": one.job_id,
+                "job": one.target,
                 "now": one.now.describe(),
-                "proposed": one.proposed.describe(),
+                "proposed": one.summary,
                 "saves": range_text(one.savings.cost),
                 "energy": range_text(one.savings.energy_kwh),
                 "risk": str(one.risk),
@@ -111,6 +115,26 @@ def print_outcome(outcome: CycleOutcome) -> None:
         "table",
         columns=("id", "action", "job", "now", "proposed", "saves", "energy", "risk"),
         empty="No change is worth recommending.",
+    )
+    if outcome.portfolio is not None and outcome.recommendations:
+        print(_portfolio_line(outcome.portfolio))
+
+
+def _portfolio_line(found: Portfolio) -> str:
+    """Say what all recommendations save together, and where the rest of the plan's saving is."""
+    rest = {
+        "changes that are not worth or not safe to recommend": found.not_recommended,
+        "further changes of these jobs over time": found.timing,
+        "work that is expected to be missed, priced": found.service,
+        "nodes and limits that jobs share": found.shared,
+    }
+    named = "; ".join(
+        f"{what} {amount:+.2f}" for what, amount in rest.items() if abs(amount) >= _CENT
+    )
+    return (
+        f"Together they save {found.recommended:.2f} {found.unit} and {found.gpu_hours:.0f} "
+        f"GPU-hours of the plan's {found.total:.2f} {found.unit}"
+        + (f"; the rest: {named}." if named else ".")
     )
 
 

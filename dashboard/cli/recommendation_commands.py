@@ -8,6 +8,7 @@ from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, settings_of
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
+from data.records.decisions import Recommendation
 from data.store import StoredRecommendation
 
 _COLUMNS = ("id", "state", "action", "job", "now", "proposed", "saves", "energy", "risk", "expires")
@@ -31,9 +32,9 @@ def list_(options: argparse.Namespace) -> int:
                 "id": one.recommendation.recommendation_id,
                 "state": one.state,
                 "action": str(one.recommendation.action),
-                "job": one.recommendation.job_id,
+                "job": one.recommendation.target,
                 "now": one.recommendation.now.describe(),
-                "proposed": one.recommendation.proposed.describe(),
+                "proposed": one.recommendation.summary,
                 "saves": range_text(one.recommendation.savings.cost),
                 "energy": range_text(one.recommendation.savings.energy_kwh),
                 "risk": str(one.recommendation.risk),
@@ -73,15 +74,23 @@ def show(options: argparse.Namespace) -> int:
     print(f"{one.recommendation_id}  {one.action}  {stored.state}  risk {one.risk}")
     print_rows(
         [
-            {"field": "job", "value": one.job_id},
+            {"field": "job", "value": one.target},
             {"field": "now", "value": one.now.describe()},
-            {"field": "proposed", "value": one.proposed.describe()},
+            {"field": "proposed", "value": one.summary},
             {"field": "why", "value": one.why},
             {"field": "saves cost", "value": range_text(one.savings.cost)},
             {"field": "saves GPU-hours", "value": range_text(one.savings.gpu_hours)},
             {"field": "saves energy", "value": range_text(one.savings.energy_kwh)},
             {"field": "saves emissions", "value": range_text(one.savings.emissions_kgco2e)},
+            {
+                "field": "saves emissions, market-based",
+                "value": range_text(one.savings.market_emissions_kgco2e),
+            },
             {"field": "over", "value": f"{one.savings.horizon_hours:g} h"},
+            {"field": "change takes", "value": _transition(one)},
+            {"field": "work done later by", "value": range_text(one.delay_hours)},
+            {"field": "may be changed", "value": evidence.elasticity},
+            {"field": "doubts", "value": "; ".join(evidence.flags)},
             {"field": "confidence", "value": one.confidence},
             {"field": "signal", "value": evidence.signal},
             {
@@ -103,6 +112,14 @@ def show(options: argparse.Namespace) -> int:
     )
     print("\n" + change, end="")
     return 0
+
+
+def _transition(one: Recommendation) -> str:
+    """Give the seconds of a change with its parts, '' without one."""
+    if one.transition is None:
+        return ""
+    parts = ", ".join(f"{what} {seconds:g} s" for what, seconds in one.transition.parts)
+    return range_text(one.transition.seconds) + (f": {parts}" if parts else "")
 
 
 def approve(options: argparse.Namespace) -> int:

@@ -6,10 +6,13 @@ from data.records.plans import Configuration
 
 
 def boards_of(one: Configuration, *, catalogue: GpuCatalogue) -> float:
-    """Give the boards that a configuration takes; a MIG instance is 1/instances of one.
+    """Give the boards that a configuration takes.
 
-    A profile that the catalogue does not know counts as a whole board.
+    A MIG instance is 1/instances of one, the place beside another job half of one; a profile that
+    the catalogue does not know counts as a whole board.
     """
+    if one.shared_with:
+        return one.gpu_count / 2
     if not one.mig_profile:
         return one.gpu_count
     try:

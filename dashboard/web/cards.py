@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.web.decision_panel import decision_panel
 from dashboard.web.evidence import show_evidence
 from dashboard.web.page import plain, range_text
+from data.records.decisions import Recommendation
 from data.store import StoredRecommendation
 
 TITLES = {
@@ -17,7 +18,13 @@ TITLES = {
     "smaller-gpu": "Smaller GPU",
     "mig-slice": "MIG slice",
     "power-cap": "Power cap",
+    "co-locate": "Share a board",
     "reclaim": "Reclaim idle GPU",
+    "shift-in-time": "Wait for cheaper or cleaner hours",
+    "scale-out": "More GPUs before a peak",
+    "time-limit": "Shorter time limit",
+    "add-gpus": "More boards needed",
+    "consolidate": "Power a node down",
 }
 _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "proposed": "violet",
@@ -33,6 +40,7 @@ _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "refused": "red",
     "unknown": "red",
 }
+_NOTICEABLE_HOURS = 0.01
 
 
 @st.fragment
@@ -43,13 +51,16 @@ def card(stored: StoredRecommendation, place: str) -> None:
     with st.container(border=True, key=f"card-{key}"):
         title, state = st.columns([4, 1])
         title.markdown(
-            f"**{TITLES[one.action]}** · {plain(one.job_id)}  \n"
-            f"{plain(one.now.describe())} → **{plain(one.proposed.describe())}**"
+            f"**{TITLES[one.action]}** · {plain(one.target)}  \n"
+            f"{plain(one.now.describe())} → **{plain(one.summary)}**"
         )
         by = f" by {stored.decided_by}" if stored.decided_by else ""
         with state.container(horizontal=True, horizontal_alignment="right"):
             st.badge(plain(f"{stored.state}{by}"), color=_COLOURS.get(stored.state, "gray"))
         _savings(stored)
+        effect = effect_text(one)
+        if effect:
+            st.caption(plain(effect))
         remark = f" “{stored.comment}”" if stored.comment else ""
         st.caption(
             plain(
@@ -72,7 +83,30 @@ def _savings(stored: StoredRecommendation) -> None:
         ("energy", savings.energy_kwh),
         ("emissions", savings.emissions_kgco2e),
     )
+    market = savings.market_emissions_kgco2e
     for cell, (label, value) in zip(st.columns(4), shown, strict=True):
         with cell.container(gap=None):
             st.caption(f"saves {label} in {savings.horizon_hours:g} h")
             st.markdown(plain(range_text(value)))
+            if label == "emissions" and market is not None:
+                st.caption(plain(f"location-based; market-based {range_text(market)}"))
+
+
+def effect_text(one: Recommendation) -> str:
+    """Give when a change holds, what making it takes, and by how much work is done later."""
+    found = []
+    if one.transition is not None and one.transition.seconds.high > 0:
+        seconds = one.transition.seconds
+        parts = ", ".join(what for what, _seconds in one.transition.parts)
+        found.append(
+            f"The change takes {seconds.central:.0f} ({seconds.low:.0f}–{seconds.high:.0f}) s "
+            f"({parts}); it is counted in the savings."
+        )
+    if one.delay_hours is not None:
+        later = one.delay_hours
+        found.append(
+            f"Its work may be done {later.central:.2g} ({later.low:.2g}–{later.high:.2g}) h later."
+            if later.high >= _NOTICEABLE_HOURS
+            else "Its work is done as early as now."
+        )
+    return " ".join(found)

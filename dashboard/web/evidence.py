@@ -12,7 +12,8 @@ from data.records.forecasts import DemandForecast, Quantity
 def show_evidence(one: Recommendation, key: str) -> None:
     """Show the reason, the demand that led to it, and the evidence as a table."""
     st.write(plain(one.why))
-    _demand(one, key)
+    if one.job_id:
+        _demand(one, key)
     rows = _rows(one)
     st.dataframe(
         {"what": list(rows), "evidence": list(rows.values())},
@@ -67,6 +68,8 @@ def _rows(one: Recommendation) -> dict[str, str]:
         "forecast": f"{evidence.forecast_model}, backtest loss "
         f"{_loss(evidence.backtest_error)} against {_loss(evidence.backtest_baseline)} of "
         "seasonal-naive",
+        "may be changed": evidence.elasticity or UNKNOWN,
+        "doubts": "; ".join(evidence.flags) or "none",
         "plan": f"certified gap {100 * evidence.plan_gap_ratio:.2f} %",
         "assumed": "; ".join(f"{name} = {value}" for name, value in evidence.assumed) or "nothing",
         "fallbacks": "; ".join(evidence.fallbacks) or "none",

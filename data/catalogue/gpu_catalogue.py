@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from data.catalogue.power_cap_laws import cap_law_of
 from data.errors import UnknownGpuModelError
+from data.records.power_caps import CapLaw
 
 _PROFILE_NAME = re.compile(r"([1-9])g\.([0-9]{1,4})gb(?:[+-][a-z.]{1,20})?")
 
@@ -29,6 +31,7 @@ class GpuModel:
     """One GPU model. Power in W per board, speed relative to an L40S, price in EUR per GPU-hour."""
 
     name: str
+    generation: str
     vendor_names: tuple[str, ...]
     memory_mib: int
     tdp_watts: float
@@ -38,6 +41,7 @@ class GpuModel:
     relative_speed: float
     price_per_hour: float
     mig_profiles: tuple[MigProfile, ...]
+    cap_law: CapLaw
     source: str
 
     def mig_profile(self, name: str) -> MigProfile | None:
@@ -138,6 +142,7 @@ def load_gpu_catalogue() -> GpuCatalogue:
         tuple(
             GpuModel(
                 name=row["name"],
+                generation=row["generation"],
                 vendor_names=tuple(row["vendor_names"].split("|")),
                 memory_mib=int(row["memory_mib"]),
                 tdp_watts=float(row["tdp_watts"]),
@@ -147,6 +152,7 @@ def load_gpu_catalogue() -> GpuCatalogue:
                 relative_speed=float(row["relative_speed"]),
                 price_per_hour=float(row["price_per_hour"]),
                 mig_profiles=profiles_of(row["name"]),
+                cap_law=cap_law_of(row["generation"]),
                 source=row["source"],
             )
             for row in _rows("gpu_models.csv")

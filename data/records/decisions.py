@@ -23,6 +23,11 @@ class Action(StrEnum):
     TIME_LIMIT = "time-limit"
     SCALE_OUT = "scale-out"
     CONSOLIDATE = "consolidate"
+    ADD_GPUS = "add-gpus"
+
+
+ADVICE = frozenset({Action.CO_LOCATE, Action.ADD_GPUS})
+"""What a person does by hand: nothing in a cluster can be changed that says it."""
 
 
 class Risk(StrEnum):
@@ -49,9 +54,11 @@ class Range:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Savings:
-    """What a recommendation saves over `horizon_hours`; None where a factor is unknown.
+    """What a recommendation saves over `horizon_hours`, net of its transition and longer runs.
 
-    `gpu_hours` counts in GPU-hours of the present model; a negative low is a possible loss.
+    None where a factor is unknown. `gpu_hours` counts in GPU-hours of the present model; a
+    negative value is a loss. `emissions_kgco2e` is location-based, `market_emissions_kgco2e`
+    market-based and None unless its factor is configured; the two are never added or mixed.
     """
 
     horizon_hours: float
@@ -59,6 +66,21 @@ class Savings:
     energy_kwh: Range | None
     emissions_kgco2e: Range | None
     cost: Range | None
+    market_emissions_kgco2e: Range | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """What making the change takes once: `seconds` without work for the job, in all its parts.
+
+    `parts` are (what, central seconds); `cost` and `gpu_hours` are already in the savings. The
+    seconds are assumptions per kind of job until changes have been measured.
+    """
+
+    seconds: Range
+    parts: tuple[tuple[str, float], ...]
+    gpu_hours: float
+    cost: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,11 +102,18 @@ class Evidence:
     assumed: tuple[tuple[str, str], ...]
     fallbacks: tuple[str, ...]
     plan_gap_ratio: float
+    elasticity: str = ""
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
     """One proposed change. `digest` names everything but the digest and the id themselves.
+
+    `job_id` is empty for advice on the fleet, whose `job_name` says what it is about. `change` says
+    in words what the configurations do not. The change holds from `starts_at` (None: at once) to
+    `ends_at` (None: for good). `delay_hours` is how much later the work of the horizon is done,
+    None where a job has no end, such as a service.
 
     `details` are (name, value) pairs for the applier where two configurations do not say it all:
     time_limit_seconds, begin_at (ISO 8601), node.
@@ -106,6 +135,21 @@ class Recommendation:
     risk: Risk
     confidence: str
     details: tuple[tuple[str, str], ...] = ()
+    change: str = ""
+    transition: Transition | None = None
+    delay_hours: Range | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+
+    @property
+    def target(self) -> str:
+        """What would change: the job, or what of the fleet."""
+        return self.job_id or self.job_name
+
+    @property
+    def summary(self) -> str:
+        """What is proposed, in a few words."""
+        return self.change or self.proposed.describe()
 
     @property
     def digest(self) -> str:
@@ -122,7 +166,7 @@ class Recommendation:
         return {
             "id": self.recommendation_id,
             "digest": self.digest,
-            "target": self.job_id,
+            "target": self.target,
         } | asdict(self)
 
 

@@ -8,13 +8,15 @@ from datetime import datetime
 class Configuration:
     """What a job may run on: GPU model, count, MIG profile ('' whole), cap (None uncapped).
 
-    `gpu_count` 0 means that the job holds nothing (reclaimed).
+    `gpu_count` 0 means that the job holds nothing (reclaimed, or paused). `shared_with` names the
+    job that has the other half of the board.
     """
 
     gpu_model: str
     gpu_count: int
     mig_profile: str = ""
     power_cap_watts: float | None = None
+    shared_with: str = ""
 
     def describe(self) -> str:
         """Give the configuration in words, such as `2 × H100-SXM5-80GB capped at 490 W`."""
@@ -22,7 +24,8 @@ class Configuration:
             return "no GPU"
         slice_ = f" slice {self.mig_profile}" if self.mig_profile else ""
         cap = "" if self.power_cap_watts is None else f" capped at {self.power_cap_watts:g} W"
-        return f"{self.gpu_count} × {self.gpu_model}{slice_}{cap}"
+        half = f" shared with {self.shared_with}" if self.shared_with else ""
+        return f"{self.gpu_count} × {self.gpu_model}{slice_}{cap}{half}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,16 @@ class JobPlan:
     job_id: str
     now: Configuration
     steps: tuple[Configuration, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlan:
+    """One node over the horizon: whether it is on in each slot; where it is not, it is empty."""
+
+    node: str
+    gpu_model: str
+    gpus: int
+    on: tuple[bool, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +64,7 @@ class Plan:
     lower_bound: float
     currency: str
     seconds: float
+    nodes: tuple[NodePlan, ...] = ()
 
     def __post_init__(self) -> None:
         if self.lower_bound > self.cost + 1e-6 * max(1.0, abs(self.cost)):

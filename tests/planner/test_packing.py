@@ -98,7 +98,7 @@ def test_options_keep_their_place_in_the_solver() -> None:
 
 def test_a_cap_and_the_uncapped_board_are_two_options() -> None:
     """The same boards at two powers do not fall together."""
-    planning = PlanningSettings(slot_minutes=60, horizon_slots=4)
+    planning = PlanningSettings(slot_minutes=60, horizon_slots=4, power_cap_ratios="0.7")
     job = make_job("a/hot")
     problem = case((job, 0.95, 70_000.0, 690.0), gpus=boards(H100, 1), planning=planning)
     assert [one.configuration.power_cap_watts for one in problem.jobs[0].options] == [None, 490.0]

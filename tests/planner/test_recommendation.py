@@ -1,31 +1,27 @@
 """What is recommended, and what is not: each guard with the job that it is for."""
 
-import numpy as np
 import pytest
 from factories import make_job
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import Action, Range, Recommendation
 from data.records.forecasts import ForecastSkipped
 from data.records.jobs import Job, WorkloadKind
 from data.settings import EnergySettings
 from data.units import watts_for_hours_to_kwh
-from planner.carbon import emissions_of
-from planner.configurations import Option, present_option
-from planner.energy import energy_saved
 from planner.packing import build_plan
 from planner.problem import PlanningProblem
-from planner.recommendation import explain_keep, recommend
+from planner.recommendations.advise import advise
+from planner.recommendations.proposals import Proposal
+from planner.recommendations.savings import outcome_of
 
 
 def outcome(problem: PlanningProblem) -> tuple[tuple[Recommendation, ...], dict[str, str]]:
     """Recommendations and reasons to keep."""
-    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
-    return recommend(plan, problem), explain_keep(plan, problem)
+    advice = advise(build_plan(problem, budget_seconds=30, created_at=AS_OF), problem)
+    return advice.recommendations, dict(advice.kept)
 
 
 def only(
@@ -91,12 +87,16 @@ def test_a_busy_job_is_kept() -> None:
 
 
 def test_room_for_a_slowdown_makes_a_power_cap() -> None:
-    """At 80 % of the work a cap's slowdown is bearable and 690 W exceed it."""
+    """At 80 % of the work 560 W slow bearably and 490 W would not; 690 W exceed both."""
     found = only(make_job(), 0.8, 60_000.0, 690.0)
-    assert (found.action, found.proposed.power_cap_watts) == (Action.POWER_CAP, 490.0)
+    assert (found.action, found.proposed.power_cap_watts) == (Action.POWER_CAP, 560.0)
     assert found.risk == "low"
     assert found.savings.energy_kwh is not None
-    assert found.savings.energy_kwh.low < 0 < found.savings.energy_kwh.central
+    before = 0.690 * 24 * 1.54
+    assert 0.05 * before < found.savings.energy_kwh.low
+    assert found.savings.energy_kwh.central == pytest.approx(0.17 * before, rel=0.05)
+    assert found.transition is not None
+    assert found.transition.seconds.high == 0
 
 
 def test_unknown_power_is_unknown_energy() -> None:
@@ -137,21 +137,25 @@ def test_weak_evidence_is_called_weak() -> None:
     assert found[0].confidence.startswith("weak")
 
 
+def steadily(problem: PlanningProblem, option: int) -> Proposal:
+    """The proposal to take an option of the first job for good."""
+    slots = len(problem.slot_starts)
+    return Proposal(
+        job=problem.jobs[0],
+        option=option,
+        planned=(option,) * slots,
+        proposed=(option,) * slots,
+        share=1.0,
+        action=Action.FEWER_GPUS,
+    )
+
+
 def test_a_freed_board_stays_powered_in_the_central_estimate() -> None:
     """Reclaiming an idle board saves its idle power only when its node is switched off."""
-    job = make_job()
-    problem = case((job, 0.0, 500.0, 75.0), gpus=boards(H100, 1))
-    present = present_option(problem.jobs[0].demand, load_gpu_catalogue())
-    nothing = problem.jobs[0].options[-1]
-    watts = np.full(24, 75.0)
-    saved = energy_saved(
-        (watts, watts, watts),
-        present,
-        nothing,
-        catalogue=load_gpu_catalogue(),
-        slot_hours=1.0,
-        energy=EnergySettings(),
-    )
+    problem = case((make_job(), 0.0, 500.0, 75.0), gpus=boards(H100, 1))
+    last = len(problem.jobs[0].options) - 1
+    saved = outcome_of(steadily(problem, last), problem.terms).savings.energy_kwh
+    assert saved is not None
     assert saved.central == pytest.approx(0.0)
     assert saved.high == pytest.approx(0.075 * 24 * 1.64)
 
@@ -160,25 +164,26 @@ def test_a_freed_board_stays_powered_in_the_central_estimate() -> None:
     level=st.floats(0, 1),
     power=st.floats(60, 700),
     count=st.sampled_from([1, 2, 4, 8]),
+    kind=st.sampled_from(list(WorkloadKind)),
 )
-def test_energy_ranges_are_ordered(level: float, power: float, count: int) -> None:
-    """Low, central, high for every option of any job, and emissions likewise."""
-    job = make_job(gpu_count=count)
-    problem = case((job, level, 5_000.0, power * count), gpus=[*boards(H100, 8), *boards(L40S, 8)])
-    demand = problem.jobs[0].demand
-    assert demand.power_q50 is not None
-    present: Option = problem.jobs[0].options[0]
-    for option in problem.jobs[0].options[1:]:
-        saved = energy_saved(
-            (demand.power_q50 * 0.9, demand.power_q50, demand.power_q50 * 1.1),
-            present,
-            option,
-            catalogue=load_gpu_catalogue(),
-            slot_hours=1.0,
-            energy=EnergySettings(),
+@settings(max_examples=40, deadline=None)
+def test_ranges_are_ordered(level: float, power: float, count: int, kind: WorkloadKind) -> None:
+    """Low, central, high of every figure, for every option of any job."""
+    job = make_job("a/job/x", gpu_count=count, kind=kind)
+    problem = case(
+        (job, level, 5_000.0, power * count),
+        gpus=[*boards(H100, 8), *boards(L40S, 8)],
+        energy=EnergySettings(region="DEU", market_gco2e_per_kwh=100.0),
+    )
+    for number in range(1, len(problem.jobs[0].options)):
+        outcome = outcome_of(steadily(problem, number), problem.terms)
+        savings = outcome.savings
+        assert savings.energy_kwh is not None
+        assert savings.emissions_kgco2e is not None
+        assert savings.market_emissions_kgco2e is not None
+        assert savings.market_emissions_kgco2e.central == pytest.approx(
+            0.1 * savings.energy_kwh.central
         )
-        emitted = emissions_of(saved, load_carbon_table().get("DEU"))
-        assert emitted.low <= emitted.central <= emitted.high
 
 
 def test_the_seed_figure() -> None:

@@ -93,9 +93,9 @@ if not empty_state():
                         "id": one.recommendation.recommendation_id,
                         "state": one.state,
                         "action": str(one.recommendation.action),
-                        "job": one.recommendation.job_id,
+                        "job": one.recommendation.target,
                         "now": one.recommendation.now.describe(),
-                        "proposed": one.recommendation.proposed.describe(),
+                        "proposed": one.recommendation.summary,
                         "saves": one.recommendation.savings.cost.central
                         if one.recommendation.savings.cost
                         else None,

@@ -1,0 +1,22 @@
+"""The laws of power caps as a fleet's own readings have taught them."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.power_caps import CapLaw
+from forecasting.power.model import PowerModel
+
+
+def learned_cap_laws(models: Iterable[PowerModel], catalogue: GpuCatalogue) -> dict[str, CapLaw]:
+    """Give by GPU model its published law with the reach of this fleet's boards.
+
+    Readings tell at which share of a cap boards settle, not how much longer work takes: the
+    slowdown stays that of the generation. Of several signals the one last in order counts.
+    """
+    return {
+        one.gpu_model: replace(law, reach=one.cap_reach)
+        for one in models
+        if (known := catalogue.find(one.gpu_model)) is not None
+        for law in (known.cap_law,)
+    }

@@ -1,0 +1,210 @@
+"""From a plan to recommendations, and for every other job why nothing is proposed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from data.records.decisions import Action, Recommendation, Risk
+from data.records.forecasts import GroupForecast
+from data.records.jobs import Platform
+from data.records.plans import Configuration, Plan
+from planner.problem import PlanningProblem
+from planner.recommendations.admission import NO_PAIR, NO_ROOM, admitted
+from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
+from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missing_boards
+from planner.recommendations.guardrails import refusal
+from planner.recommendations.portfolio import Portfolio, portfolio_of
+from planner.recommendations.proposals import Proposal, proposal_of
+from planner.recommendations.savings import Outcome, outcome_of
+from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
+from planner.recommendations.wording import change_text, why
+
+_RISK = {
+    Action.POWER_CAP: Risk.LOW,
+    Action.SHIFT_IN_TIME: Risk.LOW,
+    Action.SCALE_OUT: Risk.LOW,
+    Action.RECLAIM: Risk.HIGH,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Recommendations, the largest central saving first; `kept` maps other jobs to the reason.
+
+    `portfolio` shows how the recommendations add up to what the plan saves.
+    """
+
+    recommendations: tuple[Recommendation, ...]
+    kept: Mapping[str, str]
+    portfolio: Portfolio
+
+
+def advise(
+    plan: Plan,
+    problem: PlanningProblem,
+    *,
+    groups: Sequence[GroupForecast] = (),
+    past_runs: Mapping[str, Sequence[float]] | None = None,
+) -> Advice:
+    """Give what follows from a plan of this problem.
+
+    `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
+    runs of the same job.
+    """
+    runs = past_runs or {}
+    proposals = [
+        proposal_of(job, job_plan, problem.terms)
+        for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
+    ]
+    outcomes = [outcome_of(one, problem.terms) for one in proposals]
+    kept, chosen = _chosen(proposals, outcomes, problem, runs)
+    found = [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
+    found += _shorter_limits(proposals, kept, plan, problem, runs)
+    found += [_of_fleet(one, plan, problem) for one in missing_boards(problem, groups)]
+    found += [_of_fleet(one, plan, problem) for one in empty_nodes(plan, problem)]
+    names = {proposals[one].job.demand.job.job_id for one in chosen}
+    return Advice(
+        recommendations=tuple(sorted(found, key=_by_saving)),
+        kept=kept | dict(problem.ended),
+        portfolio=portfolio_of(proposals, names, plan, problem.terms),
+    )
+
+
+def _by_saving(one: Recommendation) -> tuple[float, str]:
+    return -(one.savings.cost.central if one.savings.cost else 0.0), one.target
+
+
+def _chosen(
+    proposals: Sequence[Proposal],
+    outcomes: Sequence[Outcome],
+    problem: PlanningProblem,
+    past_runs: Mapping[str, Sequence[float]],
+) -> tuple[dict[str, str], list[int]]:
+    """Give the reason for every job that is kept, and the numbers of the proposals to recommend."""
+    terms, kept, worthy = problem.terms, {}, []
+    for number, (one, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
+        job_id = one.job.demand.job.job_id
+        reason = refusal(one, outcome, terms, past_runs.get(job_id, ()))
+        if reason:
+            kept[job_id] = reason
+        else:
+            worthy.append(number)
+    worthy.sort(key=lambda number: -_central(outcomes[number]))
+    taken, unpaired = admitted([proposals[number] for number in worthy], problem)
+    for position, number in enumerate(worthy):
+        if position not in taken:
+            reason = NO_PAIR if position in unpaired else NO_ROOM
+            kept[proposals[number].job.demand.job.job_id] = reason
+    return kept, [worthy[position] for position in taken]
+
+
+def _central(outcome: Outcome) -> float:
+    return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
+
+
+def _recommendation(
+    one: Proposal, outcome: Outcome, plan: Plan, problem: PlanningProblem
+) -> Recommendation:
+    job, action = one.job.demand.job, one.action or Action.FEWER_GPUS
+    evidence = evidence_of(one, outcome.savings, plan, problem)
+    first, last = one.first, one.last
+    return Recommendation(
+        plan_id=plan.plan_id,
+        created_at=plan.created_at,
+        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        action=action,
+        job_id=job.job_id,
+        job_name=job.name,
+        namespace=job.namespace,
+        platform=job.platform,
+        now=one.present.configuration,
+        proposed=one.chosen.configuration,
+        why=why(one, problem),
+        evidence=evidence,
+        savings=outcome.savings,
+        risk=_RISK.get(action, Risk.MEDIUM),
+        confidence=confidence_of(evidence),
+        details=_details(one, problem),
+        change=change_text(one, problem),
+        transition=outcome.transition,
+        delay_hours=outcome.delay_hours,
+        starts_at=None if first is None else problem.slot_starts[first],
+        ends_at=None if last is None else problem.slot_starts[last + 1],
+    )
+
+
+def _details(one: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
+    """Give for a pause when it begins and when the job may begin again."""
+    if one.action is not Action.SHIFT_IN_TIME or one.first is None:
+        return ()
+    slot = timedelta(minutes=problem.planning.slot_minutes)
+    end = problem.slot_starts[-1] + slot
+    if one.last is not None:
+        end = problem.slot_starts[one.last + 1]
+    return (
+        ("pause_at", problem.slot_starts[one.first].isoformat()),
+        ("begin_at", end.isoformat()),
+    )
+
+
+def _shorter_limits(
+    proposals: Sequence[Proposal],
+    kept: dict[str, str],
+    plan: Plan,
+    problem: PlanningProblem,
+    past_runs: Mapping[str, Sequence[float]],
+) -> list[Recommendation]:
+    """Advise a shorter limit for kept jobs; a job has one recommendation at most."""
+    found = []
+    for one in proposals:
+        job = one.job.demand.job
+        runs = past_runs.get(job.job_id, ())
+        advised = advised_limit(job, runs)
+        if advised is None or kept.get(job.job_id) is None or one.job.demand.standing.protected:
+            continue
+        stay = replace(one, option=0, proposed=(0,) * len(one.planned), action=None)
+        outcome = outcome_of(stay, problem.terms)
+        savings = replace(outcome.savings, gpu_hours=None, cost=None)
+        made = _recommendation(stay, outcome, plan, problem)
+        found.append(
+            replace(
+                made,
+                action=Action.TIME_LIMIT,
+                why=why_shorter(job, runs, advised),
+                savings=savings,
+                risk=Risk.LOW,
+                confidence=f"medium: {len(runs)} ended runs of the same job",
+                details=(("time_limit_seconds", f"{advised:.0f}"),),
+                change=f"time limit of {limit_text(advised)}",
+                transition=None,
+                delay_hours=None,
+            )
+        )
+        del kept[job.job_id]
+    return found
+
+
+def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
+    # Whose node it is follows from the jobs: where all are of one platform, it is that one's.
+    platforms = {job.demand.job.platform for job in problem.jobs}
+    return Recommendation(
+        plan_id=plan.plan_id,
+        created_at=plan.created_at,
+        expires_at=plan.created_at + timedelta(hours=problem.planning.expiry_hours),
+        action=one.action,
+        job_id="",
+        job_name=one.subject,
+        namespace="",
+        platform=platforms.pop() if len(platforms) == 1 else Platform.UNKNOWN,
+        now=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_now),
+        proposed=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_then),
+        why=one.why,
+        evidence=fleet_evidence(one.factors, plan, problem),
+        savings=one.savings,
+        risk=one.risk,
+        confidence="medium: it follows from the plan and the forecasts of all jobs",
+        details=(("node", one.subject),) if one.action is Action.CONSOLIDATE else (),
+        change=one.change,
+        starts_at=one.starts_at,
+        ends_at=one.ends_at,
+    )

@@ -1,0 +1,155 @@
+"""What a recommendation rests on, and how far it can be trusted."""
+
+from data.records.decisions import Action, Evidence, Savings
+from data.records.forecasts import DemandForecast, Quantity
+from data.records.plans import Plan
+from planner.cost import change_costs
+from planner.problem import PlanningProblem
+from planner.recommendations.guardrails import suspicion
+from planner.recommendations.proposals import Proposal
+from planner.terms import Terms
+
+_SIGNALS = {
+    "sm_active": (2, "SM activity was measured"),
+    "gr_engine_active": (1, "engine activity was measured, SM activity was not"),
+    "gpu_util": (0, "only GPU_UTIL was measured, which one small kernel saturates"),
+}
+_LEVELS = ("weak", "medium", "strong")
+_COMPLETE = 0.8
+
+
+def evidence_of(one: Proposal, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
+    """Give the evidence of one proposal."""
+    demand = one.job.demand
+    path = (
+        demand.forecast.path(Quantity.EFFECTIVE_GPUS)
+        if isinstance(demand.forecast, DemandForecast)
+        else None
+    )
+    losses = dict(path.backtest.losses) if path is not None and path.backtest else {}
+    start, standing = demand.window_start, demand.standing
+    flag = suspicion(demand, problem.terms)
+    return Evidence(
+        signal=problem.signals.get(demand.job.job_id, "unknown"),
+        samples=demand.samples,
+        window_start=problem.as_of if start is None else start.to_pydatetime(),
+        window_end=problem.as_of,
+        completeness_ratio=demand.coverage_ratio,
+        utilization_p95_ratio=demand.utilization_p95_ratio,
+        memory_max_mib=demand.memory_max_mib,
+        power_mean_watts=demand.power_mean_watts,
+        forecast_model="none" if path is None else path.model,
+        backtest_error=losses.get(path.model) if path is not None else None,
+        backtest_baseline=losses.get("seasonal-naive"),
+        factors=_factors(one, savings, problem),
+        assumed=demand.job.assumed,
+        fallbacks=_fallbacks(one, savings, problem.terms),
+        plan_gap_ratio=plan.gap_ratio,
+        elasticity=f"{standing.elasticity}: {standing.reason}",
+        flags=(flag,) if flag else (),
+    )
+
+
+def fleet_evidence(
+    factors: tuple[tuple[str, str], ...], plan: Plan, problem: PlanningProblem
+) -> Evidence:
+    """Give the evidence of advice that rests on all jobs of the plan."""
+    demands = [job.demand for job in problem.jobs]
+    starts = [one.window_start.to_pydatetime() for one in demands if one.window_start is not None]
+    ratios = [one.coverage_ratio for one in demands]
+    return Evidence(
+        signal="all jobs",
+        samples=sum(one.samples for one in demands),
+        window_start=min(starts, default=problem.as_of),
+        window_end=problem.as_of,
+        completeness_ratio=sum(ratios) / max(1, len(ratios)),
+        utilization_p95_ratio=None,
+        memory_max_mib=None,
+        power_mean_watts=None,
+        forecast_model="all jobs",
+        backtest_error=None,
+        backtest_baseline=None,
+        factors=(*factors, *_energy_factors(problem)) if factors else (),
+        assumed=(),
+        fallbacks=(),
+        plan_gap_ratio=plan.gap_ratio,
+    )
+
+
+def confidence_of(evidence: Evidence) -> str:
+    """Give strong, medium or weak with every reason that lowers it."""
+    if evidence.signal not in _SIGNALS:
+        return "unknown: the signal was not reported"
+    level, measured = _SIGNALS[evidence.signal]
+    reasons = [measured]
+    if evidence.completeness_ratio < _COMPLETE:
+        reasons.append(f"{100 * evidence.completeness_ratio:.0f} % of its history is known")
+    error, baseline = evidence.backtest_error, evidence.backtest_baseline
+    if error is not None and baseline is not None and error > baseline:
+        reasons.append("its forecast did worse than yesterday's values")
+    reasons += evidence.flags
+    return f"{_LEVELS[max(0, level + 1 - len(reasons))]}: {'; '.join(reasons)}"
+
+
+def _factors(
+    one: Proposal, savings: Savings, problem: PlanningProblem
+) -> tuple[tuple[str, str], ...]:
+    energy = problem.energy
+    names = (one.present.configuration.gpu_model, one.chosen.configuration.gpu_model)
+    factors = [
+        (
+            "GPU price",
+            f"{model.price_per_hour:g} {energy.currency}/h for {model.name} (catalogue default)",
+        )
+        for name in dict.fromkeys(names)
+        if (model := problem.catalogue.find(name)) is not None
+    ]
+    if savings.energy_kwh is not None:
+        factors += _energy_factors(problem)
+    if one.action is Action.POWER_CAP:
+        law = problem.cap_laws[one.chosen.configuration.gpu_model]
+        reach = f"boards settle at {100 * law.reach:.0f} % of a cap"
+        factors.append(("power cap", f"{law.source}; {reach}"))
+    return tuple(factors)
+
+
+def _energy_factors(problem: PlanningProblem) -> list[tuple[str, str]]:
+    carbon, energy, tariff = problem.carbon, problem.energy, problem.tariff
+    price, grid = tariff.electricity, tariff.gco2e
+    hourly = f", {grid.min():.0f}–{grid.max():.0f} by hour" if tariff.hourly_carbon else ""
+    grid_text = (
+        f"{carbon.gco2e_per_kwh:g} ({carbon.low:g}–{carbon.high:g}) gCO2e/kWh{hourly}, "
+        f"{carbon.name}, {carbon.year}, {carbon.source}, {carbon.licence}"
+    )
+    factors = [
+        ("electricity", f"{_span(price.min(), price.max())} {energy.currency}/kWh"),
+        ("PUE", f"{energy.pue:g} ± {energy.pue_uncertainty:g}"),
+        ("grid carbon, location-based", grid_text),
+    ]
+    if energy.market_factor is not None:
+        factors.append(("carbon, market-based", f"{energy.market_factor:g} gCO2e/kWh (setting)"))
+    if energy.carbon_price_per_tonne:
+        factors.append(
+            ("carbon price", f"{energy.carbon_price_per_tonne:g} {energy.currency}/t, in the money")
+        )
+    return factors
+
+
+def _span(low: float, high: float) -> str:
+    return f"{low:g}" if low == high else f"{low:g}–{high:g}"
+
+
+def _fallbacks(one: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]:
+    demand, notes = one.job.demand, []
+    if savings.energy_kwh is None:
+        notes.append("energy and emissions unknown: power was never reported")
+    if isinstance(demand.forecast, DemandForecast):
+        notes += [f"{quantity}: {reason}" for quantity, reason in demand.forecast.missing]
+        estimated = demand.forecast.path(Quantity.POWER)
+        if estimated is not None and Quantity.POWER in dict(demand.forecast.missing):
+            notes += [f"{Quantity.POWER}: {note}" for note in estimated.notes]
+    if one.option and change_costs(demand, one.present, one.chosen, terms).parts:
+        notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
+    if demand.standing.scaled_by:
+        notes.append(f"its number of GPUs is left to {demand.standing.scaled_by}")
+    return tuple(notes)

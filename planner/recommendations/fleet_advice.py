@@ -1,0 +1,199 @@
+"""Advice on the fleet: boards that will be short, and nodes that may be powered down."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from data.catalogue.gpu_catalogue import GpuModel
+from data.records.decisions import Action, Range, Risk, Savings
+from data.records.forecasts import GroupForecast, GroupKind, Quantity
+from data.records.plans import NodePlan, Plan
+from planner.carbon import emissions_of, market_emissions_of
+from planner.problem import PlanningProblem
+
+_BASE_WATTS_PER_GPU = (63.0, 125.0, 188.0)
+"""Power of a server without its GPUs per GPU it holds: an empty server of the Acme trace draws
+1,512 W (10th percentile) with eight idle boards; half of that either way."""
+_SHORTEST_OFF_HOURS = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetAdvice:
+    """Advice about `subject`, a node or a GPU model, not about one job."""
+
+    action: Action
+    subject: str
+    gpu_model: str
+    gpus_now: int
+    gpus_then: int
+    change: str
+    why: str
+    savings: Savings
+    risk: Risk
+    starts_at: datetime
+    ends_at: datetime | None
+    factors: tuple[tuple[str, str], ...]
+
+
+def missing_boards(
+    problem: PlanningProblem, groups: Sequence[GroupForecast]
+) -> Iterator[FleetAdvice]:
+    """Give the GPU models whose forecast allocation with headroom exceeds what the fleet has.
+
+    The forecast of a model contains jobs yet to come. Only what starts within the horizon counts.
+    """
+    capacity = dict(zip(problem.gpu_models, problem.capacity.tolist(), strict=True))
+    end = problem.slot_starts[-1]
+    for group in groups:
+        path = group.path(Quantity.ALLOCATED_GPUS) if group.kind is GroupKind.GPU_MODEL else None
+        have = capacity.get(group.name, 0.0)
+        if path is None or not have:
+            continue
+        short = [
+            (at, high)
+            for at, high in zip(group.slot_starts, path.q90, strict=True)
+            if high > have + 0.5 and at <= end
+        ]
+        if short:
+            yield _missing(group.name, have, short, path.q50[0], problem)
+
+
+def _missing(
+    model: str,
+    have: float,
+    short: Sequence[tuple[datetime, float]],
+    middle: float,
+    problem: PlanningProblem,
+) -> FleetAdvice:
+    starts, most = short[0][0], max(high for _at, high in short)
+    wanted = int(-(-most // 1))
+    return FleetAdvice(
+        action=Action.ADD_GPUS,
+        subject=model,
+        gpu_model=model,
+        gpus_now=int(have),
+        gpus_then=wanted,
+        change=f"{wanted - int(have)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
+        why=(
+            f"Jobs are forecast to hold {middle:.1f} {model} now and up to {most:.1f} (q90) from "
+            f"{starts:%Y-%m-%d %H:%M} UTC, in {len(short)} h of the horizon, where the fleet has "
+            f"{have:g}: some would wait in the queue. More boards, other models for some jobs or "
+            "the recommendations above make room."
+        ),
+        savings=_nothing(problem),
+        risk=Risk.LOW,
+        starts_at=starts,
+        ends_at=None,
+        factors=(),
+    )
+
+
+def _nothing(problem: PlanningProblem) -> Savings:
+    return Savings(
+        horizon_hours=problem.terms.horizon_hours,
+        gpu_hours=None,
+        energy_kwh=None,
+        emissions_kgco2e=None,
+        cost=None,
+    )
+
+
+def empty_nodes(plan: Plan, problem: PlanningProblem) -> Iterator[FleetAdvice]:
+    """Give the nodes that the plan powers down, each with its longest stretch off.
+
+    Only here is the idle power of free boards counted as saved: the node itself is off.
+    """
+    for node in plan.nodes:
+        first, last = _longest_off(node)
+        hours = (last - first) * problem.terms.slot_hours
+        model = problem.catalogue.find(node.gpu_model)
+        if hours >= _SHORTEST_OFF_HOURS and model is not None:
+            yield _power_down(node, model, (first, last), plan, problem)
+
+
+def _longest_off(node: NodePlan) -> tuple[int, int]:
+    """Give the longest stretch of slots [first, last) in which a node is off; empty when none."""
+    best, start = (0, 0), 0
+    for slot, on in enumerate((*node.on, True)):
+        if on:
+            best = max(best, (start, slot), key=lambda one: one[1] - one[0])
+            start = slot + 1
+    return best
+
+
+def _power_down(
+    node: NodePlan,
+    model: GpuModel,
+    stretch: tuple[int, int],
+    plan: Plan,
+    problem: PlanningProblem,
+) -> FleetAdvice:
+    first, last = stretch
+    terms = problem.terms
+    hours = (last - first) * terms.slot_hours
+    starts = plan.slot_starts[first]
+    ends = None if last == len(node.on) else starts + timedelta(hours=hours)
+    until = "on" if ends is None else f"until {ends:%Y-%m-%d %H:%M} UTC"
+    energy = _energy_of(node.gpus, model, hours, problem)
+    return FleetAdvice(
+        action=Action.CONSOLIDATE,
+        subject=node.node,
+        gpu_model=node.gpu_model,
+        gpus_now=node.gpus,
+        gpus_then=0,
+        change=f"power {node.node} down from {starts:%Y-%m-%d %H:%M} UTC {until}",
+        why=(
+            f"Once the plan's changes are made, no job needs {node.node} with its {node.gpus} "
+            f"{node.gpu_model} for {hours:g} h; what still runs there fits on other nodes. Drain "
+            "it first: no new job may start on it."
+        ),
+        savings=_power_down_savings(energy, (first, last), problem),
+        risk=Risk.MEDIUM,
+        starts_at=starts,
+        ends_at=ends,
+        factors=(
+            (
+                "idle board",
+                f"{model.idle_watts:g} ({model.idle_watts_low:g}–{model.idle_watts_high:g}) W",
+            ),
+            ("server without GPUs", "125 (63–188) W per GPU, Acme trace, CC BY 4.0"),
+        ),
+    )
+
+
+def _energy_of(gpus: int, model: GpuModel, hours: float, problem: PlanningProblem) -> Range:
+    idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)
+    energy = problem.energy
+    pues = (
+        max(1.0, energy.pue - energy.pue_uncertainty),
+        energy.pue,
+        energy.pue + energy.pue_uncertainty,
+    )
+    low, central, high = (
+        gpus * (board + base) * hours / 1000 * pue
+        for board, base, pue in zip(idle, _BASE_WATTS_PER_GPU, pues, strict=True)
+    )
+    return Range(low=low, central=central, high=high, unit="kWh")
+
+
+def _power_down_savings(
+    energy: Range, stretch: tuple[int, int], problem: PlanningProblem
+) -> Savings:
+    first, last = stretch
+    tariff = problem.tariff
+    price = float(tariff.per_kwh[first:last].mean())
+    return Savings(
+        horizon_hours=problem.terms.horizon_hours,
+        gpu_hours=None,
+        energy_kwh=energy,
+        emissions_kgco2e=emissions_of(
+            energy, problem.carbon, float(tariff.gco2e[first:last].mean())
+        ),
+        market_emissions_kgco2e=market_emissions_of(energy, problem.energy.market_factor),
+        cost=Range(
+            low=energy.low * price,
+            central=energy.central * price,
+            high=energy.high * price,
+            unit=problem.energy.currency,
+        ),
+    )

@@ -1,0 +1,126 @@
+"""What keeps a change from being proposed, and what makes its evidence doubtful."""
+
+from collections.abc import Sequence
+
+from data.records.decisions import Action
+from planner.cost import needed_service
+from planner.job_demand import JobDemand
+from planner.recommendations.proposals import STEADY_SHARE, Proposal
+from planner.recommendations.savings import Outcome
+from planner.terms import Terms
+
+_SHORTEST_HOURS = 1.0
+"""A change is held at least so long: rescaling costs 15-250 s each way (Sia, SOSP 2023)."""
+_BUSY, _COOL = 0.9, 0.15
+"""Utilization from which a job looks busy, and share of the board's power range that busy work
+exceeds: one spinning kernel gives 100 % utilization at 5-10 % of the range."""
+
+
+def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[float]) -> str:
+    """Give why the change is not recommended, '' when it is.
+
+    `past_runs` are the lengths of ended runs of the same job, s.
+    """
+    if one.job.keep_reason:
+        return one.job.keep_reason
+    if one.action is None:
+        flag = suspicion(one.job.demand, terms)
+        least = "its present configuration costs least for what it is forecast to need"
+        return f"{least}; {flag}" if flag else least
+    return (
+        _unsteady(one, terms)
+        or _starved(one, terms)
+        or _overruns(one, past_runs)
+        or _poor(one, outcome, terms)
+    )
+
+
+def _unsteady(one: Proposal, terms: Terms) -> str:
+    if one.share < STEADY_SHARE:
+        return f"the plan would change it for {100 * one.share:.0f} % of the horizon only"
+    held = sum(number == one.option for number in one.proposed) * terms.slot_hours
+    if held < min(_SHORTEST_HOURS, terms.horizon_hours):
+        return f"the plan would hold the change for {held:g} h only"
+    return ""
+
+
+def _starved(one: Proposal, terms: Terms) -> str:
+    """Refuse less than what is needed; more than now, even if not all of it, is welcome."""
+    chosen = one.chosen
+    if not chosen.configuration.gpu_count or chosen.service > one.present.service:
+        return ""
+    need = float(needed_service(one.job.demand, one.present, terms.planning).max())
+    if chosen.service >= need - 1e-9:
+        return ""
+    return (
+        f"{chosen.configuration.describe()} gives {chosen.service:.2g} of the "
+        f"{need:.2g} devices' work needed at the forecast's q90 with headroom"
+    )
+
+
+def _overruns(one: Proposal, past_runs: Sequence[float]) -> str:
+    """Refuse what would make the job hit its time limit, were it like its longest run."""
+    facts = one.job.demand.job.scheduler
+    limit = None if facts is None else facts.time_limit_seconds
+    if limit is None or not past_runs or not one.chosen.boards:
+        return ""
+    longest = max(past_runs) * one.chosen.slowdown[1]
+    if longest <= limit:
+        return ""
+    return f"it could take {longest / 3600:.1f} h, above its time limit of {limit / 3600:.1f} h"
+
+
+def saving_ratio(one: Proposal, outcome: Outcome, terms: Terms) -> float:
+    """Give the central saving as a share of what the job costs.
+
+    For a power cap, of its energy; for waiting, of the price of its energy.
+    """
+    savings, power = outcome.savings, one.job.demand.power_q50
+    if one.action is Action.POWER_CAP:
+        if savings.energy_kwh is None or power is None or power.sum() <= 0:
+            return 0.0
+        used = power.sum() * terms.slot_hours / 1000 * terms.energy.pue
+        return float(savings.energy_kwh.central / used)
+    now = outcome.energy_bill if one.action is Action.SHIFT_IN_TIME else outcome.cost_of_now
+    return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
+
+
+def _poor(one: Proposal, outcome: Outcome, terms: Terms) -> str:
+    """Refuse what saves too little for the change; more GPUs are not asked to save but to serve."""
+    saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
+    taken = 0.0 if outcome.transition is None else outcome.transition.cost
+    planning = terms.planning
+    if one.action is Action.SCALE_OUT:
+        saved += outcome.shortfall_saved
+    else:
+        ratio = saving_ratio(one, outcome, terms)
+        if ratio < planning.minimum_saving_ratio:
+            return (
+                f"it would save {100 * ratio:.1f} %, less than the "
+                f"{100 * planning.minimum_saving_ratio:g} % that are worth a change"
+            )
+    if saved + taken < planning.hysteresis_ratio * taken:
+        return (
+            f"it would save {saved + taken:.3g} {terms.energy.currency}, less than "
+            f"{planning.hysteresis_ratio:g} times the {taken:.3g} that the change costs"
+        )
+    return ""
+
+
+def suspicion(demand: JobDemand, terms: Terms) -> str:
+    """Give what does not fit together in a job's readings, '' when nothing: busy, yet cool boards.
+
+    Spinning kernels and wrong readings look like this; whoever holds GPUs may make them.
+    """
+    job = demand.job
+    model = terms.catalogue.find(job.gpu_model)
+    busy, watts = demand.utilization_mean_ratio, demand.power_mean_watts
+    if model is None or busy is None or watts is None or job.mig_profile or busy < _BUSY:
+        return ""
+    share = (watts / job.gpu_count - model.idle_watts) / (model.tdp_watts - model.idle_watts)
+    if share > _COOL:
+        return ""
+    return (
+        f"it reports {100 * busy:.0f} % utilization at {max(0.0, 100 * share):.0f} % of its "
+        "boards' power range: it may look busy without working"
+    )

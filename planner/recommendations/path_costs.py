@@ -1,0 +1,40 @@
+"""What a job's path of options over the horizon costs, as plans count it."""
+
+from dataclasses import dataclass
+
+from planner.cost import SlotCosts, change_costs, slot_costs
+from planner.problem import JobProblem
+from planner.terms import Terms
+
+Path = tuple[int, ...]
+"""The number of an option for each slot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathCost:
+    """Cost of a path of options: what is paid, and the price of expected shortfall."""
+
+    money: float
+    shortfall: float
+
+    @property
+    def total(self) -> float:
+        """What plans minimise."""
+        return self.money + self.shortfall
+
+
+def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
+    """Give what a path of option numbers costs, changes included."""
+    present = job.options[0]
+    used = {number: option_costs(job, number, terms) for number in set(path)}
+    money = sum(used[number].money[slot] for slot, number in enumerate(path))
+    missed = sum(used[number].shortfall[slot] for slot, number in enumerate(path))
+    for before, number in zip((0, *path), path, strict=False):
+        if number != before:
+            money += change_costs(job.demand, present, job.options[number], terms).cost[1]
+    return PathCost(money=float(money), shortfall=float(missed))
+
+
+def option_costs(job: JobProblem, number: int, terms: Terms) -> SlotCosts:
+    """Give the cost of each slot under an option."""
+    return slot_costs(job.demand, job.options[0], job.options[number], terms)

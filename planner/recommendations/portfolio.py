@@ -1,0 +1,65 @@
+"""What all recommendations save together, and how that adds up to what the plan saves.
+
+    plan saves  =  recommended  +  not recommended  +  timing  +  service  +  shared
+
+Every job is in at most one recommendation about its GPUs, and every recommendation's central money
+is the plan's own arithmetic of that job, so nothing is counted twice. `shared` is what belongs to
+no single job: idle power and switching of nodes, limits, moves, and rounding.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from data.records.plans import Plan
+from planner.recommendations.path_costs import path_cost
+from planner.recommendations.proposals import Proposal
+from planner.terms import Terms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portfolio:
+    """Parts of the plan's saving over the horizon, in `unit`, and the GPU-hours that go with it.
+
+    `recommended` is the sum of the central money savings of the recommendations; `not_recommended`
+    the money of changes that guardrails hold back; `timing` what the plan saves by further changes
+    of recommended jobs, which one approval does not make; `service` the change of the price of
+    expected shortfall, which is no money.
+    """
+
+    recommended: float
+    not_recommended: float
+    timing: float
+    service: float
+    shared: float
+    total: float
+    unit: str
+    gpu_hours: float
+
+
+def portfolio_of(
+    proposals: Collection[Proposal], recommended: Collection[str], plan: Plan, terms: Terms
+) -> Portfolio:
+    """Give the parts; `proposals` has one entry per job of the plan, `recommended` names jobs."""
+    parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
+    gpu_hours = 0.0
+    for one in proposals:
+        stays = path_cost(one.job, (0,) * len(one.planned), terms)
+        planned = path_cost(one.job, one.planned, terms)
+        parts["service"] += stays.shortfall - planned.shortfall
+        if one.job.demand.job.job_id not in recommended:
+            parts["not_recommended"] += stays.money - planned.money
+            continue
+        proposed = path_cost(one.job, one.proposed, terms)
+        parts["recommended"] += stays.money - proposed.money
+        parts["timing"] += proposed.money - planned.money
+        gpu_hours += terms.slot_hours * sum(
+            one.present.boards - one.job.options[number].boards for number in one.proposed
+        )
+    total = plan.cost_of_now - plan.cost
+    return Portfolio(
+        **parts,
+        shared=total - sum(parts.values()),
+        total=total,
+        unit=plan.currency,
+        gpu_hours=gpu_hours,
+    )

@@ -1,0 +1,152 @@
+"""What of a plan can be proposed to a person: one change of a job, and the path that it takes.
+
+A plan may change a job in many slots; a person approves one change. More devices for a peak come
+first. Where the plan leaves the present configuration for most of the horizon, proposed is the
+cheapest of its options to hold for good among those that give the work needed; else a pause and its
+end.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.decisions import Action
+from data.records.plans import JobPlan
+from planner.configurations import Option
+from planner.cost import needed_service
+from planner.problem import JobProblem
+from planner.recommendations.path_costs import Path, path_cost
+from planner.terms import Terms
+
+STEADY_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A change of one job. `planned` and `proposed` are option numbers per slot.
+
+    `share` of the horizon for which the plan leaves the present configuration; `first` and `last`
+    slot of a change for a while, None when it starts at once or holds for good. `action` None: keep
+    the job.
+    """
+
+    job: JobProblem
+    option: int
+    planned: Path
+    proposed: Path
+    share: float
+    action: Action | None
+    first: int | None = None
+    last: int | None = None
+
+    @property
+    def chosen(self) -> Option:
+        """The option that is proposed."""
+        return self.job.options[self.option]
+
+    @property
+    def present(self) -> Option:
+        """The configuration of now."""
+        return self.job.options[0]
+
+
+def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
+    """Give what the plan proposes for a job."""
+    number_of = {option.configuration: number for number, option in enumerate(job.options)}
+    planned = tuple(number_of[step] for step in plan.steps)
+    paused = [slot for slot, option in enumerate(planned) if job.options[option].paused]
+    changed = [option for option in planned if option and not job.options[option].paused]
+    share = len(changed) / len(planned)
+    more = [slot for slot, option in enumerate(planned) if _serves_more(job, option)]
+    if 0 < len(more) < STEADY_SHARE * len(planned):
+        most = max((planned[slot] for slot in more), key=lambda one: job.options[one].service)
+        return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
+    if share >= STEADY_SHARE:
+        return _steady(job, planned, _cheapest(job, planned, terms), share)
+    if paused:
+        first, last = _longest_run(paused)
+        return _for_a_while(job, planned, planned[first], first, last, Action.SHIFT_IN_TIME)
+    if changed:
+        return _steady(job, planned, max(changed, key=changed.count), share)
+    return Proposal(job=job, option=0, planned=planned, proposed=planned, share=share, action=None)
+
+
+def _serves_more(job: JobProblem, option: int) -> bool:
+    return job.options[option].service > job.options[0].service
+
+
+def _cheapest(job: JobProblem, planned: Path, terms: Terms) -> int:
+    """Give the option of the plan that costs least to hold for good, if any gives what is needed.
+
+    Else the one that the plan holds longest.
+    """
+    present = job.options[0]
+    need = float(needed_service(job.demand, present, terms.planning).max())
+    used = [number for number in dict.fromkeys(planned) if number]
+    enough = [
+        number
+        for number in used
+        if not job.options[number].paused
+        and (
+            not job.options[number].boards
+            or job.options[number].service >= need - 1e-9
+            or _serves_more(job, number)
+        )
+    ]
+    if not enough:
+        return max(used, key=planned.count)
+    slots = len(planned)
+    return min(enough, key=lambda number: path_cost(job, (number,) * slots, terms).total)
+
+
+def _steady(job: JobProblem, planned: Path, option: int, share: float) -> Proposal:
+    return Proposal(
+        job=job,
+        option=option,
+        planned=planned,
+        proposed=(option,) * len(planned),
+        share=share,
+        action=_action(job.options[0], job.options[option]),
+    )
+
+
+def _for_a_while(
+    job: JobProblem, planned: Path, option: int, first: int, last: int, action: Action
+) -> Proposal:
+    proposed = tuple(option if first <= slot <= last else 0 for slot in range(len(planned)))
+    return Proposal(
+        job=job,
+        option=option,
+        planned=planned,
+        proposed=proposed,
+        share=1.0,
+        action=action,
+        first=first,
+        last=last if last + 1 < len(planned) else None,
+    )
+
+
+def _longest_run(slots: list[int]) -> tuple[int, int]:
+    """Give the first and last of the longest stretch of consecutive slots, the earliest of them."""
+    edges = np.flatnonzero(np.diff(slots) != 1) + 1
+    runs: list[npt.NDArray[np.int64]] = np.split(np.array(slots), edges)
+    longest = max(runs, key=len)
+    return int(longest[0]), int(longest[-1])
+
+
+def _action(present: Option, option: Option) -> Action:
+    now, then = present.configuration, option.configuration
+    if option.paused:
+        return Action.SHIFT_IN_TIME
+    if then.gpu_count == 0:
+        return Action.RECLAIM
+    if then.power_cap_watts is not None:
+        return Action.POWER_CAP
+    if then.shared_with:
+        return Action.CO_LOCATE
+    if then.mig_profile != now.mig_profile:
+        return Action.MIG_SLICE
+    if then.gpu_model != now.gpu_model:
+        return Action.SMALLER_GPU
+    return Action.FEWER_GPUS if then.gpu_count < now.gpu_count else Action.SCALE_OUT

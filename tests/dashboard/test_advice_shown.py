@@ -1,0 +1,76 @@
+"""Advice reaches people whole: on the command line, on cards, and never as a change file."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from factories import H100, NOW, make_range, make_recommendation
+
+from dashboard.apply.change_file import change_for
+from dashboard.web.boards import boards_of
+from dashboard.web.cards import TITLES, effect_text
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ChangeRefusedError
+from data.records.decisions import ADVICE, Action, Range, Recommendation, Transition
+from data.records.jobs import Platform
+from data.records.plans import Configuration
+from data.store.record_json import from_json, to_json
+
+
+def test_every_action_has_a_title() -> None:
+    """A card of an unknown action would break its page."""
+    assert set(TITLES) == set(Action)
+
+
+@pytest.mark.parametrize("action", sorted(ADVICE))
+@pytest.mark.parametrize("platform", list(Platform))
+def test_advice_is_refused_as_a_change_file(action: Action, platform: Platform) -> None:
+    """It says what to do by hand instead."""
+    one = make_recommendation(action=action, platform=platform, change="move both jobs")
+    with pytest.raises(ChangeRefusedError) as refused:
+        change_for(one, ())
+    assert "move both jobs" in refused.value.hint
+
+
+def test_new_fields_come_back_from_the_store_as_they_went() -> None:
+    """Transition, delay, market-based emissions, hours and details."""
+    one = make_recommendation(
+        transition=Transition(
+            seconds=Range(low=15, central=62, high=250, unit="s"),
+            parts=(("start again", 62.0),),
+            gpu_hours=0.1,
+            cost=0.2,
+        ),
+        delay_hours=make_range(1.0, "h"),
+        starts_at=NOW,
+        ends_at=NOW + timedelta(hours=2),
+        details=(("begin_at", NOW.isoformat()),),
+        savings=replace(
+            make_recommendation().savings, market_emissions_kgco2e=make_range(3.0, "kgCO2e")
+        ),
+    )
+    assert from_json(Recommendation, to_json(one)) == one
+
+
+def test_a_card_says_what_the_change_takes_and_delays() -> None:
+    """The parts by name, the range in seconds, and the delay where it can be noticed."""
+    one = make_recommendation(
+        transition=Transition(
+            seconds=Range(low=20, central=392, high=2170, unit="s"),
+            parts=(("write a checkpoint", 30.0), ("start again", 62.0)),
+            gpu_hours=0.4,
+            cost=1.0,
+        ),
+        delay_hours=Range(low=0.0, central=0.11, high=17.4, unit="h"),
+    )
+    text = effect_text(one)
+    assert "392 (20–2170) s (write a checkpoint, start again)" in text
+    assert "0.11 (0–17) h later" in text
+    assert effect_text(make_recommendation()) == ""
+
+
+def test_a_shared_board_counts_half() -> None:
+    """On pages that count boards."""
+    half = Configuration(gpu_model=H100, gpu_count=1, shared_with="a/y")
+    assert boards_of(half, catalogue=load_gpu_catalogue()) == 0.5
+    assert half.describe() == f"1 × {H100} shared with a/y"

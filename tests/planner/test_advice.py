@@ -1,0 +1,281 @@
+"""Guards, and the kinds of advice beside a job's size: waiting, growing, limits, fleet."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from factories import make_job, make_plan
+from planning_cases import A100, AS_OF, H100, L40S, boards, case
+
+from data.records.decisions import Action, Recommendation
+from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
+from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.records.plans import NodePlan, Plan
+from data.settings import EnergySettings, PlanningSettings
+from planner.packing import build_plan
+from planner.problem import PlanningProblem
+from planner.recommendations.advise import Advice, advise
+
+DEAR_UNTIL_MIDNIGHT = ",".join(["0.1"] * 12 + ["1.5"] * 12)
+HOUR = 3600.0
+
+
+def advised(
+    problem: PlanningProblem,
+    *,
+    past_runs: Mapping[str, Sequence[float]] | None = None,
+    groups: Sequence[GroupForecast] = (),
+    nodes: tuple[NodePlan, ...] = (),
+) -> Advice:
+    """The advice of a plan of the problem."""
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    return advise(replace(plan, nodes=nodes), problem, past_runs=past_runs, groups=groups)
+
+
+def slurm_job(limit_hours: float | None = None, **changes: Any) -> Job:
+    """A Slurm job that may be requeued."""
+    facts = SchedulerFacts(
+        extra=(("requeue", "yes"),),
+        time_limit_seconds=None if limit_hours is None else limit_hours * HOUR,
+    )
+    values: dict[str, Any] = {
+        "namespace": "gpu",
+        "platform": Platform.SLURM,
+        "kind": WorkloadKind.TRAINING,
+        "scheduler": facts,
+    }
+    return make_job("slurm:7", **(values | changes))
+
+
+def waiting(**energy: Any) -> Advice:
+    """A busy job of eight boards that may wait twelve hours, from noon on."""
+    problem = case(
+        (slurm_job(gpu_count=8), 0.95, 60_000.0, 8 * 600.0),
+        gpus=boards(H100, 8),
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=24, shift_slack_hours=12),
+        energy=EnergySettings(
+            region="DEU", electricity_price_by_hour=DEAR_UNTIL_MIDNIGHT, **energy
+        ),
+    )
+    return advised(problem)
+
+
+def test_waiting_names_its_hours_its_delay_and_its_price() -> None:
+    """Dear hours end at midnight; eleven of them are left in whole slots, the twelfth is cheap."""
+    found = waiting().recommendations[0]
+    assert found.action is Action.SHIFT_IN_TIME
+    assert found.starts_at == AS_OF + timedelta(hours=1)
+    assert found.ends_at == datetime(2026, 1, 6, tzinfo=AS_OF.tzinfo)
+    assert found.change == "pause from 2026-01-05 13:00 UTC to 2026-01-06 00:00 UTC"
+    assert dict(found.details)["begin_at"] == "2026-01-06T00:00:00+00:00"
+    assert found.delay_hours is not None
+    assert found.delay_hours.low >= 11
+    assert found.transition is not None
+    assert found.transition.seconds.central == 30 + 300 + 62
+    assert found.savings.cost is not None
+    kwh = 8 * (600 - 75) / 1000 * 1.54 * 11
+    assert found.savings.cost.central == pytest.approx(
+        kwh * (1.5 - 0.8) - found.transition.cost, rel=1e-3
+    )
+
+
+def test_waiting_saves_carbon_only_where_the_hours_of_carbon_are_known() -> None:
+    """With an annual average all hours are alike: what remains is the cost of the restart."""
+    blind = waiting().recommendations[0].savings.emissions_kgco2e
+    dirty = ",".join(["100"] * 12 + ["600"] * 12)
+    seen = waiting(carbon_by_hour=dirty).recommendations[0].savings.emissions_kgco2e
+    assert blind is not None
+    assert seen is not None
+    assert blind.central <= 0
+    kwh = 8 * (600 - 75) / 1000 * 1.54 * 11
+    assert seen.central == pytest.approx(kwh * (600 - 350) / 1000, rel=0.05)
+
+
+def test_market_based_emissions_are_shown_beside_and_only_when_known() -> None:
+    """Two factors, two figures, never one."""
+    job = make_job()
+
+    def saved(**energy: Any) -> Recommendation:
+        found = advised(
+            case(
+                (job, 0.8, 60_000.0, 690.0),
+                gpus=boards(H100, 8),
+                energy=EnergySettings(region="DEU", **energy),
+            )
+        )
+        return found.recommendations[0]
+
+    assert saved().savings.market_emissions_kgco2e is None
+    savings = saved(market_gco2e_per_kwh=0.0).savings
+    assert savings.market_emissions_kgco2e is not None
+    assert savings.market_emissions_kgco2e.high == 0
+    assert savings.emissions_kgco2e is not None
+    assert savings.emissions_kgco2e.central > 0
+
+
+def test_a_service_gets_more_before_its_peak() -> None:
+    """Quiet, then two boards' work in the evening: more from the hour of the peak on."""
+    levels = [0.8] * 12 + [2.0] * 6 + [0.8] * 6
+    problem = case(
+        (make_job(gpu_count=2), 0.4, 60_000.0, 900.0),
+        gpus=boards(H100, 8),
+        demand={"search/ranker-0": levels},
+    )
+    found = advised(problem)
+    assert [one.action for one in found.recommendations] == [Action.SCALE_OUT]
+    one = found.recommendations[0]
+    assert (one.now.gpu_count, one.proposed.gpu_count) == (2, 3)
+    assert one.starts_at == problem.slot_starts[12]
+    assert one.ends_at == problem.slot_starts[18]
+    assert one.savings.cost is not None
+    assert one.savings.cost.central < 0
+    assert found.portfolio.service > -one.savings.cost.central
+
+
+def test_hysteresis_keeps_what_barely_pays() -> None:
+    """The same change is refused when it must save a thousand times its price."""
+    kinds = {}
+    for ratio in (2.0, 1000.0):
+        planning = PlanningSettings(slot_minutes=60, horizon_slots=24, hysteresis_ratio=ratio)
+        job = make_job("a/job/x", kind=WorkloadKind.TRAINING, gpu_count=2)
+        problem = case((job, 0.4, 5_000.0, 500.0), gpus=boards(H100, 8), planning=planning)
+        kinds[ratio] = advised(problem)
+    assert [one.action for one in kinds[2.0].recommendations] == [Action.FEWER_GPUS]
+    assert kinds[1000.0].recommendations == ()
+    assert "1000 times" in kinds[1000.0].kept["a/job/x"]
+
+
+def test_training_is_delayed_and_its_savings_are_net_of_it() -> None:
+    """On half the boards it may take up to 1.7 times as long (eff .85), with less to save."""
+    job = make_job("a/job/x", kind=WorkloadKind.TRAINING, gpu_count=4)
+    found = advised(case((job, 0.4, 5_000.0, 4 * 300.0), gpus=boards(H100, 8)))
+    one = found.recommendations[0]
+    assert one.proposed.gpu_count == 2
+    assert one.delay_hours is not None
+    assert one.delay_hours.central == pytest.approx((30 + 300 + 62) / 3600)
+    assert one.delay_hours.high == pytest.approx(24 * 0.7 + (120 + 1800 + 250) / 3600)
+    assert one.savings.gpu_hours is not None
+    assert one.savings.gpu_hours.low == pytest.approx(
+        48 - 2 * 24 * 0.7 - (4 * (120 + 1800) + 2 * 250) / 3600
+    )
+
+
+def test_a_busy_job_on_cool_boards_is_flagged() -> None:
+    """Full utilization at idle power: a kernel that spins, or wrong readings."""
+    job = make_job("a/pod", kind=WorkloadKind.TRAINING)
+    spins = advised(case((job, 1.0, 5_000.0, 90.0), gpus=boards(H100, 1)))
+    works = advised(case((job, 1.0, 5_000.0, 650.0), gpus=boards(H100, 1)))
+    assert "look busy without working" in spins.kept["a/pod"]
+    assert all("look busy" not in reason for reason in works.kept.values())
+
+
+def test_weak_evidence_lowers_the_confidence_further() -> None:
+    """A gap in the history takes a step off, with its reason."""
+    job = make_job(gpu_count=8)
+    problem = case((job, 0.19, 5_000.0, 1200.0), gpus=boards(H100, 8))
+    known = problem.jobs[0]
+    gaps = replace(known, demand=replace(known.demand, coverage_ratio=0.7))
+    found = advised(replace(problem, jobs=(gaps,)))
+    assert found.recommendations[0].confidence.startswith("medium: SM activity was measured; 70 %")
+
+
+def test_a_far_too_long_time_limit_is_pointed_out() -> None:
+    """Six runs of at most three hours, and a limit of two days: four and a half are enough."""
+    job = slurm_job(48.0, gpu_count=4)
+    problem = case((job, 0.97, 70_000.0, 4 * 650.0), gpus=boards(H100, 8))
+    runs = [2 * HOUR, 2.2 * HOUR, 2.5 * HOUR, 2.6 * HOUR, 2.9 * HOUR, 3 * HOUR]
+    found = advised(problem, past_runs={"slurm:7": runs})
+    assert [one.action for one in found.recommendations] == [Action.TIME_LIMIT]
+    one = found.recommendations[0]
+    assert one.summary == "time limit of 4.5 h"
+    assert one.details == (("time_limit_seconds", "16200"),)
+    assert (one.savings.cost, one.savings.gpu_hours, one.savings.energy_kwh) == (None, None, None)
+    assert "6 ended runs" in one.why
+    assert "slurm:7" not in found.kept
+
+
+@pytest.mark.parametrize(
+    ("limit_hours", "runs"),
+    [(48.0, [3 * HOUR] * 4), (8.0, [3 * HOUR] * 6), (None, [3 * HOUR] * 6), (48.0, [])],
+    ids=["too few runs", "not far above", "no limit", "no runs"],
+)
+def test_other_time_limits_are_left_alone(limit_hours: float | None, runs: list[float]) -> None:
+    """Five runs at least, and a limit of twice what is advised."""
+    job = slurm_job(limit_hours, gpu_count=4)
+    problem = case((job, 0.97, 70_000.0, 4 * 650.0), gpus=boards(H100, 8))
+    assert advised(problem, past_runs={"slurm:7": runs}).recommendations == ()
+
+
+def test_a_change_that_would_run_into_the_time_limit_is_refused() -> None:
+    """A cap that stretches the longest run beyond the limit would get the job killed."""
+    job = slurm_job(3.0)
+    problem = case((job, 0.6, 70_000.0, 690.0), gpus=boards(H100, 1))
+    free = advised(problem).recommendations
+    held = advised(problem, past_runs={"slurm:7": [2.99 * HOUR]})
+    assert [one.action for one in free] == [Action.POWER_CAP]
+    assert held.recommendations == ()
+    assert "time limit" in held.kept["slurm:7"]
+
+
+def group(model: str, levels: Sequence[float]) -> GroupForecast:
+    """The forecast of boards held, without spread, from the slot after AS_OF on."""
+    row = tuple(levels)
+    path = QuantilePath(
+        quantity=Quantity.ALLOCATED_GPUS, model="mix", q10=row, q50=row, q90=row, backtest=None
+    )
+    return GroupForecast(
+        kind=GroupKind.GPU_MODEL,
+        name=model,
+        slot_starts=tuple(AS_OF + timedelta(hours=1 + step) for step in range(len(row))),
+        paths=(path,),
+        known_slots=1000,
+    )
+
+
+def test_boards_that_will_be_short_are_announced_with_their_hour() -> None:
+    """Eleven of eight H100 in the evening; the A100 are enough."""
+    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=[*boards(H100, 8), *boards(A100, 8)])
+    levels = [7.0] * 6 + [10.5] * 4 + [7.0] * 40
+    found = advised(problem, groups=[group(H100, levels), group(A100, [3.0] * 50)])
+    one = next(one for one in found.recommendations if one.action is Action.ADD_GPUS)
+    assert (one.job_id, one.target) == ("", H100)
+    assert one.summary == f"3 more {H100} from 2026-01-05 19:00 UTC"
+    assert one.savings.cost is None
+
+
+def node(name: str, on: Sequence[bool]) -> NodePlan:
+    """Eight L40S."""
+    return NodePlan(node=name, gpu_model=L40S, gpus=8, on=tuple(on))
+
+
+def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None:
+    """Ten hours off: eight idle boards and the server around them, times the PUE."""
+    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=boards(H100, 8))
+    nodes = (
+        node("a", [True] * 4 + [False] * 10 + [True] * 10),
+        node("b", [True] * 24),
+        node("c", [True] * 23 + [False]),
+    )
+    found = advised(problem, nodes=nodes).recommendations
+    assert [(one.action, one.target) for one in found if not one.job_id] == [
+        (Action.CONSOLIDATE, "a"),
+        (Action.CONSOLIDATE, "c"),
+    ]
+    one = next(one for one in found if one.target == "a")
+    assert one.details == (("node", "a"),)
+    assert one.starts_at == AS_OF + timedelta(hours=5)
+    assert one.ends_at == AS_OF + timedelta(hours=15)
+    assert one.savings.energy_kwh is not None
+    assert one.savings.energy_kwh.central == pytest.approx(8 * (35 + 125) / 1000 * 10 * 1.54)
+    assert one.savings.cost is not None
+    assert one.savings.cost.central == pytest.approx(0.2 * one.savings.energy_kwh.central)
+
+
+def test_an_empty_plan_advises_nothing() -> None:
+    """A plan without jobs has no portfolio to speak of."""
+    problem = replace(case((make_job(), 0.9, 1.0, 1.0), gpus=boards(H100, 1)), jobs=())
+    plan: Plan = make_plan(jobs=(), cost=0.0, cost_of_now=0.0, lower_bound=0.0)
+    found = advise(plan, problem)
+    assert (found.recommendations, found.kept, found.portfolio.total) == ((), {}, 0.0)

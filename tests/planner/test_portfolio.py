@@ -1,0 +1,175 @@
+"""Recommendations add up to the plan: no saving is counted twice, and the rest is named."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from factories import make_job
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_cases import A100, AS_OF, H100, L40S, boards, bursty_week, case, two_gpus_three_jobs
+
+from data.records.decisions import Action
+from data.records.jobs import WorkloadKind
+from data.settings import EnergySettings, PlanningSettings
+from planner.packing import build_plan
+from planner.problem import PlanningProblem
+from planner.recommendations.admission import admitted
+from planner.recommendations.advise import Advice, advise
+from planner.recommendations.proposals import proposal_of
+
+HOURS = ",".join(["0.05"] * 6 + ["0.95"] * 18)
+
+
+def advised(problem: PlanningProblem) -> Advice:
+    """The advice of a plan of the problem."""
+    return advise(build_plan(problem, budget_seconds=30, created_at=AS_OF), problem)
+
+
+def check_sum(problem: PlanningProblem) -> Advice:
+    """Check that central savings and the named rest are the plan's saving."""
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    found = advise(plan, problem)
+    part = found.portfolio
+    scale = max(1.0, plan.cost_of_now)
+    central = sum(
+        one.savings.cost.central
+        for one in found.recommendations
+        if one.savings.cost is not None and one.job_id
+    )
+    assert central == pytest.approx(part.recommended, abs=1e-9 * scale)
+    rest = part.not_recommended + part.timing + part.service + part.shared
+    assert central + rest == pytest.approx(plan.cost_of_now - plan.cost, abs=1e-9 * scale)
+    # Nothing but single precision is shared while nodes and limits are not part of the cost.
+    assert abs(part.shared) <= 1e-5 * scale
+    return found
+
+
+@pytest.mark.parametrize("problem", [two_gpus_three_jobs(), bursty_week()])
+def test_named_fleets_add_up(problem: PlanningProblem) -> None:
+    """Scarce boards, and demand that comes and goes."""
+    assert check_sum(problem).recommendations
+
+
+job_cases = st.tuples(
+    st.sampled_from(["a/job/{}", "a/deployment/{}", "b/deployment/{}", "b/pod-{}"]),
+    st.sampled_from([H100, A100, L40S]),
+    st.sampled_from([1, 1, 2, 4]),
+    st.floats(0, 1),
+    st.floats(0.02, 0.95),
+    st.one_of(st.none(), st.floats(0.1, 1.0)),
+)
+
+
+@given(st.lists(job_cases, min_size=1, max_size=6), st.sampled_from(["", HOURS]))
+@settings(max_examples=25, deadline=None)
+def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
+    """Any mix of jobs, with and without known power, hours and slack."""
+    tdp = {H100: 700.0, A100: 400.0, L40S: 350.0}
+    memory = {H100: 81_559, A100: 81_920, L40S: 46_068}
+    cases = [
+        (
+            make_job(name.format(number), gpu_model=model, gpu_count=count),
+            level,
+            share * memory[model],
+            None if power is None else power * tdp[model] * count,
+        )
+        for number, (name, model, count, level, share, power) in enumerate(jobs)
+    ]
+    problem = case(
+        *cases,
+        gpus=[*boards(H100, 8), *boards(A100, 8), *boards(L40S, 4)],
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=12, shift_slack_hours=4),
+        energy=EnergySettings(region="DEU", electricity_price_by_hour=prices),
+    )
+    found = check_sum(problem)
+    names = [one.job_id for one in found.recommendations]
+    assert len(names) == len(set(names))
+    assert set(names).isdisjoint(found.kept)
+    assert set(names) | set(found.kept) == {job.job_id for job, *_rest in cases}
+
+
+@given(st.lists(job_cases, min_size=2, max_size=8))
+@settings(max_examples=25, deadline=None)
+def test_all_recommendations_can_be_followed_together(jobs: list[tuple[Any, ...]]) -> None:
+    """Whatever the plan moves over time, what is proposed for good never exceeds the boards."""
+    cases = [
+        (make_job(name.format(number), gpu_model=model, gpu_count=count), level, 5_000.0, 300.0)
+        for number, (name, model, count, level, *_rest) in enumerate(jobs)
+    ]
+    problem = case(*cases, gpus=[*boards(H100, 4), *boards(A100, 4), *boards(L40S, 2)])
+    found = advised(problem)
+    row = {name: number for number, name in enumerate(problem.gpu_models)}
+    used = np.zeros(len(row))
+    by_id = {one.job_id: one for one in found.recommendations}
+    for job in problem.jobs:
+        one = by_id.get(job.demand.job.job_id)
+        wanted = job.options[0].configuration if one is None else one.proposed
+        option = next(other for other in job.options if other.configuration == wanted)
+        used[row[wanted.gpu_model]] += option.boards
+    assert (used <= problem.capacity + 1e-9).all()
+
+
+def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
+    """One L40S is free: the first job takes it, the second waits for nothing that comes."""
+    problem = case(
+        *((make_job(f"a/{name}"), 0.3, 10_000.0, 300.0) for name in "xy"),
+        gpus=[*boards(H100, 2), *boards(L40S, 1)],
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=4),
+    )
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    jobs = [
+        replace(one, steps=(problem.jobs[number].options[0].configuration,) * 4)
+        for number, one in enumerate(plan.jobs)
+    ]
+    to_l40s = next(
+        option.configuration
+        for option in problem.jobs[0].options
+        if option.configuration.gpu_model == L40S
+    )
+    jobs = [replace(one, steps=(to_l40s,) * 4) for one in jobs]
+    proposals = [
+        proposal_of(job, one, problem.terms) for job, one in zip(problem.jobs, jobs, strict=True)
+    ]
+    assert admitted(proposals, problem) == ([0], set())
+
+
+def test_half_a_pair_is_not_proposed() -> None:
+    """A board is shared by two or by nobody."""
+    problem = case(
+        (make_job("a/x", gpu_model=L40S), 0.3, 9_000.0, 120.0),
+        (make_job("a/y", gpu_model=L40S), 0.3, 9_000.0, 120.0),
+        gpus=boards(L40S, 2),
+    )
+    found = advised(problem)
+    assert {one.action for one in found.recommendations} == {Action.CO_LOCATE}
+    assert len(found.recommendations) == 2
+    assert found.portfolio.gpu_hours == pytest.approx(24.0)
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    alone = replace(plan.jobs[1], steps=(plan.jobs[1].now,) * 24)
+    broken = advise(replace(plan, jobs=(plan.jobs[0], alone)), problem)
+    assert broken.recommendations == ()
+    assert "share" in broken.kept["a/x"]
+
+
+def test_a_plan_that_changes_a_job_often_gives_one_change_that_suffices() -> None:
+    """Two slices in turns: the larger one for good, and the rest of the saving is called timing."""
+    levels = [0.05] * 16 + [0.24] * 8
+    problem = case(
+        (make_job(gpu_model=A100), 0.1, 4_000.0, 90.0),
+        gpus=boards(A100, 1),
+        demand={"search/ranker-0": levels},
+    )
+    found = advised(problem)
+    assert [one.proposed.mig_profile for one in found.recommendations] == ["2g.20gb"]
+    assert found.portfolio.timing > 0
+    assert found.portfolio.not_recommended == 0
+
+
+def test_training_is_a_kind_that_rigid_jobs_keep() -> None:
+    """A lone training pod is neither cut nor moved, so nothing is saved and nothing is claimed."""
+    job = make_job("a/pod", kind=WorkloadKind.TRAINING, gpu_count=4)
+    found = advised(case((job, 0.2, 5_000.0, 4 * 200.0), gpus=boards(H100, 8)))
+    assert found.recommendations == ()
+    assert found.portfolio.total == pytest.approx(0)

@@ -1,0 +1,62 @@
+"""The laws of power caps: the same curve as the power model's, within what Zeus measured."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.power_cap_laws import cap_law_of, load_cap_laws
+from forecasting.power.cap import power_under_cap
+from planner.power_caps import cap_effect
+
+
+@given(st.floats(20, 900), st.floats(100, 700))
+def test_power_under_a_cap_is_that_of_the_power_model(watts: float, cap: float) -> None:
+    """Planner and forecasting know the same curve, each for itself."""
+    found = cap_effect(cap_law_of("any"), np.array([watts]), cap).power_ratio[0] * watts
+    assert found == pytest.approx(float(power_under_cap(watts, cap)), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("generation", "drawn", "cap", "energy", "slowdown"),
+    [
+        ("volta", 0.90, 0.80, 0.897, 1.037),
+        ("volta", 0.90, 0.70, 0.845, 1.063),
+        ("volta", 0.90, 0.60, 0.806, 1.112),
+        ("turing", 0.90, 0.67, 0.823, 1.051),
+        ("ampere", 0.77, 0.67, 0.866, 1.046),
+    ],
+)
+def test_busy_boards_come_near_the_published_medians(
+    generation: str, drawn: float, cap: float, energy: float, slowdown: float
+) -> None:
+    """Shares of the TDP: what the middle run drew, and a cap. Medians over networks and batches."""
+    effect = cap_effect(cap_law_of(generation), np.array([drawn]), cap)
+    ratio = float(effect.power_ratio[0] * effect.slowdown[0])
+    assert ratio == pytest.approx(energy, abs=0.07)
+    assert float(effect.slowdown[0]) == pytest.approx(slowdown, abs=0.07)
+
+
+@given(st.sampled_from(sorted(load_cap_laws())), st.floats(50, 700), st.floats(0.5, 1))
+def test_a_lower_cap_never_runs_faster(generation: str, watts: float, share: float) -> None:
+    """Less power, more time, low to high in order."""
+    law = cap_law_of(generation)
+    mild = cap_effect(law, np.array([watts]), 500.0)
+    hard = cap_effect(law, np.array([watts]), 500.0 * share)
+    assert hard.power_ratio[0] <= mild.power_ratio[0] + 1e-12
+    assert hard.slowdown[0] >= mild.slowdown[0] - 1e-12
+    assert 1 <= hard.slowdown_low[0] <= hard.slowdown[0] <= hard.slowdown_high[0]
+
+
+def test_below_what_was_measured_is_said() -> None:
+    """An H200 at a third of its power was never seen."""
+    assert not cap_effect(cap_law_of("any"), np.array([700.0]), 230.0).measured
+
+
+def test_generations_without_measurement_take_the_widest_law() -> None:
+    """Hopper, Ada and Blackwell have the law of all others, which says that it is not theirs."""
+    laws = {model.name: model.cap_law for model in load_gpu_catalogue()}
+    assert laws["V100-SXM2-32GB"].measured
+    assert not laws["H200-SXM-141GB"].measured
+    assert laws["H200-SXM-141GB"] == laws["L40S-48GB"]

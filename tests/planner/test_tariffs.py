@@ -1,0 +1,58 @@
+"""The price and the carbon of a kWh follow the hours of the day that the settings state."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from data.catalogue.carbon_table import load_carbon_table
+from data.errors import SettingsError
+from data.settings import EnergySettings, PlanningSettings
+from planner.tariffs import tariff_of
+
+MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC)
+HOURS = ",".join(str(hour) for hour in range(24))
+CARBON = load_carbon_table().get("DEU")
+
+
+def test_without_hours_every_slot_costs_the_same() -> None:
+    """The flat price and the annual average are the default."""
+    starts = [MIDNIGHT + timedelta(hours=hour) for hour in range(30)]
+    found = tariff_of(starts, timedelta(hours=1), energy=EnergySettings(), carbon=CARBON)
+    assert found.electricity == pytest.approx(0.20)
+    assert found.gco2e == pytest.approx(CARBON.gco2e_per_kwh)
+    assert not found.hourly_carbon
+
+
+def test_hours_repeat_each_day_and_count_in_local_time() -> None:
+    """Two hours ahead of UTC, midnight UTC is two o'clock."""
+    energy = EnergySettings(electricity_price_by_hour=HOURS, hour_offset=2.0)
+    starts = [MIDNIGHT, MIDNIGHT + timedelta(hours=23), MIDNIGHT + timedelta(hours=24)]
+    found = tariff_of(starts, timedelta(hours=1), energy=energy, carbon=CARBON)
+    assert found.electricity.tolist() == [2.0, 1.0, 2.0]
+
+
+def test_long_slots_have_the_mean_of_their_hours() -> None:
+    """A slot of a whole day costs the mean of the day."""
+    energy = EnergySettings(carbon_by_hour=HOURS)
+    found = tariff_of([MIDNIGHT], timedelta(days=1), energy=energy, carbon=CARBON)
+    assert found.gco2e[0] == pytest.approx(11.5)
+
+
+def test_a_price_of_carbon_is_part_of_a_kwh() -> None:
+    """100 per tonne at 400 g/kWh are four hundredths a kWh."""
+    energy = EnergySettings(carbon_by_hour=",".join(["400"] * 24), carbon_price_per_tonne=100)
+    found = tariff_of([MIDNIGHT], timedelta(hours=1), energy=energy, carbon=CARBON)
+    assert found.per_kwh[0] == pytest.approx(0.20 + 0.04)
+
+
+@pytest.mark.parametrize("hours", ["1,2,3", "a,b", ",".join(["-1"] * 24), "nan," * 24])
+def test_hours_that_are_no_day_are_refused(hours: str) -> None:
+    """Twenty-four finite values of at least 0, or none; the message names the setting."""
+    with pytest.raises(SettingsError, match="electricity_price_by_hour"):
+        EnergySettings(electricity_price_by_hour=hours)
+
+
+def test_a_cap_below_half_of_the_tdp_is_refused() -> None:
+    """There a cap can cost energy."""
+    with pytest.raises(SettingsError, match="power_cap_ratios"):
+        PlanningSettings(power_cap_ratios="0.7,0.4")
