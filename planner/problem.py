@@ -1,8 +1,9 @@
 """The planning problem as a value: slots, capacities, and per job its options and their costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 
 import numpy as np
 import numpy.typing as npt
@@ -10,13 +11,18 @@ import pandas as pd
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import ImpossibleProblemError
+from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
 from data.settings import EnergySettings, PlanningSettings
 from planner.configurations import Option, keep_reason, options_for
 from planner.cost import change_cost, slot_costs
+from planner.fleet import FleetFacts, fleet_facts
 from planner.job_demand import JobDemand, job_demand
+from planner.pools import Pools, make_pools
+from planner.tenants import Tenants, make_tenants
 
 Values = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -26,11 +32,25 @@ FORBIDDEN = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProblem:
-    """One job: its options (the present one first) and, when it can only be kept, why."""
+    """One job: its options (the present one first) and, when it can only be kept, why.
+
+    `pinned`: the number of the option that it has to take in every slot.
+    """
 
     demand: JobDemand
     options: tuple[Option, ...]
     keep_reason: str
+    pinned: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRules:
+    """What the settings say of nodes, power limits and tenants."""
+
+    # Frozen values: sharing one instance as the default is safe.
+    nodes: NodeSettings = NodeSettings()  # noqa: RUF009
+    power: PowerSettings = PowerSettings()  # noqa: RUF009
+    tenants: TenantSettings = TenantSettings()  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +58,7 @@ class PlanningProblem:
     """Costs in `energy.currency`. Arrays: T slots, C options, J jobs, G GPU models.
 
     slot_cost [T, C, J]; enter_cost, boards [C, J]; model_of [C, J] (-1: holds nothing);
-    capacity [G] in boards. A change from a to b costs enter_cost[b].
+    capacity [G] in boards, all nodes counted. A change from a to b costs enter_cost[b].
     """
 
     as_of: datetime
@@ -56,6 +76,10 @@ class PlanningProblem:
     enter_cost: Values
     boards: Values
     model_of: Indices
+    facts: FleetFacts
+    pools: Pools
+    tenants: Tenants
+    rules: FleetRules
 
 
 _SHARED = (
@@ -76,12 +100,15 @@ def make_problem(
     energy: EnergySettings,
     as_of: datetime,
     signals: Mapping[str, str] | None = None,
+    rules: FleetRules | None = None,
 ) -> PlanningProblem:
     """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
-    of each model, at least what the jobs hold now.
+    of each model, at least what the jobs hold now. Raises ImpossibleProblemError for a demand
+    below zero, a forecast of another length, and pins that contradict one another or the job.
     """
+    rules = rules or FleetRules()
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
     forecast_of = {one.job_id: one for one in forecasts}
     boards_of = cluster.boards_by_model()
@@ -93,27 +120,40 @@ def make_problem(
             ended[job.job_id] = forecast.reason
             continue
         demand = job_demand(job, by_job.get(job.job_id, history.iloc[:0]), forecast, planning)
+        _check_demand(demand, planning)
         shared = (signals or {}).get(job.job_id) == "shared"
-        running.append(
-            JobProblem(
-                demand=demand,
-                options=options_for(demand, present_models, catalogue=catalogue, planning=planning),
-                keep_reason=_SHARED if shared else keep_reason(demand, catalogue, planning),
-            )
+        one = JobProblem(
+            demand=demand,
+            options=options_for(demand, present_models, catalogue=catalogue, planning=planning),
+            keep_reason=_SHARED if shared else keep_reason(demand, catalogue, planning),
         )
-    gpu_models = tuple(sorted({*boards_of, *(one.demand.job.gpu_model for one in running)}))
+        running.append(_with_pin(_protected(one, planning), planning))
+    gpu_models = tuple(
+        sorted(
+            {
+                *boards_of,
+                *(one.demand.job.gpu_model for one in running),
+                *(node.gpu_model for node in cluster.nodes if node.gpu_count),
+            }
+        )
+    )
     arrays = _arrays(running, gpu_models, catalogue=catalogue, planning=planning, energy=energy)
     slot_cost, enter_cost, boards, model_of = arrays
     held = np.bincount(model_of[0], weights=boards[0], minlength=len(gpu_models))
-    capacity = np.maximum([float(boards_of.get(name, 0)) for name in gpu_models], held)
-    slot_seconds = planning.slot_minutes * 60
-    first = (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
+    slot_starts = _slot_starts(as_of, planning)
+    own_jobs = [one.demand.job for one in running]
+    facts = fleet_facts(
+        cluster,
+        own_jobs,
+        dict(zip(gpu_models, held.tolist(), strict=True)),
+        slot_starts=slot_starts,
+        slot=timedelta(minutes=planning.slot_minutes),
+        maintenance=rules.nodes.maintenance,
+    )
+    capacity = np.maximum(_all_boards(facts, gpu_models), held)
     return PlanningProblem(
         as_of=as_of,
-        slot_starts=tuple(
-            datetime.fromtimestamp(first + step * slot_seconds, tz=UTC)
-            for step in range(planning.horizon_slots)
-        ),
+        slot_starts=slot_starts,
         planning=planning,
         energy=energy,
         catalogue=catalogue,
@@ -127,7 +167,101 @@ def make_problem(
         enter_cost=enter_cost,
         boards=boards,
         model_of=model_of,
+        facts=facts,
+        pools=make_pools(facts.nodes, gpu_models, own_jobs, facts.homes, rules.power.domains),
+        tenants=make_tenants(own_jobs, float(capacity.sum()), rules.tenants),
+        rules=rules,
     )
+
+
+def _slot_starts(as_of: datetime, planning: PlanningSettings) -> tuple[datetime, ...]:
+    slot_seconds = planning.slot_minutes * 60
+    first = (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
+    return tuple(
+        datetime.fromtimestamp(first + step * slot_seconds, tz=UTC)
+        for step in range(planning.horizon_slots)
+    )
+
+
+def _all_boards(facts: FleetFacts, gpu_models: Sequence[str]) -> Values:
+    """Give the boards per model outside maintenance [G]."""
+    row = {name: index for index, name in enumerate(gpu_models)}
+    boards = np.zeros(len(gpu_models))
+    for node in facts.nodes:
+        boards[row[node.gpu_model]] += node.usable
+    return boards
+
+
+def _check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
+    """Raise ImpossibleProblemError when a path has another length or a value below zero."""
+    for name in ("demand", "power"):
+        for level in ("q10", "q50", "q90"):
+            path = getattr(demand, f"{name}_{level}")
+            if path is None:
+                continue
+            if len(path) != planning.horizon_slots:
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} forecast of {len(path)} slots, "
+                    f"{planning.horizon_slots} are planned",
+                    "forecast with the same planning.horizon_slots",
+                )
+            wrong = np.flatnonzero(~(path >= 0))
+            if len(wrong):
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} {level} of {path[wrong[0]]:g} in "
+                    f"slot {wrong[0]}",
+                    "forecast values of at least 0, or leave the quantity out",
+                )
+
+
+def _protected(one: JobProblem, planning: PlanningSettings) -> JobProblem:
+    """Leave a job that the settings protect its present option only."""
+    patterns = [text.strip() for text in planning.protected_jobs.split(",") if text.strip()]
+    name = one.demand.job.job_id
+    if not any(fnmatchcase(name, pattern) for pattern in patterns):
+        return one
+    reason = one.keep_reason or "it is protected (planning.protected_jobs)"
+    return replace(one, options=one.options[:1], keep_reason=reason)
+
+
+def _with_pin(one: JobProblem, planning: PlanningSettings) -> JobProblem:
+    """Pin a job as the settings say."""
+    name = one.demand.job.job_id
+    pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
+    wanted = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
+    if not wanted:
+        return one
+    if len(wanted) > 1:
+        shown = ", ".join(
+            f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
+        )
+        raise ImpossibleProblemError(
+            f"job {name!r} is pinned in all slots to each of {shown}",
+            "keep one of planning.pins for it",
+        )
+    number = next(
+        (
+            index
+            for index, option in enumerate(one.options)
+            if option.configuration.power_cap_watts is None
+            and (
+                option.configuration.gpu_model,
+                option.configuration.gpu_count,
+                option.configuration.mig_profile,
+            )
+            in wanted
+        ),
+        None,
+    )
+    if number is None:
+        model, count, mig = next(iter(wanted))
+        raise ImpossibleProblemError(
+            f"job {name!r} is pinned in all slots to {count} × {model} {mig}".rstrip()
+            + ", which is none of its options: "
+            + ", ".join(option.configuration.describe() for option in one.options),
+            "pin it to one of these, or remove it from planning.pins",
+        )
+    return replace(one, pinned=number)
 
 
 def _arrays(
