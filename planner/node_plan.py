@@ -209,8 +209,8 @@ def _search(
     found = dict(fixed)
     for number, one in zip(waiting, answer.runs, strict=False):
         if one.nodes:
-            at = zip(one.nodes, one.gpus, strict=True)
-            found[number] = tuple((names[name], count) for name, count in at)
+            parts = zip(one.nodes, one.gpus, strict=True)
+            found[number] = tuple((names[name], count) for name, count in parts)
     return found
 
 

@@ -227,7 +227,13 @@ def _plan(
         unit=problem.energy.currency,
     )
     return Plan(
-        plan_id=digest_of([created_at, problem.slot_starts, job_plans]),
+        plan_id=digest_of(
+            [
+                created_at,
+                problem.slot_starts,
+                [[one.job_id, one.now, one.stretches(), one.stays] for one in job_plans],
+            ]
+        ),
         created_at=created_at,
         slot_starts=problem.slot_starts,
         slot_seconds=problem.planning.slot_minutes * 60,
@@ -262,6 +268,7 @@ def _nodes(problem: PlanningProblem, placed: NodePlacement) -> tuple[NodePlan, .
             gpu_model=node.gpu_model,
             gpus=node.gpus,
             on=tuple(bool(one) for one in on),
+            open=node.open,
         )
         for node, on in zip(problem.facts.nodes, placed.on, strict=True)
     )

@@ -55,6 +55,7 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
         cost = problem.slot_cost[:, option, job]
         base[job, :, row] = np.where(cost >= FORBIDDEN, np.inf, cost)
         enter[job, row] = problem.enter_cost[option, job]
+    leave = _free_changes_within_home(option_of, problem, enter)
     keys = list(rows)
     grid = ConfigurationGrid(
         names=tuple(
@@ -74,7 +75,7 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
             names=tuple(one.demand.job.job_id for one in problem.jobs),
             base_cost=base,
             power_kw=_power(problem, option_of),
-            leave_cost=np.zeros_like(enter),
+            leave_cost=leave,
             enter_cost=enter,
             layout_cost=_moving_costs(problem),
             present=home_row[:, 0],
@@ -91,6 +92,32 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
     hours = problem.planning.slot_minutes / 60
     limited = with_quotas(slot_problem, problem.tenants, problem.rules.tenants, hours)
     return SlotMapping(slots=limited, option_of=option_of, home_row=home_row, given_up=given_up)
+
+
+def _free_changes_within_home(
+    option_of: Indices, problem: PlanningProblem, enter: Singles
+) -> Singles:
+    """Give leave costs [J, S] of jobs that change for nothing on their present boards (a cap).
+
+    Entering such an option is free only from these boards: whoever is elsewhere pays for coming
+    back when leaving there, and `enter` of the present option is taken away.
+    """
+    leave = np.zeros_like(enter)
+    for job, one in enumerate(problem.jobs):
+        now = one.options[0]
+        home = [
+            number
+            for number, option in enumerate(one.options)
+            if option.configuration.gpu_model == now.configuration.gpu_model
+            and option.boards == now.boards
+        ]
+        if len(home) < 2 or problem.enter_cost[home[1:], job].any():
+            continue
+        rows = np.flatnonzero(option_of[job] != NOTHING)
+        here = np.isin(option_of[job, rows], home)
+        leave[job, rows[~here]] = problem.enter_cost[0, job]
+        enter[job, rows[here]] = 0.0
+    return leave
 
 
 def _rows(problem: PlanningProblem) -> tuple[dict[tuple[int, float, int], int], Indices, Indices]:

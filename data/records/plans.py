@@ -55,15 +55,28 @@ class JobPlan:
     stays: tuple[Stay, ...] = ()
     unplaced: str = ""
 
+    def stretches(self) -> tuple[tuple[int, int, Configuration], ...]:
+        """Give (start, end, configuration) of the stretches of slots without a change."""
+        steps = self.steps
+        starts = [slot for slot in range(len(steps)) if slot == 0 or steps[slot] != steps[slot - 1]]
+        ends = [*starts[1:], len(steps)]
+        return tuple(
+            (start, end, steps[start]) for start, end in zip(starts, ends, strict=bool(starts))
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """One node over the horizon: whether it is on in each slot; where it is not, it is empty."""
+    """One node over the horizon: whether it is on in each slot; where it is not, it is empty.
+
+    Not `open`: it takes no new jobs (cordoned, draining).
+    """
 
     node: str
     gpu_model: str
     gpus: int
     on: tuple[bool, ...]
+    open: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

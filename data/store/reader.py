@@ -13,6 +13,7 @@ from data.records.plans import Plan
 from data.store import tables
 from data.store.audit_chain import chain_problems
 from data.store.fact_reader import FactReader, as_utc
+from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
 
 SHORTEST_PREFIX = 6
@@ -77,7 +78,7 @@ class StoreReader(FactReader):
     def plan(self, plan_id: str) -> Plan | None:
         """Give one plan, None when it is not kept."""
         rows = self._rows(sa.select(tables.plans.c.record).where(tables.plans.c.plan_id == plan_id))
-        return from_json(Plan, rows[0].record) if rows else None
+        return plan_from_json(rows[0].record) if rows else None
 
     def forecasts(self, plan_id: str | None = None) -> tuple[DemandForecast | ForecastSkipped, ...]:
         """Give the forecasts behind a plan, by default the latest."""

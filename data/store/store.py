@@ -24,6 +24,7 @@ from data.store.bulk import insert_new_rows
 from data.store.engine import open_engine, store_path
 from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
 from data.store.migrate import migrate
+from data.store.plan_json import plan_to_json
 from data.store.reader import StoreReader, audit_entry
 from data.store.record_json import to_json
 from data.store.rollup import forget, roll_up
@@ -134,7 +135,7 @@ class Store:
             _insert(
                 connection,
                 "plans",
-                [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": to_json(plan)}],
+                [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": plan_to_json(plan)}],
                 key=("plan_id",),
             )
             _insert(
