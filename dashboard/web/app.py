@@ -10,6 +10,7 @@ pages = [
     st.Page("views/jobs.py", title="Jobs"),
     st.Page("views/job.py", title="Job"),
     st.Page("views/forecasts.py", title="Forecasts"),
+    st.Page("views/plan.py", title="Plan"),
     st.Page("views/recommendations.py", title="Recommendations"),
     st.Page("views/energy.py", title="Energy & ESG"),
     st.Page("views/health.py", title="Health"),

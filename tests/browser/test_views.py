@@ -21,6 +21,7 @@ VIEWS = [
     ("Jobs", r"\d+ jobs run; [\d,.]+ of [\d,.]+ GPU-hours", 0),
     ("Job", r"holds \d+ × .* and did [\d.]+ GPUs' work", 3),
     ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
+    ("Plan", r"The next 24 h cost [\d,.]+ EUR, .* less than today's allocation", 2),
     ("Recommendations", r"\d+ recommendations? waits? for .* save [\d,.]+ EUR", 1),
     ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
     ("Health", r"sources? (answered|failed)", 0),
@@ -41,6 +42,18 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
             expect(shown).to_have_count(0)
         assert visitor.page.locator('[data-testid="stException"]').count() == 0
         assert "Traceback" not in visitor.text()
+
+
+def test_the_plan_is_a_picture(server: Server, visitor: Visitor) -> None:
+    """Blocks of jobs, hatched idle GPUs, nodes on the axis; the model chosen is in the address."""
+    visitor.open(f"{server.base}/plan?model=A100-SXM4-80GB")
+    gantt = visitor.page.locator(".js-plotly-plot").nth(1)
+    expect(gantt).to_contain_text("a100-0001")
+    expect(gantt).not_to_contain_text("h100-0000")
+    expect(gantt).to_contain_text("idle, node on")
+    assert gantt.locator("g.bars path").count() > 5
+    for heading in ("Lower bounds", "Nodes that can be off", "Who lends and who borrows"):
+        expect(visitor.page.get_by_role("heading", name=heading)).to_be_visible()
 
 
 def test_links_are_objects(server: Server, visitor: Visitor) -> None:
@@ -92,7 +105,7 @@ def test_an_empty_store_says_what_to_do(tmp_path: Path, visitor: Visitor) -> Non
 def test_no_view_is_wider_than_the_window(server: Server, visitor: Visitor, width: int) -> None:
     """Nothing has to be scrolled sideways on a laptop, even with a very long name."""
     visitor.page.set_viewport_size({"width": width, "height": 900})
-    for path in ("", "jobs", f"job?id={quote(HOSTILE_JOB)}", "recommendations", "energy"):
+    for path in ("", "jobs", f"job?id={quote(HOSTILE_JOB)}", "plan", "recommendations", "energy"):
         visitor.open(f"{server.base}/{path}")
         main = visitor.page.get_by_test_id("stMain")
         assert main.evaluate("main => main.scrollWidth <= main.clientWidth")
