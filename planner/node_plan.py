@@ -170,7 +170,8 @@ def _placed(
         }
         other = _search(problem, units, kept, budget_seconds / 2, seed)
         still = [n for n, unit in enumerate(units) if n not in other and unit.must]
-        found = other if len(still) < len(lacking) else found
+        displaced = any(units[n].settled for n in still)
+        found = other if len(still) < len(lacking) and not displaced else found
     return found
 
 

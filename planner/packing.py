@@ -24,6 +24,7 @@ from planner.problem import PlanningProblem
 from planner.rolling_plan import Rolling, kept_prices, revised, rolling, without_pins
 from planner.slot_mapping import SlotMapping, as_slot_problem
 from planner.solver.coupling_rows import coupling_rows
+from planner.solver.replan import Warmth
 from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan
@@ -34,9 +35,11 @@ Path = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
 _MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
-_REPAIRS = 3
-_PLACING_SHARE = 0.3
-"""Share of the budget that one placement may take."""
+_KEEP = 1e6
+"""Churn price in repairs: no other job is to lose the place that it has found."""
+_REPAIRS = 8
+_FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
+"""Shares of the time left for the plan with frozen slots, without, and every later step."""
 SECONDS_PER_DAY = 86_400
 
 
@@ -47,6 +50,22 @@ class _Found:
     paths: Path
     placed: NodePlacement
     cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """The budget in seconds from a start."""
+
+    start: float
+    budget: float
+
+    def seconds(self) -> float:
+        """Give the seconds spent."""
+        return time.monotonic() - self.start
+
+    def share(self, share: float) -> float:
+        """Give a share of the seconds left."""
+        return share * max(0.0, self.budget - self.seconds())
 
 
 def build_plan(
@@ -72,20 +91,19 @@ def build_plan(
         return _empty_plan(problem, created_at)
     warm_up()
     show(1, 3)
-    started = time.monotonic()
+    clock = _Clock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
     start = rolling(problem, mapping, last, reconsidered)
-    solved, start = _solved(problem, mapping, start, budget_seconds)
+    solved, start = _solved(problem, mapping, start, clock)
     show(2, 3)
-    left = max(0.0, budget_seconds - (time.monotonic() - started))
-    today = _today(problem, mapping, left * _PLACING_SHARE)
-    found, solved = _on_nodes(problem, mapping, solved, start, left)
-    if today is not None and today.cost < found.cost:
+    today = _today(problem, mapping, clock)
+    found, solved = _on_nodes(problem, mapping, solved, start, clock)
+    if today is not None and (found.placed.failed or today.cost < found.cost):
         found = today
     show(3, 3)
     cost_of_now = solved.cost_of_now if today is None else today.cost
-    seconds = time.monotonic() - started
-    return _plan(problem, mapping, found, solved, start, (cost_of_now, seconds), created_at)
+    figures = (cost_of_now, clock.seconds())
+    return _plan(problem, mapping, found, solved, start, figures, created_at)
 
 
 def _effort(problem: PlanningProblem) -> Effort:
@@ -93,7 +111,7 @@ def _effort(problem: PlanningProblem) -> Effort:
 
 
 def _solved(
-    problem: PlanningProblem, mapping: SlotMapping, start: Rolling | None, budget: float
+    problem: PlanningProblem, mapping: SlotMapping, start: Rolling | None, clock: _Clock
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Give the slot plan; what is frozen gives way where it is impossible or worse than today."""
     effort = _effort(problem)
@@ -101,7 +119,7 @@ def _solved(
         try:
             found = solve(
                 start.frozen_problem,
-                budget_seconds=budget / 2,
+                budget_seconds=clock.share(_FROZEN_SHARE),
                 effort=effort,
                 warm=start.warmth,
             )
@@ -111,6 +129,7 @@ def _solved(
             return found, start
         start = without_pins(start, mapping)
     warm = None if start is None else start.warmth
+    budget = clock.share(_SOLVING_SHARE)
     return solve(mapping.slots, budget_seconds=budget, effort=effort, warm=warm), start
 
 
@@ -125,20 +144,19 @@ def _soft_cost(slots: SlotProblem, paths: Path) -> float:
     return float(rows.cost_of_use(use_of(slots, rows, paths)).sum())
 
 
-def _costed(
-    problem: PlanningProblem, mapping: SlotMapping, paths: Path, placed: NodePlacement
-) -> _Found:
+def _costed(mapping: SlotMapping, paths: Path, placed: NodePlacement) -> _Found:
     counted = cost_of_jobs(mapping.slots, paths) + _soft_cost(mapping.slots, paths)
     return _Found(paths=paths, placed=placed, cost=counted + placed.node_cost + placed.move_cost)
 
 
-def _today(problem: PlanningProblem, mapping: SlotMapping, budget: float) -> _Found | None:
+def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _Clock) -> _Found | None:
     """Give today's allocation where it is; None when it breaks a limit."""
     paths = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
     if not np.isfinite(_cost_of_today(mapping.slots)):
         return None
+    budget = clock.share(_REPAIR_SHARE)
     placed = place_plan(problem, mapping, paths, budget_seconds=budget, consolidate=False)
-    return None if placed.failed else _costed(problem, mapping, paths, placed)
+    return None if placed.failed else _costed(mapping, paths, placed)
 
 
 def _on_nodes(
@@ -146,49 +164,66 @@ def _on_nodes(
     mapping: SlotMapping,
     solved: SolvedPlan,
     start: Rolling | None,
-    budget: float,
+    clock: _Clock,
 ) -> tuple[_Found, SolvedPlan]:
-    """Place a slot plan; while something finds no room, plan again without it."""
+    """Place a slot plan; while something finds no room, plan again without it.
+
+    What found none is forbidden at first; a job that fails again is left as it is now, where it
+    has its place.
+    """
     slots = mapping.slots if start is None else start.frozen_problem
-    first = solved
+    first, failed = solved, set[int]()
     for _repair in range(_REPAIRS):
-        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget * _PLACING_SHARE)
-        limited = _without(slots, mapping, placed.failed)
-        if not placed.failed or limited is None:
+        budget = clock.share(_REPAIR_SHARE)
+        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+        again = {one.job for one in placed.failed} & failed
+        failed |= {one.job for one in placed.failed}
+        limited = _without(slots, placed.failed, again)
+        if limited is None:
             break
         slots = limited
         solved = solve(
             slots,
-            budget_seconds=budget * _PLACING_SHARE,
-            effort=replace(_effort(problem), moves=256),
-            warm=None if start is None else start.warmth,
+            budget_seconds=clock.share(_REPAIR_SHARE),
+            effort=Effort(moves=0),
+            warm=_all_but(solved, placed.failed),
         )
-    if placed.failed:
-        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget * _PLACING_SHARE)
-    return _costed(problem, mapping, solved.paths, placed), replace(
-        solved, lower_bound=first.lower_bound, bound_name=first.bound_name
-    )
+    else:
+        budget = clock.share(_REPAIR_SHARE)
+        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+    bounded = replace(solved, lower_bound=first.lower_bound, bound_name=first.bound_name)
+    return _costed(mapping, solved.paths, placed), bounded
+
+
+def _all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> Warmth:
+    """Give the start from a plan that changes the failed jobs and, if it can, no other."""
+    kept = np.ones(len(solved.paths), dtype=np.bool_)
+    kept[[one.job for one in failed]] = False
+    return Warmth(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=_KEEP)
 
 
 def _without(
-    slots: SlotProblem, mapping: SlotMapping, failed: Collection[Stretch]
+    slots: SlotProblem, failed: Collection[Stretch], again: Collection[int]
 ) -> SlotProblem | None:
-    """Forbid what found no room, but never a job's present configuration; None: nothing to."""
-    cost = slots.jobs.base_cost.copy()
-    required = None if slots.jobs.required is None else slots.jobs.required.copy()
-    forbidden = False
-    for one in failed:
-        if one.option == 0:
-            continue
-        forbidden = True
-        cost[one.job, one.start : one.end, one.row] = np.inf
-        if required is not None:
-            pins = required[one.job, one.start : one.end]
-            pins[pins == one.row] = -1
-    if not forbidden:
+    """Forbid what found no room, and leave jobs that failed `again` as they are; None: nothing to.
+
+    A present configuration is never forbidden.
+    """
+    changed = [one for one in failed if one.option != 0]
+    if not changed:
         return None
-    jobs = replace(slots.jobs, base_cost=cost, required=required)
-    return replace(slots, jobs=jobs)
+    cost = slots.jobs.base_cost.copy()
+    required = np.full(cost.shape[:2], -1, dtype=np.int16)
+    if slots.jobs.required is not None:
+        required[:] = slots.jobs.required
+    for one in changed:
+        cost[one.job, one.start : one.end, one.row] = np.inf
+        pins = required[one.job, one.start : one.end]
+        pins[pins == one.row] = -1
+    for job in again:
+        present = int(slots.jobs.present[job])
+        required[job, np.isfinite(cost[job, :, present])] = present
+    return replace(slots, jobs=replace(slots.jobs, base_cost=cost, required=required))
 
 
 def _plan(
@@ -251,6 +286,10 @@ def _plan(
         violations=(
             *mapping.given_up,
             *rows.violations(use_of(mapping.slots, rows, found.paths)),
+            *(
+                f"job {problem.jobs[one.job].demand.job.job_id}: {found.placed.unplaced[one.job]}"
+                for one in found.placed.failed
+            ),
         ),
         moves=found.placed.moves,
         move_cost=found.placed.move_cost,

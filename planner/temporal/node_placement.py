@@ -24,6 +24,8 @@ _STAY = 4
 _NEVER = 1 << 61
 _ITERATIONS = 20_000
 _CHUNK = 200
+_LARGE = 100
+"""With more nodes an ejection looks at more of them, so that as many fewer are tried."""
 _DEPTH, _SHAKES = 4, 0
 
 
@@ -301,10 +303,11 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
     penalty[parts.fixed[kept]] = _NEVER
     state = random_state(seed)
     left = int(items.weights[best < 0].sum())
+    chunk = max(1, _CHUNK * _LARGE // max(_LARGE, len(parts.room)))
     for _ in range(_ITERATIONS // _CHUNK):
         if left == 0 or time.monotonic() > deadline:
             break
-        left = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, _CHUNK, state)
+        left = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, chunk, state)
     bin_of[kept] = best
 
 
