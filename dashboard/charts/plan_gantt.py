@@ -44,7 +44,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
     slot = timedelta(seconds=plan.slot_seconds)
     times = [at.replace(tzinfo=None) for at in plan.slot_starts]
     times.append(times[-1] + slot)
-    by_node = _by_node(plan)
+    by_node, ends = _by_node(plan), _ends_of_boards(plan)
     figure = go.Figure()
     kept, changed, idle, off, marks = _Blocks(), _Blocks(), _Blocks(), _Blocks(), _Blocks()
     ticks: list[tuple[float, str]] = []
@@ -58,7 +58,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
             is_new = stay.moved or stay.start > 0 or job.steps[stay.start] != job.now
             blocks = changed if is_new else kept
             text = _hover(plan, job, at, why)
-            for base, height in _lanes(lanes, boards, job, at):
+            for base, height in _lanes(lanes, boards, ends, job, at):
                 blocks.add(begin, end, row + base, height, text)
                 if is_new:
                     marks.add(begin, begin, row + base + height / 2, 0.0, text)
@@ -101,6 +101,17 @@ def _by_node(plan: Plan) -> dict[str, list[tuple[JobPlan, int]]]:
     return found
 
 
+def _ends_of_boards(plan: Plan) -> dict[tuple[str, int], int]:
+    """Give the slot in which the last slice of every cut board ends."""
+    ends: dict[tuple[str, int], int] = defaultdict(int)
+    for job in plan.jobs:
+        for stay in job.stays:
+            if stay.mig_board is not None:
+                key = stay.node, stay.mig_board
+                ends[key] = max(ends[key], stay.end)
+    return ends
+
+
 def _rank(job: JobPlan, number: int) -> tuple[int, int, str]:
     stay = job.stays[number]
     return stay.start, stay.start - stay.end, job.job_id
@@ -109,18 +120,23 @@ def _rank(job: JobPlan, number: int) -> tuple[int, int, str]:
 def _lanes(
     lanes: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]",
     boards: dict[int, int],
+    ends: Mapping[tuple[str, int], int],
     job: JobPlan,
     number: int,
 ) -> list[tuple[float, float]]:
-    """Give (row, height) of the blocks of a stay on its node, in free lanes from below."""
+    """Give (row, height) of the blocks of a stay on its node, in free lanes from below.
+
+    A board cut by MIG keeps its lane in `boards` until its last slice ends.
+    """
     stay = job.stays[number]
     window = slice(stay.start, stay.end)
     if stay.mig_board is not None:
         if stay.mig_board not in boards:
+            window = slice(stay.start, ends[stay.node, stay.mig_board])
             free = np.flatnonzero(~lanes[:, window].any(axis=1))
             boards[stay.mig_board] = int(free[0]) if len(free) else len(lanes) - 1
+            lanes[boards[stay.mig_board], window] = True
         lane = boards[stay.mig_board]
-        lanes[lane, window] = True
         width = 1 / _SLICES * _slices_of(job.steps[stay.start].mig_profile)
         return [(lane + (stay.mig_position or 0) / _SLICES, width)]
     free = np.flatnonzero(~lanes[:, window].any(axis=1))[: stay.gpus]

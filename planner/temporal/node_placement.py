@@ -139,9 +139,10 @@ def place_on_nodes(
     parts = _parts(runs, nodes, number)
     bin_of = _searched(parts, deadline=started + budget_seconds, seed=seed)
     bounds = np.searchsorted(parts.run, np.arange(len(runs) + 1))
+    possible = _possible(parts)
     return NodePlacement(
         runs=tuple(
-            _answer(run, nodes, parts, bin_of, np.arange(bounds[index], bounds[index + 1]))
+            _answer(run, nodes, parts, (bin_of, possible), slice(*bounds[index : index + 2]))
             for index, run in enumerate(runs)
         ),
         seconds=time.monotonic() - started,
@@ -323,10 +324,14 @@ def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
     bin_of[missing] = -1
 
 
-def _answer(run: Run, nodes: Sequence[Node], parts: _Parts, bin_of: Ints, own: Ints) -> RunNodes:
+def _answer(
+    run: Run, nodes: Sequence[Node], parts: _Parts, found: tuple[Ints, Bools], own: slice
+) -> RunNodes:
+    """Give the nodes of the `own` parts; `found` has the node of every part, and if it fits one."""
+    bin_of, possible = found
     placed = bin_of[own]
     if (placed < 0).any():
-        reason = _reason(run, nodes, parts, own)
+        reason = _reason(run, nodes, fits=bool(possible[own].all()))
         return RunNodes(run_id=run.run_id, nodes=(), gpus=(), moved=False, reason=reason)
     held: dict[str, int] = {}
     for one, size in zip(placed, parts.gpus[own], strict=True):
@@ -340,13 +345,13 @@ def _answer(run: Run, nodes: Sequence[Node], parts: _Parts, bin_of: Ints, own: I
     )
 
 
-def _reason(run: Run, nodes: Sequence[Node], parts: _Parts, own: Ints) -> str:
+def _reason(run: Run, nodes: Sequence[Node], *, fits: bool) -> str:
     """Say why a run has no nodes."""
     suited = [node for node in nodes if _suits(run, node) and node.gpus > 0]
     if not suited:
         return f"no node has GPUs of model {run.gpu_model}" if run.gpu_model else "no node has GPUs"
     if sum(node.gpus for node in suited) < run.gpus:
         return f"it needs {run.gpus} GPUs and all nodes have {sum(n.gpus for n in suited)}"
-    if not _possible(parts)[own].all():
+    if not fits:
         return "no empty node has the CPU and memory that it needs beside its GPUs"
     return f"no room found for {run.gpus} GPUs in all of slots [{run.start}, {run.end})"
