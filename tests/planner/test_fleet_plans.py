@@ -166,6 +166,25 @@ def test_a_node_that_holds_little_is_emptied_where_that_pays() -> None:
     assert plan_of(free).moves == 0, "a node that costs nothing is no reason to move"
 
 
+def test_the_worked_example_of_the_documents() -> None:
+    """docs/planner.md: a service that shrinks by night, a job that moves, a node that is off."""
+    held = {("h0", index): "web/serve" for index in range(4)} | {("h1", 0): "lab/eval"}
+    problem = case(
+        (make_job("web/serve", gpu_count=4), 0.3, 30_000.0, None),
+        (make_job("lab/eval"), 0.9, 70_000.0, None),
+        gpus=[gpu(n, i, H100, held.get((n, i), "")) for n in ("h0", "h1") for i in range(8)],
+        rules=FleetRules(),
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=12),
+        demand={"web/serve": [3.3] * 3 + [1.2] * 6 + [3.3] * 3},
+    )
+    plan = plan_of(problem)
+    assert [one.gpu_count for one in plan.jobs[0].steps] == [4] * 3 + [2] * 6 + [4] * 3
+    assert [one.on for one in plan.nodes] == [(True,) * 12, (False,) * 12]
+    assert plan.cost == pytest.approx(126.61, abs=0.01)
+    assert plan.cost_of_now == pytest.approx(157.39, abs=0.01)
+    assert plan.lower_bound == pytest.approx(126.20, abs=0.01)
+
+
 def test_jobs_that_are_kept_stay_where_they_are() -> None:
     """A protected job is moved by nobody."""
     problem = fleet_case(3, planning=PlanningSettings(slot_minutes=60, horizon_slots=6,
