@@ -28,6 +28,8 @@ Indices = npt.NDArray[np.int64]
 Singles = npt.NDArray[np.float32]
 
 _CHANGE_HOURS = 1 / 6
+_BOTHER_HOURS = 0.01
+"""A change that costs nothing is charged so much rent: caps would flap from slot to slot."""
 _WATTS = 1000.0
 
 
@@ -100,7 +102,7 @@ def _free_changes_within_home(
     """Give leave costs [J, S] of jobs that change for nothing on their present boards (a cap).
 
     Entering such an option is free only from these boards: whoever is elsewhere pays for coming
-    back when leaving there, and `enter` of the present option is taken away.
+    back when leaving there. On them a change costs a trifle, so that it comes only where it lasts.
     """
     leave = np.zeros_like(enter)
     for job, one in enumerate(problem.jobs):
@@ -116,7 +118,7 @@ def _free_changes_within_home(
         rows = np.flatnonzero(option_of[job] != NOTHING)
         here = np.isin(option_of[job, rows], home)
         leave[job, rows[~here]] = problem.enter_cost[0, job]
-        enter[job, rows[here]] = 0.0
+        enter[job, rows[here]] = rent_per_hour(now, problem.catalogue) * _BOTHER_HOURS
     return leave
 
 
