@@ -13,14 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
-import numpy as np
-import numpy.typing as npt
-
 from data.fleet_settings import Maintenance
 from data.records.cluster import Cluster, Gpu, Node
 from data.records.jobs import Job
-
-Floats = npt.NDArray[np.float64]
 
 _GONE_AFTER = timedelta(days=1)
 """A board not seen for so long is no capacity."""
@@ -68,15 +63,6 @@ class FleetFacts:
 
     nodes: tuple[FleetNode, ...]
     homes: Mapping[str, Home]
-
-    def usable(self, gpu_models: Sequence[str], slots: int) -> Floats:
-        """Give the boards per model and slot [G, H] that plans may use."""
-        row = {name: index for index, name in enumerate(gpu_models)}
-        total = np.zeros((len(gpu_models), slots))
-        for node in self.nodes:
-            away = np.array(node.away or (False,) * slots)
-            total[row[node.gpu_model]] += np.where(away, 0.0, node.usable)
-        return total
 
 
 def fleet_facts(

@@ -81,10 +81,8 @@ def make_pools(
         )
         for node, names in zip(nodes, fed, strict=True)
     ]
-    lacking = {Pool(gpu_model=name) for name in gpu_models} if not own else set()
-    lacking |= {Pool(gpu_model=name) for name in gpu_models} - {
-        Pool(gpu_model=pool.gpu_model) for pool in own
-    }
+    present = {pool.gpu_model for pool in own}
+    lacking = {Pool(gpu_model=name) for name in gpu_models if name not in present}
     order = {name: index for index, name in enumerate(gpu_models)}
     pools = sorted({*own, *lacking}, key=lambda one: (order[one.gpu_model], one.name))
     number = {pool: index for index, pool in enumerate(pools)}

@@ -206,13 +206,12 @@ def _capacity(
     is.
     """
     slots = len(problem.slot_starts)
-    usable, away = np.zeros((len(problem.pools.pools), slots)), np.zeros(slots, dtype=np.bool_)
+    usable = np.zeros((len(problem.pools.pools), slots))
     touched = np.zeros_like(usable, dtype=np.bool_)
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         gone = np.array(node.away or (False,) * slots)
         usable[pool] += np.where(gone, 0.0, node.usable)
         touched[pool] |= gone
-        away |= gone
     held = np.bincount(problem.pools.of_job, weights=problem.boards[0], minlength=len(usable))[
         :, None
     ]
