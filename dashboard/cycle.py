@@ -22,13 +22,15 @@ from data.records.jobs import Job
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
+from data.store.planning_view import PlanningView
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
+from forecasting.surprises import surprises
 from planner.packing import build_plan
-from planner.problem import make_problem
+from planner.problem import FleetRules, make_problem
 from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio
 
@@ -150,11 +152,15 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         as_of=view.as_of,
         signals=view.signals,
         cap_laws=learned_cap_laws(models.values(), world.catalogue),
+        rules=fleet_rules(world.settings),
     )
+    last = world.store.reader.latest_plan()
     plan = build_plan(
         problem,
         budget_seconds=planning.budget_seconds,
         created_at=now,
+        last=last,
+        reconsidered=_surprised(world, view, last),
         progress=lambda done, total: world.progress("plan", done, total),
     )
     advice = advise(
@@ -187,6 +193,22 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         portfolio=advice.portfolio,
         seconds=seconds,
     )
+
+
+def fleet_rules(settings: Settings) -> FleetRules:
+    """Give what the settings say of nodes, power limits and tenants."""
+    return FleetRules(nodes=settings.nodes, power=settings.power, tenants=settings.tenants)
+
+
+def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:
+    """Give the jobs that left the bands of the forecasts behind the last plan."""
+    if last is None or view.history.empty:
+        return frozenset()
+    since = view.history[view.history["slot_start"] >= last.slot_starts[0]]
+    if since.empty:
+        return frozenset()
+    behind = world.store.reader.forecasts(last.plan_id)
+    return frozenset(one.job_id for one in surprises(behind, since))
 
 
 def _first_failure(reports: Sequence[SourceReport]) -> str:

@@ -1,22 +1,87 @@
-"""Whether to plan again before the next cycle is due: reality has left the forecasts' bands."""
+"""Whether to plan again before the next cycle is due, and why.
+
+Reality has left the forecasts' bands, jobs have come, a job ran out of memory, or nodes of the
+plan are gone.
+"""
 
 import logging
 from datetime import datetime, timedelta
 
 from dashboard.cycle import World, collect_and_keep
 from data.clock import floor_to_slot
+from data.records.jobs import Job, JobState, SchedulerFacts
+from data.records.plans import Plan
 from forecasting.surprises import Surprise, surprises
 
 logger = logging.getLogger(__name__)
 
+_OUT_OF_MEMORY = ("OOM", "OUT_OF_MEMORY", "OUTOFMEMORY")
+
 
 def look_again(world: World, *, now: datetime) -> bool:
-    """Collect, and say whether jobs have left the bands that the plan in force rests on."""
+    """Collect, and say whether something has happened that the plan in force did not foresee."""
     collect_and_keep(world, now)
-    found = surprises_since_plan(world, now=now)
-    for one in found:
-        logger.info("%s is %s its forecast: %s", one.job_id, one.side, one.reason)
+    found = reasons_to_plan(world, now=now)
+    for reason in found:
+        logger.info("planning again: %s", reason)
     return bool(found)
+
+
+def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
+    """Give what has happened since the latest plan that calls for another."""
+    reader = world.store.reader
+    surprised = tuple(
+        f"{one.job_id} is {one.side} its forecast: {one.reason}"
+        for one in surprises_since_plan(world, now=now)
+    )
+    plan = reader.latest_plan()
+    if plan is None:
+        return surprised
+    jobs = reader.jobs()
+    return (
+        *surprised,
+        *_arrivals(plan, jobs, {one.job_id for one in reader.forecasts()}),
+        *_out_of_memory(plan, jobs),
+        *_lost_nodes(world, plan),
+    )
+
+
+def _arrivals(plan: Plan, jobs: tuple[Job, ...], forecast: set[str]) -> tuple[str, ...]:
+    """Give the jobs that began to hold GPUs after the plan was made."""
+    return tuple(
+        f"{job.job_id} has come with {job.gpu_count} × {job.gpu_model}"
+        for job in jobs
+        if job.job_id not in forecast
+        and job.first_seen_at > plan.created_at
+        and _facts(job).state in (JobState.RUNNING, JobState.UNKNOWN)
+    )
+
+
+def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
+    """Give the planned jobs whose scheduler says since the plan that memory ran out."""
+    planned = {one.job_id for one in plan.jobs}
+    return tuple(
+        f"{job.job_id} ran out of memory"
+        for job in jobs
+        if job.job_id in planned
+        and job.last_seen_at > plan.created_at
+        and any(word in _facts(job).reason.upper() for word in _OUT_OF_MEMORY)
+    )
+
+
+def _lost_nodes(world: World, plan: Plan) -> tuple[str, ...]:
+    """Give the nodes with planned jobs that stopped taking jobs since the plan."""
+    held = {stay.node for job in plan.jobs for stay in job.stays}
+    busy = {one.node for one in plan.nodes if one.open and one.node in held}
+    return tuple(
+        f"node {node.name} takes no jobs any more: {node.state} {node.reason}".rstrip()
+        for node in world.store.reader.nodes()
+        if node.name in busy and not node.schedulable and node.seen_at > plan.created_at
+    )
+
+
+def _facts(job: Job) -> SchedulerFacts:
+    return job.scheduler or SchedulerFacts()
 
 
 def surprises_since_plan(world: World, *, now: datetime) -> tuple[Surprise, ...]:

@@ -8,9 +8,9 @@ import difflib
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from data.errors import SettingsError
 from data.settings import Settings
@@ -36,6 +36,17 @@ def _known() -> dict[str, type]:
         f"{section.name}.{field.name}": type(getattr(getattr(defaults, section.name), field.name))
         for section in fields(Settings)
         for field in fields(getattr(defaults, section.name))
+    }
+
+
+def _row_kinds() -> dict[str, type]:
+    """The settings that are rows, as `section.field` with the kind of one row."""
+    defaults = Settings()
+    return {
+        f"{section.name}.{field.name}": field.metadata["rows"]
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+        if "rows" in field.metadata
     }
 
 
@@ -66,7 +77,36 @@ def _require_known(name: str, known: Mapping[str, type], where: str) -> None:
         )
 
 
+def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any, ...]:
+    """Read a list of tables into rows of that kind."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise SettingsError(
+            f"{name} in {where} is {value!r}", f"Write each as a table below [[{name}]]."
+        )
+    kinds = get_type_hints(kind)
+    rows = []
+    for number, table in enumerate(value, 1):
+        at = f"{name} {number}"
+        for field in table:
+            _require_known(field, kinds, f"{at} of {where}")
+        given = {
+            field: _from_toml(f"{at} {field}", one, kinds[field], where)
+            for field, one in table.items()
+        }
+        missing = [
+            field.name
+            for field in fields(kind)
+            if field.default is MISSING and field.name not in given
+        ]
+        if missing:
+            raise SettingsError(f"{at} in {where} lacks {', '.join(missing)}", "Add it.")
+        rows.append(kind(**given))
+    return tuple(rows)
+
+
 def _from_text(name: str, text: str, kind: type, where: str) -> Any:
+    if kind is tuple:
+        raise SettingsError(f"{name} from {where} is a text", f"Write [[{name}]] in a file.")
     try:
         value = _WORDS[text.strip().lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
@@ -107,7 +147,13 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
         for field, value in body.items():
             name = f"{section}.{field}"
             _require_known(name, known, where)
-            values[name] = (_from_toml(name, value, known[name], where), where)
+            rows = _row_kinds().get(name)
+            read = (
+                _from_toml(name, value, known[name], where)
+                if rows is None
+                else _rows_from_toml(name, value, rows, where)
+            )
+            values[name] = (read, where)
     return values
 
 

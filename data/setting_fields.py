@@ -12,6 +12,11 @@ def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
     return field(default=default, metadata={"meaning": meaning, "secret": secret})
 
 
+def documented_rows(kind: type, meaning: str) -> Any:
+    """Declare a setting of several rows, each a table of the settings file: none by default."""
+    return field(default=(), metadata={"meaning": meaning, "secret": False, "rows": kind})
+
+
 def require(condition: bool, name: str, value: object, rule: str) -> None:
     """Refuse a value outside its rule. Errors: SettingsError naming setting, value and rule."""
     if not condition:

@@ -13,8 +13,9 @@ from data.apply_settings import (
     PowerApplySettings,
     SlurmApplySettings,
 )
+from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
-from data.setting_fields import documented, numbers_in, require
+from data.setting_fields import documented, documented_rows, numbers_in, require
 from data.source_settings import (
     FleetSettings,
     KubernetesSettings,
@@ -107,8 +108,17 @@ class PlanningSettings:
     )
     expiry_hours: float = documented(24.0, "life of a recommendation, h")
     budget_seconds: float = documented(10.0, "time the planner may take, s")
+    frozen_slots: int = documented(
+        2, "first slots in which a new plan keeps what the last one said"
+    )
+    churn_ratio: float = documented(
+        0.02, "saving that a job must bring to leave its announced path, share of a mean job's cost"
+    )
     protected_jobs: str = documented(
         "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
+    )
+    pins: tuple[Pin, ...] = documented_rows(
+        Pin, "jobs planned on exactly this: tables of job, gpu_model, gpu_count, mig_profile"
     )
     workers: int = documented(0, "forecasting threads or processes; 0: one per core")
     series_seconds: float = documented(60.0, "longest time Prophet may take for one series, s")
@@ -141,6 +151,7 @@ class PlanningSettings:
             "memory_headroom_ratio",
             "minimum_saving_ratio",
             "idle_utilization_ratio",
+            "churn_ratio",
         ):
             require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
         require(
@@ -166,6 +177,7 @@ class PlanningSettings:
             "series_seconds",
         ):
             require(getattr(self, name) > 0, f"planning.{name}", getattr(self, name), "above 0")
+        require(self.frozen_slots >= 0, "planning.frozen_slots", self.frozen_slots, "at least 0")
         require(0 <= self.workers <= 256, "planning.workers", self.workers, "0..256")
 
     @property
@@ -288,6 +300,9 @@ class Settings:
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009
+    nodes: NodeSettings = NodeSettings()  # noqa: RUF009
+    power: PowerSettings = PowerSettings()  # noqa: RUF009
+    tenants: TenantSettings = TenantSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         known = self.access.mode != "local" or is_loopback(self.serve.host)

@@ -1,33 +1,71 @@
-"""TS-DPBP: plan over slots so that every job has what it needs at least cost.
+"""TS-DPBP: plan over slots and nodes so that every job has what it needs at least cost.
 
-The planning problem in the solver's arrays (`planner.solver`), and its plan in configurations.
-Today's allocation is feasible, so there is always a plan, and no plan costs more than today's.
+The planning problem in the solver's arrays (`planner.slot_mapping`), its plan in configurations,
+these on nodes. Where nodes cannot hold what the counts allow, the plan is made again without it.
+Today's allocation is a plan, so there is always one, and none costs more than today's.
 """
 
-import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+import numpy.typing as npt
 
+from data.errors import ImpossibleProblemError
 from data.records.identifiers import digest_of
-from data.records.plans import JobPlan, Plan
-from planner.problem import FORBIDDEN, PlanningProblem
-from planner.solver.slot_problem import (
-    NOTHING,
-    ConfigurationGrid,
-    Fleet,
-    Indices,
-    PlannedJobs,
-    Singles,
-    SlotProblem,
-)
+from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
+from planner.node_plan import NodePlacement, place_plan
+from planner.node_runs import Stretch
+from planner.placement_bounds import placement_bounds
+from planner.plan_cost import changes_of, cost_of_jobs, use_of
+from planner.problem import PlanningProblem
+from planner.rolling_plan import Rolling, kept_prices, revised, rolling, without_pins
+from planner.slot_mapping import SlotMapping, as_slot_problem
+from planner.solver.coupling_rows import coupling_rows
+from planner.solver.replan import Warmth
+from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solve import solve
-from planner.solver.solved_plan import Effort
+from planner.solver.solved_plan import Effort, SolvedPlan
 from planner.solver.warm_up import warm_up
+from planner.tenants import lending
 
-_BOARDS_PER_NODE = 8.0
+Path = npt.NDArray[np.int16]
+Floats = npt.NDArray[np.float64]
+
 _MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
+_KEEP = 1e6
+"""Churn price in repairs: no other job is to lose the place that it has found."""
+_REPAIRS = 8
+_FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
+"""Shares of the time left for the plan with frozen slots, without, and every later step."""
+SECONDS_PER_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A plan of paths [J, H] on nodes, with its cost."""
+
+    paths: Path
+    placed: NodePlacement
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """The budget in seconds from a start."""
+
+    start: float
+    budget: float
+
+    def seconds(self) -> float:
+        """Give the seconds spent."""
+        return time.monotonic() - self.start
+
+    def share(self, share: float) -> float:
+        """Give a share of the seconds left."""
+        return share * max(0.0, self.budget - self.seconds())
 
 
 def build_plan(
@@ -36,129 +74,265 @@ def build_plan(
     budget_seconds: float,
     created_at: datetime,
     progress: Callable[[int, int], None] | None = None,
+    last: Plan | None = None,
+    reconsidered: Collection[str] = (),
 ) -> Plan:
-    """Give a feasible plan with its certified lower bound.
+    """Give a feasible plan with its certified lower bounds.
 
     The work is bounded by counts, so the same problem gives the same plan; a budget that is too
     short for them ends the improvement early. Compiling, once per machine, is not part of it.
+    With the `last` plan its first slots are kept and a job leaves its announced path only where
+    that pays, `reconsidered` jobs apart. Raises ImpossibleProblemError when jobs that must hold
+    GPUs cannot be placed together, or guarantees exceed the fleet.
     """
     show = progress or (lambda _done, _total: None)
-    show(0, 2)
+    show(0, 3)
     if not problem.jobs:
-        return _plan(problem, np.zeros((0, 0), dtype=np.int64), created_at, (0.0, 0.0, 0.0), 0.0)
+        return _empty_plan(problem, created_at)
     warm_up()
-    show(1, 2)
-    slot_problem, row_of = as_slot_problem(problem)
-    moves = min(_MOST_MOVES, _MOVES_PER_JOB * len(problem.jobs))
-    found = solve(slot_problem, budget_seconds=budget_seconds, effort=Effort(moves=moves))
-    show(2, 2)
-    option_of = {
-        (column, int(row)): option
-        for (option, column), row in np.ndenumerate(row_of)
-        if row != NOTHING
-    }
-    path = np.array(
-        [
-            [option_of[column, int(row)] for row in found.paths[column]]
-            for column in range(len(problem.jobs))
-        ]
-    )
-    costs = (found.cost, found.cost_of_now, found.lower_bound)
-    return _plan(problem, path, created_at, costs, found.seconds)
+    show(1, 3)
+    clock = _Clock(start=time.monotonic(), budget=budget_seconds)
+    mapping = as_slot_problem(problem)
+    start = rolling(problem, mapping, last, reconsidered)
+    solved, start = _solved(problem, mapping, start, clock)
+    show(2, 3)
+    today = _today(problem, mapping, clock)
+    found, solved = _on_nodes(problem, mapping, solved, start, clock)
+    if today is not None and (found.placed.failed or today.cost < found.cost):
+        found = today
+    show(3, 3)
+    cost_of_now = solved.cost_of_now if today is None else today.cost
+    figures = (cost_of_now, clock.seconds())
+    return _plan(problem, mapping, found, solved, start, figures, created_at)
 
 
-def as_slot_problem(problem: PlanningProblem) -> tuple[SlotProblem, Indices]:
-    """Give the problem in the solver's arrays, and the row of its grid for each option [C, J].
+def _effort(problem: PlanningProblem) -> Effort:
+    return Effort(moves=min(_MOST_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
 
-    A row of the grid is a GPU model, a number of boards and, where a job has several options of
-    both (a power cap), which of them; -1 marks options that a job does not have.
+
+def _solved(
+    problem: PlanningProblem, mapping: SlotMapping, start: Rolling | None, clock: _Clock
+) -> tuple[SolvedPlan, Rolling | None]:
+    """Give the slot plan; what is frozen gives way where it is impossible or worse than today."""
+    effort = _effort(problem)
+    if start is not None and start.frozen_slots:
+        try:
+            found = solve(
+                start.frozen_problem,
+                budget_seconds=clock.share(_FROZEN_SHARE),
+                effort=effort,
+                warm=start.warmth,
+            )
+        except ImpossibleProblemError:
+            found = None
+        if found is not None and found.cost <= _cost_of_today(mapping.slots):
+            return found, start
+        start = without_pins(start, mapping)
+    warm = None if start is None else start.warmth
+    budget = clock.share(_SOLVING_SHARE)
+    return solve(mapping.slots, budget_seconds=budget, effort=effort, warm=warm), start
+
+
+def _cost_of_today(slots: SlotProblem) -> float:
+    """Give the cost of today's paths without nodes; infinite where they break a limit."""
+    paths = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
+    return cost_of_jobs(slots, paths) + _soft_cost(slots, paths)
+
+
+def _soft_cost(slots: SlotProblem, paths: Path) -> float:
+    rows = coupling_rows(slots)
+    return float(rows.cost_of_use(use_of(slots, rows, paths)).sum())
+
+
+def _costed(mapping: SlotMapping, paths: Path, placed: NodePlacement) -> _Found:
+    counted = cost_of_jobs(mapping.slots, paths) + _soft_cost(mapping.slots, paths)
+    return _Found(paths=paths, placed=placed, cost=counted + placed.node_cost + placed.move_cost)
+
+
+def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _Clock) -> _Found | None:
+    """Give today's allocation where it is; None when it breaks a limit."""
+    paths = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
+    if not np.isfinite(_cost_of_today(mapping.slots)):
+        return None
+    budget = clock.share(_REPAIR_SHARE)
+    placed = place_plan(problem, mapping, paths, budget_seconds=budget, consolidate=False)
+    return None if placed.failed else _costed(mapping, paths, placed)
+
+
+def _on_nodes(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    solved: SolvedPlan,
+    start: Rolling | None,
+    clock: _Clock,
+) -> tuple[_Found, SolvedPlan]:
+    """Place a slot plan; while something finds no room, plan again without it.
+
+    What found none is forbidden at first; a job that fails again is left as it is now, where it
+    has its place.
     """
-    options, jobs = problem.boards.shape
-    row_of = np.full((options, jobs), NOTHING, dtype=np.int64)
-    rows: dict[tuple[int, float, int], int] = {}
-    for column, one in enumerate(problem.jobs):
-        taken: dict[tuple[int, float], int] = {}
-        for option in range(len(one.options)):
-            held = (int(problem.model_of[option, column]), float(problem.boards[option, column]))
-            number = taken[held] = taken.get(held, -1) + 1
-            row_of[option, column] = rows.setdefault((*held, number), len(rows))
-    slots, size = len(problem.slot_starts), len(rows)
-    base = np.full((jobs, slots, size), np.inf, dtype=np.float32)
-    enter = np.zeros((jobs, size), dtype=np.float32)
-    for (option, column), row in np.ndenumerate(row_of):
-        if row != NOTHING:
-            cost = problem.slot_cost[:, option, column]
-            base[column, :, row] = np.where(cost >= FORBIDDEN, np.inf, cost)
-            enter[column, row] = problem.enter_cost[option, column]
-    grid = ConfigurationGrid(
-        names=tuple(f"{boards:g} of model {model}, {number}" for model, boards, number in rows),
-        gpu_type=np.array([model for model, _boards, _number in rows]),
-        boards=np.array([boards for _model, boards, _number in rows]),
-        layout=np.zeros(size, dtype=np.int64),
-        layout_change=np.zeros((1, 1)),
-    )
-    return (
-        SlotProblem(grid=grid, jobs=_jobs(problem, base, enter, row_of[0]), fleet=_fleet(problem)),
-        row_of,
-    )
+    slots = mapping.slots if start is None else start.frozen_problem
+    first, failed = solved, set[int]()
+    for _repair in range(_REPAIRS):
+        budget = clock.share(_REPAIR_SHARE)
+        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+        again = {one.job for one in placed.failed} & failed
+        failed |= {one.job for one in placed.failed}
+        limited = _without(slots, placed.failed, again)
+        if limited is None:
+            break
+        slots = limited
+        solved = solve(
+            slots,
+            budget_seconds=clock.share(_REPAIR_SHARE),
+            effort=Effort(moves=0),
+            warm=_all_but(solved, placed.failed),
+        )
+    else:
+        budget = clock.share(_REPAIR_SHARE)
+        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+    bounded = replace(solved, lower_bound=first.lower_bound, bound_name=first.bound_name)
+    return _costed(mapping, solved.paths, placed), bounded
 
 
-def _jobs(problem: PlanningProblem, base: Singles, enter: Singles, present: Indices) -> PlannedJobs:
-    jobs = len(problem.jobs)
-    return PlannedJobs(
-        names=tuple(one.demand.job.job_id for one in problem.jobs),
-        base_cost=base,
-        power_kw=np.zeros_like(enter),
-        leave_cost=np.zeros_like(enter),
-        enter_cost=enter,
-        layout_cost=np.zeros(jobs, dtype=np.float32),
-        present=present,
-        tenant=np.full(jobs, NOTHING),
-        work=np.zeros(jobs),
-        rate=np.zeros_like(enter),
-        deadline=np.full(jobs, len(problem.slot_starts)),
-        unfinished_price=np.zeros(jobs),
-    )
+def _all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> Warmth:
+    """Give the start from a plan that changes the failed jobs and, if it can, no other."""
+    kept = np.ones(len(solved.paths), dtype=np.bool_)
+    kept[[one.job for one in failed]] = False
+    return Warmth(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=_KEEP)
 
 
-def _fleet(problem: PlanningProblem) -> Fleet:
-    models, slots = len(problem.gpu_models), len(problem.slot_starts)
-    return Fleet(
-        gpu_types=problem.gpu_models,
-        capacity=np.repeat(problem.capacity[:, None], slots, axis=1),
-        boards_per_node=np.full(models, _BOARDS_PER_NODE),
-        node_cost=np.zeros((models, slots)),
-        fire_up_cost=np.zeros(models),
-        nodes_on=np.zeros(models),
-    )
+def _without(
+    slots: SlotProblem, failed: Collection[Stretch], again: Collection[int]
+) -> SlotProblem | None:
+    """Forbid what found no room, and leave jobs that failed `again` as they are; None: nothing to.
+
+    A present configuration is never forbidden.
+    """
+    changed = [one for one in failed if one.option != 0]
+    if not changed:
+        return None
+    cost = slots.jobs.base_cost.copy()
+    required = np.full(cost.shape[:2], -1, dtype=np.int16)
+    if slots.jobs.required is not None:
+        required[:] = slots.jobs.required
+    for one in changed:
+        cost[one.job, one.start : one.end, one.row] = np.inf
+        pins = required[one.job, one.start : one.end]
+        pins[pins == one.row] = -1
+    for job in again:
+        present = int(slots.jobs.present[job])
+        required[job, np.isfinite(cost[job, :, present])] = present
+    return replace(slots, jobs=replace(slots.jobs, base_cost=cost, required=required))
 
 
 def _plan(
     problem: PlanningProblem,
-    path: Indices,
+    mapping: SlotMapping,
+    found: _Found,
+    solved: SolvedPlan,
+    start: Rolling | None,
+    figures: tuple[float, float],
     created_at: datetime,
-    costs: tuple[float, float, float],
-    seconds: float,
 ) -> Plan:
-    """Give the plan of option numbers [J, T]; costs are its own, today's and the lower bound."""
-    cost, cost_of_now, lower_bound = costs
+    """Give the record; figures are the cost of today's allocation and the seconds taken."""
+    cost_of_now, seconds = figures
+    grid, option_of = mapping.slots.grid, mapping.option_of
     job_plans = tuple(
         JobPlan(
             job_id=one.demand.job.job_id,
             now=one.options[0].configuration,
-            steps=tuple(one.options[option].configuration for option in path[column]),
+            steps=tuple(
+                one.options[option].configuration
+                for option in option_of[column][found.paths[column]]
+            ),
+            stays=found.placed.stays[column],
+            unplaced=found.placed.unplaced.get(column, ""),
         )
         for column, one in enumerate(problem.jobs)
     )
+    rows = coupling_rows(mapping.slots)
+    days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
+    changes = changes_of(mapping.slots, found.paths) + found.placed.moves
+    lower_bound = min(solved.lower_bound, found.cost)
+    cost_bound = PlanBound(
+        name=solved.bound_name,
+        value=lower_bound,
+        attained=found.cost,
+        unit=problem.energy.currency,
+    )
     return Plan(
-        plan_id=digest_of([created_at, problem.slot_starts, job_plans]),
+        plan_id=digest_of(
+            [
+                created_at,
+                problem.slot_starts,
+                [[one.job_id, one.now, one.stretches(), one.stays] for one in job_plans],
+            ]
+        ),
         created_at=created_at,
         slot_starts=problem.slot_starts,
         slot_seconds=problem.planning.slot_minutes * 60,
         jobs=job_plans,
-        cost=cost,
+        cost=found.cost,
         cost_of_now=cost_of_now,
-        lower_bound=min(lower_bound, cost) if math.isfinite(lower_bound) else 0.0,
+        lower_bound=lower_bound,
         currency=problem.energy.currency,
         seconds=seconds,
+        bounds=(cost_bound, *placement_bounds(problem, found.placed)),
+        nodes=_nodes(problem, found.placed),
+        tenants=lending(
+            problem.tenants, grid.boards[found.paths], grid.boards[mapping.slots.jobs.present]
+        ),
+        violations=(
+            *mapping.given_up,
+            *rows.violations(use_of(mapping.slots, rows, found.paths)),
+            *(
+                f"job {problem.jobs[one.job].demand.job.job_id}: {found.placed.unplaced[one.job]}"
+                for one in found.placed.failed
+            ),
+        ),
+        moves=found.placed.moves,
+        move_cost=found.placed.move_cost,
+        changes_per_job_day=changes / (len(problem.jobs) * days),
+        revised_jobs=revised(start, found.paths),
+        frozen_slots=0 if start is None else start.frozen_slots,
+        prices=kept_prices(mapping, solved.prices),
+    )
+
+
+def _nodes(problem: PlanningProblem, placed: NodePlacement) -> tuple[NodePlan, ...]:
+    return tuple(
+        NodePlan(
+            node=node.name,
+            gpu_model=node.gpu_model,
+            gpus=node.gpus,
+            on=tuple(bool(one) for one in on),
+            open=node.open,
+        )
+        for node, on in zip(problem.facts.nodes, placed.on, strict=True)
+    )
+
+
+def _empty_plan(problem: PlanningProblem, created_at: datetime) -> Plan:
+    """Give the plan of a fleet without jobs: every node may be off."""
+    return Plan(
+        plan_id=digest_of([created_at, problem.slot_starts, ()]),
+        created_at=created_at,
+        slot_starts=problem.slot_starts,
+        slot_seconds=problem.planning.slot_minutes * 60,
+        jobs=(),
+        cost=0.0,
+        cost_of_now=0.0,
+        lower_bound=0.0,
+        currency=problem.energy.currency,
+        seconds=0.0,
+        nodes=tuple(
+            NodePlan(
+                node=node.name,
+                gpu_model=node.gpu_model,
+                gpus=node.gpus,
+                on=(False,) * len(problem.slot_starts),
+            )
+            for node in problem.facts.nodes
+        ),
     )

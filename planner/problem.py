@@ -1,8 +1,9 @@
 """The planning problem as a value: slots, capacities, and per job its options and their costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +11,8 @@ import pandas as pd
 
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import ImpossibleProblemError
+from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
@@ -18,8 +21,11 @@ from data.settings import EnergySettings, PlanningSettings
 from planner.board_sharing import partners_of
 from planner.configurations import Option, keep_reason, options_for
 from planner.cost import change_cost, slot_costs
+from planner.fleet import FleetFacts, fleet_facts
 from planner.job_demand import JobDemand, job_demand
+from planner.pools import Pools, make_pools
 from planner.tariffs import Tariff, tariff_of
+from planner.tenants import Tenants, make_tenants
 from planner.terms import Terms
 
 Values = npt.NDArray[np.float64]
@@ -30,11 +36,25 @@ FORBIDDEN = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobProblem:
-    """One job: its options (the present one first) and, when it can only be kept, why."""
+    """One job: its options (the present one first) and, when it can only be kept, why.
+
+    `pinned`: the number of the option that it has to take in every slot.
+    """
 
     demand: JobDemand
     options: tuple[Option, ...]
     keep_reason: str
+    pinned: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRules:
+    """What the settings say of nodes, power limits and tenants."""
+
+    # Frozen values: sharing one instance as the default is safe.
+    nodes: NodeSettings = NodeSettings()  # noqa: RUF009
+    power: PowerSettings = PowerSettings()  # noqa: RUF009
+    tenants: TenantSettings = TenantSettings()  # noqa: RUF009
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +62,8 @@ class PlanningProblem:
     """Costs in `energy.currency`. Arrays: T slots, C options, J jobs, G GPU models.
 
     slot_cost [T, C, J]; enter_cost, boards [C, J]; model_of [C, J] (-1: holds nothing);
-    capacity [G] in boards. A change from a to b costs enter_cost[b], which contains leaving the
-    present configuration: nearly every change starts there, or returns to it.
+    capacity [G] in boards, all nodes counted. A change from a to b costs enter_cost[b], which
+    contains leaving the present configuration: nearly every change starts there, or returns to it.
     """
 
     as_of: datetime
@@ -63,6 +83,10 @@ class PlanningProblem:
     model_of: Indices
     tariff: Tariff
     cap_laws: Mapping[str, CapLaw]
+    facts: FleetFacts
+    pools: Pools
+    tenants: Tenants
+    rules: FleetRules
 
     @property
     def terms(self) -> Terms:
@@ -96,13 +120,18 @@ def make_problem(
     as_of: datetime,
     signals: Mapping[str, str] | None = None,
     cap_laws: Mapping[str, CapLaw] | None = None,
+    rules: FleetRules | None = None,
 ) -> PlanningProblem:
     """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
     of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
     taught; without them those of the catalogue hold.
+
+    Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
+    that contradict one another or the job.
     """
+    rules = rules or FleetRules()
     slot_starts = _slot_starts(as_of, planning)
     terms = Terms(
         catalogue=catalogue,
@@ -125,7 +154,9 @@ def make_problem(
             ended[job.job_id] = forecast.reason
             continue
         rows = by_job.get(job.job_id, history.iloc[:0])
-        demands.append(job_demand(job, rows, forecast, planning))
+        demand = job_demand(job, rows, forecast, planning)
+        _check_demand(demand, planning)
+        demands.append(demand)
     kept = {
         one.job.job_id: _SHARED
         if (signals or {}).get(one.job.job_id) == "shared"
@@ -136,20 +167,40 @@ def make_problem(
         [one for one in demands if not kept[one.job.job_id]], catalogue=catalogue, planning=planning
     )
     running = [
-        JobProblem(
-            demand=one,
-            options=options_for(
-                one, known_models, terms=terms, partner=partners.get(one.job.job_id)
+        _with_pin(
+            JobProblem(
+                demand=one,
+                options=options_for(
+                    one, known_models, terms=terms, partner=partners.get(one.job.job_id)
+                ),
+                keep_reason=kept[one.job.job_id],
             ),
-            keep_reason=kept[one.job.job_id],
+            planning,
         )
         for one in demands
     ]
-    gpu_models = tuple(sorted({*boards_of, *(one.demand.job.gpu_model for one in running)}))
+    gpu_models = tuple(
+        sorted(
+            {
+                *boards_of,
+                *(one.demand.job.gpu_model for one in running),
+                *(node.gpu_model for node in cluster.nodes if node.gpu_count),
+            }
+        )
+    )
     arrays = _arrays(running, gpu_models, terms)
     slot_cost, enter_cost, boards, model_of = arrays
     held = np.bincount(model_of[0], weights=boards[0], minlength=len(gpu_models))
-    capacity = np.maximum([float(boards_of.get(name, 0)) for name in gpu_models], held)
+    own_jobs = [one.demand.job for one in running]
+    facts = fleet_facts(
+        cluster,
+        own_jobs,
+        dict(zip(gpu_models, held.tolist(), strict=True)),
+        slot_starts=slot_starts,
+        slot=timedelta(minutes=planning.slot_minutes),
+        maintenance=rules.nodes.maintenance,
+    )
+    capacity = np.maximum(_all_boards(facts, gpu_models), held)
     return PlanningProblem(
         as_of=as_of,
         slot_starts=slot_starts,
@@ -168,16 +219,91 @@ def make_problem(
         model_of=model_of,
         tariff=terms.tariff,
         cap_laws=terms.cap_laws,
+        facts=facts,
+        pools=make_pools(facts.nodes, gpu_models, own_jobs, facts.homes, rules.power.domains),
+        tenants=make_tenants(own_jobs, float(capacity.sum()), rules.tenants),
+        rules=rules,
     )
 
 
 def _slot_starts(as_of: datetime, planning: PlanningSettings) -> tuple[datetime, ...]:
-    seconds = planning.slot_minutes * 60
-    first = (int(as_of.timestamp()) // seconds + 1) * seconds
+    slot_seconds = planning.slot_minutes * 60
+    first = (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
     return tuple(
-        datetime.fromtimestamp(first + step * seconds, tz=UTC)
+        datetime.fromtimestamp(first + step * slot_seconds, tz=UTC)
         for step in range(planning.horizon_slots)
     )
+
+
+def _all_boards(facts: FleetFacts, gpu_models: Sequence[str]) -> Values:
+    """Give the boards per model outside maintenance [G]."""
+    row = {name: index for index, name in enumerate(gpu_models)}
+    boards = np.zeros(len(gpu_models))
+    for node in facts.nodes:
+        boards[row[node.gpu_model]] += node.usable
+    return boards
+
+
+def _check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
+    """Raise ImpossibleProblemError when a path has another length or a value below zero."""
+    for name in ("demand", "power"):
+        for level in ("q10", "q50", "q90"):
+            path = getattr(demand, f"{name}_{level}")
+            if path is None:
+                continue
+            if len(path) != planning.horizon_slots:
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} forecast of {len(path)} slots, "
+                    f"{planning.horizon_slots} are planned",
+                    "forecast with the same planning.horizon_slots",
+                )
+            wrong = np.flatnonzero(~(path >= 0))
+            if len(wrong):
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} {level} of {path[wrong[0]]:g} in "
+                    f"slot {wrong[0]}",
+                    "forecast values of at least 0, or leave the quantity out",
+                )
+
+
+def _with_pin(one: JobProblem, planning: PlanningSettings) -> JobProblem:
+    """Pin a job as the settings say."""
+    name = one.demand.job.job_id
+    pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
+    wanted = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
+    if not wanted:
+        return one
+    if len(wanted) > 1:
+        shown = ", ".join(
+            f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
+        )
+        raise ImpossibleProblemError(
+            f"job {name!r} is pinned in all slots to each of {shown}",
+            "keep one of planning.pins for it",
+        )
+    number = next(
+        (
+            index
+            for index, option in enumerate(one.options)
+            if option.configuration.power_cap_watts is None
+            and (
+                option.configuration.gpu_model,
+                option.configuration.gpu_count,
+                option.configuration.mig_profile,
+            )
+            in wanted
+        ),
+        None,
+    )
+    if number is None:
+        model, count, mig = next(iter(wanted))
+        raise ImpossibleProblemError(
+            f"job {name!r} is pinned in all slots to {count} × {model} {mig}".rstrip()
+            + ", which is none of its options: "
+            + ", ".join(option.configuration.describe() for option in one.options),
+            "pin it to one of these, or remove it from planning.pins",
+        )
+    return replace(one, pinned=number)
 
 
 def _arrays(

@@ -11,15 +11,18 @@ from factories import make_job
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, check_frame
+from data.fleet_settings import NodeSettings
 from data.records.cluster import Cluster, Gpu
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
 from data.records.jobs import Job
 from data.settings import EnergySettings, PlanningSettings
-from planner.problem import PlanningProblem, make_problem
+from planner.problem import FleetRules, PlanningProblem, make_problem
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100, L40S, A100 = "H100-SXM5-80GB", "L40S-48GB", "A100-SXM4-80GB"
 PLANNING = PlanningSettings(slot_minutes=60, horizon_slots=24)
+FREE_NODES = FleetRules(nodes=NodeSettings(base_watts_per_gpu=0.0))
+"""Nodes cost nothing, so that arithmetic with jobs alone is whole."""
 
 
 def boards(model: str, count: int) -> list[Gpu]:
@@ -112,6 +115,7 @@ def case(
         "energy": EnergySettings(region="DEU"),
         "as_of": AS_OF,
         "signals": {job.job_id: "sm_active" for job, *_rest in jobs},
+        "rules": FREE_NODES,
     }
     return make_problem(
         Cluster(as_of=AS_OF, gpus=tuple(gpus)),

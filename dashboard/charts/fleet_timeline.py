@@ -42,17 +42,20 @@ def fleet_timeline(
             fillcolor=faded(colour, 0.8),
             hovertemplate="%{y:.1f} GPUs",
         )
-    total = _total_demand(forecasts)
+    total = total_demand(forecasts)
     if total is not None:
         times, path = total
         add_band(figure, times, path, 1.0)
     return dress(figure, y_title="GPUs")
 
 
-def _total_demand(
+def total_demand(
     forecasts: Sequence[DemandForecast | ForecastSkipped],
 ) -> tuple[list[datetime], QuantilePath] | None:
-    """Add up the demand of jobs whose forecasts share the first one's slots."""
+    """Add up the demand of jobs whose forecasts share the first one's slots.
+
+    Give its times and its quantiles, those of the jobs added up as if all peaked together.
+    """
     known = [one for one in forecasts if isinstance(one, DemandForecast)]
     paths = [
         path

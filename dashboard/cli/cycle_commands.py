@@ -8,6 +8,7 @@ from typing import Any
 
 from dashboard.cli.forecast_rows import forecast_row, group_row
 from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.plan_command import plan_figures
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
 from dashboard.submission.watch import watch_all
@@ -63,20 +64,7 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         },
         "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
         "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
-        "plan": None
-        if plan is None
-        else {
-            "plan_id": plan.plan_id,
-            "cost": plan.cost,
-            "cost_of_now": plan.cost_of_now,
-            "lower_bound": plan.lower_bound,
-            "gap": plan.gap_ratio,
-            "currency": plan.currency,
-            "slots": len(plan.slot_starts),
-            "slot_seconds": plan.slot_seconds,
-            "jobs": len(plan.jobs),
-            "seconds": plan.seconds,
-        },
+        "plan": None if plan is None else plan_figures(plan),
         "recommendations": [one.as_dict() for one in outcome.recommendations],
         "kept": outcome.kept,
         "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
@@ -98,6 +86,8 @@ def print_outcome(outcome: CycleOutcome) -> None:
             f"{len(plan.slot_starts)} slots (keeping today: {plan.cost_of_now:.2f}), lower bound "
             f"{plan.lower_bound:.2f}, certified gap {100 * plan.gap_ratio:.2f} %."
         )
+        for violation in plan.violations:
+            print(f"The plan pays for breaking a limit: {violation}.")
     print_rows(
         [
             {

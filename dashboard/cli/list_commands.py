@@ -4,14 +4,12 @@ import argparse
 from typing import Any
 
 from dashboard.cli.cycle_commands import REPORT_COLUMNS, report_row
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_for_reading, settings_of
 from data.load_settings import setting_rows
 from data.records.jobs import SchedulerFacts
-from data.records.plans import Plan
 
 FINDINGS = 3
-_NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
 _NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
 
 
@@ -102,38 +100,6 @@ def sources(options: argparse.Namespace) -> int:
         rows = [report_row(report) for report in store.reader.source_reports()]
     print_rows(rows, options.format, columns=REPORT_COLUMNS, empty=_NO_SAMPLES)
     return 0
-
-
-def plan(options: argparse.Namespace) -> int:
-    """Show the plan of the latest cycle: a row per job and stretch of equal configuration."""
-    with open_for_reading(settings_of(options)) as store:
-        latest = store.reader.latest_plan()
-    if options.format == "json":
-        print_json(None if latest is None else latest)
-        return 0
-    rows = [] if latest is None else _stretches(latest)
-    columns = ("job_id", "from", "slots", "configuration")
-    print_rows(rows, options.format, columns=columns, empty=_NO_CYCLE)
-    return 0
-
-
-def _stretches(plan: Plan) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
-    for job in plan.jobs:
-        previous = None
-        for start, step in zip(plan.slot_starts, job.steps, strict=True):
-            if step != previous:
-                rows.append(
-                    {
-                        "job_id": job.job_id,
-                        "from": start,
-                        "slots": 0,
-                        "configuration": step.describe(),
-                    }
-                )
-                previous = step
-            rows[-1]["slots"] += 1
-    return rows
 
 
 def settings(options: argparse.Namespace) -> int:

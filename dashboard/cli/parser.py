@@ -112,12 +112,18 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         action="store_true",
         help="ask every model at past moments of the stored series and compare them",
     )
-    _command(
+    plan = _command(
         commands,
         "plan",
-        ("list_commands", "plan"),
-        "the plan of the latest cycle, with its bound and gap",
+        ("plan_command", "plan"),
+        "the plan of the latest cycle, with its bounds and gap, nodes and tenants",
         lists=True,
+    )
+    plan.add_argument(
+        "--by",
+        choices=("job", "node", "tenant", "bound"),
+        default="job",
+        help="rows of the table: stretches of jobs, nodes, lending, lower bounds",
     )
 
 

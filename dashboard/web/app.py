@@ -14,6 +14,7 @@ pages = [
     st.Page("views/job.py", title="Job"),
     st.Page("views/new_job.py", title="New job"),
     st.Page("views/forecasts.py", title="Forecasts"),
+    st.Page("views/plan.py", title="Plan"),
     st.Page("views/recommendations.py", title="Recommendations"),
     st.Page("views/savings.py", title="Savings"),
     st.Page("views/energy.py", title="Energy & ESG"),

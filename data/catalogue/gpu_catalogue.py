@@ -27,6 +27,17 @@ class MigProfile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MigPlacement:
+    """Where on a board an instance may begin: its memory slices, and their first ones by choice.
+
+    The rarest start comes first, so that small instances leave room for large ones.
+    """
+
+    memory_slices: int
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuModel:
     """One GPU model. Power in W per board, speed relative to an L40S, price in EUR per GPU-hour."""
 
@@ -43,6 +54,17 @@ class GpuModel:
     mig_profiles: tuple[MigProfile, ...]
     cap_law: CapLaw
     source: str
+
+    def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
+        """Give where instances of a profile may begin on a board, None when that is not known."""
+        whole = max((one.slices for one in self.mig_profiles), default=1)
+        wanted = profile.memory_mib / self.memory_mib * (8 if whole > 4 else 4)
+        known = [
+            one
+            for cut, slices, one in _mig_placements()
+            if (cut, slices) == (whole, profile.slices)
+        ]
+        return min(known, key=lambda one: abs(one.memory_slices - wanted), default=None)
 
     def mig_profile(self, name: str) -> MigProfile | None:
         """Give the profile of that name, or None.
@@ -115,6 +137,22 @@ def _words(reported: str) -> str:
 def _rows(name: str) -> list[dict[str, str]]:
     text = files("data.catalogue").joinpath(name).read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
+
+
+@cache
+def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
+    """Give (compute slices of the whole board, of the instance, placement) of the table."""
+    return tuple(
+        (
+            int(row["whole_slices"]),
+            int(row["slices"]),
+            MigPlacement(
+                memory_slices=int(row["memory_slices"]),
+                starts=tuple(int(one) for one in row["starts"].split("|")),
+            ),
+        )
+        for row in _rows("mig_placements.csv")
+    )
 
 
 @cache

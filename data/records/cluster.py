@@ -50,6 +50,7 @@ class Cluster:
 
     as_of: datetime
     gpus: tuple[Gpu, ...]
+    nodes: tuple[Node, ...] = ()
 
     def __post_init__(self) -> None:
         require_utc("as_of", self.as_of)

@@ -1,4 +1,4 @@
-"""Plans: a configuration per job and slot, with its cost and a certified lower bound."""
+"""Plans: a configuration and a place per job and slot, with their cost and certified bounds."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -29,29 +29,107 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stay:
+    """GPUs of a job on a node in slots [start, end).
+
+    `moved`: the job was elsewhere before, without another configuration. A MIG slice has gpus 1,
+    the number of its cut board on the node and the position of its first memory slice there.
+    """
+
+    node: str
+    gpus: int
+    start: int
+    end: int
+    moved: bool = False
+    mig_board: int | None = None
+    mig_position: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
-    """One job over the horizon: `steps[t]` is the configuration in slot t."""
+    """One job over the horizon: `steps[t]` is the configuration in slot t, `stays` where it is.
+
+    Without a place in some slot (its node is not known, say) `unplaced` says why.
+    """
 
     job_id: str
     now: Configuration
     steps: tuple[Configuration, ...]
+    stays: tuple[Stay, ...] = ()
+    unplaced: str = ""
+
+    def stretches(self) -> tuple[tuple[int, int, Configuration], ...]:
+        """Give (start, end, configuration) of the stretches of slots without a change."""
+        steps = self.steps
+        starts = [slot for slot in range(len(steps)) if slot == 0 or steps[slot] != steps[slot - 1]]
+        ends = [*starts[1:], len(steps)]
+        return tuple(
+            (start, end, steps[start]) for start, end in zip(starts, ends, strict=bool(starts))
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """One node over the horizon: whether it is on in each slot; where it is not, it is empty."""
+    """One node over the horizon: whether it is on in each slot; where it is not, it is empty.
+
+    Not `open`: it takes no new jobs (cordoned, draining).
+    """
 
     node: str
     gpu_model: str
     gpus: int
     on: tuple[bool, ...]
+    open: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanBound:
+    """A lower bound by name, beside what the plan attains, both in `unit`.
+
+    Cost bounds hold for every plan of the problem; those in node-hours or nodes for every
+    placement of this plan's configurations.
+    """
+
+    name: str
+    value: float
+    attained: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantPlan:
+    """Boards of one tenant: what it may hold, holds now, and holds in each slot.
+
+    It borrows what is above its quota. It lends what it leaves of its quota as far as others
+    borrow it, in proportion to what all leave.
+    """
+
+    tenant: str
+    quota: float
+    guaranteed: float
+    now: float
+    used: tuple[float, ...]
+    borrowed: tuple[float, ...]
+    lent: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPrice:
+    """What one more unit of something scarce was worth in each slot, for the next plan's start."""
+
+    of: str
+    per_slot: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A feasible allocation over time; `gap_ratio` = (cost - lower_bound) / cost.
 
-    `cost`, `lower_bound` and `cost_of_now` (keeping today's allocation) are in `currency`.
+    `cost`, `lower_bound` and `cost_of_now` (keeping today's allocation) are in `currency`; cost
+    includes `moves` that placement forces. `violations` names soft limits that are broken, at a
+    price. `revised_jobs` counts jobs that left the path which the plan before announced for them,
+    None without such a plan. `frozen_slots` are taken over from it, and the bound holds for plans
+    that keep them.
     """
 
     plan_id: str
@@ -64,7 +142,16 @@ class Plan:
     lower_bound: float
     currency: str
     seconds: float
+    bounds: tuple[PlanBound, ...] = ()
     nodes: tuple[NodePlan, ...] = ()
+    tenants: tuple[TenantPlan, ...] = ()
+    violations: tuple[str, ...] = ()
+    moves: int = 0
+    move_cost: float = 0.0
+    changes_per_job_day: float = 0.0
+    revised_jobs: int | None = None
+    frozen_slots: int = 0
+    prices: tuple[PlanPrice, ...] = ()
 
     def __post_init__(self) -> None:
         if self.lower_bound > self.cost + 1e-6 * max(1.0, abs(self.cost)):

@@ -92,7 +92,11 @@ class FactReader:
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         return PlanningView(
             as_of=as_of,
-            cluster=Cluster(as_of=as_of, gpus=self.gpus(start=start, end=upto)),
+            cluster=Cluster(
+                as_of=as_of,
+                gpus=self.gpus(start=start, end=upto),
+                nodes=tuple(one for one in self.nodes() if one.seen_at <= now),
+            ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
             history=history,

@@ -13,6 +13,7 @@ from data.records.lifecycle import State, shown_state
 from data.records.plans import Plan
 from data.store import tables
 from data.store.fact_reader import as_utc
+from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
 from data.store.submissions import SubmissionReader
@@ -65,7 +66,7 @@ class StoreReader(RecordReader, SubmissionReader):
     def plan(self, plan_id: str) -> Plan | None:
         """Give one plan, None when it is not kept."""
         rows = self._rows(sa.select(tables.plans.c.record).where(tables.plans.c.plan_id == plan_id))
-        return from_json(Plan, rows[0].record) if rows else None
+        return plan_from_json(rows[0].record) if rows else None
 
     def forecasts(self, plan_id: str | None = None) -> tuple[DemandForecast | ForecastSkipped, ...]:
         """Give the forecasts behind a plan, by default the latest."""

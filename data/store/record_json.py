@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from data.records.identifiers import canonical_json
 
 Record = TypeVar("Record")
-_AS_JSON_HAS_IT = (str, int, float)
+_AS_JSON_HAS_IT = (str, int, float, bool)
 
 
 def to_json(record: object) -> str:
@@ -25,7 +25,12 @@ def from_json(kind: type[Record], text: str) -> Record:
 
     A field that the text lacks takes its default: records kept by an earlier version stay readable.
     """
-    return typing.cast("Record", _build(kind, json.loads(text)))
+    return build(kind, json.loads(text))
+
+
+def build(kind: type[Record], value: Any) -> Record:
+    """Give the record of that kind that a JSON document holds. Errors: as `from_json`."""
+    return typing.cast("Record", _build(kind, value))
 
 
 def _build(kind: Any, value: Any) -> Any:

@@ -29,6 +29,7 @@ from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_sampl
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate
 from data.store.outbox import Outbox
+from data.store.plan_json import plan_to_json
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.report_log import ReportLog
@@ -147,7 +148,7 @@ class Store:
             _insert(
                 connection,
                 "plans",
-                [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": to_json(plan)}],
+                [{"plan_id": plan.plan_id, "cycle_id": cycle_id, "record": plan_to_json(plan)}],
                 key=("plan_id",),
             )
             _insert(

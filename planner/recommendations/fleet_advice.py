@@ -11,9 +11,9 @@ from data.records.plans import NodePlan, Plan
 from planner.carbon import emissions_of, market_emissions_of
 from planner.problem import PlanningProblem
 
-_BASE_WATTS_PER_GPU = (63.0, 125.0, 188.0)
-"""Power of a server without its GPUs per GPU it holds: an empty server of the Acme trace draws
-1,512 W (10th percentile) with eight idle boards; half of that either way."""
+_BASE_RANGE = (0.5, 1.0, 1.5)
+"""How far the draw of a server without its GPUs may lie from the setting `nodes.base_watts_per_gpu`
+(an empty server of the Acme trace draws 1,512 W, 10th percentile, with eight idle boards)."""
 _SHORTEST_OFF_HOURS = 1.0
 
 
@@ -156,22 +156,28 @@ def _power_down(
                 "idle board",
                 f"{model.idle_watts:g} ({model.idle_watts_low:g}–{model.idle_watts_high:g}) W",
             ),
-            ("server without GPUs", "125 (63–188) W per GPU, Acme trace, CC BY 4.0"),
+            (
+                "server without GPUs",
+                (
+                    f"{problem.rules.nodes.base_watts_per_gpu:g} W per GPU ± 50 % "
+                    "(setting nodes.base_watts_per_gpu)"
+                ),
+            ),
         ),
     )
 
 
 def _energy_of(gpus: int, model: GpuModel, hours: float, problem: PlanningProblem) -> Range:
     idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)
-    energy = problem.energy
+    energy, base = problem.energy, problem.rules.nodes.base_watts_per_gpu
     pues = (
         max(1.0, energy.pue - energy.pue_uncertainty),
         energy.pue,
         energy.pue + energy.pue_uncertainty,
     )
     low, central, high = (
-        gpus * (board + base) * hours / 1000 * pue
-        for board, base, pue in zip(idle, _BASE_WATTS_PER_GPU, pues, strict=True)
+        gpus * (board + share * base) * hours / 1000 * pue
+        for board, share, pue in zip(idle, _BASE_RANGE, pues, strict=True)
     )
     return Range(low=low, central=central, high=high, unit="kWh")
 

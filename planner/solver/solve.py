@@ -210,6 +210,10 @@ def _first_plan(
         for first in (False, True):
             made = kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
             best = _cheaper(task, best, made)
+        if task.problem.size <= _SMALL_JOBS:
+            # A lone job is in no move, so the announced path would be its last.
+            made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
+            best = _cheaper(task, best, made)
         clock.note(draft_cost(best), found.bound)
         return best
     if clock.left() <= 0:

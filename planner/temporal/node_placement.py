@@ -21,18 +21,27 @@ from planner.temporal.random_kernel import random_state
 _UNCHECKED = 1 << 60
 _STAY = 4
 """Ejecting a run from its current node counts as so many ejections."""
+_NEVER = 1 << 61
 _ITERATIONS = 20_000
 _CHUNK = 200
+_LARGE = 100
+"""With more nodes an ejection looks at more of them, so that as many fewer are tried."""
 _DEPTH, _SHAKES = 4, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node: GPUs, their model, milli-CPU and memory (None: not known, not checked)."""
+    """A node: GPUs, their model, milli-CPU and memory (None: not known, not checked).
+
+    `whole` is what the node has where `gpus` are those that are left of it: runs larger than a
+    node are cut into whole ones. Not `open`: only runs that are on it now may be.
+    """
 
     name: str
     gpus: int
     gpu_model: str = ""
+    whole: int | None = None
+    open: bool = True
     cpu_milli: int | None = None
     memory_mib: int | None = None
 
@@ -43,7 +52,8 @@ class Run:
 
     A run of more GPUs than the largest node has takes whole nodes and a part of one more; CPU and
     memory are of the whole run (None: not known, not checked). `current_nodes` are where it is
-    now; an empty `gpu_model` takes any.
+    now, with `current_gpus` on each (empty: whole nodes and a rest); a run of fewer GPUs than that
+    keeps the first of them. A `fixed` run goes there or nowhere. An empty `gpu_model` takes any.
     """
 
     run_id: str
@@ -55,6 +65,8 @@ class Run:
     cpu_milli: int | None = None
     memory_mib: int | None = None
     current_nodes: tuple[str, ...] = ()
+    current_gpus: tuple[int, ...] = ()
+    fixed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse runs of no length or no GPU."""
@@ -104,6 +116,7 @@ class _Parts:
     items: Items
     room: Ints
     group: Ints
+    fixed: Bools
 
 
 def place_on_nodes(
@@ -125,14 +138,25 @@ def place_on_nodes(
         return NodePlacement(runs=(), seconds=0.0)
     parts = _parts(runs, nodes, number)
     bin_of = _searched(parts, deadline=started + budget_seconds, seed=seed)
+    bounds = np.searchsorted(parts.run, np.arange(len(runs) + 1))
+    possible = _possible(parts)
     return NodePlacement(
-        runs=tuple(_answer(run, nodes, parts, bin_of, index) for index, run in enumerate(runs)),
+        runs=tuple(
+            _answer(run, nodes, parts, (bin_of, possible), slice(*bounds[index : index + 2]))
+            for index, run in enumerate(runs)
+        ),
         seconds=time.monotonic() - started,
     )
 
 
 def _sizes(run: Run, largest: int) -> list[int]:
-    """Give the GPUs of the parts of a run: whole nodes, then the rest."""
+    """Give the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
+    if sum(run.current_gpus) >= run.gpus:
+        left, parts = run.gpus, []
+        for held in run.current_gpus:
+            parts.append(min(held, left))
+            left -= parts[-1]
+        return [part for part in parts if part]
     whole, rest = divmod(run.gpus, largest)
     return [largest] * whole + ([rest] if rest else [])
 
@@ -155,7 +179,8 @@ def _largest(nodes: Sequence[Node]) -> dict[str, int]:
     largest: dict[str, int] = {}
     for node in nodes:
         for model in (node.gpu_model, ""):
-            largest[model] = max(largest.get(model, 0), node.gpus)
+            size = node.gpus if node.whole is None else node.whole
+            largest[model] = max(largest.get(model, 0), size)
     return largest
 
 
@@ -210,6 +235,7 @@ def _parts(runs: Sequence[Run], nodes: Sequence[Node], number: dict[str, int]) -
             dtype=np.int64,
         ).reshape(-1, 3),
         group=np.array([jobs[runs[one].job_id] for one in index], dtype=np.int64),
+        fixed=np.array([runs[one].fixed for one in index], dtype=np.bool_),
     )
 
 
@@ -224,9 +250,18 @@ def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
 
 
 def _allowed(runs: Sequence[Run], nodes: Sequence[Node]) -> Bools:
-    """Give which node has the GPU model of which run [runs, nodes]."""
+    """Give which run may be on which node [runs, nodes]: by model, openness and fixed places."""
     wanted = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
-    return np.asarray((wanted == "") | (wanted == _models(nodes)))
+    allowed = np.asarray((wanted == "") | (wanted == _models(nodes)))
+    number = {node.name: index for index, node in enumerate(nodes)}
+    closed = np.array([not node.open for node in nodes], dtype=np.bool_)
+    for index, run in enumerate(runs):
+        if not run.fixed and not closed.any():
+            continue
+        own = np.zeros(len(nodes), dtype=np.bool_)
+        own[[number[name] for name in run.current_nodes if name in number]] = True
+        allowed[index] &= own if run.fixed else own | ~closed
+    return allowed
 
 
 def _models(nodes: Sequence[Node]) -> npt.NDArray[np.str_]:
@@ -238,7 +273,7 @@ def _searched(parts: _Parts, *, deadline: float, seed: int) -> Ints:
     bin_of = np.full(len(parts.run), -1, dtype=np.int64)
     if not len(parts.room):
         return bin_of
-    order = np.lexsort((parts.items.first, -parts.gpus))
+    order = np.lexsort((parts.items.first, -parts.gpus, ~parts.fixed))
     place_at_home(parts.items, parts.room, bin_of, parts.home, order)
     place_first_fit(parts.items, parts.room, bin_of, parts.group, order)
     _eject(parts, bin_of, deadline=deadline, seed=seed)
@@ -266,12 +301,14 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
     trial = bin_of[kept]
     best = trial.copy()
     penalty = np.where(parts.home[kept] >= 0, _STAY, 1).astype(np.int64)
+    penalty[parts.fixed[kept]] = _NEVER
     state = random_state(seed)
     left = int(items.weights[best < 0].sum())
+    chunk = max(1, _CHUNK * _LARGE // max(_LARGE, len(parts.room)))
     for _ in range(_ITERATIONS // _CHUNK):
         if left == 0 or time.monotonic() > deadline:
             break
-        left = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, _CHUNK, state)
+        left = place_pool(items, parts.room, trial, best, penalty, _DEPTH, _SHAKES, chunk, state)
     bin_of[kept] = best
 
 
@@ -287,28 +324,34 @@ def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
     bin_of[missing] = -1
 
 
-def _answer(run: Run, nodes: Sequence[Node], parts: _Parts, bin_of: Ints, index: int) -> RunNodes:
-    own = np.flatnonzero(parts.run == index)
+def _answer(
+    run: Run, nodes: Sequence[Node], parts: _Parts, found: tuple[Ints, Bools], own: slice
+) -> RunNodes:
+    """Give the nodes of the `own` parts; `found` has the node of every part, and if it fits one."""
+    bin_of, possible = found
     placed = bin_of[own]
     if (placed < 0).any():
-        reason = _reason(run, nodes, parts, own)
+        reason = _reason(run, nodes, fits=bool(possible[own].all()))
         return RunNodes(run_id=run.run_id, nodes=(), gpus=(), moved=False, reason=reason)
-    names = tuple(nodes[one].name for one in placed)
+    held: dict[str, int] = {}
+    for one, size in zip(placed, parts.gpus[own], strict=True):
+        held[nodes[one].name] = held.get(nodes[one].name, 0) + int(size)
+    names = tuple(held)
     return RunNodes(
         run_id=run.run_id,
         nodes=names,
-        gpus=tuple(int(size) for size in parts.gpus[own]),
+        gpus=tuple(held.values()),
         moved=not set(run.current_nodes) <= set(names) and bool(run.current_nodes),
     )
 
 
-def _reason(run: Run, nodes: Sequence[Node], parts: _Parts, own: Ints) -> str:
+def _reason(run: Run, nodes: Sequence[Node], *, fits: bool) -> str:
     """Say why a run has no nodes."""
     suited = [node for node in nodes if _suits(run, node) and node.gpus > 0]
     if not suited:
         return f"no node has GPUs of model {run.gpu_model}" if run.gpu_model else "no node has GPUs"
     if sum(node.gpus for node in suited) < run.gpus:
         return f"it needs {run.gpus} GPUs and all nodes have {sum(n.gpus for n in suited)}"
-    if not _possible(parts)[own].all():
+    if not fits:
         return "no empty node has the CPU and memory that it needs beside its GPUs"
     return f"no room found for {run.gpus} GPUs in all of slots [{run.start}, {run.end})"

@@ -22,6 +22,7 @@ VIEWS = [
     ("Jobs", r"\d+ jobs run; [\d,.]+ of [\d,.]+ GPU-hours", 0),
     ("Job", r"holds \d+ × .* and did [\d.]+ GPUs' work", 3),
     ("Forecasts", r"In the next 24 h jobs will hold \d+ GPUs on average", 4),
+    ("Plan", r"The next 24 h cost [\d,.]+ EUR, .* less than today's allocation", 2),
     ("Recommendations", r"\d+ recommendations? waits? for .* save [\d,.]+ EUR", 1),
     ("Energy & ESG", rf"The GPUs used {RANGE} kWh .*{RANGE} kgCO2e", 1),
     ("Reports", r"Of \d+ GPUs, [\d.]+ were allocated and [\d.]+ did work on average", 1),
@@ -44,6 +45,18 @@ def test_every_view_opens_with_its_answer(server: Server, visitor: Visitor) -> N
             expect(shown).to_have_count(0)
         assert visitor.page.locator('[data-testid="stException"]').count() == 0
         assert "Traceback" not in visitor.text()
+
+
+def test_the_plan_is_a_picture(server: Server, visitor: Visitor) -> None:
+    """Blocks of jobs, hatched idle GPUs, nodes on the axis; the model chosen is in the address."""
+    visitor.open(f"{server.base}/plan?model=A100-SXM4-80GB")
+    gantt = visitor.page.locator(".js-plotly-plot").nth(1)
+    expect(gantt).to_contain_text("a100-0001")
+    expect(gantt).not_to_contain_text("h100-0000")
+    expect(gantt).to_contain_text("idle, node on")
+    assert gantt.locator("g.bars path").count() > 5
+    for heading in ("Lower bounds", "Nodes that can be off", "Who lends and who borrows"):
+        expect(visitor.page.get_by_role("heading", name=heading)).to_be_visible()
 
 
 def test_links_are_objects(server: Server, visitor: Visitor) -> None:
@@ -98,6 +111,7 @@ PATHS = (
     "fleet",
     "jobs",
     f"job?id={quote(HOSTILE_JOB)}",
+    "plan",
     "recommendations",
     "energy",
     "reports",

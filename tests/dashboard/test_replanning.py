@@ -11,10 +11,12 @@ from factories import NOW, make_collected, make_job, make_samples
 
 from collectors.base import Window
 from dashboard.cycle import World, run_cycle
-from dashboard.replanning import look_again, surprises_since_plan
+from dashboard.replanning import look_again, reasons_to_plan, surprises_since_plan
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
+from data.records.cluster import Node
+from data.records.jobs import JobState, SchedulerFacts
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
@@ -74,6 +76,43 @@ def test_leaving_the_band_calls_for_a_plan(tmp_path: Path, after: float, called:
         [] if not called else ["above" if after > 0.3 else "below"]
     )
     assert all("the band" in one.reason for one in found)
+
+
+def node(*, schedulable: bool, at: datetime) -> Node:
+    """The only node, as its scheduler describes it."""
+    return Node(
+        name="node-1",
+        gpu_model="H100-SXM5-80GB",
+        gpu_count=1,
+        state="IDLE" if schedulable else "DRAINED",
+        schedulable=schedulable,
+        seen_at=at,
+        source="test",
+    )
+
+
+def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(tmp_path: Path) -> None:
+    """A new job, a job out of memory and a drained node are reasons; another plan ends them."""
+    with open_store(f"duckdb:///{tmp_path}/h.duckdb") as store:
+        world = world_of(store, samples(0.3))
+        run_cycle(world, now=NOW)
+        later = NOW + timedelta(minutes=15)
+        frame = samples(0.3)
+        recent = frame[(frame["sampled_at"] > NOW) & (frame["sampled_at"] <= later)]
+        killed = SchedulerFacts(state=JobState.RUNNING, reason="OOMKilled")
+        known = make_job(last_seen_at=later, scheduler=killed)
+        new = make_job("a/new", first_seen_at=later, last_seen_at=later)
+        assert reasons_to_plan(world, now=later) == ()
+        store.keep(
+            make_collected(recent, jobs=(known, new), nodes=(node(schedulable=False, at=later),))
+        )
+        assert reasons_to_plan(world, now=later) == (
+            "a/new has come with 1 × H100-SXM5-80GB",
+            "search/ranker-0 ran out of memory",
+            "node node-1 takes no jobs any more: DRAINED",
+        )
+        run_cycle(world, now=later + timedelta(minutes=1))
+        assert [one for one in reasons_to_plan(world, now=later) if "node-1" in one] == []
 
 
 def test_before_any_plan_nothing_is_a_surprise(tmp_path: Path) -> None:

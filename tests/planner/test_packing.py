@@ -19,8 +19,9 @@ from planning_cases import (
 from data.records.forecasts import ForecastSkipped
 from data.records.plans import Plan
 from data.settings import PlanningSettings
-from planner.packing import as_slot_problem, build_plan
+from planner.packing import build_plan
 from planner.problem import PlanningProblem
+from planner.slot_mapping import as_slot_problem
 from planner.solver.slot_problem import NOTHING
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -82,11 +83,13 @@ def test_plan_is_feasible_bounded_and_repeatable(problem: PlanningProblem) -> No
 def test_options_keep_their_place_in_the_solver() -> None:
     """Every option of a job has a row with its boards and its model, costs and entering costs."""
     problem = bursty_week()
-    found, row_of = as_slot_problem(problem)
-    for (option, column), row in np.ndenumerate(row_of):
+    mapping = as_slot_problem(problem)
+    found, row_of = mapping.slots, mapping.home_row
+    for (column, option), row in np.ndenumerate(row_of):
         if option >= len(problem.jobs[column].options):
             assert row == NOTHING
             continue
+        assert mapping.option_of[column, row] == option
         assert found.grid.boards[row] == problem.boards[option, column]
         assert found.grid.gpu_type[row] == problem.model_of[option, column]
         assert found.jobs.enter_cost[column, row] == np.float32(problem.enter_cost[option, column])
@@ -102,8 +105,8 @@ def test_a_cap_and_the_uncapped_board_are_two_options() -> None:
     job = make_job("a/hot")
     problem = case((job, 0.95, 70_000.0, 690.0), gpus=boards(H100, 1), planning=planning)
     assert [one.configuration.power_cap_watts for one in problem.jobs[0].options] == [None, 490.0]
-    _found, row_of = as_slot_problem(problem)
-    assert row_of[0, 0] != row_of[1, 0]
+    row_of = as_slot_problem(problem).home_row
+    assert row_of[0, 0] != row_of[0, 1]
     plan = plan_of(problem)
     assert {step.gpu_count for step in plan.jobs[0].steps} == {1}
 

@@ -1,0 +1,318 @@
+"""A plan as a picture: time to the right, GPUs upwards by node, jobs as blocks, idle hatched."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+import numpy as np
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FREE, PROBLEM, PROPOSED, USED, dress, faded, safe
+from data.records.plans import JobPlan, NodePlan, Plan
+from data.units import SECONDS_PER_HOUR
+
+_SLICES = 8
+_GAP = 1
+"""Rows between two nodes."""
+_MOST_ROWS = 200
+
+
+@dataclass(slots=True)
+class _Blocks:
+    """Bars of one kind: begin, length in ms, lowest row, rows, and what the hover says."""
+
+    begin: list[datetime] = field(default_factory=list)
+    length: list[float] = field(default_factory=list)
+    base: list[float] = field(default_factory=list)
+    height: list[float] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+
+    def add(self, begin: datetime, end: datetime, base: float, height: float, text: str) -> None:
+        self.begin.append(begin)
+        self.length.append((end - begin).total_seconds() * 1000)
+        self.base.append(base)
+        self.height.append(height)
+        self.text.append(text)
+
+
+def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) -> go.Figure:
+    """Give the Gantt chart of some nodes; `why` says for a job what the plan is after.
+
+    Blocks in the accent colour are jobs on another configuration or place; diamonds mark changes.
+    """
+    slot = timedelta(seconds=plan.slot_seconds)
+    times = [at.replace(tzinfo=None) for at in plan.slot_starts]
+    times.append(times[-1] + slot)
+    by_node, ends = _by_node(plan), _ends_of_boards(plan)
+    figure = go.Figure()
+    kept, changed, idle, off, marks = _Blocks(), _Blocks(), _Blocks(), _Blocks(), _Blocks()
+    ticks: list[tuple[float, str]] = []
+    row = 0.0
+    for node in nodes:
+        lanes = np.zeros((node.gpus, len(plan.slot_starts)), dtype=np.bool_)
+        boards: dict[int, int] = {}
+        for job, at in by_node.get(node.node, []):
+            stay = job.stays[at]
+            begin, end = times[stay.start], times[stay.end]
+            is_new = stay.moved or stay.start > 0 or job.steps[stay.start] != job.now
+            blocks = changed if is_new else kept
+            text = _hover(plan, job, at, why)
+            for base, height in _lanes(lanes, boards, ends, job, at):
+                blocks.add(begin, end, row + base, height, text)
+                if is_new:
+                    marks.add(begin, begin, row + base + height / 2, 0.0, text)
+        _idle(node, lanes, times, row, idle, off)
+        ticks.append((row + node.gpus / 2, f"{safe(node.node)}"))
+        row += node.gpus + _GAP
+    _bars(figure, kept, "job as it is now", USED, "")
+    _bars(figure, changed, "changed by the plan", PROPOSED, "")
+    _bars(figure, idle, "idle, node on", FREE, "/")
+    _bars(figure, off, "node off", "rgba(0,0,0,0)", "")
+    figure.add_scatter(
+        x=marks.begin,
+        y=marks.base,
+        name="change",
+        mode="markers",
+        marker={"symbol": "diamond", "size": 8, "color": PROPOSED, "line": {"width": 1}},
+        hovertext=marks.text,
+        hoverinfo="text",
+    )
+    figure = dress(figure, y_title="", height=int(min(900, 140 + 9 * row)))
+    figure.update_layout(barmode="overlay", bargap=0, hovermode="closest")
+    figure.update_yaxes(
+        tickvals=[at for at, _name in ticks],
+        ticktext=[name for _at, name in ticks],
+        range=[0, max(row, 1)],
+        showgrid=False,
+    )
+    figure.update_xaxes(range=[times[0], times[-1]])
+    return figure
+
+
+def _by_node(plan: Plan) -> dict[str, list[tuple[JobPlan, int]]]:
+    """Give the stays on every node, longest first, so that lanes stay straight."""
+    found: dict[str, list[tuple[JobPlan, int]]] = defaultdict(list)
+    for job in plan.jobs:
+        for number, stay in enumerate(job.stays):
+            found[stay.node].append((job, number))
+    for stays in found.values():
+        stays.sort(key=lambda one: _rank(one[0], one[1]))
+    return found
+
+
+def _ends_of_boards(plan: Plan) -> dict[tuple[str, int], int]:
+    """Give the slot in which the last slice of every cut board ends."""
+    ends: dict[tuple[str, int], int] = defaultdict(int)
+    for job in plan.jobs:
+        for stay in job.stays:
+            if stay.mig_board is not None:
+                key = stay.node, stay.mig_board
+                ends[key] = max(ends[key], stay.end)
+    return ends
+
+
+def _rank(job: JobPlan, number: int) -> tuple[int, int, str]:
+    stay = job.stays[number]
+    return stay.start, stay.start - stay.end, job.job_id
+
+
+def _lanes(
+    lanes: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]",
+    boards: dict[int, int],
+    ends: Mapping[tuple[str, int], int],
+    job: JobPlan,
+    number: int,
+) -> list[tuple[float, float]]:
+    """Give (row, height) of the blocks of a stay on its node, in free lanes from below.
+
+    A board cut by MIG keeps its lane in `boards` until its last slice ends.
+    """
+    stay = job.stays[number]
+    window = slice(stay.start, stay.end)
+    if stay.mig_board is not None:
+        if stay.mig_board not in boards:
+            window = slice(stay.start, ends[stay.node, stay.mig_board])
+            free = np.flatnonzero(~lanes[:, window].any(axis=1))
+            boards[stay.mig_board] = int(free[0]) if len(free) else len(lanes) - 1
+            lanes[boards[stay.mig_board], window] = True
+        lane = boards[stay.mig_board]
+        width = 1 / _SLICES * _slices_of(job.steps[stay.start].mig_profile)
+        return [(lane + (stay.mig_position or 0) / _SLICES, width)]
+    free = np.flatnonzero(~lanes[:, window].any(axis=1))[: stay.gpus]
+    lanes[free, window] = True
+    groups = np.split(free, np.flatnonzero(np.diff(free) > 1) + 1) if len(free) else []
+    return [(float(group[0]), float(len(group))) for group in groups]
+
+
+def _slices_of(profile: str) -> int:
+    """Give the memory slices of a profile such as 3g.40gb, as near as its name tells."""
+    compute = int(profile[0]) if profile[:1].isdigit() else 1
+    return {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 1)
+
+
+def _hover(plan: Plan, job: JobPlan, number: int, why: Mapping[str, str]) -> str:
+    stay = job.stays[number]
+    hours = (stay.end - stay.start) * plan.slot_seconds / SECONDS_PER_HOUR
+    lines = [
+        safe(job.job_id),
+        f"{safe(job.steps[stay.start].describe())} on {safe(stay.node)}",
+        f"from {plan.slot_starts[stay.start]:%d %b %H:%M} for {hours:.3g} h",
+    ]
+    if stay.moved:
+        lines.append("moves here from another node")
+    if job.steps[stay.start] != job.now:
+        lines.append(f"now {safe(job.now.describe())}")
+    if job.job_id in why:
+        lines.append(safe(why[job.job_id]))
+    return "<br>".join(lines)
+
+
+def _idle(
+    node: NodePlan,
+    lanes: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]",
+    times: Sequence[datetime],
+    row: float,
+    idle: _Blocks,
+    off: _Blocks,
+) -> None:
+    """Add the stretches in which a lane holds nothing, and those in which the node is off."""
+    on = np.array(node.on)
+    for begin, end in _stretches(~on):
+        text = f"{safe(node.node)} is empty and off"
+        off.add(times[begin], times[end], row, float(node.gpus), text)
+    for lane in range(node.gpus):
+        for begin, end in _stretches(on & ~lanes[lane]):
+            hours = (times[end] - times[begin]) / timedelta(hours=1)
+            text = f"{safe(node.node)}: idle for {hours:.3g} h"
+            idle.add(times[begin], times[end], row + lane, 1.0, text)
+
+
+def _stretches(
+    flags: "np.ndarray[tuple[int, ...], np.dtype[np.bool_]]",
+) -> list[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff([False, *flags, False]))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str) -> None:
+    """Draw blocks of one kind, thin lines between them."""
+    middle = [
+        begin + timedelta(milliseconds=length / 2)
+        for begin, length in zip(blocks.begin, blocks.length, strict=True)
+    ]
+    hatched = {"shape": hatch, "fgcolor": faded("#808080", 0.7), "size": 5} if hatch else None
+    drawn = colour.startswith("#")
+    figure.add_bar(
+        x=middle,
+        width=blocks.length,
+        base=blocks.base,
+        y=blocks.height,
+        name=name,
+        hovertext=blocks.text,
+        hoverinfo="text",
+        marker={
+            "color": faded(colour, 0.25 if hatch else 0.85) if drawn else colour,
+            "line": {"width": 1, "color": "white" if drawn else FREE},
+            "pattern": hatched,
+        },
+    )
+
+
+def node_heat(plan: Plan) -> go.Figure:
+    """Give the share of GPUs in use per node and slot; beyond 200 nodes, of groups of them.
+
+    Nodes that are off are left blank.
+    """
+    nodes = sorted(plan.nodes, key=lambda one: (one.gpu_model, one.node))
+    number = {one.node: index for index, one in enumerate(nodes)}
+    load = np.zeros((len(nodes), len(plan.slot_starts)))
+    boards: set[tuple[str, int]] = set()
+    for job in plan.jobs:
+        for stay in job.stays:
+            if stay.mig_board is not None:
+                if (stay.node, stay.mig_board) in boards:
+                    continue
+                boards.add((stay.node, stay.mig_board))
+            load[number[stay.node], stay.start : stay.end] += stay.gpus
+    size = np.array([one.gpus for one in nodes], dtype=np.float64)[:, None]
+    on = np.array([one.on for one in nodes], dtype=np.bool_)
+    group = -(-len(nodes) // _MOST_ROWS)
+    names, shares = [], []
+    for at in range(0, len(nodes), group):
+        part = slice(at, at + group)
+        running = np.where(on[part], size[part], 0).sum(axis=0)
+        share = np.divide(
+            load[part].sum(axis=0), running, out=np.full(load.shape[1], np.nan), where=running > 0
+        )
+        first, last = nodes[at], nodes[min(at + group, len(nodes)) - 1]
+        names.append(safe(first.node if group == 1 else f"{first.node} … {last.node}"))
+        shares.append([None if one != one else round(100 * float(one), 1) for one in share])
+    figure = go.Figure(
+        go.Heatmap(
+            x=[at.replace(tzinfo=None) for at in plan.slot_starts],
+            y=names,
+            z=shares,
+            zmin=0,
+            zmax=100,
+            colorscale=[[0, FREE], [1, USED]],
+            colorbar={"title": "GPUs in use, %"},
+            hovertemplate="%{y}<br>%{x}<br>%{z} % of its GPUs in use<extra></extra>",
+        )
+    )
+    figure = dress(figure, y_title="", height=int(min(900, 140 + 8 * len(names))))
+    figure.update_layout(hovermode="closest")
+    return figure
+
+
+def capacity_band(
+    plan: Plan,
+    planned: Sequence[float],
+    demand: tuple[Sequence[datetime], Sequence[float], Sequence[float], Sequence[float]] | None,
+    capacity: float,
+) -> go.Figure:
+    """Give the fleet's demand band q10-q90 with the boards that the plan holds, and the limit.
+
+    `demand` is times, q10, q50, q90 in GPUs.
+    """
+    figure = go.Figure()
+    if demand is not None:
+        times, low, middle, high = demand
+        figure.add_scatter(x=times, y=high, mode="lines", line={"width": 0}, showlegend=False,
+                           hovertemplate="q90 %{y:.1f} GPUs")  # fmt: skip
+        figure.add_scatter(
+            x=times,
+            y=low,
+            name="demand, q10–q90",
+            mode="lines",
+            line={"width": 0},
+            fill="tonexty",
+            fillcolor=faded(USED, 0.2),
+            hovertemplate="q10 %{y:.1f} GPUs",
+        )
+        figure.add_scatter(
+            x=times,
+            y=middle,
+            name="demand, q50",
+            mode="lines",
+            line={"color": USED, "width": 1.5},
+            hovertemplate="%{y:.1f} GPUs",
+        )
+    starts = [at.replace(tzinfo=None) for at in plan.slot_starts]
+    figure.add_scatter(
+        x=starts,
+        y=list(planned),
+        name="planned",
+        mode="lines",
+        line={"color": PROPOSED, "width": 2.5, "shape": "hv"},
+        hovertemplate="%{y:.1f} GPUs",
+    )
+    figure.add_scatter(
+        x=starts,
+        y=[capacity] * len(starts),
+        name="capacity",
+        mode="lines",
+        line={"color": PROBLEM, "width": 1.5, "dash": "dash"},
+        hovertemplate="%{y:.0f} GPUs",
+    )
+    return dress(figure, y_title="GPUs", height=280)

@@ -1,0 +1,85 @@
+"""Rows of a plan for tables: stretches of jobs, nodes, tenants, lower bounds."""
+
+from itertools import pairwise
+from typing import Any
+
+from data.records.plans import Plan, PlanBound
+from data.units import SECONDS_PER_HOUR
+
+
+def job_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Give a row per job and stretch of equal configuration, with its nodes."""
+    return [
+        {
+            "job_id": job.job_id,
+            "from": plan.slot_starts[start],
+            "slots": end - start,
+            "configuration": step.describe(),
+            "nodes": ", ".join(
+                f"{stay.node}:{stay.gpus}"
+                for stay in job.stays
+                if stay.start < end and start < stay.end
+            ),
+        }
+        for job in plan.jobs
+        for start, end, step in job.stretches()
+    ]
+
+
+def node_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Give a row per node: the hours it is on and off, and when it is off."""
+    hours = plan.slot_seconds / SECONDS_PER_HOUR
+    return [
+        {
+            "node": node.node,
+            "gpu_model": node.gpu_model,
+            "gpus": node.gpus,
+            "on_hours": hours * sum(node.on),
+            "off_hours": hours * node.on.count(False),
+            "off": ", ".join(
+                f"{start}-{end - 1}" for start, end in _runs(node.on) if not node.on[start]
+            ),
+        }
+        for node in plan.nodes
+    ]
+
+
+def tenant_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Give a row per tenant: what it may hold, holds, borrows and lends, in boards."""
+    slots = max(1, len(plan.slot_starts))
+    return [
+        {
+            "tenant": one.tenant,
+            "quota": one.quota,
+            "guaranteed": one.guaranteed,
+            "now": one.now,
+            "planned_mean": sum(one.used) / slots,
+            "borrowed_now": max(0.0, one.now - one.quota),
+            "borrowed_mean": sum(one.borrowed) / slots,
+            "lent_mean": sum(one.lent) / slots,
+        }
+        for one in plan.tenants
+    ]
+
+
+def _bound_row(one: PlanBound) -> dict[str, Any]:
+    gap = 0.0 if one.attained <= 0 else max(0.0, 1 - one.value / one.attained)
+    return {
+        "name": one.name,
+        "lower_bound": one.value,
+        "attained": one.attained,
+        "unit": one.unit,
+        "gap": gap,
+    }
+
+
+def bound_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Give a row per lower bound, with what the plan attains."""
+    return [_bound_row(one) for one in plan.bounds]
+
+
+def _runs(values: tuple[Any, ...]) -> list[tuple[int, int]]:
+    """Give the stretches [start, end) of equal values."""
+    edges = [slot for slot in range(1, len(values)) if values[slot] != values[slot - 1]]
+    bounds = [0, *edges, len(values)]
+    return [(start, end) for start, end in pairwise(bounds) if end > start]

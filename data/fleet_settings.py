@@ -1,0 +1,175 @@
+"""Settings of the fleet that plans respect: nodes, maintenance, power limits, tenants, pins.
+
+Rows (`[[power.domains]]` in the settings file) are frozen dataclasses of their own.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from data.setting_fields import documented, documented_rows, require
+
+TENANT_KEYS = ("namespace", "account", "owner", "none")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """Nodes whose name fits the pattern `nodes` are away in [start, end), times in UTC."""
+
+    nodes: str
+    start: datetime
+    end: datetime
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            at = getattr(self, name)
+            zone = at.utcoffset()
+            known = zone is not None and not zone
+            require(known, f"nodes.maintenance {name}", at, "a UTC time: 2026-01-02T00:00:00Z")
+        require(self.end > self.start, "nodes.maintenance end", self.end, "after its start")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerDomain:
+    """A rack or the site: what feeds the nodes whose name fits the pattern `nodes`.
+
+    At most `limit_kw`; from `from_hour` to `until_hour` UTC (0..24, past midnight too) at most
+    `reduced_kw`: demand response. Equal hours: no reduction.
+    """
+
+    name: str
+    nodes: str = "*"
+    limit_kw: float
+    reduced_kw: float = 0.0
+    from_hour: float = 0.0
+    until_hour: float = 0.0
+
+    def __post_init__(self) -> None:
+        require(self.limit_kw > 0, "power.domains limit_kw", self.limit_kw, "above 0 kW")
+        require(
+            0 <= self.reduced_kw <= self.limit_kw,
+            "power.domains reduced_kw",
+            self.reduced_kw,
+            "0 to limit_kw",
+        )
+        for name in ("from_hour", "until_hour"):
+            value = getattr(self, name)
+            require(0 <= value <= 24, f"power.domains {name}", value, "0..24")
+
+    def limit_at(self, at: datetime) -> float:
+        """Give the limit in kW at a time."""
+        hour = at.hour + at.minute / 60
+        begin, end = self.from_hour, self.until_hour
+        inside = begin <= hour < end if begin <= end else hour >= begin or hour < end
+        return self.reduced_kw if inside and begin != end else self.limit_kw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantShare:
+    """What a tenant (`name` may be a pattern) may hold, in boards.
+
+    `quota` 0: its fair share by `weight` of what the others leave. Up to `guaranteed` it comes
+    first; up to `borrowable` above the quota it may borrow.
+    """
+
+    name: str
+    weight: float = 1.0
+    quota: float = 0.0
+    guaranteed: float = 0.0
+    borrowable: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("weight", "quota", "guaranteed", "borrowable"):
+            value = getattr(self, name)
+            require(value >= 0, f"tenants.shares {name}", value, "at least 0")
+        require(
+            self.quota == 0 or self.guaranteed <= self.quota,
+            f"tenants.shares guaranteed of {self.name}",
+            self.guaranteed,
+            f"at most its quota of {self.quota:g}",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """Jobs whose id fits the pattern `job` are planned on exactly this."""
+
+    job: str
+    gpu_model: str
+    gpu_count: int
+    mig_profile: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSettings:
+    """Nodes beside their GPUs: what they draw, what switching them costs, when they are away.
+
+    The base power of 1 kW for eight GPUs is what an empty server of the Acme trace draws (1,512 W
+    at its 10th percentile) less eight idle boards.
+    """
+
+    base_watts_per_gpu: float = documented(
+        125.0, "power of a node that is on, without its GPUs, W per GPU it holds"
+    )
+    fire_up_minutes: float = documented(
+        10.0, "time that a node draws its power before it works again after a power-down, min"
+    )
+    minimum_off_minutes: float = documented(
+        60.0, "shortest time for which powering an empty node down is planned, min"
+    )
+    maintenance: tuple[Maintenance, ...] = documented_rows(
+        Maintenance, "times at which nodes are away: tables of nodes, start, end"
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("base_watts_per_gpu", "fire_up_minutes", "minimum_off_minutes"):
+            require(getattr(self, name) >= 0, f"nodes.{name}", getattr(self, name), "at least 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerSettings:
+    """Limits of racks and of the site."""
+
+    over_price_per_kwh: float = documented(
+        50.0, "price of a kWh above a limit that cannot be kept; 0: no plan may exceed it"
+    )
+    domains: tuple[PowerDomain, ...] = documented_rows(
+        PowerDomain,
+        "limits: tables of name, nodes, limit_kw and, for some hours, reduced_kw, from_hour, "
+        "until_hour",
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self.over_price_per_kwh >= 0,
+            "power.over_price_per_kwh",
+            self.over_price_per_kwh,
+            "at least 0",
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSettings:
+    """Who shares the fleet, and what borrowing and going without cost, per board and hour."""
+
+    by: str = documented(
+        "namespace", "what a tenant is: namespace (or partition), account, owner or none"
+    )
+    borrow_price: float = documented(0.05, "price of a borrowed board, per hour")
+    guarantee_price: float = documented(20.0, "price of a board missing of a guarantee, per hour")
+    over_price: float = documented(
+        50.0, "price of a board above quota and borrowable, per hour; 0: no plan may exceed it"
+    )
+    shares: tuple[TenantShare, ...] = documented_rows(
+        TenantShare, "tenants: tables of name, weight, quota, guaranteed, borrowable"
+    )
+
+    def __post_init__(self) -> None:
+        require(self.by in TENANT_KEYS, "tenants.by", self.by, " or ".join(TENANT_KEYS))
+        for name in ("borrow_price", "guarantee_price", "over_price"):
+            require(getattr(self, name) >= 0, f"tenants.{name}", getattr(self, name), "at least 0")
+        require(
+            self.over_price == 0 or self.over_price >= self.borrow_price,
+            "tenants.over_price",
+            self.over_price,
+            "at least tenants.borrow_price, or 0",
+        )

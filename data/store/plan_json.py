@@ -1,0 +1,39 @@
+"""Plans as JSON text: a configuration once per stretch of slots, not once per slot.
+
+Ten thousand boards over 96 slots are then a few megabytes. Plans kept by earlier versions, a
+record with every slot, stay readable.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from data.records.identifiers import canonical_json
+from data.records.plans import Configuration, JobPlan, Plan
+from data.store.record_json import build, from_json
+
+
+def plan_to_json(plan: Plan) -> str:
+    """Give the canonical JSON of a plan."""
+    jobs = [
+        [replace(one, steps=()), [[end - start, step] for start, end, step in one.stretches()]]
+        for one in plan.jobs
+    ]
+    return canonical_json({"plan": replace(plan, jobs=()), "jobs": jobs})
+
+
+def plan_from_json(text: str) -> Plan:
+    """Give the plan back. Errors: ValueError, TypeError when the text does not fit."""
+    document = json.loads(text)
+    if "plan" not in document:
+        return from_json(Plan, text)
+    plan: Plan = build(Plan, document["plan"])
+    return replace(plan, jobs=tuple(_job(*row) for row in document["jobs"]))
+
+
+def _job(record: dict[str, Any], runs: list[list[Any]]) -> JobPlan:
+    steps = tuple(
+        step for length, value in runs for step in (build(Configuration, value),) * int(length)
+    )
+    job: JobPlan = build(JobPlan, record)
+    return replace(job, steps=steps)

@@ -1,0 +1,92 @@
+"""Slices on boards: where on a board each MIG instance may begin, and which instances share one.
+
+A board has eight memory slices (four on an A30) and an instance begins only where the driver lets
+it, so that 3g and 3g fill a board of seven compute slices. Slices that are there now stay on their
+board; the others fill these boards up, then new ones, large before small, early before late.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.catalogue.gpu_catalogue import MigPlacement
+
+_POSITIONS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """An instance in slots [start, end) on a board of the pool; `board` is where it is now."""
+
+    pool: int
+    start: int
+    end: int
+    placement: MigPlacement
+    board: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutBoard:
+    """A board with slices in [start, end); `name` of one that is cut now, '' of a new one."""
+
+    pool: int
+    name: str
+    start: int
+    end: int
+
+
+def pack_slices(
+    slices: Sequence[Slice], slots: int
+) -> tuple[tuple[CutBoard, ...], tuple[tuple[int, int], ...]]:
+    """Give the boards, and for every slice its board's number and its first memory slice there."""
+    order = sorted(
+        range(len(slices)),
+        key=lambda n: (not slices[n].board, -slices[n].placement.memory_slices, slices[n].start, n),
+    )
+    names = {one.board: one.pool for one in slices if one.board}
+    pools, titles = list(names.values()), list(names)
+    taken = np.zeros((len(pools) + len(slices), _POSITIONS, slots), dtype=np.bool_)
+    places: dict[int, tuple[int, int]] = {}
+    for number in order:
+        one = slices[number]
+        found = _first_place(one, pools, titles, taken)
+        if found is None:
+            pools.append(one.pool)
+            titles.append("")
+            found = len(pools) - 1, one.placement.starts[0]
+        board, position = found
+        width = one.placement.memory_slices
+        taken[board, position : position + width, one.start : one.end] = True
+        places[number] = found
+    boards = tuple(
+        CutBoard(
+            pool=pool,
+            name=title,
+            start=0 if title else min(_used(places, slices, board, "start")),
+            end=slots if title else max(_used(places, slices, board, "end")),
+        )
+        for board, (pool, title) in enumerate(zip(pools, titles, strict=True))
+    )
+    return boards, tuple(places[number] for number in range(len(slices)))
+
+
+def _used(
+    places: dict[int, tuple[int, int]], slices: Sequence[Slice], board: int, what: str
+) -> list[int]:
+    return [getattr(slices[n], what) for n, (own, _at) in places.items() if own == board]
+
+
+def _first_place(
+    one: Slice, pools: Sequence[int], titles: Sequence[str], taken: np.ndarray
+) -> tuple[int, int] | None:
+    """Give the first board and position with room: its own board first."""
+    width = one.placement.memory_slices
+    ranked = sorted(range(len(pools)), key=lambda board: titles[board] != one.board)
+    for board in ranked:
+        if pools[board] != one.pool:
+            continue
+        for position in one.placement.starts:
+            if not taken[board, position : position + width, one.start : one.end].any():
+                return board, position
+    return None

@@ -1,0 +1,159 @@
+"""Tenants: who a job belongs to, what each may hold, who lends and who borrows.
+
+A quota is what the settings say, or the fair share by weight of the boards that stated quotas
+leave. A tenant may borrow above its quota, at a price, what others leave of theirs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+
+import numpy as np
+import numpy.typing as npt
+
+from data.errors import ImpossibleProblemError
+from data.fleet_settings import TenantSettings, TenantShare
+from data.records.jobs import Job
+from data.records.plans import TenantPlan
+from planner.solver.coupling_rows import coupling_rows
+from planner.solver.free_plan import free_use
+from planner.solver.slot_problem import NOTHING, SlotProblem, TenantQuotas
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tenants:
+    """Shares with their quotas filled in, the tenant of every job [J] (-1: none).
+
+    `limiting`: they were stated, so plans respect them; otherwise equal shares are only shown.
+    """
+
+    shares: tuple[TenantShare, ...]
+    of_job: Indices
+    limiting: bool
+
+
+def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -> Tenants:
+    """Give the tenants of the jobs on a fleet of so many boards."""
+    names = [tenant_of(job, settings.by) for job in jobs]
+    stated = settings.shares
+    shares = stated or tuple(TenantShare(name=name) for name in sorted({*names} - {""}))
+    left = max(0.0, boards - sum(one.quota for one in shares))
+    weights = sum(one.weight for one in shares if one.quota == 0)
+    filled = tuple(
+        one
+        if one.quota > 0
+        else replace(
+            one, quota=max(one.guaranteed, left * one.weight / weights if weights else 0.0)
+        )
+        for one in shares
+    )
+    first = {
+        name: next((n for n, one in enumerate(filled) if _is(name, one, stated)), NOTHING)
+        for name in set(names)
+    }
+    return Tenants(
+        shares=filled,
+        of_job=np.array([first[name] for name in names], dtype=np.int64),
+        limiting=bool(stated),
+    )
+
+
+def _is(name: str, share: TenantShare, stated: Sequence[TenantShare]) -> bool:
+    """Say whether a name is this tenant's; only stated names are patterns."""
+    return bool(name) and (fnmatchcase(name, share.name) if stated else name == share.name)
+
+
+def tenant_of(job: Job, by: str) -> str:
+    """Give the name of a job's tenant, '' when it has none."""
+    if by == "account":
+        return job.scheduler.account if job.scheduler else ""
+    return "" if by == "none" else str(getattr(job, by))
+
+
+def check_guarantees(tenants: Tenants, capacity: Floats) -> None:
+    """Raise ImpossibleProblemError when a slot has fewer boards [P, H] than are guaranteed."""
+    promised = sum(one.guaranteed for one in tenants.shares)
+    total = capacity.sum(axis=0)
+    short = np.flatnonzero(promised > total + 1e-6)
+    if len(short):
+        slot = int(short[0])
+        named = ", ".join(
+            f"{one.name} {one.guaranteed:g}" for one in tenants.shares if one.guaranteed > 0
+        )
+        raise ImpossibleProblemError(
+            f"tenants are guaranteed {promised:g} boards ({named}), the fleet has "
+            f"{total[slot]:g} in slot {slot}",
+            "lower tenants.shares guaranteed, or end the maintenance earlier",
+        )
+
+
+def with_quotas(
+    problem: SlotProblem, tenants: Tenants, settings: TenantSettings, slot_hours: float
+) -> SlotProblem:
+    """Give the problem with the quotas of tenants that limit plans.
+
+    A guarantee is a floor on use, so it is no more than the tenant's jobs would take by themselves.
+    """
+    if not tenants.limiting:
+        return problem
+    check_guarantees(tenants, problem.fleet.capacity)
+    shape = (len(tenants.shares), problem.slots)
+
+    def per_slot(values: Sequence[float]) -> Floats:
+        return np.repeat(np.array(values, dtype=np.float64)[:, None], shape[1], axis=1)
+
+    over = settings.over_price * slot_hours if settings.over_price else np.inf
+    quotas = TenantQuotas(
+        names=tuple(one.name for one in tenants.shares),
+        guaranteed=np.zeros(shape),
+        guarantee_price=np.full(shape[0], settings.guarantee_price * slot_hours),
+        quota=per_slot([one.quota for one in tenants.shares]),
+        borrow_price=np.full(shape[0], settings.borrow_price * slot_hours),
+        borrowable=per_slot([one.borrowable for one in tenants.shares]),
+        over_price=np.full(shape[0], over),
+    )
+    limited = replace(problem, jobs=replace(problem.jobs, tenant=tenants.of_job), quotas=quotas)
+    promised = per_slot([one.guaranteed for one in tenants.shares])
+    if not promised.any():
+        return limited
+    asked = free_use(limited, coupling_rows(limited))[:, -shape[0] :].T
+    return replace(limited, quotas=replace(quotas, guaranteed=np.minimum(promised, asked)))
+
+
+def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPlan, ...]:
+    """Give what every tenant holds, borrows and lends: boards [J, H] of the plan, [J] now."""
+    count = len(tenants.shares)
+    used = np.zeros((count, boards.shape[1]))
+    now = np.zeros(count)
+    known = tenants.of_job != NOTHING
+    np.add.at(used, tenants.of_job[known], boards[known])
+    np.add.at(now, tenants.of_job[known], present[known])
+    quota = np.array([one.quota for one in tenants.shares])[:, None]
+    borrowed = np.clip(used - quota, 0.0, None)
+    left = np.clip(quota - used, 0.0, None)
+    share = np.divide(
+        borrowed.sum(axis=0),
+        left.sum(axis=0),
+        where=left.sum(axis=0) > 0,
+        out=np.zeros(boards.shape[1]),
+    )
+    lent = left * np.minimum(share, 1.0)
+    return tuple(
+        TenantPlan(
+            tenant=one.name,
+            quota=one.quota,
+            guaranteed=one.guaranteed,
+            now=float(now[row]),
+            used=_rounded(used[row]),
+            borrowed=_rounded(borrowed[row]),
+            lent=_rounded(lent[row]),
+        )
+        for row, one in enumerate(tenants.shares)
+    )
+
+
+def _rounded(values: Floats) -> tuple[float, ...]:
+    return tuple(round(float(one), 4) for one in values)

@@ -1,0 +1,129 @@
+"""Planning on from the last plan: prices, announced paths, frozen slots, churn."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from factories import make_job
+from fleet_cases import fleet_case
+from planning_cases import AS_OF, H100, boards, case
+
+from data.records.plans import Plan
+from data.settings import PlanningSettings
+from data.store.plan_json import plan_from_json, plan_to_json
+from planner.packing import build_plan
+from planner.problem import PlanningProblem
+from planner.rolling_plan import rolling
+from planner.slot_mapping import as_slot_problem
+
+NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+def plan_of(problem: PlanningProblem, last: Plan | None = None, *reconsidered: str) -> Plan:
+    """The plan, with time to spare."""
+    return build_plan(
+        problem, budget_seconds=60, created_at=NOW, last=last, reconsidered=reconsidered
+    )
+
+
+def wave(level: float, *, slots: int = 12, **changes: object) -> PlanningProblem:
+    """One job of four GPUs that needs `level` GPUs, and room for it."""
+    settings = PlanningSettings(slot_minutes=60, horizon_slots=slots, **changes)  # type: ignore[arg-type]
+    job = make_job("a/x", gpu_count=4)
+    return case(
+        (job, 0.3, 10_000.0, None),
+        gpus=boards(H100, 8),
+        planning=settings,
+        demand={"a/x": [level] * slots},
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_problem_again_changes_nothing(seed: int) -> None:
+    """No job leaves its announced path when nothing has changed."""
+    problem = fleet_case(seed, nodes=4, slots=12)
+    first = plan_of(problem)
+    again = plan_of(problem, first)
+    assert again.revised_jobs == 0
+    assert [one.steps for one in again.jobs] == [one.steps for one in first.jobs]
+    assert again.cost == pytest.approx(first.cost, rel=1e-6)
+    assert again.lower_bound <= again.cost <= again.cost_of_now + 1e-9
+
+
+def test_a_kept_plan_is_read_back_whole() -> None:
+    """The next cycle starts from what the store gives back, prices and places included."""
+    plan = plan_of(fleet_case(2, nodes=3))
+    assert plan_from_json(plan_to_json(plan)) == plan
+    assert len(plan_to_json(plan)) < 60_000
+
+
+def test_the_first_slots_are_kept_and_later_ones_are_not() -> None:
+    """With two slots frozen a job that needs more gets it in the third."""
+    first = plan_of(wave(1.0))
+    assert first.jobs[0].steps[0].gpu_count == 2
+    again = plan_of(wave(3.5), first)
+    counts = [one.gpu_count for one in again.jobs[0].steps]
+    assert again.frozen_slots in (0, 2)
+    if again.frozen_slots:
+        assert counts[:2] == [2, 2]
+    assert counts[2:] == [4] * 10
+
+
+def test_a_job_that_left_its_forecast_is_planned_anew_at_once() -> None:
+    """Frozen slots are no reason to starve it."""
+    first = plan_of(wave(1.0))
+    again = plan_of(wave(3.5), first, "a/x")
+    assert [one.gpu_count for one in again.jobs[0].steps] == [4] * 12
+
+
+def test_a_small_saving_changes_no_announced_path() -> None:
+    """A job leaves its path only for more than the churn price."""
+    calm = plan_of(wave(1.5, frozen_slots=0))
+    assert {one.gpu_count for one in calm.jobs[0].steps} == {2}
+    stay = plan_of(wave(0.8, frozen_slots=0, churn_ratio=1.0), calm)
+    assert {one.gpu_count for one in stay.jobs[0].steps} == {2}
+    assert stay.revised_jobs == 0
+    leave = plan_of(wave(0.8, frozen_slots=0, churn_ratio=0.0), calm)
+    assert leave.revised_jobs == 1
+
+
+def test_slots_that_have_passed_are_dropped() -> None:
+    """Three hours later the announced path and its prices begin three slots later."""
+    problem = wave(1.0)
+    path = tuple([problem.jobs[0].options[0].configuration] * 5)
+    first = plan_of(problem)
+    half = first.jobs[0].steps[0]
+    job = replace(first.jobs[0], steps=(*path, *[half] * 7))
+    first = replace(first, jobs=(job,))
+    later = replace(
+        problem, slot_starts=tuple(at + timedelta(hours=3) for at in problem.slot_starts)
+    )
+    start = rolling(later, as_slot_problem(later), first)
+    assert start is not None
+    boards_held = as_slot_problem(later).slots.grid.boards[start.warmth.announced[0]]
+    assert boards_held.tolist() == [4.0, 4.0, *[2.0] * 10]
+
+
+@pytest.mark.parametrize("change", ["longer", "other slots", "before"])
+def test_a_plan_of_another_grid_is_no_start(change: str) -> None:
+    """Another horizon, another length of slot or a later plan: planned from nothing."""
+    first = plan_of(wave(1.0))
+    other = wave(1.0, slots=18) if change == "longer" else wave(1.0)
+    if change == "other slots":
+        first = replace(first, slot_seconds=900)
+    if change == "before":
+        first = replace(
+            first, slot_starts=tuple(at + timedelta(hours=1) for at in first.slot_starts)
+        )
+    assert rolling(other, as_slot_problem(other), first) is None
+    assert plan_of(other, first).revised_jobs is None
+
+
+def test_changes_are_counted_per_job_and_day() -> None:
+    """One change of one job in half a day is two a day."""
+    plan = plan_of(wave(1.0))
+    assert plan.changes_per_job_day == pytest.approx(2.0)
+    assert plan.created_at == NOW
+    assert plan.slot_starts[0] > AS_OF
+    assert np.isfinite(plan.cost)
