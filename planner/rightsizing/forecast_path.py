@@ -1,0 +1,54 @@
+"""Our allocation of one job over time: the cheapest path on what is foreseen, the first step done.
+
+The expected shortfall over the forecast's quantiles is in the cost (planning on a high quantile as
+if it were certain costs more, docs/planner.md), and so is every change: a limit moves only where
+the steps ahead pay for it.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.rightsizing.charges import Charges
+from planner.rightsizing.level_paths import cheapest_path, level_of
+from planner.rightsizing.past import QUANTILES, Past, Values, quantile
+
+_WEIGHTS = tuple(
+    (high - low) / 2
+    for low, high in zip((0.0, *QUANTILES[:-1]), (*QUANTILES[1:], 1.0), strict=True)
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastPath:
+    """`calm` multiplies the cost of a change in the plan, never in what is charged."""
+
+    charges: Charges
+    calm: float = 1.0
+    name: str = "Trimtab, forecast path"
+
+    def recommend(self, past: Past) -> Values:
+        """Give the first step of the cheapest path; the last hours' peak without a forecast."""
+        if past.forecast is None:
+            return np.where(np.isnan(past.limits), quantile(past.usage, 1.0), past.limits)
+        path = past.forecast.path
+        hours = past.sample_hours * past.samples_per_step
+        weights = np.array(_WEIGHTS) / sum(_WEIGHTS)
+        cost = np.stack(
+            [
+                sum(
+                    (
+                        weight * self.charges.step_cost(path[:, [slot], at], past.levels, hours)
+                        for at, weight in enumerate(weights)
+                    ),
+                    start=np.zeros(past.levels.shape),
+                )
+                for slot in range(path.shape[1])
+            ],
+            axis=1,
+        )
+        calmer = replace(self.charges, change_hours=self.charges.change_hours * self.calm)
+        start = level_of(past.limits, past.levels)
+        found = cheapest_path(cost, calmer.change_cost(past.levels), start)[:, 0]
+        wish = past.levels[np.arange(len(past.levels)), found]
+        return np.where(np.isfinite(path[:, 0, 0]), wish, past.limits)

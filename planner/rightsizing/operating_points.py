@@ -1,0 +1,55 @@
+"""Settings of our rule, found by `python -m benchmarks.rightsizing_replay --tune`.
+
+Each is the calmest that was above its peer on slack, over-limit samples and over-limit jobs at once
+in most resamples of one half of real pods; the other half is shown beside it in the benchmark.
+"""
+
+from planner.rightsizing.dead_band import DeadBand
+from planner.rightsizing.fleet_pooled import FleetPooled
+
+MEMORY = FleetPooled(
+    own_level=0.9,
+    own_hours=6.0,
+    own_factor=1.25,
+    fleet_of=0.95,
+    fleet_level=0.9,
+    pull=0.48,
+    floor_factor=1.04,
+    band=DeadBand(raise_ratio=0.1, lower_ratio=0.3),
+)
+"""Memory that must not run out: at KRR's slack or below, with fewer jobs over their limit."""
+
+MEMORY_TIGHT = FleetPooled(
+    own_level=0.95,
+    own_hours=12.0,
+    own_factor=1.15,
+    fleet_of=0.93,
+    fleet_level=0.5,
+    pull=0.23,
+    band=DeadBand(raise_ratio=0.17, lower_ratio=0.5),
+    name="Trimtab, tight",
+)
+"""Memory that may spill: where the Vertical Pod Autoscaler's rule over every sample works."""
+
+UTILIZATION = FleetPooled(
+    own_level=0.95,
+    own_hours=3.0,
+    own_factor=1.0,
+    fleet_of=0.95,
+    fleet_level=0.5,
+    band=DeadBand(raise_ratio=0.05, headroom_ratio=0.1, lower_ratio=0.5),
+    name="Trimtab, following",
+)
+"""Utilization of jobs whose load drifts through the day; a few changes a day."""
+
+UTILIZATION_CALM = FleetPooled(
+    own_level=0.9,
+    own_hours=float("inf"),
+    own_factor=1.354,
+    fleet_of=0.85,
+    fleet_level=0.7,
+    pull=0.34,
+    band=DeadBand(raise_ratio=0.17, lower_ratio=0.5),
+    name="Trimtab, calm",
+)
+"""The same with hardly a change."""
