@@ -1,6 +1,6 @@
 """Recorded demand as replays: pods by the minute, virtual clusters and a cluster by the hour."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,11 +9,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from benchmarks.demand_sets import helios, philly
+from dashboard.step_forecasts import step_forecasts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.forecasts import Quantity
-from forecasting.demand_series import DemandSeries
-from forecasting.mix.model import mix_many
 from planner.replay import Recorded
+from planner.rightsizing.all_policies import CALM, peer_policies
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.decaying_histogram import DecayingHistogram
 from planner.rightsizing.forecast_path import ForecastPath
@@ -25,10 +24,6 @@ from planner.rightsizing.operating_points import (
 )
 from planner.rightsizing.past import Policy, StepForecast, Values
 from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
-from planner.rightsizing.published_recursion import PublishedRecursion
-from planner.rightsizing.reactive import Reactive
-from planner.rightsizing.repack import PerSlotRepack
-from planner.rightsizing.reservations import StaticMean, StaticPeak
 from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 
 Mask = npt.NDArray[np.bool_]
@@ -38,8 +33,6 @@ MEMORY_BUCKET = 1e7
 """Width of the autoscaler's first memory bucket, bytes; of CPU a hundredth of a core."""
 CPU_BUCKET = 0.01
 _HISTORY_DAYS = 14
-_PAST_DAYS = 60
-_AHEAD = 24
 HELIOS_RUNNING_AT_START = 765
 """At least so many GPUs were running when the recording of Helios begins; its zero is unknown."""
 
@@ -59,21 +52,6 @@ class ReplaySet:
     policies: Sequence[Policy]
     peers: Sequence[tuple[str, str]]
     forecasts: Sequence[StepForecast | None] = ()
-
-
-def _common(charges: Charges, histogram: DecayingHistogram) -> list[Policy]:
-    return [
-        StaticPeak(),
-        StaticMean(),
-        Reactive(),
-        PerSlotRepack(),
-        PublishedRecursion(),
-        VpaSamples(histogram=histogram),
-        VpaPeaks(histogram=histogram),
-        KrrCpu(),
-        KrrMemory(),
-        ForecastPath(charges=charges),
-    ]
 
 
 def half(count: int) -> Mask:
@@ -107,6 +85,7 @@ def _pod_recording(usage: Values, top: float) -> Recorded:
         first_step=FIRST_HOURS,
         warm_up_samples=60 * FIRST_HOURS,
         exact=False,
+        cohorts=np.zeros(len(usage), dtype=np.int64),
     )
 
 
@@ -124,7 +103,7 @@ def pods_memory(data: Path) -> ReplaySet:
         recorded=_pod_recording(usage, 80.0),
         charges=charges,
         tuned_on=half(len(usage)),
-        policies=[*_common(charges, histogram), MEMORY, MEMORY_TIGHT],
+        policies=[*peer_policies(histogram.first), MEMORY, MEMORY_TIGHT],
         peers=[
             (KrrMemory().name, MEMORY.name),
             (peaks, MEMORY.name),
@@ -145,7 +124,7 @@ def pods_utilization(data: Path) -> ReplaySet:
         recorded=_pod_recording(usage, 100.0),
         charges=charges,
         tuned_on=half(len(usage)),
-        policies=[*_common(charges, histogram), UTILIZATION, UTILIZATION_CALM],
+        policies=[*peer_policies(histogram.first), UTILIZATION, UTILIZATION_CALM],
         peers=[
             (KrrCpu().name, UTILIZATION.name),
             (VpaSamples(histogram=histogram).name, UTILIZATION.name),
@@ -178,14 +157,18 @@ def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet
         first_step=24 * _HISTORY_DAYS,
         warm_up_samples=24 * _HISTORY_DAYS,
     )
-    path = ForecastPath(charges=charges, calm=6.0, name="Trimtab, forecast path, calm")
+    calm = ForecastPath(charges=charges, calm=CALM, name="Trimtab, forecast path, calm")
     return ReplaySet(
         name=name,
         unit="GPUs",
         recorded=recorded,
         charges=charges,
         tuned_on=tuned,
-        policies=[*_common(charges, DecayingHistogram(first=CPU_BUCKET)), path],
+        policies=[
+            *peer_policies(CPU_BUCKET),
+            ForecastPath(charges=charges),
+            calm,
+        ],
         peers=[],
         forecasts=step_forecasts(recorded, every),
     )
@@ -203,37 +186,3 @@ def helios_cluster(data: Path, every: int) -> ReplaySet:
     running = helios(data).series["running_gpu_est"] + HELIOS_RUNNING_AT_START
     usage = np.maximum(running, 0.0)[None]
     return _clusters("helios, one cluster", usage, every, tuned=np.zeros(1, dtype=np.bool_))
-
-
-def step_forecasts(
-    recorded: Recorded, every: int, *, progress: Callable[[int, int], None] | None = None
-) -> list[StepForecast | None]:
-    """Give what the mix foresees at every step, made anew every so many steps.
-
-    Between two, the older forecast serves: its slots that have passed are dropped.
-    """
-    jobs, found = len(recorded.usage), [None] * recorded.first_step
-    out: list[StepForecast | None] = list(found)
-    for origin in range(recorded.first_step, recorded.steps, every):
-        series = [
-            DemandSeries(
-                quantity=Quantity.EFFECTIVE_GPUS,
-                first_slot=3600 * max(0, origin - 24 * _PAST_DAYS),
-                slot_seconds=3600,
-                values=row[max(0, origin - 24 * _PAST_DAYS) : origin],
-                lower=0.0,
-                upper=np.inf,
-            )
-            for row in recorded.usage
-        ]
-        said = [one.quantiles for one in mix_many(series, [_AHEAD + every] * jobs)]
-        path = np.stack(
-            [np.stack([one.q05, one.q10, one.q50, one.q90, one.q95], axis=1) for one in said]
-        )
-        out += [
-            StepForecast(path=path[:, step : step + _AHEAD])
-            for step in range(min(every, recorded.steps - origin))
-        ]
-        if progress is not None:
-            progress(origin, recorded.steps)
-    return out

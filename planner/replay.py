@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data.errors import ImpossibleProblemError
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.level_paths import level_of
-from planner.rightsizing.past import Past, Policy, StepForecast, Values
+from planner.rightsizing.past import Indices, Past, Policy, StepForecast, Values
 
 _SAME = 0.02
 """A limit that is not bound to levels and moves by less than this share has not changed."""
@@ -26,6 +26,7 @@ class Recorded:
 
     Steps of `samples_per_step` samples; judged from `first_step` on, a job once it has shown
     `warm_up_samples`. `exact` rounds limits up to a level; else levels only serve those who search.
+    `cohorts` [jobs] has the same number for jobs that do the same; None: each is one of its own.
     """
 
     usage: Values
@@ -35,6 +36,7 @@ class Recorded:
     first_step: int
     warm_up_samples: int
     exact: bool = True
+    cohorts: Indices | None = None
 
     def __post_init__(self) -> None:
         """Refuse usage below zero, levels that do not ascend, and a replay without a step."""
@@ -152,6 +154,7 @@ def replay(
     """Give what a rule would have done; `forecasts` by step, from step 0, where there are any."""
     limits = np.full((len(recorded.usage), recorded.steps), np.nan)
     in_force = np.full(len(recorded.usage), np.nan)
+    alone = np.arange(len(recorded.usage))
     for step in range(recorded.first_step, recorded.steps):
         known = recorded.known(step)
         upto = recorded.usage[:, : step * recorded.samples_per_step]
@@ -161,6 +164,7 @@ def replay(
             levels=recorded.levels,
             sample_hours=recorded.sample_hours,
             samples_per_step=recorded.samples_per_step,
+            cohorts=alone if recorded.cohorts is None else recorded.cohorts,
             forecast=forecasts[step] if step < len(forecasts) else None,
         )
         wish = np.where(known, policy.recommend(past), np.nan)

@@ -11,7 +11,7 @@ import numpy as np
 
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.level_paths import cheapest_path, level_of
-from planner.rightsizing.past import QUANTILES, Past, Values, quantile
+from planner.rightsizing.past import QUANTILES, Past, Values
 
 _WEIGHTS = tuple(
     (high - low) / 2
@@ -28,9 +28,9 @@ class ForecastPath:
     name: str = "Trimtab, forecast path"
 
     def recommend(self, past: Past) -> Values:
-        """Give the first step of the cheapest path; the last hours' peak without a forecast."""
+        """Give the first step of the cheapest path; a job without a forecast keeps its limit."""
         if past.forecast is None:
-            return np.where(np.isnan(past.limits), quantile(past.usage, 1.0), past.limits)
+            return past.kept()
         path = past.forecast.path
         hours = past.sample_hours * past.samples_per_step
         weights = np.array(_WEIGHTS) / sum(_WEIGHTS)
@@ -51,4 +51,4 @@ class ForecastPath:
         start = level_of(past.limits, past.levels)
         found = cheapest_path(cost, calmer.change_cost(past.levels), start)[:, 0]
         wish = past.levels[np.arange(len(past.levels)), found]
-        return np.where(np.isfinite(path[:, 0, 0]), wish, past.limits)
+        return np.where(np.isfinite(path[:, 0, 0]), wish, past.kept())

@@ -5,11 +5,8 @@ nothing, so a step takes O(levels).
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from planner.rightsizing.past import Values
-
-Indices = npt.NDArray[np.int64]
+from planner.rightsizing.past import Indices, Values
 
 
 def cheapest_path(cost: Values, enter: Values, start: Indices) -> Indices:

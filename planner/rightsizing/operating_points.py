@@ -2,34 +2,37 @@
 
 Each is the calmest that was above its peer on slack, over-limit samples and over-limit jobs at once
 in most resamples of one half of real pods; the other half is shown beside it in the benchmark.
+Jobs without a cohort are given about what KRR gives them, within the dead band: not tuned.
 """
 
 from planner.rightsizing.dead_band import DeadBand
 from planner.rightsizing.fleet_pooled import FleetPooled
 
 MEMORY = FleetPooled(
-    own_level=0.9,
-    own_hours=6.0,
-    own_factor=1.25,
-    fleet_of=0.95,
+    own_level=0.99,
+    own_hours=3.0,
+    own_factor=1.1,
+    fleet_of=0.98,
     fleet_level=0.9,
-    pull=0.48,
-    floor_factor=1.04,
+    pull=0.3,
+    floor_factor=0.963,
     band=DeadBand(raise_ratio=0.1, lower_ratio=0.3),
 )
-"""Memory that must not run out: at KRR's slack or below, with fewer jobs over their limit."""
+"""Memory that must not run out: below KRR's and the autoscaler's slack, with fewer jobs over."""
 
 MEMORY_TIGHT = FleetPooled(
-    own_level=0.95,
+    own_level=0.9,
     own_hours=12.0,
-    own_factor=1.15,
-    fleet_of=0.93,
-    fleet_level=0.5,
-    pull=0.23,
+    own_factor=1.267,
+    fleet_of=0.99,
+    fleet_level=0.7,
+    pull=0.495,
+    alone_level=0.99,
+    alone_factor=1.05,
     band=DeadBand(raise_ratio=0.17, lower_ratio=0.5),
     name="Trimtab, tight",
 )
-"""Memory that may spill: where the Vertical Pod Autoscaler's rule over every sample works."""
+"""Memory that may spill: about where the autoscaler's rule over every sample works."""
 
 UTILIZATION = FleetPooled(
     own_level=0.95,
@@ -37,6 +40,8 @@ UTILIZATION = FleetPooled(
     own_factor=1.0,
     fleet_of=0.95,
     fleet_level=0.5,
+    alone_level=0.95,
+    alone_factor=1.0,
     band=DeadBand(raise_ratio=0.05, headroom_ratio=0.1, lower_ratio=0.5),
     name="Trimtab, following",
 )
@@ -49,6 +54,8 @@ UTILIZATION_CALM = FleetPooled(
     fleet_of=0.85,
     fleet_level=0.7,
     pull=0.34,
+    alone_level=0.95,
+    alone_factor=1.05,
     band=DeadBand(raise_ratio=0.17, lower_ratio=0.5),
     name="Trimtab, calm",
 )

@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
 QUANTILES = (0.05, 0.10, 0.50, 0.90, 0.95)
 
@@ -26,7 +27,8 @@ class Past:
     """What is known at the origin of a step.
 
     usage [jobs, samples] up to the origin, NaN unknown; limits [jobs] in force, NaN for none;
-    levels [jobs, K], ascending, the limits that can be given; forecast None where nobody forecasts.
+    levels [jobs, K], ascending, the limits that can be given; cohorts [jobs], the same number for
+    jobs that do the same; forecast None where nobody forecasts.
     """
 
     usage: Values
@@ -34,6 +36,7 @@ class Past:
     levels: Values
     sample_hours: float
     samples_per_step: int
+    cohorts: Indices
     forecast: StepForecast | None = None
 
     def recent(self, hours: float) -> Values:
@@ -41,6 +44,10 @@ class Past:
         if not np.isfinite(hours):
             return self.usage
         return self.usage[:, -max(1, round(hours / self.sample_hours)) :]
+
+    def kept(self) -> Values:
+        """Give the limits in force, for a job without one the largest sample it has shown."""
+        return np.where(np.isnan(self.limits), quantile(self.usage, 1.0), self.limits)
 
 
 class Policy(Protocol):

@@ -41,4 +41,4 @@ class PublishedRecursion:
         start = level_of(past.limits, levels)
         moving = np.where((start >= 0)[:, None], between[rows, np.maximum(start, 0)], 0.0)
         wish = levels[rows, (moving + here).argmin(axis=1)]
-        return np.where(np.isfinite(need[:, 0]), wish, past.limits)
+        return np.where(np.isfinite(need[:, 0]), wish, past.kept())

@@ -4,11 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.rightsizing.past import Past, Values, quantile
-
-
-def _kept(past: Past, wish: Values) -> Values:
-    return np.where(np.isnan(past.limits), wish, past.limits)
+from planner.rightsizing.past import Past, Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +15,7 @@ class StaticPeak:
 
     def recommend(self, past: Past) -> Values:
         """Give the limits in force, or the peak where there is none."""
-        return _kept(past, quantile(past.usage, 1.0))
+        return past.kept()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,4 +29,4 @@ class StaticMean:
         counts = np.isfinite(past.usage).sum(axis=1)
         sums = np.nansum(past.usage, axis=1)
         mean = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
-        return _kept(past, mean)
+        return np.where(np.isnan(past.limits), mean, past.limits)
