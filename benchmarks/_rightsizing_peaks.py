@@ -30,7 +30,7 @@ def _cases(
         subjects = [
             PeakSubject(
                 job_id=name,
-                cohort=name if len(series) < 20 else "pods",
+                cohort="one",
                 series=DemandSeries(
                     quantity=Quantity.MEMORY,
                     first_slot=begin * slot_seconds,
