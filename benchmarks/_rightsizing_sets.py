@@ -12,10 +12,9 @@ from benchmarks.demand_sets import helios, philly
 from dashboard.step_forecasts import step_forecasts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.replay import Recorded
-from planner.rightsizing.all_policies import CALM, peer_policies
+from planner.rightsizing.all_policies import forecast_policies, peer_policies
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.forecast_path import ForecastPath
 from planner.rightsizing.operating_points import (
     MEMORY,
     MEMORY_TIGHT,
@@ -148,6 +147,7 @@ def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet
         energy_price=0.12,
         pue=1.3,
     )
+    histogram = DecayingHistogram(first=CPU_BUCKET)
     levels = np.tile(_whole(1.5 * float(np.nanmax(usage))), (len(usage), 1))
     recorded = Recorded(
         usage=usage,
@@ -157,7 +157,6 @@ def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet
         first_step=24 * _HISTORY_DAYS,
         warm_up_samples=24 * _HISTORY_DAYS,
     )
-    calm = ForecastPath(charges=charges, calm=CALM, name="Trimtab, forecast path, calm")
     return ReplaySet(
         name=name,
         unit="GPUs",
@@ -165,11 +164,13 @@ def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet
         charges=charges,
         tuned_on=tuned,
         policies=[
-            *peer_policies(CPU_BUCKET),
-            ForecastPath(charges=charges),
-            calm,
+            *peer_policies(histogram.first),
+            *forecast_policies(charges),
         ],
-        peers=[],
+        peers=[
+            (KrrCpu().name, "Trimtab, forecast path"),
+            (VpaSamples(histogram=histogram).name, "Trimtab, forecast path, careful"),
+        ],
         forecasts=step_forecasts(recorded, every),
     )
 

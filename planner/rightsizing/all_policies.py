@@ -20,6 +20,9 @@ from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 CALM = 60.0
 """Makes a change look so many times dearer in the plan: few changes, at some cost."""
 
+CARE = 3.0
+"""Makes a shortfall look so many times dearer: fewer samples above the limit, more slack."""
+
 
 def peer_policies(first_bucket: float) -> list[Policy]:
     """Give the peers; `first_bucket` is the width of the autoscaler's first bucket."""
@@ -42,8 +45,13 @@ def own_policies(charges: Charges, *, memory: bool, forecasting: bool) -> list[P
     pooled: list[Policy] = [MEMORY, MEMORY_TIGHT] if memory else [UTILIZATION, UTILIZATION_CALM]
     if not forecasting:
         return pooled
+    return [*pooled, *forecast_policies(charges)]
+
+
+def forecast_policies(charges: Charges) -> list[Policy]:
+    """Give ours that plan on forecasts."""
     return [
-        *pooled,
         ForecastPath(charges=charges),
+        ForecastPath(charges=charges, care=CARE, name="Trimtab, forecast path, careful"),
         ForecastPath(charges=charges, calm=CALM, name="Trimtab, forecast path, calm"),
     ]

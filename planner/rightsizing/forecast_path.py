@@ -13,32 +13,43 @@ from planner.rightsizing.charges import Charges
 from planner.rightsizing.level_paths import cheapest_path, level_of
 from planner.rightsizing.past import QUANTILES, Past, Values
 
+_LEVELS = (*QUANTILES, 0.99)
+_TAIL = 1.4
+"""q99 is taken to lie so many times as far above the median as q95 (normal: 1.41)."""
 _WEIGHTS = tuple(
-    (high - low) / 2
-    for low, high in zip((0.0, *QUANTILES[:-1]), (*QUANTILES[1:], 1.0), strict=True)
+    (high - low) / 2 for low, high in zip((0.0, *_LEVELS[:-1]), (*_LEVELS[1:], 1.0), strict=True)
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastPath:
-    """`calm` multiplies the cost of a change in the plan, never in what is charged."""
+    """`calm` multiplies the cost of a change in the plan, `care` that of a shortfall.
+
+    Neither changes what is charged.
+    """
 
     charges: Charges
     calm: float = 1.0
+    care: float = 1.0
     name: str = "Trimtab, forecast path"
 
     def recommend(self, past: Past) -> Values:
         """Give the first step of the cheapest path; a job without a forecast keeps its limit."""
         if past.forecast is None:
             return past.kept()
-        path = past.forecast.path
+        path = _with_tail(past.forecast.path)
+        planned = replace(
+            self.charges,
+            change_hours=self.charges.change_hours * self.calm,
+            shortfall_weight=self.charges.shortfall_weight * self.care,
+        )
         hours = past.sample_hours * past.samples_per_step
         weights = np.array(_WEIGHTS) / sum(_WEIGHTS)
         cost = np.stack(
             [
                 sum(
                     (
-                        weight * self.charges.step_cost(path[:, [slot], at], past.levels, hours)
+                        weight * planned.step_cost(path[:, [slot], at], past.levels, hours)
                         for at, weight in enumerate(weights)
                     ),
                     start=np.zeros(past.levels.shape),
@@ -47,8 +58,13 @@ class ForecastPath:
             ],
             axis=1,
         )
-        calmer = replace(self.charges, change_hours=self.charges.change_hours * self.calm)
         start = level_of(past.limits, past.levels)
-        found = cheapest_path(cost, calmer.change_cost(past.levels), start)[:, 0]
+        found = cheapest_path(cost, planned.change_cost(past.levels), start)[:, 0]
         wish = past.levels[np.arange(len(past.levels)), found]
         return np.where(np.isfinite(path[:, 0, 0]), wish, past.kept())
+
+
+def _with_tail(path: Values) -> Values:
+    """Give the path with q99 beyond its quantiles."""
+    median, high = path[:, :, [QUANTILES.index(0.50)]], path[:, :, [QUANTILES.index(0.95)]]
+    return np.concatenate([path, median + _TAIL * (high - median)], axis=2)

@@ -44,7 +44,7 @@ def test_every_rule_is_replayed_on_demand_and_memory(
         by_quantity.setdefault(str(row["quantity"]), []).append(row)
     assert set(by_quantity) == {"effective_gpus", "memory_used_mib"}
     for quantity, rows in by_quantity.items():
-        assert len(rows) == 14
+        assert len(rows) == 15
         assert rows[0]["cost_above_oracle_ratio"] == 0
         assert all(row["cost_above_oracle_ratio"] >= -1e-9 for row in rows)  # type: ignore[operator]
         assert all(row["jobs"] == 1 for row in rows)

@@ -208,6 +208,8 @@ def test_doubt_is_paid_for_by_expected_shortfall() -> None:
     path = np.array([[[1.0, 2.0, 4.0, 6.0, 7.0]]])
     past = make_past([1.0], forecast=StepForecast(path=path))
     assert ForecastPath(charges=Charges(unit_hour=1.0)).recommend(past)[0] == 7.0
+    careful = ForecastPath(charges=Charges(unit_hour=1.0), care=3.0)
+    assert careful.recommend(past)[0] == 9.0
 
 
 def test_an_old_forecast_is_moved_by_its_last_miss() -> None:
