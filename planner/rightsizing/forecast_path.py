@@ -13,19 +13,16 @@ from planner.rightsizing.charges import Charges
 from planner.rightsizing.level_paths import cheapest_path, level_of
 from planner.rightsizing.past import QUANTILES, Past, Values
 
-_LEVELS = (*QUANTILES, 0.99)
 _TAIL = 1.4
 """q99 is taken to lie so many times as far above the median as q95 (normal: 1.41)."""
-_WEIGHTS = tuple(
-    (high - low) / 2 for low, high in zip((0.0, *_LEVELS[:-1]), (*_LEVELS[1:], 1.0), strict=True)
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForecastPath:
     """`calm` multiplies the cost of a change in the plan, `care` that of a shortfall.
 
-    Neither changes what is charged.
+    Neither changes what is charged. q99, which is guessed, counts only with more care than 1: at
+    true prices it took Philly from 50.7 to 54.3 % above the oracle.
     """
 
     charges: Charges
@@ -37,14 +34,16 @@ class ForecastPath:
         """Give the first step of the cheapest path; a job without a forecast keeps its limit."""
         if past.forecast is None:
             return past.kept()
-        path = _with_tail(past.forecast.path)
+        path, levels = past.forecast.path, list(QUANTILES)
+        if self.care > 1:
+            path, levels = _with_tail(path), [*QUANTILES, 0.99]
         planned = replace(
             self.charges,
             change_hours=self.charges.change_hours * self.calm,
             shortfall_weight=self.charges.shortfall_weight * self.care,
         )
         hours = past.sample_hours * past.samples_per_step
-        weights = np.array(_WEIGHTS) / sum(_WEIGHTS)
+        weights = _weights(levels)
         cost = np.stack(
             [
                 sum(
@@ -62,6 +61,12 @@ class ForecastPath:
         found = cheapest_path(cost, planned.change_cost(past.levels), start)[:, 0]
         wish = past.levels[np.arange(len(past.levels)), found]
         return np.where(np.isfinite(path[:, 0, 0]), wish, past.kept())
+
+
+def _weights(levels: list[float]) -> Values:
+    """Give the share of the future that each quantile stands for."""
+    low, high = np.array([0.0, *levels[:-1]]), np.array([*levels[1:], 1.0])
+    return np.asarray((high - low) / (high - low).sum())
 
 
 def _with_tail(path: Values) -> Values:
