@@ -38,7 +38,7 @@ HELIOS_RUNNING_AT_START = 765
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReplaySet:
-    """A recording, how it is charged, who is compared, and the jobs [jobs] settings were tuned on.
+    """A recording, how it is charged, who is compared, and the half [jobs] that may be tuned on.
 
     `peers` names the rules whose operating points ours are held against, and by which of ours.
     """
