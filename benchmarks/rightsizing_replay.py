@@ -68,7 +68,7 @@ def table(one: ReplaySet, found: Sequence[Replayed]) -> list[str]:
         "",
         (
             f"{figures[0].jobs} jobs over {days:.1f} days, advice every {60 * step:.0f} min, "
-            f"limits in {one.unit}; {len(one.tuned_on) - int(one.tuned_on.sum())} in the other half."
+            f"limits in {one.unit}; {int((~one.tuned_on).sum())} in the other half."
         ),
         "",
         (

@@ -2,10 +2,10 @@
 
 `python -m benchmarks.rightsizing_replay --tune` searches so: settings are ranked by the share of
 resamples of that half in which they are above a peer on slack, over-limit samples and over-limit
-jobs at once. MEMORY was in 0.79 (KRR) and 0.91 (daily peaks) of them, MEMORY_TIGHT in 0.07 only. The
-two for utilization are from an earlier search of the same kind and half, UTILIZATION rounded.
-The other half is shown in the benchmark. Jobs without a cohort are given about what KRR gives them,
-within the dead band: not tuned.
+jobs at once. MEMORY was in 0.79 (KRR) and 0.91 (daily peaks) of them, MEMORY_TIGHT in 0.07 only.
+The two for utilization are from an earlier search of the same kind and half, UTILIZATION rounded.
+The other half is shown in the benchmark. Jobs without a cohort are given about what KRR gives
+them, within the dead band: not tuned.
 """
 
 from planner.rightsizing.dead_band import DeadBand
