@@ -1,7 +1,8 @@
 """Online placement of pods whose end is known or estimated: fill nodes that stay busy anyway.
 
-A pod goes where it lengthens the busy time of nodes at the least cost; ties go to the fullest node,
-then to where it strands the least GPU. Estimates may be wrong: a pod past its end ends now.
+A pod goes where it lengthens the busy time of nodes at the least cost; ties go to the empty node
+that costs least per GPU, then to the fullest, then to where it strands the least GPU. Estimates may
+be wrong: a pod past its end ends now.
 """
 
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class OnlinePlacer:
     def __init__(self, nodes: NodeState, typical: Pods, *, cost: Floats | None = None) -> None:
         self.nodes = nodes
         self.cost = nodes.gpu / WHOLE if cost is None else cost
+        self._rate: Floats = self.cost / np.maximum(nodes.gpu / WHOLE, 1.0)
         self.prices = prices_of(typical, nodes)
         self.busy_until: Floats = np.full(len(nodes.cpu), -np.inf)
         self._ends: list[dict[int, float]] = [{} for _ in nodes.cpu]
@@ -66,7 +68,9 @@ class OnlinePlacer:
         """Give the node where the pod would go, or -1; nothing is changed."""
         if end is None:
             return choose(self.nodes, self.prices, pod)
-        return choose_by_end(self.nodes, self.prices, pod, self.cost, self.busy_until, now, end)
+        return choose_by_end(
+            self.nodes, self.prices, pod, self.cost, self._rate, self.busy_until, now, end
+        )
 
     def release(self, placed: PlacedPod) -> None:
         """Take a pod off its node. Raises ImpossibleProblemError when it is not there."""

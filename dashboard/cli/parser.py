@@ -352,6 +352,27 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     )
 
 
+def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    simulate = commands.add_parser("simulate", help="replay what was recorded under other rules")
+    kinds = simulate.add_subparsers(metavar="WHAT", required=True)
+    rightsizing = _command(
+        kinds,
+        "rightsizing",
+        ("simulate_command", "rightsizing"),
+        "recorded demand and memory of jobs under right-sizing rules, charged on what came",
+        lists=True,
+    )
+    rightsizing.add_argument(
+        "--days", type=float, default=7.0, help="days up to the newest sample (default 7)"
+    )
+    rightsizing.add_argument(
+        "--step", type=int, default=60, metavar="MINUTES", help="time between advices (default 60)"
+    )
+    rightsizing.add_argument(
+        "--forecast-every", type=float, default=12.0, metavar="HOURS", help="0: none (default 12)"
+    )
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Give the parser of `trimtab`."""
     parser = argparse.ArgumentParser(
@@ -371,4 +392,5 @@ def build_parser() -> argparse.ArgumentParser:
     _add_recommendations(commands)
     _add_apply(commands)
     _add_submission(commands)
+    _add_simulate(commands)
     return parser

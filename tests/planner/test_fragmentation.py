@@ -177,6 +177,16 @@ def test_a_pod_goes_where_the_node_is_busy_anyway() -> None:
     assert long.node == short.node != next_one.node
 
 
+def test_of_empty_nodes_that_cost_alike_the_larger_is_opened() -> None:
+    """Its room serves the next pods at no further cost; paid by the GPU, the fuller one is."""
+    sizes = nodes((90_000, 90, 2, 0), (90_000, 90, 8, 0))
+    one = pods((10_000, 1, 1, 1000, ANY_MODEL)).pod(0)
+    alike = OnlinePlacer(sizes, USUAL, cost=np.ones(2))
+    by_gpu = OnlinePlacer(sizes, USUAL)
+    assert alike.choose(one, now=0, end=10) == 1
+    assert by_gpu.choose(one, now=0, end=10) == 0
+
+
 def test_a_released_node_is_no_longer_busy() -> None:
     """Its busy time falls back to the pods that are left, and it is taken off once."""
     placer = OnlinePlacer(nodes(*[(90_000, 90, 4, 0)] * 2), USUAL)

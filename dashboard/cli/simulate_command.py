@@ -1,0 +1,147 @@
+"""`trimtab simulate rightsizing`: recorded jobs replayed under right-sizing rules."""
+
+import argparse
+import sys
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
+from dashboard.cycle import Progress
+from data.clock import utc_now
+
+if TYPE_CHECKING:
+    from dashboard.recorded_jobs import JobRecording
+    from planner.replay import Figures
+    from planner.rightsizing.past import Policy
+
+_COLUMNS = (
+    "quantity",
+    "rule",
+    "jobs",
+    "cost_above_oracle_ratio",
+    "slack_ratio",
+    "over_samples_ratio",
+    "over_jobs_ratio",
+    "changes_per_job_day",
+    "later_changes_per_job_day",
+    "held_hours",
+    "missing_hours",
+    "cost",
+    "energy_kwh",
+)
+_NOTHING = "No job reported demand or memory in this span: run `trimtab collect` first."
+
+
+def rightsizing(options: argparse.Namespace) -> int:
+    """Print one row per quantity and rule: what its limits would have come to."""
+    from dashboard.recorded_jobs import SLOT_SECONDS, job_recordings
+    from data.catalogue.gpu_catalogue import load_gpu_catalogue
+
+    _check(options)
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        as_of = store.reader.latest_sample_at() or utc_now()
+        history = store.reader.job_history(
+            "",
+            start=as_of - timedelta(days=options.days),
+            end=as_of + timedelta(microseconds=1),
+            slot_seconds=SLOT_SECONDS,
+        )
+        jobs = store.reader.jobs()
+    seen = set(history["job_id"])
+    recordings = job_recordings(
+        history,
+        [job for job in jobs if job.job_id in seen],
+        catalogue=load_gpu_catalogue(),
+        energy=loaded.settings.energy,
+        step_minutes=options.step,
+    )
+    for name, reason in dict(left for one in recordings for left in one.left_out).items():
+        print(f"left out: {name}: {reason}", file=sys.stderr)
+    with progress_on_stderr(options) as show:
+        rows = [row for one in recordings for row in _rows(one, options, show)]
+    if options.format == "json":
+        print_json({"currency": loaded.settings.energy.currency, "rules": rows})
+        return 0
+    print_rows(rows, options.format, columns=_COLUMNS, empty=_NOTHING)
+    return 0
+
+
+def _check(options: argparse.Namespace) -> None:
+    from data.errors import SettingsError
+
+    if not options.days > 0:
+        raise SettingsError(f"--days {options.days} is no span", "Give more than 0 days")
+    if options.step < 5 or options.step % 5:
+        raise SettingsError(
+            f"--step {options.step} does not hold whole 5-minute slots",
+            "Give a multiple of 5 minutes",
+        )
+    if not options.forecast_every >= 0:
+        raise SettingsError(
+            f"--forecast-every {options.forecast_every} lies in the past",
+            "Give hours, or 0 for no forecasts",
+        )
+
+
+def _rows(one: "JobRecording", options: argparse.Namespace, show: Progress) -> list[dict[str, Any]]:
+    from dashboard.step_forecasts import step_forecasts
+    from planner.replay import replay
+
+    every = max(1, round(options.forecast_every * 60 / options.step))
+    forecasts = (
+        step_forecasts(
+            one.recorded,
+            every,
+            progress=lambda done, total: show(f"forecast {one.quantity}", done, total),
+        )
+        if options.forecast_every > 0
+        else []
+    )
+    policies = _policies(one, forecasting=bool(forecasts))
+    figures = []
+    for number, policy in enumerate(policies, start=1):
+        found = replay(one.recorded, policy, charges=one.charges, forecasts=forecasts)
+        figures.append(found.figures())
+        show(f"replay {one.quantity}", number, len(policies))
+    return [_row(one, each, figures[0].cost) for each in figures]
+
+
+def _policies(one: "JobRecording", *, forecasting: bool) -> "list[Policy]":
+    """Give the oracle, the peers and ours, in the order of the table."""
+    from planner.rightsizing.all_policies import own_policies, peer_policies
+    from planner.rightsizing.oracle import oracle_of
+
+    recorded, memory = one.recorded, one.quantity == "memory_used_mib"
+    oracle = oracle_of(
+        recorded.usage,
+        recorded.levels,
+        charges=one.charges,
+        sample_hours=recorded.sample_hours,
+        samples_per_step=recorded.samples_per_step,
+        first_step=recorded.first_step,
+    )
+    # The autoscaler's first buckets: a hundredth of a core, and ten million bytes.
+    first = 1e7 / 2**20 if memory else 0.01
+    ours = own_policies(one.charges, memory=memory, forecasting=forecasting)
+    return [oracle, *peer_policies(first), *ours]
+
+
+def _row(one: "JobRecording", figures: "Figures", best: float) -> dict[str, Any]:
+    return {
+        "quantity": one.quantity,
+        "unit": one.unit,
+        "rule": figures.name,
+        "jobs": figures.jobs,
+        "cost_above_oracle_ratio": figures.cost / best - 1 if best > 0 else None,
+        "slack_ratio": figures.slack_ratio,
+        "over_samples_ratio": figures.over_samples_ratio,
+        "over_jobs_ratio": figures.over_jobs_ratio,
+        "changes_per_job_day": figures.changes_per_job_day,
+        "later_changes_per_job_day": figures.later_changes_per_job_day,
+        "held_hours": figures.held_hours,
+        "missing_hours": figures.missing_hours,
+        "cost": figures.cost,
+        "energy_kwh": figures.energy_kwh if one.energy_known else None,
+    }

@@ -1,0 +1,1 @@
+"""Rules that set a job's limit from its past: the peers' as published, and our own."""

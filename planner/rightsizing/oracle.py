@@ -1,0 +1,50 @@
+"""The oracle: the cheapest path of limits for somebody who knew all that came."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from planner.rightsizing.charges import Charges
+from planner.rightsizing.level_paths import cheapest_path
+from planner.rightsizing.past import Past, Values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Oracle:
+    """Limits [jobs, steps] found by `oracle_of`; no rule that sees the past only can be cheaper."""
+
+    limits: Values = field(repr=False)
+    first_step: int
+    name: str = "oracle (knew all)"
+
+    def recommend(self, past: Past) -> Values:
+        """Give the limits of the step that follows the past."""
+        step = past.usage.shape[1] // past.samples_per_step - self.first_step
+        return np.asarray(self.limits[:, step])
+
+
+def oracle_of(
+    usage: Values,
+    levels: Values,
+    *,
+    charges: Charges,
+    sample_hours: float,
+    samples_per_step: int,
+    first_step: int,
+) -> Oracle:
+    """Give the oracle of usage [jobs, samples] from `first_step` on: exact, job by job."""
+    steps = usage.shape[1] // samples_per_step
+    cost = np.stack(
+        [
+            charges.step_cost(
+                usage[:, one * samples_per_step : (one + 1) * samples_per_step],
+                levels,
+                sample_hours,
+            )
+            for one in range(first_step, steps)
+        ],
+        axis=1,
+    )
+    start = np.full(len(usage), -1, dtype=np.int64)
+    path = cheapest_path(cost, charges.change_cost(levels), start)
+    return Oracle(limits=np.take_along_axis(levels, path, axis=1), first_step=first_step)
