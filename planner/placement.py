@@ -35,13 +35,16 @@ class HeterogeneousPolicy:
         idle_gain: float = 0.1,
         idle_moves: int = 6,
         most_nodes: int = 16,
+        shares_speed: bool = True,
     ) -> None:
         self.objective = objective or ObjectiveSettings()
         self.idle_gain = idle_gain
         self.idle_moves = idle_moves
         self.last_problem: RoundProblem | None = None
         self.last_solution: RoundSolution | None = None
-        self._reader = RoundReader(batch_factor=batch_factor, most_nodes=most_nodes)
+        self._reader = RoundReader(
+            batch_factor=batch_factor, most_nodes=most_nodes, shares_speed=shares_speed
+        )
         self._history = WorkHistory()
         self._prices: Floats | None = None
         self._since: dict[str, tuple[int, float]] = {}
@@ -70,9 +73,7 @@ class HeterogeneousPolicy:
             previous=np.where(view.held >= 0, view.held, len(table.gpus)),
         )
         warm = self._prices if self._prices is not None else np.zeros(len(table.capacity))
-        solution = solve_round(
-            problem, prices=warm if len(warm) == len(table.capacity) else None
-        )
+        solution = solve_round(problem, prices=warm if len(warm) == len(table.capacity) else None)
         self._prices = solution.prices
         self.last_problem, self.last_solution = problem, solution
         choice = self._with_idle(problem, round_jobs, solution.choice.copy())
@@ -83,9 +84,7 @@ class HeterogeneousPolicy:
         """Add to the round what earlier rounds taught: work left, and since when a job is where."""
         gpus = np.where(view.held >= 0, view.table.gpus[view.held], 0)
         for row, name in enumerate(view.names):
-            self._history.see(
-                name, view.applications[row], float(view.used[row]), int(gpus[row])
-            )
+            self._history.see(name, view.applications[row], float(view.used[row]), int(gpus[row]))
         reference = _one_gpu(view)
         low, high = self.objective.horizons_s
         return RoundJobs(

@@ -106,11 +106,10 @@ def _start(
             f"job {job.name} runs {job.application}, of which nothing is known",
             f"use one of {', '.join(sorted(applications))}",
         )
-    running = RunningJob(job, applications[job.application], fits)
-    running.give_memory(
-        {pool.gpu_type: pool.memory_gib for pool in cluster.pools if pool.memory_gib is not None}
-    )
-    return running
+    memory = {
+        pool.gpu_type: pool.memory_gib for pool in cluster.pools if pool.memory_gib is not None
+    }
+    return RunningJob(job, applications[job.application], fits, gpu_memory_gib=memory)
 
 
 def _nodes(cluster: SimulatedCluster) -> dict[str, dict[int, NodeView]]:

@@ -27,7 +27,7 @@ class Configurations:
     gpus_per_node: Ints
 
     def index(self, gpu_type: str, gpus: int) -> int | None:
-        """Give the configuration of so many GPUs of a type, None when they are handed out so never."""
+        """Give the configuration of so many GPUs of a type, None where there is none."""
         if gpu_type not in self.gpu_types:
             return None
         kind = self.gpu_types.index(gpu_type)

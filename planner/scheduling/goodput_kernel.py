@@ -35,7 +35,7 @@ def step_time(step: Floats, nodes: int, gpus: int, local: float, accumulated: fl
         sync = step[4] + step[5] * max(gpus - 2.0, _EPS)
     high, low = max(grad, sync), min(grad, sync)
     overlapped = high * (1.0 + (low / high) ** step[6]) ** (1.0 / step[6])
-    return accumulated * grad + overlapped
+    return float(accumulated * grad + overlapped)
 
 
 @inner

@@ -116,6 +116,13 @@ def _bound(stated: Any, pick: Any, default: int) -> int:
     return int(stated)
 
 
+def experience(job: Any, gpu_type: str) -> int:
+    """Give the GPUs of a type that the job has run on: half its largest allowed, as agents grow."""
+    most = getattr(job, "max_replicas", None)
+    stated = most.get(gpu_type) if isinstance(most, Mapping) else most
+    return max(1, int(stated or 1) // 2)
+
+
 def ratio(job: Any, wanted: str, known: str) -> float:
     """Give the speed of one GPU type over another by `cluster_throughput_ratios`; 1 if unknown."""
     ratios = getattr(job, "cluster_throughput_ratios", None)

@@ -38,7 +38,7 @@ def map_to_nodes(
 def _around(
     wanted: Mapping[str, int], kept: Mapping[str, Nodes], room: Mapping[int, int]
 ) -> dict[str, Nodes] | None:
-    """Place the others around the kept ones, each on its fewest nodes; None when one does not fit."""
+    """Place the others around the kept ones, each on its fewest nodes; None if one fits not."""
     free = dict(room)
     for nodes in kept.values():
         for node in nodes:
@@ -48,10 +48,10 @@ def _around(
     placed = dict(kept)
     for job in _largest_first(wanted):
         if job not in placed:
-            nodes = _fewest_nodes(wanted[job], free, room)
-            if nodes is None:
+            found = _fewest_nodes(wanted[job], free, room)
+            if found is None:
                 return None
-            placed[job] = nodes
+            placed[job] = found
     return placed
 
 

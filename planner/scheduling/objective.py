@@ -24,17 +24,15 @@ class ObjectiveSettings:
     `short_first` is beta. `restart_weight` multiplies the amortised restart, `horizons_s` bound
     the time it is spread over, which is age / (restarts + 1) inside them. A job whose restart takes
     `costly_restart_s` or more stays at least `residence_s` where it is, but for idle GPUs.
-    `climb` is what a configuration is credited for the size that it opens.
     """
 
-    short_first: float = 0.25
+    short_first: float = 0.0
     speed_power: float = 0.5
-    restart_weight: float = 2.5
+    restart_weight: float = 1.5
     horizons_s: tuple[float, float] = (120.0, 3600.0)
     waiting_cost: float = 50.0
     costly_restart_s: float = 100.0
-    residence_s: float = 0.0
-    climb: float = 0.0
+    residence_s: float = 2400.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

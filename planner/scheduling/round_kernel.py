@@ -64,7 +64,7 @@ def _usage(kind: Ints, gpus: Ints, choice: Ints, use: Ints) -> None:
 @inner
 def _fits(kind: Ints, gpus: Ints, now: int, then: int, free: Ints) -> bool:
     own = gpus[now] if kind[now] == kind[then] else 0
-    return gpus[then] <= max(free[kind[then]], 0) + own
+    return bool(gpus[then] <= max(free[kind[then]], 0) + own)
 
 
 @inner
@@ -226,6 +226,79 @@ def _improve(
     return total
 
 
+@inner
+def _adopt(
+    cost: Floats,
+    kind: Ints,
+    gpus: Ints,
+    capacity: Ints,
+    use: Ints,
+    trial: Ints,
+    choice: Ints,
+    total: float,
+) -> float:
+    """Repair the trial; take it for the choice if it costs less. Give the least cost so far."""
+    free = capacity - use
+    if _repair(cost, kind, gpus, trial, free):
+        found = _total(cost, trial)
+        if found < total:
+            choice[:] = trial
+            return found
+    return total
+
+
+@inner
+def _squared_slope(price: Floats, use: Ints, capacity: Ints) -> float:
+    """Give the square of the dual's slope along prices that may still move; 0 at its top."""
+    slope = 0.0
+    for row in range(len(price)):
+        over = float(use[row] - capacity[row])
+        if over > 0.0 or price[row] > 0.0:
+            slope += over * over
+    return slope
+
+
+@inner
+def _ascend(
+    cost: Floats,
+    kind: Ints,
+    gpus: Ints,
+    capacity: Ints,
+    price: Floats,
+    steps: int,
+    choice: Ints,
+    total: float,
+) -> tuple[float, float]:
+    """Climb the dual by Polyak's steps, repairing on the way; give (least cost, bound)."""
+    types = len(capacity)
+    trial = np.empty(len(cost), dtype=np.int64)
+    use = np.zeros(types, dtype=np.int64)
+    best_price = price.copy()
+    bound, theta, stale = -np.inf, 1.0, 0
+    for step in range(steps):
+        value = _cheapest(cost, kind, gpus, price, trial, use) - np.dot(price, capacity * 1.0)
+        stale += 1
+        if value > bound:
+            bound, stale = value, 0
+            best_price[:] = price
+        slope = _squared_slope(price, use, capacity)
+        if step % 8 == 0 or slope == 0.0:
+            total = _adopt(cost, kind, gpus, capacity, use.copy(), trial.copy(), choice, total)
+        if slope == 0.0 or total - bound <= _TOLERANCE * abs(total):
+            break
+        if stale >= 4:
+            theta, stale = theta / 2, 0
+            price[:] = best_price
+            _cheapest(cost, kind, gpus, price, trial, use)
+        reach = total if total < np.inf else value + abs(value)
+        length = theta * max(reach - value, _LEAST) / max(slope, 1.0)
+        for row in range(types):
+            price[row] = max(0.0, price[row] + length * (use[row] - capacity[row]))
+    price[:] = best_price
+    _cheapest(cost, kind, gpus, price, trial, use)
+    return _adopt(cost, kind, gpus, capacity, use, trial, choice, total), bound
+
+
 @outer
 def solve(
     cost: Floats,
@@ -239,61 +312,16 @@ def solve(
 ) -> tuple[float, float]:
     """Fill choice [J]; give (cost, lower bound). `price` [T] is where to start, and is updated.
 
-    `previous` [J] is a feasible choice to fall back on; where it is not feasible it is ignored.
+    `previous` [J] is a choice to fall back on; where it is not feasible it is ignored.
     """
-    jobs, types = len(cost), len(capacity)
-    trial = np.empty(jobs, dtype=np.int64)
-    use = np.zeros(types, dtype=np.int64)
-    free = np.empty(types, dtype=np.int64)
-    best_price = price.copy()
-    bound, total = -np.inf, np.inf
+    use = np.zeros(len(capacity), dtype=np.int64)
+    total = np.inf
     _usage(kind, gpus, previous, use)
     if (use <= capacity).all():
         total = _total(cost, previous)
         choice[:] = previous
-    theta, stale = 1.0, 0
-    for step in range(steps):
-        value = _cheapest(cost, kind, gpus, price, trial, use)
-        for row in range(types):
-            value -= price[row] * capacity[row]
-        if value > bound:
-            bound, stale = value, 0
-            best_price[:] = price
-        else:
-            stale += 1
-        slope = 0.0
-        for row in range(types):
-            over = use[row] - capacity[row]
-            if over > 0 or price[row] > 0:
-                slope += float(over * over)
-        if step % 8 == 0 or slope == 0.0:
-            free[:] = capacity - use
-            if _repair(cost, kind, gpus, trial, free):
-                found = _total(cost, trial)
-                if found < total:
-                    total = found
-                    choice[:] = trial
-        if slope == 0.0 or total - bound <= _TOLERANCE * abs(total):
-            break
-        if stale >= 4:
-            theta, stale = theta / 2, 0
-            price[:] = best_price
-            _cheapest(cost, kind, gpus, price, trial, use)
-        reach = total if total < np.inf else value + abs(value)
-        length = theta * max(reach - value, 1e-12) / max(slope, 1.0)
-        for row in range(types):
-            price[row] = max(0.0, price[row] + length * (use[row] - capacity[row]))
-    price[:] = best_price
-    _cheapest(cost, kind, gpus, price, trial, use)
-    free[:] = capacity - use
-    if _repair(cost, kind, gpus, trial, free):
-        found = _total(cost, trial)
-        if found < total:
-            total = found
-            choice[:] = trial
+    total, bound = _ascend(cost, kind, gpus, capacity, price, steps, choice, total)
     if total == np.inf:
         return total, bound
     _usage(kind, gpus, choice, use)
-    free[:] = capacity - use
-    total = _improve(cost, kind, gpus, choice, free, price, bound, total)
-    return total, bound
+    return _improve(cost, kind, gpus, choice, capacity - use, price, bound, total), bound

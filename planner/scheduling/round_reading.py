@@ -13,12 +13,14 @@ from planner.scheduling.job_reading import (
     allowed_configurations,
     application_of,
     called_goodput,
+    experience,
     flat_throughputs,
     model_of,
     ratio,
     restart_seconds,
 )
 from planner.scheduling.node_mapping import map_to_nodes
+from planner.scheduling.speed_history import SpeedHistory
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -74,9 +76,10 @@ class RoundView:
 class RoundReader:
     """Reads rounds; keeps the configurations of the cluster and the tables of the models."""
 
-    def __init__(self, *, batch_factor: float, most_nodes: int) -> None:
+    def __init__(self, *, batch_factor: float, most_nodes: int, shares_speed: bool = False) -> None:
         self._batch_factor = batch_factor
         self._most_nodes = most_nodes
+        self._history = SpeedHistory() if shares_speed else None
         self._cluster: tuple[tuple[str, tuple[int, ...]], ...] = ()
         self._table: Configurations | None = None
         self._tables: GoodputTables | None = None
@@ -98,7 +101,8 @@ class RoundReader:
         allowed = np.array(
             [allowed_configurations(job, table) for job in infos], dtype=np.bool_
         ).reshape(shape)
-        goodput = np.where(allowed, self._goodput(infos, allowed, table, tables), 0.0)
+        known = self._goodput(applications, infos, allowed, table, tables)
+        goodput = np.where(allowed, known, 0.0)
         profiled = np.asarray(goodput.any(axis=1))
         allowed[~profiled] &= _smallest(allowed[~profiled], table)
         return RoundView(
@@ -131,27 +135,31 @@ class RoundReader:
         return self._table, self._tables
 
     def _goodput(
-        self, jobs: list[Any], allowed: Flags, table: Configurations, tables: GoodputTables
+        self,
+        applications: tuple[str, ...],
+        jobs: list[Any],
+        allowed: Flags,
+        table: Configurations,
+        tables: GoodputTables,
     ) -> Floats:
-        """Give goodput [J, C], all models in one call.
-
-        On a type the job has not run on, that of the first type it has, by the ratio of both.
-        """
+        """Give goodput [J, C], all models in one call."""
         goodput = np.zeros(allowed.shape)
         rows: list[int] = []
         factors: list[Floats] = []
         models: list[GoodputModel] = []
-        for row, job in enumerate(jobs):
+        for row, (application, job) in enumerate(zip(applications, jobs, strict=True)):
             flat = flat_throughputs(job, table.gpu_types)
             if flat is not None:
                 goodput[row] = np.array(flat)[table.kind]
                 continue
-            for source, factor in _sources(job, table):
-                speed = job.speedup_fn[source]
-                model = model_of(speed, self._batch_factor)
+            speeds = getattr(job, "speedup_fn", None) or {}
+            known = self._models(application, job, speeds, table)
+            sources = {name: speeds.get(name) for name in table.gpu_types} | known
+            for source, factor in _factors(job, sources, table):
+                model = known.get(source)
                 if model is None:
                     wanted = allowed[row] & (factor > 0)
-                    goodput[row] += factor * called_goodput(speed, table, wanted)
+                    goodput[row] += factor * called_goodput(speeds[source], table, wanted)
                 else:
                     models.append(model)
                     rows.append(row)
@@ -161,11 +169,30 @@ class RoundReader:
             goodput[row] += factor * values
         return goodput
 
+    def _models(
+        self, application: str, job: Any, speeds: Mapping[str, Any], table: Configurations
+    ) -> dict[str, GoodputModel]:
+        """Give the models at hand by type: the job's, and where it shares, those that know more."""
+        own = {}
+        for name in table.gpu_types:
+            model = model_of(speeds.get(name), self._batch_factor)
+            if model is not None:
+                own[name] = (experience(job, name), model)
+        if self._history is None:
+            return {name: model for name, (_, model) in own.items()}
+        for name, (gpus, model) in own.items():
+            self._history.learn(application, name, model, gpus)
+        return self._history.models(application, own, table.gpu_types)
 
-def _sources(job: Any, table: Configurations) -> list[tuple[str, Floats]]:
-    """Give the types with a speed function, each with the factor [C] of where it is used."""
-    speeds = getattr(job, "speedup_fn", None) or {}
-    known = [name for name in table.gpu_types if speeds.get(name) is not None]
+
+def _factors(
+    job: Any, sources: Mapping[str, Any], table: Configurations
+) -> list[tuple[str, Floats]]:
+    """Give the types of known speed, each with the factor [C] of where it is used.
+
+    On a type of unknown speed that is the first known one, by the ratio of both types.
+    """
+    known = [name for name in table.gpu_types if sources.get(name) is not None]
     factors = {name: np.zeros(len(table.gpus)) for name in known}
     for kind, name in enumerate(table.gpu_types):
         if name in factors:

@@ -81,4 +81,4 @@ def misfit(
         value += 1e-2 * ratio * ratio
         gradient[link + 1] += 2e-2 * ratio / theta[link]
         gradient[link] -= 2e-2 * ratio * ratio / theta[link]
-    return value
+    return float(value)

@@ -19,6 +19,7 @@ SLOWDOWNS = {"cifar10": 1.8, "ncf": 1.5}
 """Real runs against their profiles, measured by the authors of Sia; 1.2 for the others."""
 
 _OTHER_SLOWDOWN = 1.2
+_WIDE = 1 << 16
 _LOCAL_LIMITS = {("deepspeech2", "rtx"): 57}
 """Larger local batches were profiled but do not fit in training (Sia's artifact)."""
 
@@ -75,17 +76,16 @@ def _steps(rows: pd.DataFrame) -> Steps:
 
 
 def _speed(measured: pd.DataFrame, scaled: pd.DataFrame, limit: int | None) -> MeasuredSpeed:
-    shapes = [tuple(sorted(map(int, str(one)), reverse=True)) for one in measured["placement"]]
-    measured = measured.assign(
-        shape=shapes,
-        num_nodes=[len(shape) for shape in shapes],
-        num_replicas=[sum(shape) for shape in shapes],
-    )
-    by_placement = {shape: _steps(rows) for shape, rows in measured.groupby("shape")}
-    both = pd.concat([measured, scaled])
+    by_placement = {}
+    sizes = []
+    for placement, rows in measured.groupby(measured["placement"].astype(str)):
+        shape = tuple(sorted(map(int, str(placement)), reverse=True))
+        by_placement[shape] = _steps(rows)
+        sizes.append(rows.assign(num_nodes=len(shape), num_replicas=sum(shape)))
+    both = pd.concat([*sizes, scaled])
+    size = both["num_nodes"].astype(int) * _WIDE + both["num_replicas"].astype(int)
     by_size = {
-        (int(nodes), int(gpus)): _steps(rows)
-        for (nodes, gpus), rows in both.groupby(["num_nodes", "num_replicas"])
+        divmod(int(str(key)), _WIDE): _steps(rows) for key, rows in both.groupby(size.astype(str))
     }
     largest = int(measured["local_bsz"].max())
     return MeasuredSpeed(

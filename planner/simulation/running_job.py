@@ -21,8 +21,16 @@ class RunningJob:
     each time an epoch ends. A rigid job keeps the batch its user gave.
     """
 
-    def __init__(self, job: SubmittedJob, application: Application, fits: StepFits) -> None:
+    def __init__(
+        self,
+        job: SubmittedJob,
+        application: Application,
+        fits: StepFits,
+        *,
+        gpu_memory_gib: Mapping[str, float],
+    ) -> None:
         self.job = job
+        self._memory_of = gpu_memory_gib
         self.application = application
         self.finished_at: float | None = None
         self.started_at: float | None = None
@@ -91,12 +99,6 @@ class RunningJob:
         self.gpu_type, self.placement = None, ()
         return True
 
-    _memory_of: Mapping[str, float] = {}
-
-    def give_memory(self, gpu_memory_gib: Mapping[str, float]) -> None:
-        """Tell the GiB of one GPU of every type."""
-        self._memory_of = gpu_memory_gib
-
     def _train(self, seconds: float) -> float:
         """Train to the end of the epoch or of the seconds; give the seconds it took."""
         application, curve = self.application, self.application.curve
@@ -131,7 +133,7 @@ class RunningJob:
             self._step[self.gpu_type] = self._fits.parameters(profile)
 
     def _choose_batch(self) -> None:
-        """Take the batch of best goodput by what is known, within what memory held when measured."""
+        """Take the batch of best goodput by what is known, within what memory held."""
         assert self.gpu_type is not None  # noqa: S101 - called only while it holds GPUs
         application = self.application
         speed = application.speeds[self.gpu_type]

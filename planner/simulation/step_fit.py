@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import Bounds, minimize
+from scipy.optimize import Bounds, minimize  # type: ignore[import-untyped]
 
 from planner.simulation.fit_kernel import misfit
 

@@ -97,7 +97,10 @@ def max_min_shares(speed: Floats, gpus: Floats, capacity: Floats) -> Floats:
         if (speed[row] > 0).any():
             weighted = np.append(normal[row] * gpus[row], -1.0)
             highs.addRow(
-                0.0, highspy.kHighsInf, types + 1, np.append(columns[row], cells).astype(np.int32),
+                0.0,
+                highspy.kHighsInf,
+                types + 1,
+                np.append(columns[row], cells).astype(np.int32),
                 weighted,
             )
     for kind in range(types):

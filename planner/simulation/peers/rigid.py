@@ -97,9 +97,7 @@ class FirstInPolicy:
         order = sorted(
             jobs, key=lambda name: (name not in prev_allocations, jobs[name].creation_timestamp)
         )
-        chosen = _take_in_order(
-            order, jobs, prev_allocations, room, knows_memory=self.knows_memory
-        )
+        chosen = _take_in_order(order, jobs, prev_allocations, room, knows_memory=self.knows_memory)
         return place(chosen, prev_allocations, room)
 
 
@@ -130,7 +128,5 @@ class LeastAttainedPolicy:
                 jobs[name].creation_timestamp,
             ),
         )
-        chosen = _take_in_order(
-            order, jobs, prev_allocations, room, knows_memory=self.knows_memory
-        )
+        chosen = _take_in_order(order, jobs, prev_allocations, room, knows_memory=self.knows_memory)
         return place(chosen, prev_allocations, room)
