@@ -15,6 +15,8 @@ Ints = npt.NDArray[np.int64]
 class Configurations:
     """Arrays over configurations [C]: index of the GPU type, nodes, GPUs; types ascending.
 
+    `known` gives the configuration of (GPU type, GPUs).
+
     Sizes follow Sia (Jayaram Subramanya et al., SOSP 2023, section 3.3): with powers of two that
     divide a node and whole nodes, any set of jobs that fits by count also fits on nodes.
     """
@@ -24,15 +26,11 @@ class Configurations:
     nodes: Ints
     gpus: Ints
     capacity: Ints
-    gpus_per_node: Ints
+    known: Mapping[tuple[str, int], int]
 
     def index(self, gpu_type: str, gpus: int) -> int | None:
         """Give the configuration of so many GPUs of a type, None where there is none."""
-        if gpu_type not in self.gpu_types:
-            return None
-        kind = self.gpu_types.index(gpu_type)
-        found = np.flatnonzero((self.kind == kind) & (self.gpus == gpus))
-        return int(found[0]) if len(found) else None
+        return self.known.get((gpu_type, gpus))
 
 
 def configurations(
@@ -61,7 +59,9 @@ def configurations(
         nodes=np.array(nodes, dtype=np.int64),
         gpus=np.array(gpus, dtype=np.int64),
         capacity=np.array([sum(node_gpus[name]) for name in types], dtype=np.int64),
-        gpus_per_node=np.array(per_node, dtype=np.int64),
+        known={
+            (types[of], count): row for row, (of, count) in enumerate(zip(kind, gpus, strict=True))
+        },
     )
 
 

@@ -11,6 +11,7 @@ from planner.scheduling.configurations import Configurations
 from planner.scheduling.goodput_kernel import SAMPLES, best_split, goodputs, tabulate
 
 Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +69,8 @@ class GoodputTables:
         self._throughput = np.zeros((room, count, SAMPLES))
         self._batches = np.ones((room, count, SAMPLES))
 
-    def goodput(self, models: Sequence[GoodputModel]) -> Floats:
-        """Give goodput [models, C] in samples per s; 0 where no batch size is allowed."""
+    def goodput(self, models: Sequence[GoodputModel], wanted: Flags) -> Floats:
+        """Give goodput [models, C] in samples per s where `wanted`; 0 elsewhere and where barred."""
         best = np.zeros((len(models), len(self._configurations.gpus)))
         if models:
             if len(self._slots) + len(models) > len(self._throughput):
@@ -80,6 +81,7 @@ class GoodputTables:
                 np.array([self._slot(model) for model in models], dtype=np.int64),
                 np.array([model.noise for model in models], dtype=np.float64),
                 np.array([model.initial_batch for model in models], dtype=np.float64),
+                wanted,
                 best,
             )
         return best

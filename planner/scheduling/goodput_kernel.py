@@ -17,6 +17,7 @@ from data.compiled import inner, outer
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
 
 SAMPLES = 50
 """Batch sizes tried for a configuration, equal ratios apart."""
@@ -69,9 +70,15 @@ def tabulate(
 
 @outer
 def goodputs(
-    throughput: Floats, batches: Floats, rows: Ints, noise: Floats, initial: Floats, best: Floats
+    throughput: Floats,
+    batches: Floats,
+    rows: Ints,
+    noise: Floats,
+    initial: Floats,
+    wanted: Flags,
+    best: Floats,
 ) -> None:
-    """Fill best [R, C]: for every row the largest throughput times efficiency over its batches.
+    """Fill best [R, C] where wanted: the largest throughput times efficiency over the batches.
 
     `rows` [R] index the pool of tables, throughput and batches [P, C, SAMPLES]; `noise` [R, 2] are
     the square q and the noise v of the row's gradient, `initial` [R] its M0.
@@ -80,6 +87,8 @@ def goodputs(
         table = rows[row]
         square, variance, first = noise[row, 0], noise[row, 1], initial[row]
         for config in range(throughput.shape[1]):
+            if not wanted[row, config]:
+                continue
             top = 0.0
             for sample in range(SAMPLES):
                 scale = batches[table, config, sample] / first

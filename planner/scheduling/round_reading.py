@@ -164,7 +164,12 @@ class RoundReader:
                     models.append(model)
                     rows.append(row)
                     factors.append(factor)
-        found = tables.goodput(models)
+        used = (
+            np.array(factors, dtype=np.float64).reshape(len(rows), -1) > 0
+            if rows
+            else np.zeros((0, len(table.gpus)), dtype=np.bool_)
+        )
+        found = tables.goodput(models, used & allowed[rows])
         for row, factor, values in zip(rows, factors, found, strict=True):
             goodput[row] += factor * values
         return goodput
