@@ -88,8 +88,10 @@ def run_all(workloads: Sequence[Workload], applications: Mapping[str, Applicatio
 def summary(runs: Runs) -> list[str]:
     """Give the table of means over the workloads."""
     lines = [
-        "| policy | mean JCT (h) | against Sia | p99 (h) | makespan (h) | GPU-h per job "
-        "| restarts per job | decision median (ms) | p95 (ms) |",
+        (
+            "| policy | mean JCT (h) | against Sia | p99 (h) | makespan (h) | GPU-h per job "
+            "| restarts per job | decision median (ms) | p95 (ms) |"
+        ),
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     base = float(np.mean([one.mean_hours for one in runs[_SIA]]))
@@ -196,8 +198,10 @@ def yardsticks(
 def scaling_table(scaled: Sequence[ScaledRounds]) -> list[str]:
     """Give decision times from 64 GPUs up."""
     return [
-        "| GPUs | active jobs | HAS median (ms) | p95 | MILP of the same round (ms) "
-        "| Sia-like, whole (ms) | Sia-like / HAS | excess over the MILP, mean | max |",
+        (
+            "| GPUs | active jobs | HAS median (ms) | p95 | MILP of the same round (ms) "
+            "| Sia-like, whole (ms) | Sia-like / HAS | excess over the MILP, mean | max |"
+        ),
         "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(one.row() for one in scaled),
     ]
@@ -222,15 +226,21 @@ def report(data: Path, *, full: bool) -> str:
     parts = [
         ["# Scheduling", "", __doc__.split("\n\n", 1)[1].strip()],
         [
-            f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, CPU time of one "
-            f"thread. {len(workloads)} workloads: {', '.join(one.name for one in workloads)}. "
-            f"Applications at hand: {', '.join(applications)}; jobs of others are left out."
+            (
+                f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, CPU time, one "
+                f"thread. {len(workloads)} workloads: {', '.join(one.name for one in workloads)}. "
+                f"Applications at hand: {', '.join(applications)}; jobs of others are left out."
+            )
         ],
         summary(runs),
         ["## Mean JCT (h) by workload", "", *by_workload(runs, workloads)],
         ["## Decisions", "", *scaling_table(scaled)],
         ["## Yardstick", "", *yardsticks(runs, workloads, scaled)],
-        ["## Language models, with and without a memory predictor", "", *llm_table()],
+        [
+            "## Language models, with and without a memory predictor",
+            "",
+            *llm_table(120 if full else 40),
+        ],
         ["## Throughput of training plans", "", *plan_speed_table(data)],
     ]
     return "\n\n".join("\n".join(part) for part in parts) + "\n"

@@ -70,7 +70,7 @@ class GoodputTables:
         self._batches = np.ones((room, count, SAMPLES))
 
     def goodput(self, models: Sequence[GoodputModel], wanted: Flags) -> Floats:
-        """Give goodput [models, C] in samples per s where `wanted`; 0 elsewhere and where barred."""
+        """Give goodput [models, C] in samples per s where `wanted`; 0 elsewhere or if barred."""
         best = np.zeros((len(models), len(self._configurations.gpus)))
         if models:
             if len(self._slots) + len(models) > len(self._throughput):

@@ -206,16 +206,21 @@ class RunningJob:
         )
 
     def _most_gpus(self, gpu_type: str) -> int:
+        """Give twice what it has run on, or run out of memory on; at first the least that fits."""
         if self.job.rigid:
             return self.job.gpus
-        seen = max((key[1] for key in self._profiles.get(gpu_type, ())), default=0)
+        tried = [key[1] for key in self._profiles.get(gpu_type, ())]
+        tried += [gpus for on, gpus in self.failed_on if on == gpu_type]
+        room = self._memory_of.get(gpu_type, float("inf"))
+        fitting = [gpus for gpus, need in self.job.predicted_gib.items() if need <= room]
+        least = min(fitting, default=1)
         speed = self.application.speeds.get(gpu_type)
         by_batch = (
             _MOST_GPUS
             if speed is None
             else self.application.largest_batch // speed.least_local_batch
         )
-        return max(1, min(max(2 * seen, 1), _MOST_GPUS, by_batch))
+        return max(1, min(max(2 * max(tried, default=0), least), _MOST_GPUS, by_batch))
 
     def _speed(self, gpu_type: str, *, declared_batch: bool) -> ModelSpeed | None:
         if self._noise is None or gpu_type not in self._step:
