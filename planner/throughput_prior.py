@@ -26,7 +26,8 @@ def relative_efficiency(job: TrainingJob) -> float:
     """Give what is left of a GPU's rate by recomputation, micro-batch and width of the model."""
     tokens = (job.micro_batch or 1) * (job.sequence_length or 1)
     kept = _RECOMPUTED if job.recompute is Recompute.FULL else 1.0
-    return kept * math.exp(-_TOKENS / tokens) * (job.shape.hidden / _WIDE) ** _WIDTH
+    width = (job.shape.hidden / _WIDE) ** _WIDTH
+    return kept * math.exp(-_TOKENS / tokens) * float(width)
 
 
 def flop_per_token(parameters: float, job: TrainingJob) -> float:

@@ -55,6 +55,17 @@ class GoodputModel:
         return found
 
 
+def step_seconds(step: Sequence[float], nodes: int, gpus: int, local_batch: float) -> float:
+    """Give the seconds of a step without accumulation, by the seven parameters."""
+    grad = step[0] + step[1] * local_batch
+    if gpus == 1:
+        return grad
+    start = 2 if nodes > 1 else 4
+    sync = step[start] + step[start + 1] * max(gpus - 2, 0)
+    gamma = step[6]
+    return float((grad**gamma + sync**gamma) ** (1 / gamma))
+
+
 class GoodputTables:
     """Throughput of models on all configurations and batch sizes, kept while they are in use.
 
