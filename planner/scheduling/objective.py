@@ -23,7 +23,8 @@ class ObjectiveSettings:
 
     `short_first` is beta. `restart_weight` multiplies the amortised restart, `horizons_s` bound
     the time it is spread over, which is age / (restarts + 1) inside them. A job whose restart takes
-    `costly_restart_s` or more stays at least `residence_s` where it is, but for idle GPUs.
+    `costly_restart_s` or more stays where it is for at least `residence_restarts` times that, but
+    for idle GPUs.
     """
 
     short_first: float = 0.0
@@ -32,7 +33,7 @@ class ObjectiveSettings:
     horizons_s: tuple[float, float] = (120.0, 3600.0)
     waiting_cost: float = 50.0
     costly_restart_s: float = 100.0
-    residence_s: float = 2400.0
+    residence_restarts: float = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -88,15 +89,14 @@ def costs(jobs: RoundJobs, settings: ObjectiveSettings) -> Floats:
 
 def _keep_costly(cost: Floats, jobs: RoundJobs, settings: ObjectiveSettings) -> None:
     """Leave jobs of costly restarts where they are for their residence."""
+    residence = settings.residence_restarts * jobs.restart
     stay = (
-        (jobs.held >= 0)
-        & (jobs.restart >= settings.costly_restart_s)
-        & (jobs.resident < settings.residence_s)
+        (jobs.held >= 0) & (jobs.restart >= settings.costly_restart_s) & (jobs.resident < residence)
     )
     for row in np.flatnonzero(stay):
         kept = cost[row, jobs.held[row]]
         if np.isfinite(kept):
-            cost[row, :-1] = np.inf
+            cost[row] = np.inf
             cost[row, jobs.held[row]] = kept
 
 
