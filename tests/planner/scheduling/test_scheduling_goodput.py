@@ -75,7 +75,7 @@ def test_the_gradient_of_the_misfit_is_that_of_differences() -> None:
 
 
 def test_a_fit_of_exact_steps_predicts_them() -> None:
-    """Steps made by known parameters are predicted within 10 %; the pull to gamma 1 takes its share."""
+    """Within 10 %: the pull of gamma to 1 takes its share."""
     profile = {}
     for nodes, gpus in ((1, 1), (1, 2), (1, 4), (1, 8), (2, 16)):
         for local in (32, 128, 512):
