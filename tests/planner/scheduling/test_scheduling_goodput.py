@@ -75,17 +75,18 @@ def test_the_gradient_of_the_misfit_is_that_of_differences() -> None:
 
 
 def test_a_fit_of_exact_steps_predicts_them() -> None:
-    """Within 10 % on average: the tolerance is Pollux's, and its pull to gamma 1 takes a share."""
+    """One GPU within 1 %, all within 20 % on average: at Pollux's tolerance it stops early."""
     profile = {}
     for nodes, gpus in ((1, 1), (1, 2), (1, 4), (1, 8), (2, 16)):
         for local in (32, 128, 512):
             seconds = step_seconds(STEP, nodes, gpus, local)
             profile[nodes, gpus, local] = (seconds, seconds - (0.05 + 0.001 * local))
     fitted = fit_step_parameters(profile)
-    errors = [
-        abs(step_seconds(fitted, *key) / seconds - 1) for key, (seconds, _) in profile.items()
-    ]
-    assert np.mean(errors) < 0.1
+    errors = {
+        key: abs(step_seconds(fitted, *key) / seconds - 1) for key, (seconds, _) in profile.items()
+    }
+    assert max(error for (_, gpus, _), error in errors.items() if gpus == 1) < 0.01
+    assert np.mean(list(errors.values())) < 0.2
 
 
 def test_one_gpu_alone_is_taken_to_scale_perfectly() -> None:
