@@ -10,6 +10,7 @@ from data.units import BYTES_PER_MIB
 from planner.memory.calibration import Calibration
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
+from planner.scaling_history import scaled_speed
 
 _TENSOR_EFFICIENCY = {1: 1.0, 2: 0.93, 4: 0.86, 8: 0.76}
 """Speed per GPU against one GPU, inside a node. Prior: Korthikanti et al., arXiv 2205.05198."""
@@ -54,7 +55,8 @@ class GpuType:
 class TrainingPlan:
     """One way that fits. Speed in relative speed units of all GPUs, cost per unit of work.
 
-    `measured` says that the fleet's own history gave the speed, not the priors.
+    `measured` says that a finished run of that size gave the speed; `basis` says in words what it
+    rests on, such as the measured sizes that corrected the prior.
     """
 
     gpu_type: str
@@ -64,6 +66,7 @@ class TrainingPlan:
     speed: float
     cost: float
     measured: bool
+    basis: str = "published scaling"
 
     @property
     def speed_per_gpu(self) -> float:
@@ -76,9 +79,9 @@ class PlanQuestion:
     """What is asked: the model and its recipe, the sequences of a step, and the GPUs on offer.
 
     `measured_speed` maps (GPU type, GPUs) to the speed that finished runs of the model reached, in
-    the units of `relative_speed`; where it is known it replaces the priors. Finished runs of the
-    family correct estimates by `calibration`; a plan fits when `raised` times its need does, above
-    1 after a run that ran out of memory.
+    the units of `relative_speed`; it replaces the prior there, and corrects it at other sizes.
+    Finished runs of the family correct estimates by `calibration`; a plan fits when `raised` times
+    its need does, above 1 after a run that ran out of memory.
     """
 
     job: TrainingJob
@@ -221,17 +224,32 @@ def _fitting(
 def _priced(
     question: PlanQuestion, gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate
 ) -> TrainingPlan:
+    """Give the plan with its speed: a measured size as it was, any other by the scaled prior.
+
+    The prior's errors at measured sizes are those of the plain way to use so many GPUs, data
+    parallel: what a plan loses by its own way stays the prior's.
+    """
     gpus = job.parallelism.gpus
-    known = question.measured_speed.get((gpu.name, gpus))
-    speed = prior_speed(gpu, job) if known is None else known
+    own = prior_speed(gpu, job)
+    types = {one.name: one for one in question.gpu_types}
+
+    def prior(name: str, count: int) -> float:
+        if (name, count) == (gpu.name, gpus):
+            return own
+        plain = replace(job, parallelism=Parallelism(data=count, sharding=Sharding.FSDP))
+        return prior_speed(types[name], plain)
+
+    history = {key: speed for key, speed in question.measured_speed.items() if key[0] in types}
+    found = scaled_speed(gpu.name, gpus, history, prior)
     return TrainingPlan(
         gpu_type=gpu.name,
         gpus=gpus,
         job=job,
         estimate=estimate,
-        speed=speed,
-        cost=gpus * gpu.price_per_hour / speed,
-        measured=known is not None,
+        speed=found.speed,
+        cost=gpus * gpu.price_per_hour / found.speed,
+        measured=found.measured,
+        basis=found.basis,
     )
 
 

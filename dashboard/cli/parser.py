@@ -6,6 +6,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import version
 
+from dashboard.cli.scheduling_command import add_scheduling
+
 
 def _deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     def run(options: argparse.Namespace) -> int:
@@ -353,7 +355,7 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    simulate = commands.add_parser("simulate", help="replay what was recorded under other rules")
+    simulate = commands.add_parser("simulate", help="what other rules would have done")
     kinds = simulate.add_subparsers(metavar="WHAT", required=True)
     rightsizing = _command(
         kinds,
@@ -371,6 +373,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     rightsizing.add_argument(
         "--forecast-every", type=float, default=12.0, metavar="HOURS", help="0: none (default 12)"
     )
+    add_scheduling(kinds)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -15,7 +15,7 @@ from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import NodePlan, Plan
 from data.settings import EnergySettings, PlanningSettings
 from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.problem import FleetRules, PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
 DEAR_UNTIL_MIDNIGHT = ",".join(["0.1"] * 12 + ["1.5"] * 12)
@@ -252,7 +252,7 @@ def node(name: str, on: Sequence[bool]) -> NodePlan:
 
 def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None:
     """Ten hours off: eight idle boards and the server around them, times the PUE."""
-    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=boards(H100, 8))
+    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=boards(H100, 8), rules=FleetRules())
     nodes = (
         node("a", [True] * 4 + [False] * 10 + [True] * 10),
         node("b", [True] * 24),

@@ -67,13 +67,16 @@ def test_a_way_is_listed_once(plans: tuple[TrainingPlan, ...]) -> None:
 
 
 def test_the_fleets_own_history_comes_before_the_priors() -> None:
-    """A measured speed of eight A100 replaces the prior of every plan with eight A100."""
+    """A measured speed of eight A100 replaces their prior, and corrects it at other sizes."""
     measured = {("A100-SXM4-40GB", 8): 80.0}
     found = training_plans(replace(QUESTION, measured_speed=measured))
     eight = [one for one in found if one.gpu_type == A100.name and one.gpus == 8]
     assert eight
     assert all(one.measured and one.speed == 80.0 for one in eight)
-    assert found[0] in eight
+    others = [one for one in found if one.gpu_type == A100.name and one.gpus != 8]
+    assert others
+    assert all(one.basis == "1 measured sizes of A100-SXM4-40GB" for one in others)
+    assert all(one.speed > prior_speed(A100, one.job) for one in others)
 
 
 def test_small_cards_need_sharding() -> None:

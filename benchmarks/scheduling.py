@@ -1,0 +1,265 @@
+"""Scheduling on heterogeneous GPUs: completion times, restarts and decision times of all policies.
+
+`python -m benchmarks.scheduling --data DIR [--full]`, which holds sia_pollux. The simulator is
+Trimtab's (planner/simulator.py) with the truth of sia_pollux: measured steps by placement,
+validation curves, restart times and the slowdowns that Sia's authors measured; 60 s rounds on 24
+T4, 16 A100-40 and 24 RTX 2080 Ti. All policies see the same jobs through the same interface.
+"submitted batch" limits goodput models to the batch the user submitted, as in Sia's simulator;
+"declared batch" to the largest of the application, as a job specification states it: both policies
+that tune batches run both ways. The policies named rigid get the GPUs and batch that users asked
+for. Settings were chosen on Philly 1 and 2 alone. Without --full only those of the first family
+that come first, which takes a minute.
+"""
+
+import argparse
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks._llm_workload import llm_table
+from benchmarks._plan_speed import plan_speed_table
+from benchmarks._round_scaling import ScaledRounds, scaled_rounds
+from benchmarks._sia_workloads import Workload, read_applications, read_workloads
+from planner.placement import HeterogeneousPolicy
+from planner.simulation.application import Application
+from planner.simulation.job_view import Policy
+from planner.simulation.outcome import Outcome
+from planner.simulation.peers.gavel import GavelPolicy
+from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
+from planner.simulation.peers.sia import SiaPolicy
+from planner.simulation.step_fit import StepFits
+from planner.simulation.workload import PAPER_CLUSTER
+from planner.simulator import SimulationRules, simulate
+
+RESULTS = Path(__file__).parent / "results" / "scheduling.md"
+_TUNED_ON = ("philly 1", "philly 2")
+_SMALL = 2
+_FAMILIES = ("philly", "saturn")
+_MOST_OF_A_FAMILY = {"philly": 8, "saturn": 4}
+"""At least eight with the four of Philly that developers have; saturn are Helios jobs."""
+_GOAL = 0.88
+_OURS, _SIA = "HAS, declared batch", "Sia, submitted batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A policy as it takes part."""
+
+    name: str
+    make: Callable[[], Policy]
+    rigid: bool = False
+    declared: bool = False
+
+
+ENTRIES = (
+    Entry(name="first in first out, rigid", make=FirstInPolicy, rigid=True),
+    Entry(name="least attained service, rigid", make=LeastAttainedPolicy, rigid=True),
+    Entry(name="Gavel, rigid", make=GavelPolicy, rigid=True),
+    Entry(name=_SIA, make=SiaPolicy),
+    Entry(name="Sia, declared batch", make=SiaPolicy, declared=True),
+    Entry(
+        name="HAS, submitted batch, own speeds only",
+        make=lambda: HeterogeneousPolicy(shares_speed=False),
+    ),
+    Entry(name="HAS, submitted batch", make=HeterogeneousPolicy),
+    Entry(name=_OURS, make=HeterogeneousPolicy, declared=True),
+)
+
+Runs = dict[str, list[Outcome]]
+
+
+def run_all(workloads: Sequence[Workload], applications: Mapping[str, Application]) -> Runs:
+    """Give the outcome of every entry on every workload."""
+    fits = StepFits()
+    found: Runs = {}
+    for entry in ENTRIES:
+        rules = SimulationRules(declared_batch=entry.declared)
+        for workload in workloads:
+            jobs = [replace(job, rigid=entry.rigid) for job in workload.jobs]
+            outcome = simulate(
+                jobs, PAPER_CLUSTER, applications, entry.make(), rules=rules, fits=fits
+            )
+            found.setdefault(entry.name, []).append(outcome)
+    return found
+
+
+def summary(runs: Runs) -> list[str]:
+    """Give the table of means over the workloads."""
+    lines = [
+        (
+            "| policy | mean JCT (h) | against Sia | p99 (h) | makespan (h) | GPU-h per job "
+            "| restarts per job | decision median (ms) | p95 (ms) |"
+        ),
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    base = float(np.mean([one.mean_hours for one in runs[_SIA]]))
+    for name, outcomes in runs.items():
+        mean, p99, makespan, restarts = (
+            float(np.mean([getattr(one, figure) for one in outcomes]))
+            for figure in ("mean_hours", "p99_hours", "makespan_hours", "restarts_per_job")
+        )
+        hours = float(np.mean([one.gpu_hours / len(one.jobs) for one in outcomes]))
+        seconds = np.concatenate([one.decision_seconds for one in outcomes]) * 1000
+        lines.append(
+            f"| {name} | {mean:.3f} | {100 * (mean / base - 1):+.1f} % | {p99:.2f} "
+            f"| {makespan:.1f} | {hours:.2f} | {restarts:.2f} | {np.median(seconds):.2f} "
+            f"| {np.percentile(seconds, 95):.2f} |"
+        )
+    return lines
+
+
+def by_workload(runs: Runs, workloads: Sequence[Workload]) -> list[str]:
+    """Give mean JCT of every policy on every workload."""
+    names = list(runs)
+    lines = [
+        f"| workload | jobs (left out) | {' | '.join(names)} |",
+        "|---|---:|" + "---:|" * len(names),
+    ]
+    for index, workload in enumerate(workloads):
+        cells = [f"{runs[name][index].mean_hours:.3f}" for name in names]
+        tuned = " (tuned on)" if workload.name in _TUNED_ON else ""
+        lines.append(
+            f"| {workload.name}{tuned} | {len(workload.jobs)} ({workload.left_out}) "
+            f"| {' | '.join(cells)} |"
+        )
+    return lines
+
+
+def _line(goal: str, *, met: bool, figure: str) -> str:
+    return f"* {goal}: **{'met' if met else 'missed'}**, {figure}."
+
+
+def yardsticks(
+    runs: Runs, workloads: Sequence[Workload], scaled: Sequence[ScaledRounds]
+) -> list[str]:
+    """Give each line of yardstick 4 as met or missed."""
+
+    def mean(name: str, figure: str, rows: Sequence[int]) -> float:
+        return float(np.mean([getattr(runs[name][row], figure) for row in rows]))
+
+    every = list(range(len(workloads)))
+    held_out = [row for row in every if workloads[row].name not in _TUNED_ON]
+    lines = []
+    for label, ours, base in (
+        ("HAS with declared batch against Sia", _OURS, _SIA),
+        ("the same batch given to Sia", _OURS, "Sia, declared batch"),
+        ("both with the submitted batch", "HAS, submitted batch", _SIA),
+    ):
+        figures = [
+            mean(ours, "mean_hours", rows) / mean(base, "mean_hours", rows)
+            for rows in (every, held_out)
+            if rows
+        ]
+        lines.append(
+            _line(
+                f"mean JCT at most {_GOAL} of Sia's, {label}",
+                met=figures[0] <= _GOAL,
+                figure=" held out ".join(f"{figure:.3f}" for figure in figures),
+            )
+        )
+    for figure, unit in (("p99_hours", "p99"), ("makespan_hours", "makespan")):
+        ratio = mean(_OURS, figure, every) / mean(_SIA, figure, every)
+        lines.append(_line(f"{unit} at most Sia's", met=ratio <= 1, figure=f"{ratio:.3f} of it"))
+    worse = [
+        workload.name
+        for row, workload in enumerate(workloads)
+        if runs[_OURS][row].mean_hours > runs[_SIA][row].mean_hours
+    ]
+    lines.append(
+        _line("no workload above Sia", met=not worse, figure=", ".join(worse) or "none is")
+    )
+    small, large = scaled[0], scaled[-1]
+    median = float(np.median(np.concatenate([one.decision_seconds for one in runs[_OURS]]))) * 1000
+    lines.append(
+        _line("decision at 64 GPUs at most 2 ms median", met=median <= 2, figure=f"{median:.2f} ms")
+    )
+    took, excess = float(np.median(large.whole_ms)), float(np.mean(large.excess_percent))
+    lines.append(
+        _line(
+            f"at {large.gpus:,} GPUs at most 10 ms and 0.5 % above the MILP",
+            met=took <= 10 and excess <= 0.5,
+            figure=f"{took:.1f} ms and {excess:.3f} %",
+        )
+    )
+    factor = float(np.median(small.sia_ms)) / float(np.median(small.whole_ms))
+    lines.append(
+        _line(
+            "at least 10 times faster than the Sia-like program",
+            met=factor >= 10,
+            figure=f"{factor:.0f} times at {small.gpus} GPUs, "
+            f"{np.median(large.sia_ms) / took:.0f} times at {large.gpus:,}",
+        )
+    )
+    return lines
+
+
+def scaling_table(scaled: Sequence[ScaledRounds]) -> list[str]:
+    """Give decision times from 64 GPUs up."""
+    return [
+        (
+            "| GPUs | active jobs | HAS median (ms) | p95 | MILP of the same round (ms) "
+            "| Sia-like, whole (ms) | Sia-like / HAS | excess over the MILP, mean | max |"
+        ),
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        *(one.row() for one in scaled),
+    ]
+
+
+def report(data: Path, *, full: bool) -> str:
+    """Give all tables in Markdown."""
+    folder = data / "sia_pollux"
+    applications = read_applications(folder)
+    workloads = read_workloads(folder, applications, _FAMILIES)
+    if not full:
+        workloads = workloads[:_SMALL]
+    workloads = [one for one in workloads if one.number <= _MOST_OF_A_FAMILY[one.family]]
+    simulate(
+        workloads[0].jobs[:20], PAPER_CLUSTER, applications, HeterogeneousPolicy(), fits=StepFits()
+    )
+    runs = run_all(workloads, applications)
+    factors = (1, 4, 16, 32) if full else (1, 8)
+    scaled = [
+        scaled_rounds(workloads[0].jobs, applications, factor=factor, rounds=8 if full else 4)
+        for factor in factors
+    ]
+    parts = [
+        ["# Scheduling", "", __doc__.split("\n\n", 1)[1].strip()],
+        [
+            (
+                f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, CPU time, one "
+                f"thread. {len(workloads)} workloads: {', '.join(one.name for one in workloads)}. "
+                f"Applications at hand: {', '.join(applications)}; jobs of others are left out."
+            )
+        ],
+        summary(runs),
+        ["## Mean JCT (h) by workload", "", *by_workload(runs, workloads)],
+        ["## Decisions", "", *scaling_table(scaled)],
+        ["## Yardstick", "", *yardsticks(runs, workloads, scaled)],
+        [
+            "## Language models, with and without a memory predictor",
+            "",
+            *llm_table(120 if full else 40),
+        ],
+        ["## Throughput of training plans", "", *plan_speed_table(data)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def main() -> None:
+    """Print the tables and write them to benchmarks/results/scheduling.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--full", action="store_true", help="all workloads, up to 2,048 GPUs")
+    parser.add_argument("--data", default="../shared/data", help="folder of the recorded data")
+    options = parser.parse_args()
+    text = report(Path(options.data), full=options.full)
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(text, encoding="utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

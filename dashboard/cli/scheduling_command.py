@@ -1,0 +1,239 @@
+"""`trimtab simulate scheduling`: a workload under several policies, side by side."""
+
+import argparse
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dashboard.cli.output import print_rows
+from data.errors import ImpossibleProblemError
+
+if TYPE_CHECKING:
+    from planner.simulation.application import Application
+    from planner.simulation.workload import SimulatedCluster, SubmittedJob
+
+_POLICIES = "first-in,least-attained,gavel,sia,has"
+_CLUSTER = "A100-SXM4-40GB:2x8,L40S-48GB:3x8,T4-16GB:6x4"
+_MIB_PER_GIB = 1024
+_COLUMNS = (
+    "policy",
+    "jobs",
+    "jct_mean_h",
+    "jct_p99_h",
+    "makespan_h",
+    "gpu_h",
+    "restarts_per_job",
+    "out_of_memory",
+    "decision_ms_median",
+    "decision_ms_p95",
+)
+_WORKLOAD = ("name", "time", "application", "num_replicas", "batch_size")
+_PROFILES = ("placements", "scalability", "validation_curves")
+
+
+def add_scheduling(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command `scheduling` to the commands of `simulate`; nothing heavy is imported."""
+    summary = "a workload under several policies: completion times, restarts, decision times"
+    parser = commands.add_parser("scheduling", help=summary, description=summary)
+    parser.set_defaults(run=scheduling)
+    parser.add_argument(
+        "workload",
+        nargs="?",
+        metavar="WORKLOAD.csv",
+        help=f"jobs with the columns {', '.join(_WORKLOAD)}; without it a seeded one is made",
+    )
+    parser.add_argument(
+        "--cluster",
+        default=_CLUSTER,
+        metavar="SPEC",
+        help=f"GPU type:nodes x GPUs of a node, by commas (default {_CLUSTER})",
+    )
+    parser.add_argument(
+        "--policies",
+        default=_POLICIES,
+        metavar="NAMES",
+        help=f"by commas (default {_POLICIES})",
+    )
+    parser.add_argument(
+        "--profiles",
+        metavar="DIR",
+        help="measured applications: placements, scalability and validation_curves .parquet or "
+        ".csv; their GPU types are those of --cluster",
+    )
+    parser.add_argument("--jobs", type=int, default=60, help="of a made workload (default 60)")
+    parser.add_argument(
+        "--hours", type=float, default=4.0, help="in which they are submitted (default 4)"
+    )
+    parser.add_argument("--seed", type=int, default=7, help="of a made workload (default 7)")
+    parser.add_argument(
+        "--declared-batch",
+        action="store_true",
+        help="goodput models may reach the application's largest batch, not the submitted one",
+    )
+    parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
+
+
+def scheduling(options: argparse.Namespace) -> int:
+    """Print one row of figures for every policy."""
+    from dashboard.cli.world import progress_on_stderr
+    from planner.simulation.entries import entry_of
+    from planner.simulation.step_fit import StepFits
+    from planner.simulator import SimulationRules, simulate
+
+    entries = [entry_of(name.strip()) for name in options.policies.split(",") if name.strip()]
+    cluster = cluster_of(options.cluster)
+    applications = _applications(options, cluster)
+    jobs = _jobs(options, cluster)
+    rules = SimulationRules(declared_batch=options.declared_batch)
+    fits, rows = StepFits(), []
+    with progress_on_stderr(options) as show:
+        for entry in entries:
+            outcome = simulate(
+                [replace(job, rigid=job.rigid or entry.rigid) for job in jobs],
+                cluster,
+                applications,
+                entry.make(),
+                rules=rules,
+                progress=lambda done, total, name=entry.name: show(name, done, total),  # type: ignore[misc]  # a default that binds the loop's name
+                fits=fits,
+            )
+            rows.append(_row(entry.name, outcome))
+    print_rows(rows, options.format, columns=_COLUMNS, empty="No policy was named.")
+    return 0
+
+
+def _row(policy: str, outcome: Any) -> dict[str, object]:
+    return {
+        "policy": policy,
+        "jobs": len(outcome.jobs),
+        "jct_mean_h": outcome.mean_hours,
+        "jct_p99_h": outcome.p99_hours,
+        "makespan_h": outcome.makespan_hours,
+        "gpu_h": outcome.gpu_hours,
+        "restarts_per_job": outcome.restarts_per_job,
+        "out_of_memory": outcome.out_of_memory,
+        "decision_ms_median": outcome.decision_milliseconds(50),
+        "decision_ms_p95": outcome.decision_milliseconds(95),
+    }
+
+
+def cluster_of(text: str) -> "SimulatedCluster":
+    """Read `T4-16GB:6x4,A100-SXM4-40GB:2x8`; memory is the catalogue's, None where it has none.
+
+    Errors: ImpossibleProblemError naming the part that cannot be read.
+    """
+    from data.catalogue.gpu_catalogue import load_gpu_catalogue
+    from planner.simulation.workload import GpuPool, SimulatedCluster
+
+    catalogue = load_gpu_catalogue()
+    pools = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*([^:\s]{1,80}):(\d{1,6})x(\d{1,3})\s*", part)
+        if match is None:
+            raise ImpossibleProblemError(
+                f"cannot read {part.strip()!r} of the cluster",
+                f"write GPU type:nodes x GPUs of a node, such as {_CLUSTER}",
+            )
+        model = catalogue.find(match[1])
+        pools.append(
+            GpuPool(
+                gpu_type=match[1],
+                nodes=int(match[2]),
+                gpus_per_node=int(match[3]),
+                memory_gib=None if model is None else model.memory_mib / _MIB_PER_GIB,
+            )
+        )
+    return SimulatedCluster(pools=tuple(pools))
+
+
+def _applications(
+    options: argparse.Namespace, cluster: "SimulatedCluster"
+) -> "dict[str, Application]":
+    if options.profiles:
+        from planner.simulation.measured_profiles import applications_of
+
+        folder = Path(options.profiles)
+        placements, scalability, curves = (_table(folder, name) for name in _PROFILES)
+        gpu_types = [pool.gpu_type for pool in cluster.pools]
+        found = applications_of(placements, scalability, curves, gpu_types)
+        if not found:
+            raise ImpossibleProblemError(
+                f"{folder} has no application that was measured on all GPU types of the cluster",
+                "name the GPU types of the tables in --cluster",
+            )
+        return found
+    from data.catalogue.gpu_catalogue import load_gpu_catalogue
+    from planner.simulation.synthetic import synthetic_applications
+
+    catalogue = load_gpu_catalogue()
+    speeds = {}
+    for pool in cluster.pools:
+        model = catalogue.find(pool.gpu_type)
+        if model is None:
+            raise ImpossibleProblemError(
+                f"the speed of {pool.gpu_type} is unknown",
+                f"name one of {', '.join(one.name for one in catalogue)}, or give --profiles",
+            )
+        speeds[pool.gpu_type] = model.relative_speed
+    return synthetic_applications(cluster, speeds)
+
+
+def _table(folder: Path, name: str) -> Any:
+    import pandas as pd
+
+    for path in (folder / f"{name}.parquet", folder / f"{name}.csv"):
+        if path.exists():
+            return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    raise ImpossibleProblemError(
+        f"{folder} has neither {name}.parquet nor {name}.csv", "give the folder of the profiles"
+    )
+
+
+def _jobs(options: argparse.Namespace, cluster: "SimulatedCluster") -> "tuple[SubmittedJob, ...]":
+    from planner.simulation.synthetic import synthetic_jobs
+    from planner.simulation.workload import SubmittedJob, in_order
+
+    if options.workload is None:
+        if options.jobs < 1 or options.hours <= 0:
+            raise ImpossibleProblemError(
+                f"{options.jobs} jobs in {options.hours} h", "give 1 job or more and some time"
+            )
+        smallest = min(pool.nodes * pool.gpus_per_node for pool in cluster.pools)
+        return synthetic_jobs(
+            options.jobs, hours=options.hours, largest_gpus=smallest, seed=options.seed
+        )
+    import pandas as pd
+
+    path = Path(options.workload)
+    if not path.exists():
+        raise ImpossibleProblemError(f"there is no workload {path}", "check the path")
+    rows = pd.read_csv(path)
+    missing = set(_WORKLOAD) - set(rows)
+    if missing or rows.empty:
+        raise ImpossibleProblemError(
+            f"{path} lacks {', '.join(sorted(missing)) or 'jobs'}",
+            f"give one row a job with the columns {', '.join(_WORKLOAD)}",
+        )
+    numbers = {
+        name: pd.to_numeric(rows[name], errors="coerce")
+        for name in ("time", "num_replicas", "batch_size")
+    }
+    for name, column in numbers.items():
+        if column.isna().any():
+            line = int(column.isna().to_numpy().argmax()) + 2
+            raise ImpossibleProblemError(
+                f"line {line} of {path} has no number for {name}", "give one for every job"
+            )
+    return in_order(
+        SubmittedJob(
+            name=str(name),
+            submitted_at=float(at),
+            application=str(application),
+            gpus=int(gpus),
+            batch_size=int(batch),
+        )
+        for name, application, at, gpus, batch in zip(
+            rows["name"], rows["application"], *numbers.values(), strict=True
+        )
+    )

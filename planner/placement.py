@@ -1,0 +1,145 @@
+"""HAS, who gets which GPUs: all jobs at once, round by round, by memory, goodput and work left."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from planner.scheduling.idle_fill_kernel import fill_idle
+from planner.scheduling.objective import ObjectiveSettings, RoundJobs, completion_seconds, costs
+from planner.scheduling.round_problem import (
+    Floats,
+    Ints,
+    RoundProblem,
+    RoundSolution,
+    solve_round,
+)
+from planner.scheduling.round_reading import Allocation, RoundReader, RoundView
+from planner.scheduling.work_history import WorkHistory
+
+
+class HeterogeneousPolicy:
+    """Decides every round which job holds which GPUs of which type; keeps what rounds teach.
+
+    `batch_factor` says up to how many times the submitted batch size a job may train, where the
+    job does not state its largest: 1 takes the submitted one for a limit. `idle_gain` is what a
+    move into idle GPUs must save, `idle_moves` how many there are in a round at most; no job takes
+    more than `most_nodes` nodes. The same calls give the same answers.
+    """
+
+    def __init__(
+        self,
+        *,
+        objective: ObjectiveSettings | None = None,
+        batch_factor: float = 8.0,
+        idle_gain: float = 0.1,
+        idle_moves: int = 6,
+        most_nodes: int = 16,
+        shares_speed: bool = True,
+    ) -> None:
+        self.objective = objective or ObjectiveSettings()
+        self.idle_gain = idle_gain
+        self.idle_moves = idle_moves
+        self.last_problem: RoundProblem | None = None
+        self.last_solution: RoundSolution | None = None
+        self._reader = RoundReader(
+            batch_factor=batch_factor, most_nodes=most_nodes, shares_speed=shares_speed
+        )
+        self._history = WorkHistory()
+        self._prices: Floats | None = None
+        self._since: dict[str, tuple[int, float]] = {}
+
+    def optimize(
+        self,
+        jobs: Mapping[str, Any],
+        nodes: Mapping[str, Mapping[int, Any]],
+        prev_allocations: Mapping[str, Allocation],
+    ) -> dict[str, Allocation]:
+        """Give (GPU type, node of every GPU) of every job; (None, ()) holds nothing.
+
+        `jobs` and `nodes` are read as docs/placement.md lists; `nodes` are by GPU type and number.
+        """
+        self._history.forget_finished(jobs)
+        if not jobs:
+            return {}
+        view = self._reader.read(jobs, nodes, prev_allocations)
+        round_jobs = self._weigh(view)
+        table = view.table
+        problem = RoundProblem(
+            cost=costs(round_jobs, self.objective),
+            kind=np.append(table.kind, 0),
+            gpus=np.append(table.gpus, 0),
+            capacity=table.capacity,
+            previous=np.where(view.held >= 0, view.held, len(table.gpus)),
+        )
+        warm = self._prices if self._prices is not None else np.zeros(len(table.capacity))
+        solution = solve_round(problem, prices=warm if len(warm) == len(table.capacity) else None)
+        self._prices = solution.prices
+        self.last_problem, self.last_solution = problem, solution
+        choice = self._with_idle(problem, round_jobs, solution.choice.copy())
+        self._note(view, choice)
+        return view.allocations(choice)
+
+    def _weigh(self, view: RoundView) -> RoundJobs:
+        """Add to the round what earlier rounds taught: work left, and since when a job is where."""
+        gpus = np.where(view.held >= 0, view.table.gpus[view.held], 0)
+        for row, name in enumerate(view.names):
+            self._history.see(name, view.applications[row], float(view.used[row]), int(gpus[row]))
+        reference = _one_gpu(view)
+        low, high = self.objective.horizons_s
+        return RoundJobs(
+            goodput=view.goodput,
+            allowed=view.allowed,
+            remaining=self._history.remaining(view.names, view.applications, reference),
+            reference=reference,
+            held=view.held,
+            locked=view.locked,
+            restart=view.restart_seconds,
+            horizon=np.clip(view.age / (view.restarts + 1), low, high),
+            resident=np.array(
+                [self._resident(view, row) for row in range(len(view.names))], dtype=np.float64
+            ),
+        )
+
+    def _resident(self, view: RoundView, row: int) -> float:
+        name, held, age = view.names[row], int(view.held[row]), float(view.age[row])
+        since = self._since.get(name)
+        if since is None or since[0] != held:
+            self._since[name] = since = (held, age)
+        return age - since[1]
+
+    def _with_idle(self, problem: RoundProblem, jobs: RoundJobs, choice: Ints) -> Ints:
+        use = np.bincount(
+            problem.kind[choice], weights=problem.gpus[choice], minlength=len(problem.capacity)
+        )
+        fill_idle(
+            completion_seconds(jobs),
+            jobs.allowed,
+            jobs.restart,
+            ~jobs.locked & (choice == jobs.held),
+            problem.kind,
+            problem.gpus,
+            problem.capacity - use.astype(np.int64),
+            self.idle_gain,
+            self.idle_moves,
+            choice,
+        )
+        return choice
+
+    def _note(self, view: RoundView, choice: Ints) -> None:
+        nothing = len(view.table.gpus)
+        for row, name in enumerate(view.names):
+            config = int(choice[row])
+            goodput = 0.0 if config == nothing else float(view.goodput[row, config])
+            self._history.note_goodput(name, goodput)
+        active = set(view.names)
+        for name in [one for one in self._since if one not in active]:
+            del self._since[name]
+
+
+def _one_gpu(view: RoundView) -> Floats:
+    """Give the goodput of one fastest GPU [J], per GPU where one is not allowed; 1 if unknown."""
+    per_gpu = view.goodput / view.table.gpus
+    single = per_gpu[:, view.table.gpus == 1].max(axis=1, initial=0.0)
+    best = np.where(single > 0, single, per_gpu.max(axis=1, initial=0.0))
+    return np.where(best > 0, best, 1.0)

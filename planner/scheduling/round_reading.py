@@ -1,0 +1,242 @@
+"""What a round's jobs and nodes say, as arrays: the same reading for every policy."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.scheduling.configurations import Configurations, configurations
+from planner.scheduling.goodput import GoodputModel, GoodputTables
+from planner.scheduling.job_reading import (
+    allowed_configurations,
+    application_of,
+    called_goodput,
+    experience,
+    flat_throughputs,
+    model_of,
+    ratio,
+    restart_seconds,
+)
+from planner.scheduling.node_mapping import map_to_nodes
+from planner.scheduling.speed_history import SpeedHistory
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+Allocation = tuple[str | None, tuple[int, ...]]
+
+_GPUS = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class RoundView:
+    """Arrays over the jobs [J] and configurations [C] of a round; times in s.
+
+    `goodput` [J, C] is 0 where it is unknown or barred; `profiled` [J] says whether any is known.
+    A job without a profile may take the smallest configuration of each type alone. `held` [J] is
+    the configuration of now (-1: none), `used` [J] the GPU-seconds spent so far.
+    """
+
+    names: tuple[str, ...]
+    applications: tuple[str, ...]
+    table: Configurations
+    room: Mapping[str, Mapping[int, int]]
+    before: Mapping[str, Allocation]
+    goodput: Floats
+    allowed: Flags
+    profiled: Flags
+    held: Ints
+    locked: Flags
+    age: Floats
+    restarts: Ints
+    restart_seconds: Floats
+    used: Floats
+
+    def allocations(self, choice: Ints) -> dict[str, Allocation]:
+        """Give the nodes of the chosen configurations [J]; the number of them is nothing."""
+        given: dict[str, Allocation] = dict.fromkeys(self.names, (None, ()))
+        for kind, gpu_type in enumerate(self.table.gpu_types):
+            wanted = {
+                name: int(self.table.gpus[config])
+                for name, config in zip(self.names, choice, strict=True)
+                if config < len(self.table.gpus) and self.table.kind[config] == kind
+            }
+            held = {}
+            for name in wanted:
+                on, nodes = self.before.get(name) or (None, ())
+                if on == gpu_type:
+                    held[name] = tuple(nodes)
+            for name, nodes in map_to_nodes(wanted, held, self.room[gpu_type]).items():
+                given[name] = (gpu_type, nodes)
+        return given
+
+
+class RoundReader:
+    """Reads rounds; keeps the configurations of the cluster and the tables of the models."""
+
+    def __init__(self, *, batch_factor: float, most_nodes: int, shares_speed: bool = False) -> None:
+        self._batch_factor = batch_factor
+        self._most_nodes = most_nodes
+        self._history = SpeedHistory() if shares_speed else None
+        self._cluster: tuple[tuple[str, tuple[int, ...]], ...] = ()
+        self._table: Configurations | None = None
+        self._tables: GoodputTables | None = None
+
+    def read(
+        self,
+        jobs: Mapping[str, Any],
+        nodes: Mapping[str, Mapping[int, Any]],
+        before: Mapping[str, Allocation],
+    ) -> RoundView:
+        """Give the round; jobs and nodes are read as docs/placement.md lists."""
+        room = {kind: {key: _gpus(node) for key, node in of.items()} for kind, of in nodes.items()}
+        table, tables = self._configurations(room)
+        names, infos = tuple(jobs), list(jobs.values())
+        applications = tuple(
+            application_of(name, job) for name, job in zip(names, infos, strict=True)
+        )
+        shape = (len(names), len(table.gpus))
+        allowed = np.array(
+            [allowed_configurations(job, table) for job in infos], dtype=np.bool_
+        ).reshape(shape)
+        known = self._goodput(applications, infos, allowed, table, tables)
+        goodput = np.where(allowed, known, 0.0)
+        profiled = np.asarray(goodput.any(axis=1))
+        allowed[~profiled] &= _smallest(allowed[~profiled], table)
+        return RoundView(
+            names=names,
+            applications=applications,
+            table=table,
+            room=room,
+            before=before,
+            goodput=goodput,
+            allowed=allowed,
+            profiled=profiled,
+            held=_held(names, before, table),
+            locked=np.array([bool(getattr(job, "scaling_underway", False)) for job in infos]),
+            age=np.array([float(getattr(job, "age", 0.0)) for job in infos]),
+            restarts=np.array([int(getattr(job, "num_restarts", 0) or 0) for job in infos]),
+            restart_seconds=np.array(
+                [restart_seconds(of, job) for of, job in zip(applications, infos, strict=True)]
+            ),
+            used=np.array([_used(job) for job in infos]),
+        )
+
+    def _configurations(
+        self, room: Mapping[str, Mapping[int, int]]
+    ) -> tuple[Configurations, GoodputTables]:
+        cluster = tuple((kind, tuple(of.values())) for kind, of in room.items())
+        if self._table is None or self._tables is None or cluster != self._cluster:
+            self._cluster = cluster
+            self._table = configurations(dict(cluster), most_nodes=self._most_nodes)
+            self._tables = GoodputTables(self._table)
+        return self._table, self._tables
+
+    def _goodput(
+        self,
+        applications: tuple[str, ...],
+        jobs: list[Any],
+        allowed: Flags,
+        table: Configurations,
+        tables: GoodputTables,
+    ) -> Floats:
+        """Give goodput [J, C], all models in one call."""
+        goodput = np.zeros(allowed.shape)
+        rows: list[int] = []
+        factors: list[Floats] = []
+        models: list[GoodputModel] = []
+        for row, (application, job) in enumerate(zip(applications, jobs, strict=True)):
+            flat = flat_throughputs(job, table.gpu_types)
+            if flat is not None:
+                goodput[row] = np.array(flat)[table.kind]
+                continue
+            speeds = getattr(job, "speedup_fn", None) or {}
+            known = self._models(application, job, speeds, table)
+            sources = {name: speeds.get(name) for name in table.gpu_types} | known
+            for source, factor in _factors(job, sources, table):
+                model = known.get(source)
+                if model is None:
+                    wanted = allowed[row] & (factor > 0)
+                    goodput[row] += factor * called_goodput(speeds[source], table, wanted)
+                else:
+                    models.append(model)
+                    rows.append(row)
+                    factors.append(factor)
+        used = (
+            np.array(factors, dtype=np.float64).reshape(len(rows), -1) > 0
+            if rows
+            else np.zeros((0, len(table.gpus)), dtype=np.bool_)
+        )
+        found = tables.goodput(models, used & allowed[rows])
+        for row, factor, values in zip(rows, factors, found, strict=True):
+            goodput[row] += factor * values
+        return goodput
+
+    def _models(
+        self, application: str, job: Any, speeds: Mapping[str, Any], table: Configurations
+    ) -> dict[str, GoodputModel]:
+        """Give the models at hand by type: the job's, and where it shares, those that know more."""
+        own = {}
+        for name in table.gpu_types:
+            model = model_of(speeds.get(name), self._batch_factor)
+            if model is not None:
+                own[name] = (experience(job, name), model)
+        if self._history is None:
+            return {name: model for name, (_, model) in own.items()}
+        for name, (gpus, model) in own.items():
+            self._history.learn(application, name, model, gpus)
+        return self._history.models(application, own, table.gpu_types)
+
+
+def _factors(
+    job: Any, sources: Mapping[str, Any], table: Configurations
+) -> list[tuple[str, Floats]]:
+    """Give the types of known speed, each with the factor [C] of where it is used.
+
+    On a type of unknown speed that is the first known one, by the ratio of both types.
+    """
+    known = [name for name in table.gpu_types if sources.get(name) is not None]
+    factors = {name: np.zeros(len(table.gpus)) for name in known}
+    for kind, name in enumerate(table.gpu_types):
+        if name in factors:
+            factors[name][table.kind == kind] = 1.0
+        elif known:
+            factors[known[0]][table.kind == kind] = ratio(job, name, known[0])
+    return list(factors.items())
+
+
+def _gpus(node: Any) -> int:
+    """Give the GPUs of a node: a number, or the Kubernetes resource of an object."""
+    resources = getattr(node, "resources", None)
+    return int(resources.get(_GPUS, 0)) if isinstance(resources, Mapping) else int(node)
+
+
+def _used(job: Any) -> float:
+    used = getattr(job, "used_gpu_seconds", None)
+    return float(getattr(job, "attained_service", 0.0) if used is None else used)
+
+
+def _held(
+    names: tuple[str, ...], allocations: Mapping[str, Allocation], table: Configurations
+) -> Ints:
+    """Give the configuration [J] that each job holds, -1 for none or one handed out no more."""
+    held = np.full(len(names), -1, dtype=np.int64)
+    for row, name in enumerate(names):
+        gpu_type, given = allocations.get(name) or (None, ())
+        if gpu_type is not None and len(given):
+            index = table.index(gpu_type, len(given))
+            held[row] = -1 if index is None else index
+    return held
+
+
+def _smallest(allowed: Flags, table: Configurations) -> Flags:
+    """Give the least allowed configuration of every type: where a job without a profile starts."""
+    least = np.zeros_like(allowed)
+    for kind in range(len(table.gpu_types)):
+        columns = np.flatnonzero(table.kind == kind)
+        if len(columns):
+            first = allowed[:, columns].argmax(axis=1)
+            least[np.arange(len(allowed)), columns[first]] = True
+    return least

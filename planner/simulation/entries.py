@@ -1,0 +1,41 @@
+"""The policies that a simulation may compare, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from data.errors import ImpossibleProblemError
+from planner.placement import HeterogeneousPolicy
+from planner.simulation.job_view import Policy
+from planner.simulation.peers.gavel import GavelPolicy
+from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
+from planner.simulation.peers.sia import SiaPolicy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A policy, and whether its jobs keep the GPUs and the batch that their users guessed."""
+
+    name: str
+    make: Callable[[], Policy]
+    rigid: bool
+
+
+ENTRIES = {
+    entry.name: entry
+    for entry in (
+        Entry(name="first-in", make=FirstInPolicy, rigid=True),
+        Entry(name="least-attained", make=LeastAttainedPolicy, rigid=True),
+        Entry(name="gavel", make=GavelPolicy, rigid=True),
+        Entry(name="sia", make=SiaPolicy, rigid=False),
+        Entry(name="has", make=HeterogeneousPolicy, rigid=False),
+    )
+}
+
+
+def entry_of(name: str) -> Entry:
+    """Give the policy of a name. Errors: ImpossibleProblemError with the names there are."""
+    if name not in ENTRIES:
+        raise ImpossibleProblemError(
+            f"no policy is called {name!r}", f"choose among {', '.join(ENTRIES)}"
+        )
+    return ENTRIES[name]

@@ -1,0 +1,157 @@
+"""A cluster in rounds: jobs arrive, a policy decides, jobs restart, learn and finish."""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from data.errors import ImpossibleProblemError
+from planner.simulation.application import Application, throughput_ratios
+from planner.simulation.job_view import Allocation, NodeView, Policy
+from planner.simulation.outcome import FinishedJob, Outcome
+from planner.simulation.running_job import RunningJob
+from planner.simulation.step_fit import StepFits
+from planner.simulation.workload import SimulatedCluster, SubmittedJob, in_order
+
+_GPUS = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRules:
+    """The same for all policies: seconds of a round, how many at most, what models may assume.
+
+    `declared_batch` gives every policy the application's largest batch size as the limit of its
+    goodput models, as a job specification states it; otherwise the batch its user submitted, as in
+    Sia's simulator. The job itself always tunes up to the application's largest.
+    """
+
+    round_seconds: float = 60.0
+    most_rounds: int = 100_000
+    declared_batch: bool = False
+
+
+def simulate(
+    jobs: Sequence[SubmittedJob],
+    cluster: SimulatedCluster,
+    applications: Mapping[str, Application],
+    policy: Policy,
+    *,
+    rules: SimulationRules | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    fits: StepFits | None = None,
+) -> Outcome:
+    """Give what became of the jobs under a policy. The same input gives the same outcome.
+
+    Decision times are CPU seconds of the policy's call alone. `progress` is called with (finished,
+    all) jobs; `fits` may be shared by simulations of the same applications.
+    Errors: ImpossibleProblemError for an unknown application, a policy that hands out more GPUs
+    than a node has, or jobs that are not done after the most rounds.
+    """
+    rules = rules or SimulationRules()
+    fits = fits or StepFits()
+    waiting = [_start(job, cluster, applications, fits) for job in in_order(jobs)]
+    everyone, active = tuple(waiting), list[RunningJob]()
+    gpu_types = tuple(pool.gpu_type for pool in cluster.pools)
+    ratios = {name: throughput_ratios(one, gpu_types) for name, one in applications.items()}
+    nodes = _nodes(cluster)
+    held: dict[str, Allocation] = {}
+    decisions: list[float] = []
+    now = math.floor(everyone[0].job.submitted_at / rules.round_seconds) * rules.round_seconds
+    for _ in range(rules.most_rounds):
+        while waiting and waiting[0].job.submitted_at <= now:
+            active.append(waiting.pop(0))
+        views = {
+            one.job.name: one.view(
+                now, gpu_types, ratios[one.application.name], declared_batch=rules.declared_batch
+            )
+            for one in active
+        }
+        held = {name: given for name, given in held.items() if name in views}
+        if active:
+            began = time.process_time()
+            held = dict(policy.optimize(views, nodes, held))
+            decisions.append(time.process_time() - began)
+            _check(held, cluster)
+            for one in active:
+                gpu_type, given = held.get(one.job.name, (None, ()))
+                one.hold(gpu_type, _shape(given))
+        for one in active:
+            one.advance(now, rules.round_seconds)
+            if not one.placement:
+                held.pop(one.job.name, None)
+        now += rules.round_seconds
+        if any(one.finished_at is not None for one in active):
+            active = [one for one in active if one.finished_at is None]
+            if progress is not None:
+                progress(len(everyone) - len(active) - len(waiting), len(everyone))
+        if not active and not waiting:
+            return Outcome(
+                jobs=tuple(_finished(one) for one in everyone), decision_seconds=tuple(decisions)
+            )
+    raise ImpossibleProblemError(
+        f"{len(active) + len(waiting)} of {len(everyone)} jobs are not done after "
+        f"{rules.most_rounds} rounds",
+        "give more rounds, more GPUs, or fewer jobs",
+    )
+
+
+def _start(
+    job: SubmittedJob,
+    cluster: SimulatedCluster,
+    applications: Mapping[str, Application],
+    fits: StepFits,
+) -> RunningJob:
+    if job.application not in applications:
+        raise ImpossibleProblemError(
+            f"job {job.name} runs {job.application}, of which nothing is known",
+            f"use one of {', '.join(sorted(applications))}",
+        )
+    memory = {
+        pool.gpu_type: pool.memory_gib for pool in cluster.pools if pool.memory_gib is not None
+    }
+    return RunningJob(job, applications[job.application], fits, gpu_memory_gib=memory)
+
+
+def _nodes(cluster: SimulatedCluster) -> dict[str, dict[int, NodeView]]:
+    return {
+        pool.gpu_type: {
+            index: NodeView(resources={_GPUS: pool.gpus_per_node}) for index in range(pool.nodes)
+        }
+        for pool in cluster.pools
+    }
+
+
+def _shape(nodes: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the GPUs on each node, most first: where they are does not matter for speed."""
+    return tuple(sorted((nodes.count(node) for node in set(nodes)), reverse=True))
+
+
+def _check(held: Mapping[str, Allocation], cluster: SimulatedCluster) -> None:
+    used: dict[tuple[str, int], int] = {}
+    for gpu_type, given in held.values():
+        for node in given:
+            key = (gpu_type or "", node)
+            used[key] = used.get(key, 0) + 1
+    room = {pool.gpu_type: (pool.nodes, pool.gpus_per_node) for pool in cluster.pools}
+    for (gpu_type, node), count in used.items():
+        nodes, per_node = room.get(gpu_type, (0, 0))
+        if node >= nodes or count > per_node:
+            raise ImpossibleProblemError(
+                f"the policy put {count} jobs' GPUs on node {node} of {gpu_type or 'no type'}",
+                f"that type has {nodes} nodes of {per_node} GPUs: correct the policy",
+            )
+
+
+def _finished(one: RunningJob) -> FinishedJob:
+    assert one.finished_at is not None  # noqa: S101 - the simulation ends when all are finished
+    return FinishedJob(
+        name=one.job.name,
+        application=one.application.name,
+        submitted_at=one.job.submitted_at,
+        finished_at=one.finished_at,
+        started_at=one.started_at or one.finished_at,
+        gpu_seconds=one.gpu_seconds,
+        wasted_gpu_seconds=one.gpu_seconds - one.used_gpu_seconds,
+        restarts=one.restarts or 0,
+        out_of_memory=one.out_of_memory,
+    )
