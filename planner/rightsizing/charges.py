@@ -4,8 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.cost import CHANGE_HOURS, SHORTFALL_WEIGHT
 from planner.rightsizing.past import Values
+
+_SHORTFALL_WEIGHT = 20.0
+"""Rents that a missing unit costs: what plans count by default (`planning.shortfall_weight`)."""
+_CHANGE_HOURS = 1 / 6
+"""Lost time of a checkpoint and restart: above the 15-250 s that Sia (SOSP 2023) measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,8 +25,8 @@ class Charges:
     busy_kw: float | Values = 0.0
     energy_price: float = 0.0
     pue: float = 1.0
-    shortfall_weight: float = SHORTFALL_WEIGHT
-    change_hours: float = CHANGE_HOURS
+    shortfall_weight: float = _SHORTFALL_WEIGHT
+    change_hours: float = _CHANGE_HOURS
 
     def energy_kwh(self, limits: Values, used: Values, hours: float) -> Values:
         """Give the energy [jobs, n] of units held for so long, of which so many worked."""
