@@ -5,9 +5,8 @@ left (`planner.temporal.node_placement`); when one finds none, jobs that may mov
 nodes that hold little are emptied where that pays for the moves, and empty nodes are off.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +15,11 @@ from data.records.plans import Stay
 from planner.consolidation import consolidated
 from planner.fleet import FleetNode
 from planner.mig_placement import CutBoard, Slice, pack_slices
+from planner.node_hours import node_cost, switched, unplaced_cost
 from planner.node_runs import Places, Stretch, Unit, movable, stretches
+from planner.node_stays import stays_of
 from planner.problem import PlanningProblem
-from planner.slot_mapping import SlotMapping, fire_up_per_board, move_cost, node_cost_per_board
+from planner.slot_mapping import SlotMapping, move_cost, node_cost_per_board
 from planner.temporal.node_placement import Node, Run, place_on_nodes
 
 Floats = npt.NDArray[np.float64]
@@ -296,9 +297,9 @@ def _answer(
             parts.append((unit.pool, count, unit.start, unit.end))
     for stretch, (board, _position) in slices.items():
         at[stretch] = board_at[board]
-    stays, moves, moved_cost = _stays(problem, asked, at, slices)
+    stays, moves, moved_cost = stays_of(problem, asked, at, slices)
     lost = [number for number in range(len(asked)) if not at.get(number)]
-    on = _switched(problem, load)
+    on = switched(problem, load)
     return NodePlacement(
         stays=stays,
         unplaced={asked[n].job: _reason(problem, asked[n]) for n in lost},
@@ -308,7 +309,7 @@ def _answer(
         parts=tuple(parts),
         moves=moves,
         move_cost=moved_cost,
-        node_cost=_node_cost(problem, on) + _unplaced_cost(problem, [asked[n] for n in lost]),
+        node_cost=node_cost(problem, on) + unplaced_cost(problem, [asked[n] for n in lost]),
     )
 
 
@@ -318,99 +319,3 @@ def _reason(problem: PlanningProblem, one: Stretch) -> str:
     return (
         f"{known}no node of {pool} has room for {one.gpus} GPUs in slots {one.start}-{one.end - 1}"
     )
-
-
-def _stays(
-    problem: PlanningProblem,
-    asked: Sequence[Stretch],
-    at: dict[int, tuple[tuple[int, int], ...]],
-    slices: dict[int, tuple[int, int]],
-) -> tuple[tuple[tuple[Stay, ...], ...], int, float]:
-    """Give the stays of all jobs, and how many moves they force at which cost."""
-    nodes = problem.facts.nodes
-    found: dict[int, list[Stay]] = defaultdict(list)
-    before: dict[int, tuple[int, int, frozenset[str]]] = {}
-    moves, cost = 0, 0.0
-    for number, one in enumerate(asked):
-        where = at.get(number, ())
-        names = frozenset(nodes[node].name for node, _count in where)
-        if one.job not in before and one.start == 0:
-            home = problem.facts.homes.get(problem.jobs[one.job].demand.job.job_id)
-            known = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
-            before[one.job] = (0, 0, known)
-        last_end, last_option, last_names = before.get(one.job, (-1, -1, frozenset[str]()))
-        same = last_end == one.start and last_option == one.option
-        moved = bool(where) and same and bool(last_names) and not names <= last_names
-        if moved:
-            moves += 1
-            cost += move_cost(problem, problem.jobs[one.job], one.option)
-        before[one.job] = (one.end, one.option, names)
-        board = slices.get(number)
-        found[one.job] += [
-            Stay(
-                node=nodes[node].name,
-                gpus=count,
-                start=one.start,
-                end=one.end,
-                moved=moved,
-                mig_board=board[0] if board else None,
-                mig_position=board[1] if board else None,
-            )
-            for node, count in where
-        ]
-    return tuple(_joined(found[job]) for job in range(len(problem.jobs))), moves, cost
-
-
-def _joined(stays: list[Stay]) -> tuple[Stay, ...]:
-    """Join stays that go on where another ends."""
-    kept: list[Stay] = []
-    for one in stays:
-        last = next((n for n, other in enumerate(kept) if _goes_on(other, one)), None)
-        if last is None:
-            kept.append(one)
-        else:
-            kept[last] = replace(kept[last], end=one.end)
-    return tuple(kept)
-
-
-def _goes_on(one: Stay, other: Stay) -> bool:
-    """Say whether a stay is the continuation of another."""
-    alike = replace(one, start=other.start, end=other.end, moved=False) == other
-    return alike and one.end == other.start
-
-
-def _switched(problem: PlanningProblem, load: Ints) -> Bools:
-    """Give which node is on: while it holds anything, and in gaps too short to switch it off."""
-    on = load > 0
-    shortest = problem.rules.nodes.minimum_off_minutes / problem.planning.slot_minutes
-    for row in on:
-        edges = np.flatnonzero(np.diff([True, *row, True]))
-        for start, end in zip(edges[::2], edges[1::2], strict=True):
-            if end - start < min(shortest, len(row)):
-                row[start:end] = True
-    for row, node in zip(on, problem.facts.nodes, strict=True):
-        row |= not node.seen
-    return on
-
-
-def _node_cost(problem: PlanningProblem, on: Bools) -> float:
-    """Give what nodes that are on cost, and switching them on again."""
-    gpus = np.array([node.gpus for node in problem.facts.nodes], dtype=np.float64)
-    if not len(gpus):
-        return 0.0
-    running = float(gpus @ on @ node_cost_per_board(problem))
-    fired = (on[:, 1:] & ~on[:, :-1]).sum(axis=1)
-    return running + float(gpus @ fired) * fire_up_per_board(problem)
-
-
-def _unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
-    """Give the share of nodes of jobs whose place is not known: whole nodes per pool and slot."""
-    slots, pools = len(problem.slot_starts), len(problem.pools.pools)
-    boards = np.zeros((pools, slots))
-    for one in lost:
-        boards[one.pool, one.start : one.end] += one.gpus
-    size = np.ones(pools)
-    for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
-        size[pool] = max(size[pool], node.gpus)
-    whole = np.ceil(boards / size[:, None]) * size[:, None]
-    return float(whole.sum(axis=0) @ node_cost_per_board(problem))

@@ -16,14 +16,12 @@ from data.records.cluster import Gpu
 from data.records.decisions import ADVICE, Action, Recommendation
 from data.records.jobs import Job, Platform
 
-_BY_HAND = ADVICE | {Action.SHIFT_IN_TIME, Action.TIME_LIMIT, Action.CONSOLIDATE}
-
 
 def change_for(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
     """Give the text of the change; ChangeRefusedError when no file can say it."""
-    if recommendation.action in _BY_HAND:
+    if recommendation.action in ADVICE:
         raise ChangeRefusedError(
             f"no change file says {recommendation.action} of {recommendation.target!r}",
             f"By hand: {recommendation.summary}.",

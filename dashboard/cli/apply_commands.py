@@ -23,6 +23,7 @@ from data.settings import Settings
 from data.store import Store
 
 _GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
+_QUIET_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 
 
@@ -163,9 +164,13 @@ def work(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         worker = Worker(store=store, settings=lambda: settings_of(options).settings)
-        visits = 0
-        while worker.work_once():
-            visits += 1
+        visits, quiet_since = 0, time.monotonic()
+        # What was held by the kill switch until a moment ago comes due within half a second.
+        while time.monotonic() - quiet_since < _QUIET_SECONDS:
+            if worker.work_once():
+                visits, quiet_since = visits + 1, time.monotonic()
+            else:
+                time.sleep(_PAUSE_SECONDS)
         notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
         sent = 0
         while notifier.deliver_once():

@@ -40,9 +40,14 @@ def record_problems(
         *doubled,
         *coverage_problems(entries, digests),
         *old_decision_problems(entries, _old_decisions(covered["decisions"])),
-        *_changed(recommendations, {entry.digest for entry in entries if entry.digest}),
+        *_changed(recommendations, _decided_on(covered)),
         *head_problems(entries, head),
     )
+
+
+def _decided_on(covered: Mapping[str, Rows]) -> set[str]:
+    """Give the recommendations that a row speaks of; entries of submissions name other things."""
+    return {str(row["digest"]) for rows in covered.values() for row in rows if row["digest"]}
 
 
 def _old_decisions(rows: Rows) -> list[OldDecision]:

@@ -4,7 +4,8 @@
 
 Every job is in at most one recommendation about its GPUs, and every recommendation's central money
 is the plan's own arithmetic of that job, so nothing is counted twice. `shared` is what belongs to
-no single job: idle power and switching of nodes, limits, moves, and rounding.
+no single job: idle power and switching of nodes, limits, moves, rounding, and the trifle of rent
+that the planner charges for a change that costs nothing.
 """
 
 from collections.abc import Collection

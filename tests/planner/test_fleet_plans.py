@@ -24,6 +24,7 @@ from data.fleet_settings import (
     TenantSettings,
     TenantShare,
 )
+from data.records.jobs import WorkloadKind
 from data.records.cluster import Cluster
 from data.records.plans import Plan
 from data.settings import PlanningSettings
@@ -151,7 +152,7 @@ def test_the_arithmetic_of_a_plan_is_that_of_the_benchmarks(seed: int) -> None:
 
 def test_a_node_that_holds_little_is_emptied_where_that_pays() -> None:
     """Two jobs on two nodes fit on one; over a day the saved node pays for the move."""
-    jobs = [make_job(f"a/{name}", gpu_count=1) for name in "xy"]
+    jobs = [make_job(f"a/{name}", kind=WorkloadKind.TRAINING) for name in "xy"]
     boards = [gpu(f"n{n}", i, H100) for n in range(2) for i in range(8)]
     boards[0] = gpu("n0", 0, H100, "a/x")
     boards[8] = gpu("n1", 0, H100, "a/y")
@@ -171,7 +172,7 @@ def test_the_worked_example_of_the_documents() -> None:
     held = {("h0", index): "web/serve" for index in range(4)} | {("h1", 0): "lab/eval"}
     problem = case(
         (make_job("web/serve", gpu_count=4), 0.3, 30_000.0, None),
-        (make_job("lab/eval"), 0.9, 70_000.0, None),
+        (make_job("lab/eval", kind=WorkloadKind.TRAINING), 0.9, 70_000.0, None),
         gpus=[gpu(n, i, H100, held.get((n, i), "")) for n in ("h0", "h1") for i in range(8)],
         rules=FleetRules(),
         planning=PlanningSettings(slot_minutes=60, horizon_slots=12),
@@ -180,9 +181,9 @@ def test_the_worked_example_of_the_documents() -> None:
     plan = plan_of(problem)
     assert [one.gpu_count for one in plan.jobs[0].steps] == [4] * 3 + [2] * 6 + [4] * 3
     assert [one.on for one in plan.nodes] == [(True,) * 12, (False,) * 12]
-    assert plan.cost == pytest.approx(126.61, abs=0.01)
+    assert plan.cost == pytest.approx(124.37, abs=0.01)
     assert plan.cost_of_now == pytest.approx(157.39, abs=0.01)
-    assert plan.lower_bound == pytest.approx(126.20, abs=0.01)
+    assert plan.lower_bound == pytest.approx(123.95, abs=0.01)
 
 
 def test_jobs_that_are_kept_stay_where_they_are() -> None:

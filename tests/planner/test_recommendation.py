@@ -19,9 +19,9 @@ from planner.recommendations.savings import outcome_of
 
 
 def outcome(problem: PlanningProblem) -> tuple[tuple[Recommendation, ...], dict[str, str]]:
-    """Recommendations and reasons to keep."""
+    """Recommendations about jobs, and reasons to keep."""
     advice = advise(build_plan(problem, budget_seconds=30, created_at=AS_OF), problem)
-    return advice.recommendations, dict(advice.kept)
+    return tuple(one for one in advice.recommendations if one.job_id), dict(advice.kept)
 
 
 def only(
