@@ -32,7 +32,10 @@ def oracle_of(
     samples_per_step: int,
     first_step: int,
 ) -> Oracle:
-    """Give the oracle of usage [jobs, samples] from `first_step` on: exact, job by job."""
+    """Give the oracle of usage [jobs, samples] from `first_step` on: exact, job by job.
+
+    A step is judged once the job was seen in an earlier one; what came before costs nobody.
+    """
     steps = usage.shape[1] // samples_per_step
     cost = np.stack(
         [
@@ -45,6 +48,10 @@ def oracle_of(
         ],
         axis=1,
     )
+    known = np.isfinite(usage[:, : steps * samples_per_step])
+    seen = known.reshape(len(usage), steps, samples_per_step).any(axis=2)
+    judged = np.hstack([np.zeros((len(usage), 1), bool), np.cumsum(seen, axis=1)[:, :-1] > 0])
+    cost *= judged[:, first_step:, None]
     start = np.full(len(usage), -1, dtype=np.int64)
     path = cheapest_path(cost, charges.change_cost(levels), start)
     return Oracle(limits=np.take_along_axis(levels, path, axis=1), first_step=first_step)
