@@ -122,6 +122,7 @@ def test_one_failing_source_is_a_report_and_no_error() -> None:
     assert collected.samples.empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [(), (POWER,)])
 @pytest.mark.parametrize(
     ("behave", "kind", "says_so"),

@@ -98,6 +98,7 @@ def test_approving_twice_is_refused(store: Store) -> None:
         decisions.approve(store, DIGEST, by="B", now=LATER)
 
 
+@pytest.mark.slow
 def test_the_commands_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Demo --once, list, approve, apply, audit verify, and the report."""
     arguments = ["--quiet", "--store", f"duckdb:///{tmp_path}/d.duckdb"]

@@ -28,6 +28,7 @@ def arguments(tmp_path: Path) -> list[str]:
     return ["--quiet", "--store", url]
 
 
+@pytest.mark.slow
 def test_models_are_compared_on_what_the_store_holds(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -122,6 +122,7 @@ def expected_joules(board: pd.DataFrame) -> float:
     return float(np.nansum(np.where(np.isnan(believed), trapezoid, believed)))
 
 
+@pytest.mark.slow
 @settings(max_examples=12, **RELAXED)
 @given(samples=boards())
 def test_jobs_idle_and_unattributed_add_up_to_the_board(

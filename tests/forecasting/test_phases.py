@@ -264,6 +264,7 @@ def test_noise_does_not_see_levels() -> None:
     assert noise_scale(training_power()) == pytest.approx(8 + 0.003 * 700, rel=0.15)
 
 
+@pytest.mark.slow
 @BOTH
 def test_a_million_samples_take_seconds(find) -> None:
     """Time grows linearly: 10^6 quiet samples within 12 s of processor time."""

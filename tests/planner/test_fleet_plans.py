@@ -24,8 +24,8 @@ from data.fleet_settings import (
     TenantSettings,
     TenantShare,
 )
-from data.records.jobs import WorkloadKind
 from data.records.cluster import Cluster
+from data.records.jobs import WorkloadKind
 from data.records.plans import Plan
 from data.settings import PlanningSettings
 from planner.fleet import fleet_facts

@@ -109,6 +109,7 @@ def accepts(newer: KubernetesApplier, change: Change) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", range(6))
 def test_a_mutated_target_is_always_refused(
     fake: FakeApi, newer: KubernetesApplier, case: int

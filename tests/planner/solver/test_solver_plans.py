@@ -119,6 +119,7 @@ def test_the_plan_is_the_best_joint_path_of_a_tiny_case(seed: int) -> None:
     assert plan.lower_bound <= best + 1e-6 * abs(best)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("jobs", "slots", "seed"), [(3, 6, 1), (4, 8, 2), (6, 10, 3), (5, 8, 6)])
 def test_bound_and_plan_enclose_the_proven_optimum(jobs: int, slots: int, seed: int) -> None:
     """CP-SAT and HiGHS prove the same optimum; it lies between bound and cost, within 1 %."""
