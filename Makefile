@@ -74,8 +74,8 @@ golden: setup ## write the golden files anew; read the diff
 lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade takes newer releases
 	@set -eu; compile="$(BIN)/uv pip compile --quiet $(UPGRADE) --generate-hashes --python-version 3.11 \
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header pyproject.toml"; \
-	$$compile --extra dev --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
-	$$compile --extra kubernetes --extra postgres --constraint requirements.lock \
+	$$compile --extra dev --extra auth --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
+	$$compile --extra auth --extra kubernetes --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
 
 screenshots: setup servers ## take docs/images anew

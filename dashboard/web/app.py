@@ -7,28 +7,37 @@ from dashboard.web.identity import current_role, welcome
 from dashboard.web.page import frame
 
 st.set_page_config(page_title="Trimtab", layout="wide")
-pages = [
-    st.Page("views/overview.py", title="Overview", default=True),
-    st.Page("views/fleet.py", title="Fleet"),
-    st.Page("views/jobs.py", title="Jobs"),
-    st.Page("views/job.py", title="Job"),
-    st.Page("views/new_job.py", title="New job"),
-    st.Page("views/forecasts.py", title="Forecasts"),
-    st.Page("views/plan.py", title="Plan"),
-    st.Page("views/recommendations.py", title="Recommendations"),
-    st.Page("views/savings.py", title="Savings"),
-    st.Page("views/energy.py", title="Energy & ESG"),
-    st.Page("views/reports.py", title="Reports"),
-    st.Page("views/audit.py", title="Audit"),
-    st.Page("views/health.py", title="Health"),
-    st.Page("views/settings.py", title="Settings"),
-]
+pages = {
+    "Now": [
+        st.Page("views/overview.py", title="Overview", default=True),
+        st.Page("views/fleet.py", title="Fleet"),
+        st.Page("views/jobs.py", title="Jobs"),
+        st.Page("views/job.py", title="Job"),
+    ],
+    "Next": [
+        st.Page("views/forecasts.py", title="Forecasts"),
+        st.Page("views/plan.py", title="Plan"),
+        st.Page("views/recommendations.py", title="Recommendations"),
+        st.Page("views/new_job.py", title="New job"),
+    ],
+    "Account": [
+        st.Page("views/savings.py", title="Savings"),
+        st.Page("views/energy.py", title="Energy & ESG"),
+        st.Page("views/reports.py", title="Reports"),
+    ],
+    "Trimtab": [
+        st.Page("views/audit.py", title="Audit"),
+        st.Page("views/health.py", title="Health"),
+        st.Page("views/settings.py", title="Settings"),
+    ],
+}
 if current_role() == "owner":
     # Every other page shows the jobs of others.
-    pages = [st.Page("views/recommendations.py", title="Recommendations", default=True)]
+    pages = {"": [st.Page("views/recommendations.py", title="Recommendations", default=True)]}
 elif current_role() == "none":
-    pages = [st.Page("views/overview.py", title="Sign in", default=True)]
-chosen = st.navigation(pages)
+    pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
+# Expanded: Streamlit hides all but the first dozen behind a button otherwise.
+chosen = st.navigation(pages, expanded=True)
 with frame():
     person = welcome()
     if person is not None:
