@@ -1,0 +1,100 @@
+"""One click in the browser changes a job of a real Slurm, is read back, and one click undoes it."""
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_apply import GPU_MODELS, MODEL, proposal
+from beds.slurm_files import BedNode
+from browser.bed import Visitor, running_server
+from factories import make_collected, make_job, make_plan, make_samples
+from playwright.sync_api import expect
+
+from data.clock import utc_now
+from data.records.jobs import Platform
+from data.store import open_store
+
+pytestmark = [pytest.mark.browser, pytest.mark.slurm]
+
+
+def waiting_job(bed: SlurmBed) -> str:
+    """A job that waits for four GPUs while another holds all."""
+    bed.submit("--gres=gpu:h100:4", "-J", "holder")
+    bed.until("the holder runs", lambda: "RUNNING" in bed.states().values())
+    job = bed.submit("--gres=gpu:h100:4", "-J", "waiter")
+    bed.until("it waits", lambda: bed.run("squeue", "-h", "-j", job, "-o", "%r") != "None")
+    return job
+
+
+def store_with_advice(path: Path, job: str) -> str:
+    """A store that advises two GPUs instead of four; gives the id of the advice."""
+    now = utc_now()
+    advice = replace(
+        proposal(job, 4, 2, expires_at=now + timedelta(days=1)),
+        plan_id=make_plan().plan_id,
+        namespace="gpu",
+        created_at=now,
+    )
+    known = make_job(
+        f"slurm:{job}", namespace="gpu", platform=Platform.SLURM, gpu_model=MODEL, gpu_count=4
+    )
+    with open_store(f"duckdb:///{path}") as store:
+        store.keep(make_collected(make_samples(job_id=known.job_id, end=now, gpus=4), (known,)))
+        store.keep_cycle(
+            cycle_id="c1",
+            started_at=now,
+            finished_at=now,
+            reports=(),
+            forecasts=(),
+            plan=make_plan(),
+            recommendations=(advice,),
+        )
+    return advice.recommendation_id
+
+
+def gres_of(bed: SlurmBed, job: str) -> str:
+    """What the job asks for now."""
+    found = re.search(r"TresPerNode=\S*?(gpu\S+)", bed.run("scontrol", "show", "job", job))
+    return found.group(1) if found else ""
+
+
+def test_one_click_changes_a_real_job_and_one_click_undoes_it(
+    visitor: Visitor, tmp_path: Path
+) -> None:
+    """Approve and apply; the page shows the state that Slurm was read back in; roll back."""
+    # Without a node that has no GPU, or without features, the bed writes no valid slurm.conf.
+    nodes = (
+        BedNode(name="h1", gpu_type="h100", gpus=4, features="nvlink"),
+        BedNode(name="c1", features="cpuonly"),
+    )
+    with running_slurm(nodes=nodes) as bed:
+        job = waiting_job(bed)
+        chosen = store_with_advice(tmp_path / "trimtab.duckdb", job)
+        with running_server(
+            tmp_path / "trimtab.duckdb",
+            tmp_path,
+            TRIMTAB_APPLY_ENABLED="true",
+            TRIMTAB_APPLY_SLURM_ENABLED="true",
+            TRIMTAB_APPLY_SLURM_CONF_FILE=str(bed.conf),
+            TRIMTAB_SLURM_GPU_MODELS=GPU_MODELS,
+            TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
+            TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
+        ) as server:
+            visitor.open(f"{server.base}/recommendations")
+            card = visitor.page.locator(f"[class*='st-key-card-'][class*='{chosen}']")
+            card.get_by_label("Your name").fill("Robin")
+            card.get_by_role("button", name="Approve and apply").dblclick()
+            bed.until("the job asks for two", lambda: gres_of(bed, job) == "gpu:h100:2")
+            expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
+            states = visitor.page.get_by_test_id("stButtonGroup")
+            states.get_by_text("applied", exact=True).click()
+            visitor.settle()
+            expect(card.get_by_text("applied by Robin")).to_be_visible()
+            card.get_by_role("button", name="Roll back").click()
+            bed.until("the job asks for four again", lambda: gres_of(bed, job) == "gpu:h100:4")
+    with open_store(f"duckdb:///{tmp_path}/trimtab.duckdb", create=False) as store:
+        assert [str(one.command.kind) for one in store.reader.commands()] == ["apply", "rollback"]
+        assert store.reader.verify_audit() == ()
