@@ -123,6 +123,8 @@ def test_a_decision_survives_another_control_right_after_it(
     visitor.open(f"{applying.server.base}/recommendations")
     card, chosen = first_card(visitor)
     card.get_by_label("Your name").fill("Robin")
+    card.get_by_label("Your name").blur()
+    visitor.settle()
     other = visitor.page.locator("[class*='st-key-card-list-']").nth(2)
     card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
     other.get_by_text("Why", exact=True).click(no_wait_after=True)

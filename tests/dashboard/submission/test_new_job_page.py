@@ -9,6 +9,7 @@ from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 from streamlit.testing.v1 import AppTest
 
+from dashboard.desk import Desk
 from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
@@ -47,10 +48,9 @@ def page(bed: SlurmBed, tmp_path: Path) -> Iterator[tuple[AppTest, Store]]:
             WebWorld(
                 store=store,
                 settings=LoadedSettings(settings=settings, origins={}),
-                decide=lambda *_arguments: None,
-                write_change=lambda *_arguments: tmp_path,
-                preview=lambda _digest: "",
+                desk=Desk(store=store, settings=lambda: settings),
                 cycle_state=CycleState,
+                worker_problem=lambda: "",
                 run_lifespan=nullcontext,
             )
         )
