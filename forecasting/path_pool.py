@@ -1,17 +1,21 @@
 """Many series at once, by threads or processes, in order.
 
 Threads serve the mix, whose kernel runs without the interpreter's lock. Processes serve Prophet,
-which starts one of its own for every fit anyhow: spawned, not forked, since the parent may hold
-threads and an open DuckDB file; replaced after some series; their temporary files go with the pool.
+which starts one of its own for every fit anyhow: new interpreters, not forks, since the parent may
+hold threads and an open DuckDB file; replaced after some series; their temporary files go with the
+pool. They come from loky because those of `multiprocessing` first run the parent's `__main__`
+again, and inside the dashboard Streamlit puts the page a visitor looks at in its place.
 """
 
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+
+from loky import ProcessPoolExecutor
+from loky.process_executor import BrokenProcessPool
 
 from data.records.forecasts import QuantilePath
 from data.settings import PlanningSettings
@@ -80,28 +84,35 @@ def _batches(tasks: Sequence[PathTask]) -> list[Sequence[PathTask]]:
 def _by_processes(
     tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
 ) -> Iterator[QuantilePath]:
-    """Ask each series of a pool of processes; one that takes too long is forecast by the mix."""
-    context = multiprocessing.get_context("spawn")
-    with (
-        tempfile.TemporaryDirectory(prefix="trimtab-forecast-") as folder,
-        context.Pool(
-            workers,
-            initializer=_use_temporary_folder,
-            initargs=(folder,),
-            maxtasksperchild=_SERIES_PER_PROCESS,
-        ) as pool,
-    ):
-        waiting = [pool.apply_async(forecast_path, (task, settings.model)) for task in tasks]
-        for task, answer in zip(tasks, waiting, strict=True):
-            try:
-                yield answer.get(settings.series_seconds)
-            except multiprocessing.TimeoutError:
-                path = forecast_path(task, MIX)
-                reason = (
-                    f"{settings.model} took longer than {settings.series_seconds:g} s "
-                    "(planning.series_seconds)"
-                )
-                yield replace(path, notes=(reason, *path.notes))
+    """Ask each series of a pool of processes, a new pool after some hundreds."""
+    share = _SERIES_PER_PROCESS * workers
+    for start in range(0, len(tasks), share):
+        yield from _by_one_pool(tasks[start : start + share], settings, workers)
+
+
+def _by_one_pool(
+    tasks: Sequence[PathTask], settings: PlanningSettings, workers: int
+) -> Iterator[QuantilePath]:
+    """Forecast by the mix what takes too long or loses its process, and say so."""
+    with tempfile.TemporaryDirectory(prefix="trimtab-forecast-") as folder:
+        pool = ProcessPoolExecutor(workers, initializer=_use_temporary_folder, initargs=(folder,))
+        try:
+            waiting = [pool.submit(forecast_path, task, settings.model) for task in tasks]
+            for task, answer in zip(tasks, waiting, strict=True):
+                try:
+                    yield answer.result(settings.series_seconds)
+                except TimeoutError:
+                    limit = f"{settings.series_seconds:g} s (planning.series_seconds)"
+                    yield _by_the_mix(task, f"{settings.model} took longer than {limit}")
+                except BrokenProcessPool:
+                    yield _by_the_mix(task, f"a process of {settings.model} was killed")
+        finally:
+            pool.shutdown(kill_workers=True)
+
+
+def _by_the_mix(task: PathTask, reason: str) -> QuantilePath:
+    path = forecast_path(task, MIX)
+    return replace(path, notes=(reason, *path.notes))
 
 
 def _use_temporary_folder(folder: str) -> None:

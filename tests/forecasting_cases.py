@@ -1,14 +1,17 @@
 """Series and histories for tests of forecasts."""
 
+import os
+import signal
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pandas as pd
 
 from data.columns import HISTORY, check_frame
-from data.records.forecasts import Quantity
+from data.records.forecasts import QuantilePath, Quantity
 from data.settings import PlanningSettings
 from forecasting.demand_series import DemandSeries
+from forecasting.forecast_path import MIX, PathTask, forecast_path
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 HOURLY = PlanningSettings(slot_minutes=60, horizon_slots=24, workers=1)
@@ -68,3 +71,10 @@ BROKEN = {
     "saw": np.arange(300) % 7.0,
 }
 """Series that telemetry has been seen to deliver, or might."""
+
+
+def killed_path(task: PathTask, model: str) -> QuantilePath:
+    """A forecast whose process the system kills, unless the mix makes it."""
+    if model != MIX:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return forecast_path(task, model)

@@ -1,20 +1,23 @@
 """A whole fleet's forecasts: one answer per job, none lost, none outside what a job can use."""
 
+import sys
 import tempfile
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pandas as pd
 import pytest
 from factories import make_job
-from forecasting_cases import AS_OF, BROKEN, HOURLY, daily, history, series
+from forecasting_cases import AS_OF, BROKEN, HOURLY, daily, history, killed_path, series
 
 from data.columns import HISTORY, empty_frame
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.settings import PlanningSettings
 from forecasting import forecast_path as paths
+from forecasting import path_pool
 from forecasting.forecast_runner import Forecast, forecast_demand
 from forecasting.path_pool import paths_of
 
@@ -181,8 +184,17 @@ def test_the_number_of_threads_changes_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_processes_give_what_one_gives_and_leave_no_files() -> None:
-    """Prophet in two processes: the same paths in order, and the temporary folder is gone."""
+def test_processes_give_what_one_gives_and_leave_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prophet in two processes: the same paths in order, the temporary folder is gone.
+
+    Also where another program's page stands in for `__main__`, as in the dashboard.
+    """
+    page = ModuleType("__main__")
+    page.__file__ = str(tmp_path / "page.py")
+    (tmp_path / "page.py").write_text("raise SystemExit('the page ran again')")
+    monkeypatch.setitem(sys.modules, "__main__", page)
     tasks = [
         paths.PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
         for seed in range(9)
@@ -213,3 +225,18 @@ def test_a_series_that_takes_too_long_is_forecast_by_the_mix(tmp_path: Path) -> 
     found = paths_of(tasks, settings=settings)
     assert found[0].model == "mix"
     assert "prophet took longer than 0.001 s (planning.series_seconds)" in found[0].notes
+
+
+@pytest.mark.slow
+def test_a_series_whose_process_is_killed_is_forecast_by_the_mix(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing waits for an answer that cannot come, and the path says what happened."""
+    monkeypatch.setattr(path_pool, "forecast_path", killed_path)
+    tasks = [
+        paths.PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
+        for seed in range(8)
+    ]
+    found = paths_of(tasks, settings=replace(HOURLY, model="prophet", workers=2))
+    assert {path.model for path in found} == {"mix"}
+    assert all("a process of prophet was killed" in path.notes for path in found)

@@ -1,5 +1,6 @@
 """The New job page on a real Slurm: what it previews it sends, once."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -35,8 +36,15 @@ def bed() -> Iterator[SlurmBed]:
 
 
 @pytest.fixture
-def page(bed: SlurmBed, tmp_path: Path) -> Iterator[tuple[AppTest, Store]]:
-    """The page of a server whose submission is switched on, and its store."""
+def page(
+    bed: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[AppTest, Store]]:
+    """The page of a server whose submission is switched on, and its store.
+
+    Streamlit puts the page in the place of `__main__`, where processes of later tests would
+    look for their start: it is put back.
+    """
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     settings = Settings(
         slurm=SlurmSettings(
             mode="commands", conf_file=str(bed.conf), gpu_models="h100=H100-SXM5-80GB"
