@@ -1,11 +1,12 @@
 """What can be done with a recommendation now, and what is being done: the foot of its card.
 
-A click is a command written to the store within the callback, before the page is drawn: another
-control used right after it can interrupt the drawing, never the decision. What the page then shows
-comes from the store.
+A click is a command written to the store within the callback, before the page is drawn and before
+anything that another control could interrupt: with Streamlit that is every look into the session
+but `to_dict`. What the page then shows comes from the store.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import streamlit as st
 
@@ -22,7 +23,18 @@ from data.store import StoredRecommendation
 from data.store.record_json import from_json
 
 _TICK_SECONDS = 1.0
-Action = Callable[[Person], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a click was made with: who, their remark, the digest of the change they were shown."""
+
+    person: Person
+    remark: str
+    shown: str
+
+
+Action = Callable[[Given], object]
 
 
 def decision_panel(stored: StoredRecommendation, key: str) -> None:
@@ -32,7 +44,7 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
     state = State(stored.state)
     if state is State.PROPOSED:
         _change(stored, key)
-        _buttons(stored, key, _proposed(stored, key), remarks=True)
+        _buttons(stored, key, _proposed(stored), remarks=True)
     elif state in (State.APPROVED, State.WRITTEN):
         _change(stored, key, expanded=state is State.APPROVED)
         _buttons(stored, key, _approved(stored))
@@ -40,29 +52,23 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
         _under_way(stored, key)
     elif state in STANDING or state is State.ROLLED_BACK:
         _outcome(stored)
-        _buttons(stored, key, _standing(stored, key))
+        _buttons(stored, key, _standing(stored))
     elif state is State.REFUSED:
         _outcome(stored)
     _last_refusal(key)
 
 
-def _proposed(stored: StoredRecommendation, key: str) -> dict[str, Action]:
+def _proposed(stored: StoredRecommendation) -> dict[str, Action]:
     desk, digest = current_world().desk, _digest(stored)
-
-    def remark() -> str:
-        return str(st.session_state.get(f"{key}-comment", ""))
-
-    def shown() -> str:
-        preview: Preview | None = st.session_state.get(f"{key}-preview")
-        return preview.change.digest if preview else ""
-
     actions: dict[str, Action] = {
-        "Approve": lambda who: desk.decide(digest, Decision.APPROVED, who, remark(), shown()),
-        "Reject": lambda who: desk.decide(digest, Decision.REJECTED, who, remark()),
+        "Approve": lambda given: desk.decide(
+            digest, Decision.APPROVED, given.person, given.remark, given.shown
+        ),
+        "Reject": lambda given: desk.decide(digest, Decision.REJECTED, given.person, given.remark),
     }
     if desk.can_apply(stored.recommendation):
-        actions["Approve and apply"] = lambda who: desk.approve_and_apply(
-            digest, who, remark(), shown()
+        actions["Approve and apply"] = lambda given: desk.approve_and_apply(
+            digest, given.person, given.remark, given.shown
         )
     return actions
 
@@ -70,20 +76,20 @@ def _proposed(stored: StoredRecommendation, key: str) -> dict[str, Action]:
 def _approved(stored: StoredRecommendation) -> dict[str, Action]:
     desk, digest = current_world().desk, _digest(stored)
     if desk.can_apply(stored.recommendation):
-        return {"Apply": lambda who: desk.apply(digest, who)}
+        return {"Apply": lambda given: desk.apply(digest, given.person)}
     if stored.state == State.WRITTEN or not _has_change_text(stored):
         return {}
-    return {"Write the change file": lambda who: desk.write_change(digest, who)}
+    return {"Write the change file": lambda given: desk.write_change(digest, given.person)}
 
 
-def _standing(stored: StoredRecommendation, key: str) -> dict[str, Action]:
+def _standing(stored: StoredRecommendation) -> dict[str, Action]:
     desk, digest = current_world().desk, _digest(stored)
     actions: dict[str, Action] = {}
     if desk.can_apply(stored.recommendation):
         word = "Undo the rollback" if stored.state == State.ROLLED_BACK else "Roll back"
-        actions[word] = lambda who: desk.roll_back(digest, who)
+        actions[word] = lambda given: desk.roll_back(digest, given.person)
     if State(stored.state) in STANDING - {State.KEPT}:
-        actions["Keep"] = lambda who: desk.decide(digest, Decision.KEPT, who)
+        actions["Keep"] = lambda given: desk.decide(digest, Decision.KEPT, given.person)
     return actions
 
 
@@ -113,19 +119,34 @@ def _buttons(
 
 def _act(key: str, action: Action) -> None:
     """Run in the callback of the click: write first, draw later."""
-    access = current_world().desk.settings().access
-    person = signed_in(access)
-    if person is None:
+    given = _given(key)
+    if given is None:
         return
-    if access.mode == "local":
-        person = Person(name=str(st.session_state.get(f"{key}-by", "")), via="local")
     try:
-        action(person)
+        action(given)
     except TrimtabError as error:
         st.session_state[f"{key}-refused"] = str(error)
         return
-    remember_name(person.name)
+    remember_name(given.person.name)
     st.session_state[f"{key}-acted"] = True
+
+
+def _given(key: str) -> Given | None:
+    """Read what the click was made with, without a point at which it could be interrupted."""
+    held = st.session_state.to_dict()
+    access = current_world().desk.settings().access
+    if access.mode == "local":
+        person: Person | None = Person(name=str(held.get(f"{key}-by", "")), via="local")
+    else:
+        person = signed_in(access)
+    if person is None:
+        return None
+    preview: Preview | None = held.get(f"{key}-preview")
+    return Given(
+        person=person,
+        remark=str(held.get(f"{key}-comment", "")),
+        shown=preview.change.digest if preview else "",
+    )
 
 
 def _change(stored: StoredRecommendation, key: str, *, expanded: bool = False) -> None:

@@ -9,6 +9,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +42,8 @@ class ApplyingServer:
         return [value for field, value in job["log"] if field == "gpus"]
 
 
-@pytest.fixture
-def applying(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
+@contextmanager
+def applying_server(filled_store: Path, tmp_path: Path, **environ: str) -> Iterator[ApplyingServer]:
     """A server with both switches on, and a cluster with every job that has a recommendation."""
     store_path = shutil.copy(filled_store, tmp_path / "trimtab.duckdb")
     with open_store(f"duckdb:///{store_path}", create=False) as store:
@@ -61,8 +62,23 @@ def applying(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
         TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
         TRIMTAB_APPLY_MINIMUM_GPU_HOURS="0",
         PYTHONPATH=":".join(str(path) for path in PROGRAM.parents[1:3]),
+        **environ,
     ) as server:
         yield ApplyingServer(server, cluster, {one.recommendation_id: one.job_id for one in found})
+
+
+@pytest.fixture
+def applying(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
+    """A server that applies."""
+    with applying_server(filled_store, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def loaded(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
+    """A server that applies and is slow to draw."""
+    with applying_server(filled_store, tmp_path, TRIMTAB_TEST_SLOW="0.4") as running:
+        yield running
 
 
 def card_of(visitor: Visitor, chosen: str) -> Locator:
@@ -117,20 +133,18 @@ def test_a_double_click_and_two_tabs_give_one_change(
 
 
 def test_a_decision_survives_another_control_right_after_it(
-    applying: ApplyingServer, visitor: Visitor
+    loaded: ApplyingServer, visitor: Visitor
 ) -> None:
-    """Approve, and open another card's evidence at once: the approval is kept."""
-    visitor.open(f"{applying.server.base}/recommendations")
+    """Name typed, approved, another card and other states opened while it draws: it is kept."""
+    visitor.open(f"{loaded.server.base}/recommendations")
     card, chosen = first_card(visitor)
     card.get_by_label("Your name").fill("Robin")
-    card.get_by_label("Your name").blur()
-    visitor.settle()
     other = visitor.page.locator("[class*='st-key-card-list-']").nth(2)
     card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
     other.get_by_text("Why", exact=True).click(no_wait_after=True)
     visitor.page.get_by_test_id("stButtonGroup").get_by_text("written", exact=True).click()
     visitor.settle()
-    assert stored(applying.server)[chosen].state == "approved"
+    assert stored(loaded.server)[chosen].state == "approved"
 
 
 def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
