@@ -8,7 +8,7 @@ DATA := ../shared/data
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test check bench bench-full golden lock screenshots clean
+.PHONY: help setup servers demo test check bench bench-full golden lock reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -77,6 +77,9 @@ lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade t
 	$$compile --extra dev --extra auth --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
+
+reliability: setup servers ## run the tests of every fault and write docs/reliability.md
+	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest
 
 screenshots: setup servers ## take docs/images anew
 	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q -m browser

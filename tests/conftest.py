@@ -5,10 +5,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from reliability import Measured, ReliabilityReport
 
 GOLDEN = Path(__file__).parent / "golden"
 _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
 _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Run the tests of the faults alone and write their table, when asked to."""
+    if os.environ.get("TRIMTAB_RELIABILITY") == "1":
+        config.pluginmanager.register(ReliabilityReport())
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +24,12 @@ def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TRIMTAB_") and name != _SCREENSHOTS:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def measured(record_property: Callable[[str, object], None]) -> Measured:
+    """Notes a figure of the test for docs/reliability.md."""
+    return lambda said: record_property("measured", said)
 
 
 @pytest.fixture

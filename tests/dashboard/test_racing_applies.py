@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from beds.apply_bench import JOB, START, Bench, fill
 from beds.file_cluster import FileCluster
+from reliability import Measured
 
 from data.errors import LeaseLostError, StalePlanError
 from data.records.commands import Work
@@ -31,7 +32,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.slow
-def test_a_thousand_racing_applies_are_one_execution(bench: Bench) -> None:
+def test_a_thousand_racing_applies_are_one_execution(bench: Bench, measured: Measured) -> None:
     """A thousand threads ask while eight workers work: each step arrives once."""
     ready = threading.Barrier(WORKERS + 1)
     done = threading.Event()
@@ -60,6 +61,7 @@ def test_a_thousand_racing_applies_are_one_execution(bench: Bench) -> None:
     assert bench.job()["log"] == [["gpus", "2"], ["note", bench.digest]]
     assert len(bench.store.reader.commands()) == 1
     assert bench.store.reader.verify_audit() == ()
+    measured(f"{asked:,} asks: 1 execution")
 
 
 def test_a_worker_whose_lease_was_taken_over_writes_nothing(bench: Bench) -> None:

@@ -9,6 +9,7 @@ import pytest
 from beds.apply_bench import JOB, Bench, fill
 from beds.dying_worker import work
 from beds.file_cluster import FileCluster
+from reliability import Measured
 
 from data.store import open_store
 
@@ -52,7 +53,7 @@ def worker(folder: Path, at: int) -> tuple[int | None, int]:
 @pytest.mark.parametrize("sixth", range(6))
 @pytest.mark.parametrize("undo", [False, True], ids=["apply", "rollback"])
 def test_a_worker_killed_anywhere_is_followed_by_one_that_ends_right(
-    tmp_path: Path, undo: bool, sixth: int
+    tmp_path: Path, undo: bool, sixth: int, measured: Measured
 ) -> None:
     """At every point, before and after each write and each command: one change, whole record."""
     made, whole = tmp_path / "made", tmp_path / "whole"
@@ -68,6 +69,7 @@ def test_a_worker_killed_anywhere_is_followed_by_one_that_ends_right(
         assert worker(folder, point)[0] == -signal.SIGKILL
         assert worker(folder, 0)[0] == 0
         assert outcome(folder) == wanted, f"killed at point {point} of {points}"
+    measured(f"{'rollback' if undo else 'apply'} killed at each of {points} points: one change")
 
 
 def outcome(folder: Path) -> tuple[str, object, list[str]]:

@@ -23,6 +23,7 @@ from factories import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reliability import Measured
 
 from data.columns import SAMPLES
 from data.errors import SchemaTooNewError, StoreBusyError, StoreError
@@ -326,7 +327,7 @@ def test_flipped_log_is_no_empty_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_kill_during_keep_leaves_whole_batches(tmp_path: Path) -> None:
+def test_kill_during_keep_leaves_whole_batches(tmp_path: Path, measured: Measured) -> None:
     """After SIGKILL every acknowledged batch is there and no batch is partial."""
     path = tmp_path / "k.duckdb"
     script = (
@@ -357,6 +358,7 @@ def test_kill_during_keep_leaves_whole_batches(tmp_path: Path) -> None:
             counts = opened.reader.counts()
         assert counts["batches"] >= acknowledged
         assert counts["samples"] == 60 * counts["batches"]
+    measured(f"4 kills: {acknowledged} batches acknowledged, none lost, none partial")
 
 
 def test_external_files_are_out_of_reach(store: Store) -> None:

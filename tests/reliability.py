@@ -1,0 +1,92 @@
+"""The table of faults, written from the tests that were just run (`make reliability`).
+
+A test that measures something says so with the fixture `measured`.
+"""
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+Measured = Callable[[str], None]
+FAULTS = Path(__file__).with_name("faults.toml")
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+_HEAD = """# Faults, and what shows that Trimtab survives them
+
+Written by `make reliability` from a run of the tests named;
+[faults.toml](../tests/faults.toml) says which tests belong
+to which fault. *Held*: every test of the row passed in that run. Figures are those that the
+tests themselves report.
+
+| | fault | held to | tests | figures | |
+|---:|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One row of the table: what may happen, what is promised, which tests show it."""
+
+    number: int
+    what: str
+    aim: str
+    tests: tuple[str, ...]
+    open: str = ""
+
+
+def faults() -> tuple[Fault, ...]:
+    """Read the faults and their tests."""
+    rows = tomllib.loads(FAULTS.read_text(encoding="utf-8"))["fault"]
+    return tuple(Fault(**row | {"tests": tuple(row["tests"])}) for row in rows)
+
+
+@dataclass
+class ReliabilityReport:
+    """A pytest plugin that runs the tests of the faults alone and writes the page."""
+
+    outcomes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    figures: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        """Leave out every test that belongs to no fault."""
+        wanted = {name for fault in faults() for name in fault.tests}
+        chosen = [item for item in items if test_of(item.nodeid) in wanted]
+        config.hook.pytest_deselected(items=[one for one in items if one not in chosen])
+        items[:] = chosen
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note how a test ended and what it measured."""
+        if report.when == "call" or report.outcome != "passed":
+            name = test_of(report.nodeid)
+            self.outcomes[name].append(report.outcome)
+            found = [str(said) for key, said in report.user_properties if key == "measured"]
+            self.figures[name].extend(found)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write the page."""
+        PAGE.write_text(_HEAD + "".join(self._row(one) for one in faults()), encoding="utf-8")
+
+    def _row(self, fault: Fault) -> str:
+        names = "<br>".join(f"`{name}`{self._count(name)}" for name in fault.tests)
+        said = dict.fromkeys(one for name in fault.tests for one in self.figures[name])
+        cells = (fault.number, fault.what, fault.aim, names, "; ".join(said), self._held(fault))
+        return "| " + " | ".join(str(cell) for cell in cells) + " |\n"
+
+    def _count(self, name: str) -> str:
+        cases = len(self.outcomes[name])
+        return f" × {cases}" if cases > 1 else ""
+
+    def _held(self, fault: Fault) -> str:
+        found = {end for name in fault.tests for end in self.outcomes[name] or ["not run"]}
+        verdict = "held" if found == {"passed"} else ", ".join(sorted(found)) or "open"
+        return f"{verdict}; open: {fault.open}" if fault.open and fault.tests else verdict
+
+
+def test_of(node: str) -> str:
+    """Give the name of a test without its parameters, from the folder of the tests on."""
+    return node.partition("[")[0].removeprefix("tests/")

@@ -1,0 +1,32 @@
+"""The table of faults names tests that exist, and the page is the table's."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from reliability import PAGE, Fault, faults
+
+TESTS = Path(__file__).parent
+
+
+def test_every_fault_is_there_once() -> None:
+    """Forty-four faults, in order."""
+    assert [one.number for one in faults()] == list(range(1, 45))
+
+
+@pytest.mark.parametrize("fault", faults(), ids=lambda one: str(one.number))
+def test_a_fault_names_tests_that_exist(fault: Fault) -> None:
+    """Every test named is a function of its file; a fault without a test says what is open."""
+    for name in fault.tests:
+        file, _, function = name.partition("::")
+        tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+        assert function in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+    assert fault.tests or fault.open
+
+
+def test_the_page_is_of_this_table() -> None:
+    """Every fault and every test of it stand on the page: `make reliability` writes it."""
+    text = PAGE.read_text(encoding="utf-8")
+    for fault in faults():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| {fault.number} |")]
+        assert all(f"`{name}`" in row for name in fault.tests)
