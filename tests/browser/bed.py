@@ -34,7 +34,7 @@ def free_port() -> int:
 
 def wait_until_ready(base: str, server: "subprocess.Popen[bytes]", *, log: Path) -> None:
     """Wait for /readyz; say what the server wrote when it does not come."""
-    give_up_at = time.monotonic() + 60
+    give_up_at = time.monotonic() + 180
     while time.monotonic() < give_up_at and server.poll() is None:
         try:
             with urllib.request.urlopen(f"{base}/readyz", timeout=5) as answer:
