@@ -8,9 +8,17 @@ import sqlalchemy as sa
 
 from data.errors import StoreBusyError, StoreError, scrub
 
-_OPTIONS = "-c timezone=UTC -c datestyle=ISO -c standard_conforming_strings=on"
-_PATIENCE = {"lock_timeout": "60s", "statement_timeout": "600s",
-             "idle_in_transaction_session_timeout": "900s"}  # fmt: skip
+_SESSION = {
+    "timezone": "UTC",
+    "datestyle": "ISO",
+    "standard_conforming_strings": "on",
+    # What was acknowledged is on disk, whatever the server's default says.
+    "synchronous_commit": "on",
+    "lock_timeout": "60s",
+    "statement_timeout": "600s",
+    "idle_in_transaction_session_timeout": "900s",
+}
+_FULL = ("too many", "connection slots are reserved", "starting up", "shutting down")
 _CONNECT_SECONDS = 10
 _POOL, _OVERFLOW, _POOL_SECONDS = 4, 8, 30
 
@@ -46,7 +54,7 @@ def postgres_url(address: str) -> sa.URL:
 def open_postgres(address: str, *, program: str = "trimtab") -> sa.Engine:
     """Give an engine on the database, proven to answer. Errors: StoreBusyError, StoreError."""
     url = postgres_url(address)
-    options = " ".join([_OPTIONS, *(f"-c {name}={value}" for name, value in _PATIENCE.items())])
+    options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     engine = sa.create_engine(
         url,
         poolclass=_Pool,
@@ -82,7 +90,7 @@ def named_failure(url: sa.URL, failure: psycopg.Error) -> StoreError:
     where = f"the store {url.database} at {url.host or url.query.get('host', 'the local server')}"
     said = scrub(str(failure).splitlines()[0] if str(failure) else type(failure).__name__)
     state = failure.sqlstate or ""
-    if state in ("53300", "57P03") or "too many clients" in said or "starting up" in said:
+    if state in ("53300", "57P03") or any(words in said for words in _FULL):
         return StoreBusyError(
             f"{where} takes no further connection now: {said}",
             "Try again; raise max_connections, or put a pooler before it.",
@@ -102,6 +110,7 @@ def named_failure(url: sa.URL, failure: psycopg.Error) -> StoreError:
     if isinstance(failure, psycopg.OperationalError):
         return StoreError(
             f"{where} cannot be reached: {said}",
-            "Nothing was half done; see that the server runs and that address and role are right.",
+            "See that the server runs and that address and role are right; what was being "
+            "written is there whole or not at all.",
         )
     return StoreError(f"cannot use {where}: {said}", "Check that it is a database of Trimtab.")

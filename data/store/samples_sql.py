@@ -146,7 +146,8 @@ ENERGY_KEYS = {
     "node": "node",
     "gpu_model": "gpu_model",
     "day": f"substr({_UTC_TEXT}, 1, 10)",
-    "hour": f"replace(substr({_UTC_TEXT}, 1, 13), ' ', 'T') || ':00Z'",
+    # A colon before a letter or digit would be a parameter.
+    "hour": f"replace(substr({_UTC_TEXT}, 1, 13), ' ', 'T') || chr(58) || '00Z'",
     "fleet": "'fleet'",
 }
 

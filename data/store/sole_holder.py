@@ -6,9 +6,11 @@ restarted has forgotten it. What two holders could do to each other in between i
 the leases, the fences and the unique keys; this lock keeps them from working twice for nothing.
 """
 
+import threading
 import zlib
+from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import sqlalchemy as sa
 
@@ -36,6 +38,7 @@ class SoleHolder:
         self._part = part
         self._key = zlib.crc32(part.encode()) & 0x7FFFFFFF
         self._connection: sa.Connection | None = None
+        self._asking = threading.Lock()
 
     def __enter__(self) -> Self:
         self.require()
@@ -54,8 +57,18 @@ class SoleHolder:
 
         Errors: StoreBusyError when another process has it now, StoreError without a server.
         """
+        if is_postgres(self._engine):
+            with self._asking:
+                self._require()
+
+    def is_taken(self) -> bool:
+        """Say whether any process has the claim now."""
         if not is_postgres(self._engine):
-            return
+            return True
+        with self._engine.connect() as connection:
+            return self._holder(connection) is not None
+
+    def _require(self) -> None:
         if self._connection is not None:
             try:
                 self._connection.exec_driver_sql("SELECT 1")
@@ -77,7 +90,7 @@ class SoleHolder:
         taken = connection.execute(sa.select(sa.func.pg_try_advisory_lock(_SPACE, self._key)))
         if taken.scalar_one():
             return
-        row = connection.execute(_HOLDER, {"space": _SPACE, "key": self._key}).first()
+        row = self._holder(connection)
         who = (
             "another process"
             if row is None
@@ -89,8 +102,13 @@ class SoleHolder:
             "One process does it at a time: stop that one, or leave this one stopped.",
         )
 
+    def _holder(self, connection: sa.Connection) -> Any:
+        return connection.execute(_HOLDER, {"space": _SPACE, "key": self._key}).first()
+
     def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.invalidate()  # closed for good, whether it still answers or not
+            if not connection.invalidated:
+                with suppress(StoreError):
+                    connection.execute(sa.select(sa.func.pg_advisory_unlock(_SPACE, self._key)))
             connection.close()

@@ -123,6 +123,12 @@ class Store:
         """Whether several processes can use the store at once."""
         return is_postgres(self._engine)
 
+    @property
+    def schema(self) -> int:
+        """The number of the newest migration that ran on it."""
+        with self._engine.connect() as connection:
+            return schema_version(connection)
+
     def sole(self, part: str) -> SoleHolder:
         """Give the claim to be the only process that does a part of the work on a shared store."""
         return SoleHolder(self._engine, part)
