@@ -11,6 +11,8 @@ import pandas as pd
 import psycopg
 import pytest
 import sqlalchemy as sa
+from beds.apply_bench import JOB, Bench, fill
+from beds.file_cluster import FileCluster
 from beds.postgres import PostgresBed, running_postgres
 from factories import NOW, make_collected, make_plan, make_recommendation, make_samples
 
@@ -243,31 +245,32 @@ def test_collectors_that_overlap_keep_every_sample_once(shared: Store, postgres_
     assert energy["energy_kwh"].iloc[0] == pytest.approx(0.4 * 299 / 60, rel=1e-6)
 
 
-def _ask_and_take(url: str, number: int, asks: int, answers: object) -> None:
+def _ask_and_work(url: str, folder: Path, asks: int) -> None:
     with open_store(url) as store:
-        fresh, taken = 0, 0
+        bench = Bench(store, FileCluster(folder / "cluster.json"), folder)
         for _ in range(asks):
-            asked = store.commands.ask(
-                kind=CommandKind.APPLY, digest=DIGEST, subject=DIGEST, target="kubernetes",
-                person=Person(name=f"p{number}"), at=NOW,
-            )  # fmt: skip
-            fresh += asked.fresh
-            lease = store.commands.take(owner=f"w{number}", now=NOW, lasting=timedelta(hours=1))
-            taken += lease is not None
-        answers.put((fresh, taken))  # type: ignore[attr-defined]
+            bench.ask()
+            bench.worker.work_once()
+        while bench.state == "applying":
+            bench.worker.work_once()
 
 
 @pytest.mark.slow
-def test_a_thousand_racing_applies_are_one(shared: Store, postgres_url: str) -> None:
-    """1,000 asks from four processes: one command, one lease, one entry in the record."""
-    keep_advice(shared)
-    shared.append_decision(digest=DIGEST, decision=Decision.APPROVED, by="A", at=NOW, comment="")
-    answers = _SPAWN.Queue()
-    run_all(_ask_and_take, *((postgres_url, number, 250, answers) for number in range(4)))
-    fresh, taken = zip(*(answers.get(timeout=10) for _ in range(4)), strict=True)
-    assert (sum(fresh), sum(taken)) == (1, 1)
+def test_a_thousand_racing_applies_are_one_execution(
+    shared: Store, postgres_url: str, tmp_path: Path
+) -> None:
+    """1,000 asks from four processes that work as well: one command, and each step sent once."""
+    cluster = FileCluster(tmp_path / "cluster.json")
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
+    fill(shared)
+    bench = Bench(shared, cluster, tmp_path)
+    bench.approve()
+    run_all(_ask_and_work, *((postgres_url, tmp_path, 250) for _ in range(4)))
+    assert bench.state == "applied"
+    assert bench.job()["log"] == [["gpus", "2"], ["note", bench.digest]]
     assert len(shared.reader.commands()) == 1
-    assert [entry.event for entry in shared.reader.audit()] == ["approved", "apply-asked"]
+    events = [entry.event for entry in shared.reader.audit()]
+    assert [events.count(one) for one in ("approved", "apply-asked", "applied")] == [1, 1, 1]
     assert shared.reader.verify_audit() == ()
 
 
