@@ -18,10 +18,12 @@ from factories import NOW, make_collected, make_plan, make_recommendation, make_
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.desk import Desk
+from data.apply_settings import ApplySettings
 from data.errors import StoreBusyError, StoreError
 from data.records.commands import CommandKind, Person
 from data.records.decisions import Decision
-from data.settings import RetentionSettings
+from data.settings import RetentionSettings, Settings
 from data.store import Store, open_store
 from data.store.bulk import insert_new_rows, read_frame
 from data.store.grants import WRITES, grants_sql
@@ -481,3 +483,30 @@ def test_an_absent_server_is_named_without_its_password(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be reached") as caught:
         open_store(f"postgresql+psycopg://me:sesame@/gone?host={tmp_path}")
     assert "sesame" not in str(caught.value)
+
+
+def test_a_stop_on_one_host_stops_the_applier_on_another(
+    shared: Store, postgres_url: str, tmp_path: Path
+) -> None:
+    """The page's host has another stop file than the applier's; the record carries the wish."""
+    cluster = FileCluster(tmp_path / "cluster.json")
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
+    fill(shared)
+    with open_store(postgres_url) as elsewhere:
+        page = Desk(
+            store=elsewhere,
+            settings=lambda: Settings(
+                apply=ApplySettings(stop_file=str(tmp_path / "page" / "STOP"))
+            ),
+        )
+        bench = Bench(shared, cluster, tmp_path)
+        bench.approve()
+        bench.ask()
+        page.stop(Person(name="Kim"), "maintenance")
+        bench.work(visits=3)
+        assert bench.job()["log"] == []
+        assert "stopped by Kim" in bench.held
+        assert page.resume(Person(name="Kim"))
+        bench.work()
+    assert bench.state == "applied"
+    assert shared.reader.verify_audit() == ()
