@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -22,7 +22,7 @@ from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
-from data.store.bridge import Lock, hold, is_postgres, is_postgres_url, set_patience
+from data.store.bridge import Lock, hold, is_postgres, is_postgres_url
 from data.store.bulk import insert_new_rows
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
@@ -40,8 +40,6 @@ from data.store.submissions import write_measured_peak, write_submission
 from data.store.thoughts import forget_thoughts
 
 Progress = Callable[[int, int], None]
-_PATIENCE = timedelta(seconds=5)
-"""To drop a partition, readers must have left it; who waits for them keeps new ones waiting."""
 
 
 def open_store(url: str, *, create: bool = True) -> "Store":
@@ -164,7 +162,6 @@ class Store:
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
         """Delete facts and thoughts beyond their retention; give the rows deleted by table."""
         with self._transaction(Lock.FACTS, Lock.RECORD) as connection:
-            set_patience(connection, _PATIENCE)
             return forget(connection, retention, now) | forget_thoughts(connection, retention, now)
 
     def keep_cycle(

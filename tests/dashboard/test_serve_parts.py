@@ -126,6 +126,20 @@ def test_grants_are_printed_for_a_prefix(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["store", "grants", "--prefix", "x; DROP"]) == 1
 
 
+@pytest.mark.parametrize(
+    "address", ["me:sesame@h:5432/d", "/d?host=h&user=me&password=sesame", "me:sesame@/d?port=1"]
+)
+def test_settings_show_a_store_without_its_password(
+    address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An address may hold one; what people see does not."""
+    url = f"postgresql+psycopg://{address}"
+    assert main(["--store", url, "settings", "--format", "json"]) == 0
+    said = capsys.readouterr().out
+    assert "postgresql+psycopg://" in said
+    assert "sesame" not in said
+
+
 def test_migrate_tells_the_schema(store_url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Running it again changes nothing."""
     said = []

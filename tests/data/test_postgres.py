@@ -189,6 +189,20 @@ def test_retention_drops_whole_partitions(shared: Store) -> None:
     assert shared.forget(retention, NOW)["samples"] == 0
 
 
+def test_a_reader_puts_retention_off_and_breaks_nothing(
+    shared: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A partition is dropped when nobody reads the table; until then the rows stay."""
+    monkeypatch.setattr("data.store.partitions._PATIENCE", timedelta(milliseconds=200))
+    shared.keep(make_collected())
+    retention, later = RetentionSettings(raw_days=1, five_minute_days=1), NOW + timedelta(days=9)
+    with shared._engine.begin() as reader:
+        reader.exec_driver_sql("SELECT count(*) FROM samples")
+        assert shared.forget(retention, later)["samples"] == 0
+    assert shared.reader.counts()["samples"] == 60
+    assert shared.forget(retention, later)["samples"] == 60
+
+
 def test_nobody_edits_the_record(shared: Store) -> None:
     """Not even the owner of the tables by an ordinary statement."""
     shared.append_audit(at=NOW, actor="A", event="stopped", digest="", detail="")
