@@ -12,8 +12,9 @@ from pathlib import Path
 from dashboard import decisions
 from dashboard.apply import applier_for, build_appliers
 from dashboard.apply.base import Applier
-from dashboard.apply.kill_switch import Stopped, resume, stop, stopped
+from dashboard.apply.kill_switch import Stopped, resume, stop
 from dashboard.apply.prepare import change_of
+from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
 from dashboard.rights import may_look, require_admin, why_not
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -147,22 +148,26 @@ class Desk:
 
     def stopped(self) -> Stopped | None:
         """Tell whether applying is stopped, by whom and why."""
-        return stopped(Path(self.settings().apply.stop_file))
+        return stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
 
     def stop(self, person: Person, reason: str = "") -> Stopped:
         """Stop all applying at once: whoever is let in may. The worker puts it into the audit."""
         path = Path(self.settings().apply.stop_file)
-        return stop(path, by=person.name, reason=reason, at=self.clock())
+        made = stop(path, by=person.name, reason=reason, at=self.clock())
+        ask(self.store, STOP, by=person.name, at=self.clock(), reason=reason)
+        return made
 
     def resume(self, person: Person) -> bool:
         """Let applying go on, as an admin; tell whether it was stopped."""
         settings = self.settings()
         require_admin(person, settings.access)
         path = Path(settings.apply.stop_file)
-        if stopped(path) is None:
+        if self.stopped() is None:
             return False
         # Noted first: the worker, which notes what files do, then finds it noted.
         self.store.append_audit(
             at=self.clock(), actor=person.name, event="resumed", digest="", detail=""
         )
-        return resume(path)
+        ask(self.store, RESUME, by=person.name, at=self.clock())
+        resume(path)
+        return True

@@ -6,6 +6,7 @@ be ignored.
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -205,6 +206,10 @@ def load_settings(
     return LoadedSettings(settings=settings, origins=origins)
 
 
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*:)[^/\s]+(?=@)|([?&]password=)[^&\s]+")
+"""What an address may hold beside the places where secrets belong; a port has no @ after it."""
+
+
 def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
     """Give every setting with value (secrets redacted), origin and meaning."""
     rows = []
@@ -215,6 +220,8 @@ def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
             value = getattr(part, field.name)
             if field.metadata["secret"] and value:
                 value = REDACTED
+            elif isinstance(value, str):
+                value = _PASSWORD.sub(rf"\1\2{REDACTED}", value)
             rows.append(
                 {
                     "name": name,

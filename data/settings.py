@@ -30,7 +30,9 @@ from data.submit_settings import SubmitSettings
 class StoreSettings:
     """Where facts, plans and decisions are kept."""
 
-    url: str = documented("duckdb:///.trimtab/trimtab.duckdb", "store address, duckdb:///PATH")
+    url: str = documented(
+        "duckdb:///.trimtab/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,14 @@
 """What holds for every test."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from beds.postgres import PostgresBed, running_postgres
 from reliability import Measured, ReliabilityReport
+
+from data.store import Store, open_store
 
 GOLDEN = Path(__file__).parent / "golden"
 _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
@@ -47,3 +50,33 @@ def golden() -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{name} differs: see `make golden`"
 
     return same_as_golden
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresBed]:
+    """A real PostgreSQL on a socket, one for all tests that ask; its databases are theirs."""
+    with running_postgres() as bed:
+        open_store(bed.create("store_template")).close()
+        yield bed
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresBed) -> Iterator[str]:
+    """The address of a fresh store on PostgreSQL, gone after the test."""
+    with postgres.database(template="store_template") as url:
+        yield url
+
+
+@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.postgres)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a fresh store: every test that asks runs on both engines."""
+    if request.param == "duckdb":
+        return f"duckdb:///{tmp_path}/t.duckdb"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """An empty store, on each of the engines."""
+    with open_store(store_url) as opened:
+        yield opened

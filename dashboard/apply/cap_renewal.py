@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dashboard.apply.kill_switch import stopped
+from dashboard.apply.shared_switch import stopped_anywhere
 from data.clock import utc_now
 from data.settings import Settings
 from data.store import Store
@@ -38,7 +38,7 @@ class CapRenewal:
         newest = self.store.reader.latest_sample_at()
         if newest is None or self.clock() - newest > _FRESH:
             return False
-        if stopped(Path(settings.apply.stop_file)) is not None:
+        if stopped_anywhere(Path(settings.apply.stop_file), self.store) is not None:
             return False
         # Deferred: only a site that caps power needs it.
         from dashboard.apply.power.applier import PowerCapApplier

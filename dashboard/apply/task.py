@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dashboard.apply import applier_for
 from dashboard.apply.base import Applier
-from dashboard.apply.kill_switch import stopped
+from dashboard.apply.shared_switch import stopped_anywhere
 from data.errors import ApplyError
 from data.records.commands import Command, CommandKind, JournalRow, Lease
 from data.records.decisions import Recommendation
@@ -55,7 +55,7 @@ class Task:
         settings = self.settings()
         if not settings.apply.enabled:
             return "applying is off (apply.enabled)"
-        found = stopped(Path(settings.apply.stop_file))
+        found = stopped_anywhere(Path(settings.apply.stop_file), self.store)
         if found is not None:
             return found.describe()
         if applier_for(self.appliers(settings), self.recommendation) is None:

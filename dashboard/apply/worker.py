@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from dashboard.apply import build_appliers
 from dashboard.apply.base import Applier, NotesChanges
-from dashboard.apply.kill_switch import stopped
 from dashboard.apply.next_move import (
     Conclude,
     Finish,
@@ -30,6 +29,7 @@ from dashboard.apply.next_move import (
 )
 from dashboard.apply.prepare import has_expired, prepare, why_held
 from dashboard.apply.progress import Progress, progress_of
+from dashboard.apply.shared_switch import stopped_anywhere
 from dashboard.apply.task import LASTING, Task
 from dashboard.apply.verification import is_measurable, measure
 from dashboard.rights import RULE
@@ -109,7 +109,7 @@ class Worker:
 
     def _note_the_switch(self) -> None:
         """Put into the audit that applying was stopped or resumed, whoever moved the file."""
-        found = stopped(Path(self.settings().apply.stop_file))
+        found = stopped_anywhere(Path(self.settings().apply.stop_file), self.store)
         said = "" if found is None else found.describe()
         if self._was_stopped is None:
             self._was_stopped = _last_switch(self.store)

@@ -8,6 +8,7 @@ from pathlib import Path
 from dashboard.apply.kill_switch import resume as resume_now
 from dashboard.apply.kill_switch import stop as stop_now
 from dashboard.apply.kill_switch import stopped
+from dashboard.apply.shared_switch import STOP, ask
 from dashboard.apply.worker import Worker
 from dashboard.cli.list_commands import FINDINGS
 from dashboard.cli.output import print_rows
@@ -21,6 +22,7 @@ from data.records.decisions import Decision
 from data.records.lifecycle import OPEN, State
 from data.settings import Settings
 from data.store import Store
+from data.store.bridge import is_postgres_url
 
 _GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
 _QUIET_SECONDS = 1.0
@@ -137,8 +139,12 @@ def _on(enabled: bool) -> str:
 
 def stop(options: argparse.Namespace) -> int:
     """Stop all applying at once; works while a server holds the store."""
-    path = Path(settings_of(options).settings.apply.stop_file)
+    loaded = settings_of(options)
+    path = Path(loaded.settings.apply.stop_file)
     print(stop_now(path, by=options.by, reason=options.reason).describe())
+    if is_postgres_url(loaded.settings.store.url):
+        with open_for_reading(loaded) as store:
+            ask(store, STOP, by=options.by, at=utc_now(), reason=options.reason)
     return 0
 
 
@@ -146,12 +152,14 @@ def resume(options: argparse.Namespace) -> int:
     """Let applying go on."""
     loaded = settings_of(options)
     path = Path(loaded.settings.apply.stop_file)
-    if stopped(path) is None:
+    if stopped(path) is None and not is_postgres_url(loaded.settings.store.url):
         print("applying was not stopped")
         return 0
     try:
         with open_for_reading(loaded) as store:
-            _desk(options, store).resume(_person(options))
+            if not _desk(options, store).resume(_person(options)):
+                print("applying was not stopped")
+                return 0
     except StoreBusyError:
         # The server that holds the store sees the file go and puts it into the audit.
         resume_now(path)

@@ -2,86 +2,78 @@
 
 import argparse
 import logging
+import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import threading
+from contextlib import ExitStack
 from datetime import datetime, timedelta
 
 from collectors.base import Window
 from collectors.exposition_server import serve_exposition
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.apply.cap_renewal import CapRenewal
-from dashboard.apply.worker import Worker
-from dashboard.background import Loop
 from dashboard.cli.cycle_commands import print_outcome
+from dashboard.cli.health import answering_health
+from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.desk import Desk
-from dashboard.notify.deliver import Notifier
-from dashboard.notify.report_rounds import ReportRounds
 from dashboard.replanning import look_again
-from dashboard.scheduler import CycleState, CycleThread
+from dashboard.scheduler import CycleThread
 from dashboard.submission.watch import watch_all
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
 from data.clock import floor_to_slot, utc_now
+from data.errors import TrimtabError
 from data.load_settings import LoadedSettings
-from data.settings import Settings
 from data.store import open_store
+from data.store.sole_holder import SoleHolder
 
 logger = logging.getLogger(__name__)
 
 DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
 DEMO_STEP_SECONDS = 300
-_WORKER_PAUSE = timedelta(milliseconds=250)
-_NOTIFIER_PAUSE = timedelta(seconds=1)
-_REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
 
 
-def _serve_world(
-    loaded: LoadedSettings,
-    world: World,
-    thread: CycleThread | None,
-    settings: Callable[[], Settings],
-) -> int:
+def _serve_web(loaded: LoadedSettings, parts: Parts) -> int:
     from dashboard.web.server import serve as serve_web
     from dashboard.web.world import WebWorld
 
-    store = world.store
-    worker = Worker(store=store, settings=settings)
-    notifier = Notifier(store=store, settings=settings)
-    working = Loop("trimtab-apply", worker.work_once, _WORKER_PAUSE)
-    telling = Loop("trimtab-notify", notifier.deliver_once, _NOTIFIER_PAUSE)
-    rounds = ReportRounds(store=store, settings=settings)
-    reporting = Loop("trimtab-reports", rounds.file_due, _REPORT_PAUSE)
-    renewal = CapRenewal(store=store, settings=settings)
-    renewing = Loop("trimtab-caps", renewal.renew_once, _RENEWAL_PAUSE)
-
-    def cycle_state() -> CycleState:
-        return CycleState() if thread is None else thread.state
-
-    @contextmanager
-    def run_lifespan() -> Iterator[None]:
-        with ExitStack() as stack:
-            if thread is not None:
-                stack.enter_context(thread.running())
-            stack.enter_context(telling.running())
-            stack.enter_context(reporting.running())
-            stack.enter_context(renewing.running())
-            stack.enter_context(working.running())
-            yield
-
     web = WebWorld(
-        store=store,
+        store=parts.store,
         settings=loaded,
-        desk=Desk(store=store, settings=settings),
-        cycle_state=cycle_state,
-        worker_problem=lambda: working.last_error,
-        run_lifespan=run_lifespan,
+        desk=Desk(store=parts.store, settings=parts.settings),
+        cycle_state=parts.cycle_state,
+        worker_problem=parts.worker_problem,
+        run_lifespan=parts.running,
     )
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
     print(f"Trimtab on http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr)
     serve_web(web, host=host, port=port)
+    return 0
+
+
+def _serve_part(options: argparse.Namespace, loaded: LoadedSettings, parts: Parts) -> int:
+    """Do one part without a page until SIGTERM or Ctrl-C; with --port, tell how it fares."""
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: ended.set())
+
+    def problem() -> str:
+        try:
+            for claim in parts.claims.values():
+                claim.require()
+        except TrimtabError as error:
+            return str(error)
+        return parts.working.last_error if options.only == "apply" else ""
+
+    with ExitStack() as stack:
+        if options.port is not None:
+            serve_settings = loaded.settings.serve
+            require_free_port(serve_settings.host, serve_settings.port)
+            stack.enter_context(answering_health(serve_settings.host, serve_settings.port, problem))
+        stack.enter_context(parts.running())
+        print(f"Trimtab does the part {options.only} (Ctrl-C ends it)", file=sys.stderr)
+        ended.wait()
     return 0
 
 
@@ -95,26 +87,40 @@ def _serve_overrides(options: argparse.Namespace) -> dict[str, str]:
 
 
 def serve(options: argparse.Namespace) -> int:
-    """Serve the dashboard and run a cycle every `serve.cycle_minutes` while sources exist."""
-    loaded = settings_of(options, extra=_serve_overrides(options))
-    with open_store(loaded.settings.store.url) as store:
-        world = build_world(loaded.settings, store=store, serving=True)
-        thread = None
-        if world.collectors:
-            pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
-            thread = CycleThread(
-                lambda: _follow_and_cycle(world),
-                pause,
-                early=lambda: look_again(world, now=utc_now()),
-                look_every=timedelta(minutes=loaded.settings.planning.slot_minutes),
+    """Serve the dashboard, run a cycle every `serve.cycle_minutes` while sources exist, and apply.
+
+    With `--only`, do one of the three.
+    """
+    extra = _serve_overrides(options)
+    loaded = settings_of(options, extra=extra)
+    with open_store(loaded.settings.store.url) as store, ExitStack() as stack:
+
+        def cycles(claim: SoleHolder) -> CycleThread | None:
+            world = build_world(loaded.settings, store=store, serving=True)
+            stack.enter_context(sampling(world.collectors))
+            return _cycle_thread(world, claim) if world.collectors else None
+
+        parts = stack.enter_context(
+            claimed_parts(
+                store, options.only, lambda: settings_of(options, extra=extra).settings, cycles
             )
-        with sampling(world.collectors):
-            return _serve_world(
-                loaded,
-                world,
-                thread,
-                lambda: settings_of(options, extra=_serve_overrides(options)).settings,
-            )
+        )
+        if options.only in ("cycle", "apply"):
+            return _serve_part(options, loaded, parts)
+        return _serve_web(loaded, parts)
+
+
+def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
+    def follow_and_cycle() -> None:
+        claim.require()
+        _follow_and_cycle(world)
+
+    return CycleThread(
+        follow_and_cycle,
+        timedelta(minutes=world.settings.serve.cycle_minutes),
+        early=lambda: look_again(world, now=utc_now()),
+        look_every=timedelta(minutes=world.settings.planning.slot_minutes),
+    )
 
 
 def _follow_and_cycle(world: World) -> None:
@@ -146,12 +152,14 @@ def demo(options: argparse.Namespace) -> int:
         pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
         quiet_world = build_world(loaded.settings, store=store)
         thread = CycleThread(lambda: run_cycle(quiet_world, now=utc_now()), pause)
-        return _serve_world(
-            loaded,
-            quiet_world,
-            thread,
-            lambda: settings_of(options, extra=extra | _serve_overrides(options)).settings,
-        )
+        overrides = extra | _serve_overrides(options)
+        with claimed_parts(
+            store,
+            None,
+            lambda: settings_of(options, extra=overrides).settings,
+            lambda _claim: thread,
+        ) as parts:
+            return _serve_web(loaded, parts)
 
 
 def _fill(world: World, fleet: SimulatedFleet, now: datetime, days: int) -> None:

@@ -1,18 +1,42 @@
-"""Frames in and out of DuckDB: rows travel as Arrow, never one by one.
+"""Frames in and out of the store: rows travel as Arrow or by COPY, never one by one.
 
-Bulk insert of a registered frame runs at millions of rows per second, `executemany` at about one
-thousand.
+DuckDB takes a registered Arrow table at millions of rows per second, PostgreSQL a COPY at some
+hundred thousand, either of them `executemany` at about one thousand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 import sqlalchemy as sa
 
-_INCOMING = "incoming_frame"
+from data.store.bridge import count_changed, is_postgres, spoken
+
+INCOMING = "incoming_frame"
 _UTC = "datetime64[us, UTC]"
+
+
+@contextmanager
+def incoming(
+    connection: sa.Connection, frame: pd.DataFrame, name: str = INCOMING
+) -> Iterator[None]:
+    """Make the frame a relation of that name, for this connection and as long as the block runs."""
+    rows = pa.Table.from_pandas(frame, preserve_index=False)
+    if is_postgres(connection):
+        from data.store.postgres_frames import drop_incoming, put_incoming
+
+        put_incoming(connection, name, rows)
+        yield
+        drop_incoming(connection, name)  # after a failure the transaction takes it away
+        return
+    driver: Any = connection.connection.driver_connection
+    driver.register(name, rows)
+    try:
+        yield
+    finally:
+        driver.unregister(name)
 
 
 def insert_new_rows(
@@ -26,29 +50,54 @@ def insert_new_rows(
         return 0
     fresh = frame.drop_duplicates(subset=list(key), keep="last")
     columns = ", ".join(fresh.columns)
-    driver = connection.connection.driver_connection
-    if driver is None:
-        raise RuntimeError("the connection is closed")
-    driver.register(_INCOMING, pa.Table.from_pandas(fresh, preserve_index=False))
-    try:
-        result = connection.exec_driver_sql(
-            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {_INCOMING}"  # noqa: S608
-            f" ANTI JOIN {table} USING ({', '.join(key)})"
+    same = " AND ".join(f"t.{name} = i.{name}" for name in key)
+    with incoming(connection, fresh):
+        return count_changed(
+            connection,
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {INCOMING} AS i"  # noqa: S608
+            f" WHERE NOT EXISTS (SELECT 1 FROM {table} AS t WHERE {same})",
         )
-        return int(result.scalar_one())
-    finally:
-        driver.unregister(_INCOMING)
+
+
+def read_table(
+    connection: sa.Connection, query: str, parameters: Mapping[str, Any] | None = None
+) -> pa.Table:
+    """Give the rows of a query of our own text; NULL stays NULL."""
+    if is_postgres(connection):
+        from data.store.postgres_frames import copy_out
+
+        return copy_out(connection, spoken(connection, query), dict(parameters or {}))
+    cursor = connection.execute(sa.text(query), dict(parameters or {})).cursor
+    if cursor is None:
+        raise RuntimeError("the query gave no rows")
+    table: pa.Table = cursor.to_arrow_table()
+    return table
 
 
 def read_frame(
     connection: sa.Connection, query: str, parameters: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
     """Give the rows of a query as a frame; times are UTC-aware, NULL numbers are NaN."""
-    cursor = connection.execute(sa.text(query), dict(parameters or {})).cursor
-    if cursor is None:
-        raise RuntimeError("the query gave no rows")
-    frame: pd.DataFrame = cursor.to_arrow_table().to_pandas()
+    frame: pd.DataFrame = read_table(connection, query, parameters).to_pandas()
     for name in frame.columns:
         if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
             frame[name] = frame[name].dt.tz_convert("UTC").astype(_UTC)
     return frame
+
+
+def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
+    """Append the rows as they are to a table that holds none of them."""
+    columns = ", ".join(rows.column_names)
+    if is_postgres(connection):
+        from data.store.postgres_frames import copy_in
+
+        copy_in(connection, f"{table} ({columns})", rows)
+        return
+    driver: Any = connection.connection.driver_connection
+    driver.register(INCOMING, rows)
+    try:
+        connection.exec_driver_sql(
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {INCOMING}"  # noqa: S608
+        )
+    finally:
+        driver.unregister(INCOMING)

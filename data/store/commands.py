@@ -4,8 +4,6 @@ Every write is one transaction. A lease is taken and kept by compare-and-swap on
 that the same code holds between threads and between processes of a server database.
 """
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +14,7 @@ from data.errors import LeaseLostError, StalePlanError
 from data.records.commands import Command, CommandKind, Lease, Person, command_id_of
 from data.records.lifecycle import Event, IllegalEventError, next_state, state_after
 from data.store import tables
+from data.store.bridge import Lock, Transaction, claimable
 from data.store.fact_reader import as_utc
 from data.store.ledger import append_row, record_events
 from data.store.record_json import from_json, to_json
@@ -58,7 +57,7 @@ def require_may_follow(connection: sa.Connection, digest: str, event: Event) -> 
 class Commands:
     """The writing side; `transaction` gives a connection whose writes are kept whole or not."""
 
-    def __init__(self, transaction: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
+    def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def ask(
@@ -86,7 +85,7 @@ class Commands:
             person=person,
             asked_at=at,
         )
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             known = connection.execute(
                 sa.select(tables.commands).where(tables.commands.c.command_id == command.command_id)
             ).first()
@@ -100,7 +99,7 @@ class Commands:
         """Take the oldest command that is due and that nobody works on; None when there is none."""
         leases = tables.leases.c
         with self._transaction() as connection:
-            row = connection.execute(
+            due = (
                 sa.select(tables.leases)
                 .join(tables.commands, tables.commands.c.command_id == leases.command_id)
                 .where(
@@ -110,7 +109,8 @@ class Commands:
                 )
                 .order_by(tables.commands.c.sequence)
                 .limit(1)
-            ).first()
+            )
+            row = connection.execute(claimable(connection, due, tables.leases)).first()
             if row is None:
                 return None
             lease = Lease(
@@ -142,7 +142,7 @@ class Commands:
         Errors: LeaseLostError when another worker took over; StalePlanError when the event may not
         follow the recommendation's state. Nothing is written then.
         """
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             _swap(connection, lease, until=at + lasting)
             if event in set(Event):
                 _require_latest(connection, lease.command_id, digest)

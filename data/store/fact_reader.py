@@ -73,7 +73,8 @@ class FactReader:
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Give the time of the newest sample, up to `until`; None when there is none."""
         statement = sa.text("SELECT max(sampled_at) FROM samples WHERE sampled_at <= :until")
-        rows = self._rows(statement.bindparams(until=until or _FAR))
+        instant = sa.bindparam("until", until or _FAR, type_=sa.DateTime(timezone=True))
+        rows = self._rows(statement.bindparams(instant))
         return None if rows[0][0] is None else as_utc(rows[0][0])
 
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:

@@ -5,22 +5,21 @@ number, the later text, the utilization of the better signal. Larger-wins is com
 associative and idempotent, so no order of arrival can show.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 import sqlalchemy as sa
 
 from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
 from data.records.cluster import Node
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.store import tables
-from data.store.bulk import insert_new_rows
+from data.store.bridge import count_changed, make_temporary
+from data.store.bulk import incoming, insert_new_rows
+from data.store.partitions import make_partitions
 from data.store.record_json import from_json, to_json
 from data.store.rollup import kept_since, mark_hours, mark_spans
 
@@ -46,16 +45,6 @@ def _score(row: str) -> str:
     )
 
 
-@contextmanager
-def _incoming(connection: sa.Connection, frame: pd.DataFrame) -> Iterator[None]:
-    driver: Any = connection.connection.driver_connection
-    driver.register(_INCOMING, pa.Table.from_pandas(frame, preserve_index=False))
-    try:
-        yield
-    finally:
-        driver.unregister(_INCOMING)
-
-
 def keep_samples(
     connection: sa.Connection, samples: pd.DataFrame, batch_id: str
 ) -> tuple[int, int]:
@@ -71,7 +60,8 @@ def keep_samples(
         return 0, int(late.sum())
     numbers = [name for name, (dtype, _unit) in SAMPLES.columns.items() if dtype == NUMBER]
     frame[numbers] = frame[numbers].where(np.isfinite(frame[numbers]))
-    with _incoming(connection, frame.assign(batch_id=batch_id)):
+    make_partitions(connection, "samples", frame["sampled_at"])
+    with incoming(connection, frame.assign(batch_id=batch_id), _INCOMING):
         source = _without_repeats(connection)
         times = {"first": frame["sampled_at"].min(), "last": frame["sampled_at"].max()}
         found = connection.execute(
@@ -94,14 +84,15 @@ def _without_repeats(connection: sa.Connection) -> str:
     if repeated is None:
         return _INCOMING
     plain = ", ".join(f"max({name}) AS {name}" for name in _PLAIN)
-    connection.exec_driver_sql(
+    make_temporary(
+        connection,
+        "merged_facts",
         f"""
-        CREATE OR REPLACE TEMP TABLE merged_facts AS
         SELECT {key}, {plain}, max(batch_id) AS batch_id,
-            arg_max(utilization_ratio, {_score("i")}) AS utilization_ratio,
-            coalesce(arg_max(utilization_signal, {_score("i")}), '') AS utilization_signal
-        FROM {_INCOMING} AS i GROUP BY {key}
-        """  # noqa: S608
+            arg_max(utilization_ratio, score) AS utilization_ratio,
+            coalesce(arg_max(utilization_signal, score), '') AS utilization_signal
+        FROM (SELECT *, {_score("i")} AS score FROM {_INCOMING} AS i) AS scored GROUP BY {key}
+        """,  # noqa: S608
     )
     return "merged_facts"
 
@@ -125,7 +116,8 @@ def _enlarge(connection: sa.Connection, source: str) -> int:
         "i.utilization_ratio IS NOT NULL AND s.utilization_ratio IS NULL)"
     )
     sets = ", ".join(f"{name} = greatest(s.{name}, i.{name})" for name in _PLAIN)
-    result = connection.exec_driver_sql(
+    return count_changed(
+        connection,
         f"""
         UPDATE samples AS s SET {sets},
             utilization_ratio =
@@ -133,18 +125,19 @@ def _enlarge(connection: sa.Connection, source: str) -> int:
             utilization_signal =
                 CASE WHEN {better} THEN i.utilization_signal ELSE s.utilization_signal END
         FROM {source} AS i WHERE {same_key} AND ({larger} OR {better})
-        """  # noqa: S608
+        """,  # noqa: S608
     )
-    return int(result.scalar_one())
 
 
 def _insert(connection: sa.Connection, source: str, *, may_exist: bool) -> int:
     columns = ", ".join((*SAMPLES.names, "batch_id"))
-    unknown = f"ANTI JOIN samples USING ({', '.join(_SAMPLE_KEY)})" if may_exist else ""
-    result = connection.exec_driver_sql(
-        f"INSERT INTO samples ({columns}) SELECT {columns} FROM {source} {unknown}"  # noqa: S608
+    same_key = " AND ".join(f"s.{name} = i.{name}" for name in _SAMPLE_KEY)
+    known = f"EXISTS (SELECT 1 FROM samples AS s WHERE {same_key})"  # noqa: S608
+    return count_changed(
+        connection,
+        f"INSERT INTO samples ({columns}) SELECT {columns} FROM {source} AS i"  # noqa: S608
+        + (f" WHERE NOT {known}" if may_exist else ""),
     )
-    return int(result.scalar_one())
 
 
 def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> None:
@@ -155,23 +148,27 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
     key = ", ".join(_ALLOCATION_KEY)
     values = "max(gpu_count) AS gpu_count, max(ended_at) AS ended_at, max(seen_at) AS seen_at"
     columns = ", ".join(ALLOCATIONS.names)
-    with _incoming(connection, frame):
-        connection.exec_driver_sql(
+    with incoming(connection, frame, _INCOMING):
+        same_incoming = " AND ".join(f"a.{name} = i.{name}" for name in _ALLOCATION_KEY)
+        make_temporary(
+            connection,
+            "merged_allocations",
             f"""
-            CREATE OR REPLACE TEMP TABLE merged_allocations AS
             SELECT {key}, {values} FROM (
                 SELECT {columns} FROM {_INCOMING}
-                UNION ALL SELECT {columns} FROM allocations SEMI JOIN {_INCOMING} USING ({key})
-            ) GROUP BY {key}
-            """  # noqa: S608
+                UNION ALL SELECT {columns} FROM allocations AS a
+                WHERE EXISTS (SELECT 1 FROM {_INCOMING} AS i WHERE {same_incoming})
+            ) AS told GROUP BY {key}
+            """,  # noqa: S608
         )
     # A job that runs on is confirmed at every collection, and accounting repeats at its end what
     # its devices told before: only the time gained is made anew. A new name for a holder counts
     # from then on, without an end.
     same_key = " AND ".join(f"a.{name} = m.{name}" for name in _ALLOCATION_KEY)
-    connection.exec_driver_sql(
+    make_temporary(
+        connection,
+        "changed_allocations",
         f"""
-        CREATE OR REPLACE TEMP TABLE changed_allocations AS
         WITH known AS (
             SELECT *, coalesce(ended_at, seen_at) AS until FROM allocations
         ), compared AS (
@@ -191,7 +188,7 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
             CASE WHEN renames THEN '9000-01-01 00:00:00+00'::TIMESTAMPTZ
                 ELSE greatest(same_until, told_until, until) END AS until
         FROM compared WHERE same_until IS NULL OR same_until <> until
-        """  # noqa: S608
+        """,  # noqa: S608
     )
     connection.exec_driver_sql(
         "DELETE FROM allocations USING merged_allocations AS m WHERE "  # noqa: S608
@@ -212,7 +209,7 @@ def keep_nodes(connection: sa.Connection, nodes: Sequence[Node]) -> None:
     if rows.empty:
         return
     rows = rows.sort_values(["seen_at", "record"]).drop_duplicates(["name", "source"], keep="last")
-    with _incoming(connection, rows):
+    with incoming(connection, rows, _INCOMING):
         connection.exec_driver_sql(
             f"DELETE FROM nodes USING {_INCOMING} AS i WHERE nodes.name = i.name"  # noqa: S608
             " AND nodes.source = i.source AND (i.seen_at, i.record) > (nodes.seen_at, nodes.record)"

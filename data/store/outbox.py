@@ -6,7 +6,6 @@ sending and noting it leaves the claim to run out: it is then sent again under t
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,6 +14,7 @@ import sqlalchemy as sa
 from data.records.decisions import AuditEntry
 from data.records.identifiers import digest_of
 from data.store import tables
+from data.store.bridge import Lock, Transaction, claimable
 from data.store.ledger import audit_entry
 
 _CURSOR = "notified"
@@ -49,14 +49,14 @@ class Claim:
 class Outbox:
     """`transaction` gives a connection whose writes are kept whole or not at all."""
 
-    def __init__(self, transaction: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
+    def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def fill(self, compose: Callable[[AuditEntry], Sequence[Message]], *, now: datetime) -> int:
         """Write the messages of every entry that was not looked at yet; give their number."""
         cursor, audit = tables.cursors, tables.audit.c
         written = 0
-        with self._transaction() as connection:
+        with self._transaction(Lock.OUTBOX) as connection:
             position = connection.execute(
                 sa.select(cursor.c.position).where(cursor.c.name == _CURSOR)
             ).scalar_one()
@@ -89,12 +89,13 @@ class Outbox:
         """Claim the oldest message that is due; None when there is none."""
         box = tables.outbox.c
         with self._transaction() as connection:
-            row = connection.execute(
+            due = (
                 sa.select(tables.outbox)
                 .where(box.state == "waiting", box.not_before <= now, box.claimed_until <= now)
                 .order_by(box.entry, box.message_id)
                 .limit(1)
-            ).first()
+            )
+            row = connection.execute(claimable(connection, due, tables.outbox)).first()
             if row is None:
                 return None
             swapped = connection.execute(

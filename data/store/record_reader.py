@@ -95,6 +95,12 @@ class RecordReader(FactReader):
             for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
         )
 
+    def entries(self, events: tuple[str, ...]) -> tuple[AuditEntry, ...]:
+        """Give the entries of these events, in order."""
+        audit = tables.audit.c
+        statement = sa.select(tables.audit).where(audit.event.in_(events)).order_by(audit.sequence)
+        return tuple(audit_entry(row) for row in self._rows(statement))
+
     def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
         """Give every break of the record; nothing when it is intact.
 

@@ -4,14 +4,14 @@ Filing an edition, its entry in the audit and the messages to its recipients are
 a process that dies has either filed all of it or none; the outbox then sends what is waiting.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 import sqlalchemy as sa
 
 from data.store import tables
+from data.store.bridge import Lock, Transaction
 from data.store.ledger import append_entry
 from data.store.outbox import Message, waiting_row
 
@@ -19,7 +19,7 @@ from data.store.outbox import Message, waiting_row
 class ReportLog:
     """`transaction` gives a connection whose writes are kept whole or not at all."""
 
-    def __init__(self, transaction: Callable[[], AbstractContextManager[sa.Connection]]) -> None:
+    def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
     def filed(self) -> frozenset[tuple[str, str]]:
@@ -49,7 +49,7 @@ class ReportLog:
         now: datetime,
     ) -> bool:
         """File an edition and write its messages; False, and nothing done, when it was filed."""
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             known = sa.select(sa.func.count()).where(
                 tables.reports.c.period == period, tables.reports.c.edition == edition
             )

@@ -6,15 +6,16 @@ what is kept, so the roll-ups follow from the facts alone, in whatever order the
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import RetentionSettings
 from data.store import rollup_sql
+from data.store.bridge import is_postgres
+from data.store.bulk import incoming
+from data.store.partitions import drop_partitions
 from data.units import SECONDS_PER_HOUR
 
 _MOST_HOURS = 12
@@ -35,9 +36,9 @@ def mark_hours(connection: sa.Connection, source: str) -> None:
         f"""
         INSERT INTO dirty_hours SELECT DISTINCT hour_start FROM (
             SELECT to_timestamp(floor((epoch(sampled_at) + shift) / 3600) * 3600) AS hour_start
-            FROM (SELECT DISTINCT sampled_at FROM {source}),
+            FROM (SELECT DISTINCT sampled_at FROM {source}) AS moments,
                 (VALUES (-{reach}), ({reach})) AS near(shift)
-        ) ANTI JOIN dirty_hours USING (hour_start)
+        ) AS hours ON CONFLICT DO NOTHING
         """  # noqa: S608 - names of this package only
     )
 
@@ -50,11 +51,11 @@ def mark_spans(connection: sa.Connection, source: str) -> None:
             SELECT DISTINCT slot_start AS hour_start FROM hourly
             WHERE slot_start >= (SELECT coalesce(max(since), to_timestamp(0)) FROM retained
                 WHERE resolution = 'samples')
-        ) AS hours SEMI JOIN {source} AS spans
-            ON epoch(hours.hour_start) - {rollup_sql.REACH_SECONDS} <= epoch(spans.until)
+        ) AS hours WHERE EXISTS (SELECT 1 FROM {source} AS spans
+            WHERE epoch(hours.hour_start) - {rollup_sql.REACH_SECONDS} <= epoch(spans.until)
             AND epoch(hours.hour_start) + 3600 + {rollup_sql.REACH_SECONDS}
-                >= epoch(spans.started_at)
-        ANTI JOIN dirty_hours USING (hour_start)
+                >= epoch(spans.started_at))
+        ON CONFLICT DO NOTHING
         """  # noqa: S608
     )
 
@@ -82,34 +83,41 @@ def roll_up(
     connection: sa.Connection, *, progress: Callable[[int, int], None] | None = None
 ) -> int:
     """Make every marked hour anew; give their number."""
-    driver: Any = connection.connection.driver_connection
-    driver.register("incoming_models", pa.Table.from_pandas(_models(), preserve_index=False))
     chunks = list(_dirty_chunks(connection))
-    try:
-        for position, (start, end) in enumerate(chunks):
-            if progress is not None:
-                progress(position, len(chunks))
-            _make(connection, start, end)
-    finally:
-        driver.unregister("incoming_models")
+    for position, (start, end) in enumerate(chunks):
+        if progress is not None:
+            progress(position, len(chunks))
+        if is_postgres(connection):
+            from data.store.rollup_beside import make_beside
+
+            make_beside(connection, start, end)
+        else:
+            make_hours(connection, start, end)
     if progress is not None and chunks:
         progress(len(chunks), len(chunks))
     connection.exec_driver_sql("DELETE FROM dirty_hours")
     return sum(end - start for start, end in chunks) // SECONDS_PER_HOUR
 
 
-def _make(connection: sa.Connection, start: int, end: int) -> None:
+def make_hours(connection: sa.Connection, start: int, end: int) -> None:
+    """Make the roll-ups of whole hours [start, end), s since the epoch, anew, in DuckDB."""
     bounds = {"start": float(start), "end": float(end)}
+    clear_hours(connection, start, end)
+    with incoming(connection, _models(), "incoming_models"):
+        connection.execute(sa.text(rollup_sql.FIVE_MINUTES), bounds)
+    connection.execute(sa.text(rollup_sql.HOURS), bounds)
+
+
+def clear_hours(connection: sa.Connection, start: int, end: int) -> None:
+    """Delete the roll-ups of [start, end), s since the epoch."""
     for table in ("five_minute", "hourly"):
         connection.execute(
             sa.text(
                 f"DELETE FROM {table} WHERE slot_start >= to_timestamp(:start)"  # noqa: S608
                 " AND slot_start < to_timestamp(:end)"
             ),
-            bounds,
+            {"start": float(start), "end": float(end)},
         )
-    connection.execute(sa.text(rollup_sql.FIVE_MINUTES), bounds)
-    connection.execute(sa.text(rollup_sql.HOURS), bounds)
 
 
 def _models() -> pd.DataFrame:
@@ -143,11 +151,15 @@ def forget(
         if since <= kept_since(connection, table):
             deleted[table] = 0
             continue
+        dropped = drop_partitions(connection, table, since)
+        if dropped is None:  # somebody reads the table: the next cycle tries again
+            deleted[table] = 0
+            continue
         gone = connection.execute(
             sa.text(f"DELETE FROM {table} WHERE {column} < :since"),  # noqa: S608
             {"since": since},
         )
-        deleted[table] = int(gone.rowcount)
+        deleted[table] = dropped + int(gone.rowcount)
         connection.execute(
             sa.text("DELETE FROM retained WHERE resolution = :resolution"), {"resolution": table}
         )

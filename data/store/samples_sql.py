@@ -29,13 +29,13 @@ WITH devices AS (
         sum(power_sum) / nullif(sum(power_samples), 0) AS power, sum(samples) AS samples
     FROM five_minute
     WHERE {_WINDOW} AND holder = 'job' AND (:job_id = '' OR job_id = :job_id)
-    GROUP BY ALL HAVING sum(samples) > 0
+    GROUP BY 1, 2, 3, 4 HAVING sum(samples) > 0
 )
 SELECT job_id, slot_start,
     avg(utilization) * count(*) AS effective_gpus,
     avg(utilization) AS utilization_ratio,
     max(largest) AS utilization_max_ratio,
-    count(*)::DOUBLE AS allocated_gpus,
+    count(*)::FLOAT8 AS allocated_gpus,
     max(memory) AS memory_used_mib,
     avg(power) * count(*) AS power_watts,
     sum(samples)::BIGINT AS sample_count
@@ -46,25 +46,25 @@ FLEET_HISTORY = """
 WITH devices AS (
     SELECT gpu_uuid, mig_instance, {slot} AS slot_start,
         sum(sample_weight) AS weight,
-        sum(sample_weight) FILTER (holder = 'job') AS held,
-        sum(sample_weight) FILTER (holder = 'unattributed') AS nameless,
-        sum(utilization_sum) FILTER (holder = 'job')
-            / nullif(sum(utilization_samples) FILTER (holder = 'job'), 0) AS utilization,
+        sum(sample_weight) FILTER (WHERE holder = 'job') AS held,
+        sum(sample_weight) FILTER (WHERE holder = 'unattributed') AS nameless,
+        sum(utilization_sum) FILTER (WHERE holder = 'job')
+            / nullif(sum(utilization_samples) FILTER (WHERE holder = 'job'), 0) AS utilization,
         sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, sum(samples) AS samples
-    FROM {table} WHERE slot_start >= :start AND slot_start < :end GROUP BY ALL
+    FROM {table} WHERE slot_start >= :start AND slot_start < :end GROUP BY 1, 2, 3
 ), boards AS (
     SELECT gpu_uuid, slot_start,
-        avg(coalesce(held, 0) / weight) FILTER (weight > 0) AS allocated,
-        avg(coalesce(nameless, 0) / weight) FILTER (weight > 0) AS unattributed,
-        sum(held / weight * utilization) FILTER (weight > 0)
-            / count(*) FILTER (weight > 0) AS used,
-        sum(held / weight) FILTER (weight > 0 AND held > 0 AND utilization IS NULL)
-            / count(*) FILTER (weight > 0) AS unknown,
+        avg(coalesce(held, 0) / weight) FILTER (WHERE weight > 0) AS allocated,
+        avg(coalesce(nameless, 0) / weight) FILTER (WHERE weight > 0) AS unattributed,
+        sum(held / weight * utilization) FILTER (WHERE weight > 0)
+            / count(*) FILTER (WHERE weight > 0) AS used,
+        sum(held / weight) FILTER (WHERE weight > 0 AND held > 0 AND utilization IS NULL)
+            / count(*) FILTER (WHERE weight > 0) AS unknown,
         sum(power_sum) / nullif(max(power_weight), 0) AS power, sum(samples) AS samples
-    FROM devices GROUP BY ALL HAVING sum(samples) > 0
+    FROM devices GROUP BY gpu_uuid, slot_start HAVING sum(samples) > 0
 )
 SELECT slot_start,
-    count(*)::DOUBLE AS boards,
+    count(*)::FLOAT8 AS boards,
     sum(allocated) AS allocated_gpus,
     coalesce(sum(used), 0) AS used_gpus,
     sum(allocated) - coalesce(sum(used), 0) - coalesce(sum(unknown), 0) AS idle_allocated_gpus,
@@ -77,12 +77,15 @@ FROM boards GROUP BY slot_start ORDER BY slot_start
 """
 
 POWER_READINGS = f"""
-SELECT {", ".join(SAMPLES.names)} FROM samples
-WHERE sampled_at > :start AND sampled_at <= :end AND mig_instance = ''
-    AND power_watts IS NOT NULL AND utilization_ratio IS NOT NULL
-QUALIFY row_number() OVER (
-    PARTITION BY gpu_model, utilization_signal ORDER BY hash(gpu_uuid, epoch_us(sampled_at))
-) <= :most
+SELECT {", ".join(SAMPLES.names)} FROM (
+    SELECT *, row_number() OVER (
+        PARTITION BY gpu_model, utilization_signal ORDER BY hash(gpu_uuid, epoch_us(sampled_at))
+    ) AS draw
+    FROM samples
+    WHERE sampled_at > :start AND sampled_at <= :end AND mig_instance = ''
+        AND power_watts IS NOT NULL AND utilization_ratio IS NOT NULL
+) AS drawn
+WHERE draw <= :most
 ORDER BY gpu_model, gpu_uuid, sampled_at
 """  # noqa: S608
 """Drawn by hash: the same readings whenever they are asked for."""
@@ -92,18 +95,20 @@ WITH parts AS (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
-    FROM hourly WHERE {_WINDOW} GROUP BY ALL
+    FROM hourly WHERE {_WINDOW} GROUP BY 1, 2, 3, 4, 5, 6
+), cuts AS (
+    SELECT gpu_uuid, slot_start, count(DISTINCT mig_instance) AS instances
+    FROM parts GROUP BY gpu_uuid, slot_start
 ), devices AS (
-    SELECT *, weight / nullif(sum(weight) OVER device, 0) AS share,
-        count(DISTINCT mig_instance) OVER board AS instances
-    FROM parts
-    WINDOW device AS (PARTITION BY gpu_uuid, mig_instance, slot_start),
-        board AS (PARTITION BY gpu_uuid, slot_start)
+    SELECT parts.*, cuts.instances, weight / nullif(sum(weight) OVER device, 0) AS share
+    FROM parts JOIN cuts USING (gpu_uuid, slot_start)
+    WINDOW device AS (PARTITION BY gpu_uuid, mig_instance, parts.slot_start)
 ), boards AS (
-    SELECT slot_start, count(DISTINCT gpu_uuid)::DOUBLE AS boards
+    SELECT slot_start, count(DISTINCT gpu_uuid)::FLOAT8 AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start
 ), held AS (
-    SELECT slot_start, gpu_model, coalesce(jobs.record->>'namespace', '(unknown)') AS namespace,
+    SELECT slot_start, gpu_model,
+        coalesce(jobs.record::JSON->>'namespace', '(unknown)') AS namespace,
         share / instances AS allocated, share / instances * utilization AS used,
         share / instances * power AS power
     FROM devices LEFT JOIN jobs USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
@@ -114,11 +119,11 @@ WITH parts AS (
 )
 SELECT kind, name, slot_start, max(boards.boards) AS boards, sum(allocated) AS allocated_gpus,
     sum(used) AS effective_gpus, sum(power) AS power_watts
-FROM boards LEFT JOIN grouped USING (slot_start) WHERE kind IS NOT NULL
-GROUP BY ALL
+FROM boards JOIN grouped USING (slot_start)
+GROUP BY kind, name, slot_start
 UNION ALL
 SELECT 'fleet', 'fleet', slot_start, boards, 0, 0, 0
-FROM boards ANTI JOIN held USING (slot_start)
+FROM boards WHERE slot_start NOT IN (SELECT slot_start FROM held)
 ORDER BY kind, name, slot_start
 """  # noqa: S608
 
@@ -131,16 +136,18 @@ def fleet_history(slot_seconds: int) -> str:
 
 UNATTRIBUTED = "(unattributed)"
 _NOBODY = f"CASE holder WHEN 'unattributed' THEN '{UNATTRIBUTED}' ELSE '' END"
+_UTC_TEXT = "CAST(slot_start AT TIME ZONE 'UTC' AS VARCHAR)"
 ENERGY_KEYS = {
     "job": f"CASE holder WHEN 'job' THEN job_id ELSE {_NOBODY} END",
     "namespace": (
-        "CASE holder WHEN 'job' THEN coalesce(jobs.record->>'namespace', '(unknown)') "
+        "CASE holder WHEN 'job' THEN coalesce(jobs.record::JSON->>'namespace', '(unknown)') "
         f"ELSE {_NOBODY} END"
     ),
     "node": "node",
     "gpu_model": "gpu_model",
-    "day": "strftime(make_timestamp(epoch_us(slot_start)), '%Y-%m-%d')",
-    "hour": "strftime(make_timestamp(epoch_us(slot_start)), '%Y-%m-%dT%H:00Z')",
+    "day": f"substr({_UTC_TEXT}, 1, 10)",
+    # A colon before a letter or digit would be a parameter.
+    "hour": f"replace(substr({_UTC_TEXT}, 1, 13), ' ', 'T') || chr(58) || '00Z'",
     "fleet": "'fleet'",
 }
 
@@ -150,8 +157,9 @@ SELECT coalesce({{key}}, '') AS key,
     least(sum(joules), sum(joules_by_slices), sum(joules_by_activity)) / 3600000 AS energy_low_kwh,
     greatest(sum(joules), sum(joules_by_slices), sum(joules_by_activity)) / 3600000
         AS energy_high_kwh,
-    coalesce(sum(board_seconds) FILTER (holder = 'job'), 0) / 3600 AS gpu_hours,
-    sum(known_board_seconds - used_board_seconds) FILTER (holder = 'job') / 3600 AS idle_gpu_hours,
+    coalesce(sum(board_seconds) FILTER (WHERE holder = 'job'), 0) / 3600 AS gpu_hours,
+    sum(known_board_seconds - used_board_seconds) FILTER (WHERE holder = 'job') / 3600
+        AS idle_gpu_hours,
     sum(board_seconds) / 3600 AS observed_hours
 FROM {_whole("*")} AS slots LEFT JOIN jobs USING (job_id)
 GROUP BY 1 HAVING sum(seconds) > 0 OR sum(joules) > 0 ORDER BY 1
@@ -186,17 +194,17 @@ WITH devices AS (
     SELECT gpu_uuid, mig_instance,
         arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index,
         arg_max(gpu_model, last_at) AS gpu_model, arg_max(mig_profile, last_at) AS mig_profile,
-        string_agg(DISTINCT job_id, chr(10) ORDER BY job_id) FILTER (holder = 'job') AS jobs,
-        sum(board_seconds) AS seen, sum(board_seconds) FILTER (holder = 'job') AS held,
+        string_agg(DISTINCT job_id, chr(10) ORDER BY job_id) FILTER (WHERE holder = 'job') AS jobs,
+        sum(board_seconds) AS seen, sum(board_seconds) FILTER (WHERE holder = 'job') AS held,
         sum(used_board_seconds) AS used, sum(known_board_seconds) AS known,
         max(memory_max_mib) AS memory, max(memory_total_mib) AS memory_total,
         sum(power_sum) AS power_sum, sum(power_weight) AS power_weight, max(last_at) AS last_at
-    FROM five_minute WHERE {_WINDOW} AND samples > 0 GROUP BY ALL
+    FROM five_minute WHERE {_WINDOW} AND samples > 0 GROUP BY gpu_uuid, mig_instance
 )
 SELECT arg_max(node, last_at) AS node, arg_max(gpu_index, last_at) AS gpu_index, gpu_uuid,
     arg_max(gpu_model, last_at) AS gpu_model,
-    coalesce(string_agg(mig_profile, ', ' ORDER BY mig_instance) FILTER (mig_instance <> ''), '')
-        AS mig_profiles,
+    coalesce(string_agg(mig_profile, ', ' ORDER BY mig_instance)
+        FILTER (WHERE mig_instance <> ''), '') AS mig_profiles,
     coalesce(string_agg(jobs, chr(10) ORDER BY mig_instance), '') AS jobs,
     coalesce(sum(held), 0) / nullif(sum(seen), 0) AS allocated_ratio,
     sum(used) / nullif(sum(known), 0) AS used_ratio,
@@ -208,12 +216,12 @@ FROM devices GROUP BY gpu_uuid ORDER BY node, gpu_index, gpu_uuid
 BOARD_HISTORY = f"""
 SELECT mig_instance, {_SLOT} AS slot_start,
     arg_max(mig_profile, last_at) AS mig_profile,
-    string_agg(DISTINCT job_id, ', ' ORDER BY job_id) FILTER (holder = 'job') AS jobs,
+    string_agg(DISTINCT job_id, ', ' ORDER BY job_id) FILTER (WHERE holder = 'job') AS jobs,
     sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization_ratio,
     max(memory_max_mib) AS memory_used_mib, max(memory_total_mib) AS memory_total_mib,
     sum(power_sum) / nullif(sum(power_samples), 0) AS power_watts
 FROM five_minute WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid AND samples > 0
-GROUP BY ALL ORDER BY mig_instance, slot_start
+GROUP BY 1, 2 ORDER BY mig_instance, slot_start
 """  # noqa: S608
 
 SIGNALS = f"""
@@ -222,7 +230,7 @@ SELECT job_id, CASE WHEN 10 * sum(shared_samples) > sum(samples) THEN 'shared'
 FROM (
     SELECT job_id, signal, sum(samples) AS samples, sum(shared_samples) AS shared_samples
     FROM five_minute WHERE {_WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
-) GROUP BY job_id
+) AS signals GROUP BY job_id
 """  # noqa: S608
 
 JOBS = """

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from types import TracebackType
@@ -22,18 +22,20 @@ from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
+from data.store.bridge import Lock, hold, is_postgres, is_postgres_url
 from data.store.bulk import insert_new_rows
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
 from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
 from data.store.ledger import append_entry, append_row, next_sequence
-from data.store.migrate import migrate
+from data.store.migrate import migrate, schema_version
 from data.store.outbox import Outbox
 from data.store.plan_json import plan_to_json
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.report_log import ReportLog
 from data.store.rollup import forget, roll_up
+from data.store.sole_holder import SoleHolder
 from data.store.submissions import write_measured_peak, write_submission
 from data.store.thoughts import forget_thoughts
 
@@ -41,10 +43,12 @@ Progress = Callable[[int, int], None]
 
 
 def open_store(url: str, *, create: bool = True) -> "Store":
-    """Give the store at duckdb:///PATH, at the newest schema.
+    """Give the store at duckdb:///PATH or postgresql+psycopg://…, at the newest schema.
 
     Errors: StoreBusyError naming the process that holds it, SchemaTooNewError, StoreError.
     """
+    if is_postgres_url(url):
+        return Store(_shared_engine(url, create=create))
     engine = open_engine(store_path(url), create=create)
     try:
         migrate(engine)
@@ -59,12 +63,38 @@ def open_store(url: str, *, create: bool = True) -> "Store":
     return Store(engine)
 
 
+def _shared_engine(url: str, *, create: bool) -> sa.Engine:
+    """Give an engine on a database that other processes use as well; their leases run out."""
+    from data.store.postgres_engine import open_postgres
+
+    engine = open_postgres(url)
+    try:
+        if not create:
+            _require_store(engine)
+        migrate(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _require_store(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        version = schema_version(connection)
+    if not version:
+        raise StoreError(
+            f"there is no store in the database {engine.url.database}",
+            "Run `trimtab store migrate`, or `trimtab cycle`, first.",
+        )
+
+
 class Store:
     """Keeps facts, plans and decisions. Close it, or use it in a `with` block."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._writing = threading.Lock()
+        # The processes of a PostgreSQL store wait for one another by `bridge.Lock`.
+        self._writing = nullcontext() if is_postgres(engine) else threading.Lock()
         self.reader = StoreReader(engine)
         self.commands = Commands(self._transaction)
         self.outbox = Outbox(self._transaction)
@@ -86,11 +116,30 @@ class Store:
         with self._writing:
             self._engine.dispose()
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether several processes can use the store at once."""
+        return is_postgres(self._engine)
+
+    @property
+    def schema(self) -> int:
+        """The number of the newest migration that ran on it."""
+        with self._engine.connect() as connection:
+            return schema_version(connection)
+
+    def sole(self, part: str) -> SoleHolder:
+        """Give the claim to be the only process that does a part of the work on a shared store."""
+        return SoleHolder(self._engine, part)
+
     @contextmanager
-    def _transaction(self) -> Iterator[sa.Connection]:
-        """Give a connection whose writes are kept together or not at all, one writer at a time."""
+    def _transaction(self, *locks: Lock) -> Iterator[sa.Connection]:
+        """Give a connection whose writes are kept together or not at all.
+
+        One writer at a time of what the locks name; on DuckDB of everything.
+        """
         try:
             with self._writing, self._engine.begin() as connection:
+                hold(connection, *locks)
                 yield connection
         except UnicodeEncodeError as error:
             raise StoreError(
@@ -105,14 +154,14 @@ class Store:
         merge with what is kept in whatever order they come. Samples older than their retention
         are refused and counted in the report as `older-than-retention`.
         """
-        with self._transaction() as connection:
+        with self._transaction(Lock.FACTS) as connection:
             rows = sum(_keep(connection, one) for one in collected)
             roll_up(connection, progress=progress)
         return rows
 
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
         """Delete facts and thoughts beyond their retention; give the rows deleted by table."""
-        with self._transaction() as connection:
+        with self._transaction(Lock.FACTS, Lock.RECORD) as connection:
             return forget(connection, retention, now) | forget_thoughts(connection, retention, now)
 
     def keep_cycle(
@@ -129,7 +178,7 @@ class Store:
     ) -> None:
         """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing."""
         skipped = [isinstance(one, ForecastSkipped) for one in forecasts]
-        with self._transaction() as connection:
+        with self._transaction(Lock.FACTS) as connection:
             known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
             if connection.execute(known).scalar_one():
                 return
@@ -206,7 +255,7 @@ class Store:
         Errors: StoreError for an unknown digest, StalePlanError when the recommendation's state
         does not allow the decision.
         """
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             known = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
             if not connection.execute(known).scalar_one():
                 raise StoreError(
@@ -237,7 +286,7 @@ class Store:
         self, *, at: datetime, actor: str, event: str, digest: str, detail: str
     ) -> AuditEntry:
         """Append an entry that is no decision, such as a refused change."""
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             return append_entry(
                 connection, at=at, actor=actor, event=event, digest=digest, detail=detail
             )
@@ -256,7 +305,7 @@ class Store:
 
         Errors: StoreError for a `new` one that is known or whose very job has not ended yet.
         """
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             write_submission(connection, submission, new=new)
             return append_entry(
                 connection,
@@ -269,7 +318,7 @@ class Store:
 
     def keep_measured_peak(self, peak: MeasuredPeak) -> bool:
         """Keep what a finished job measured; a job counts once. Says whether it is new."""
-        with self._transaction() as connection:
+        with self._transaction(Lock.RECORD) as connection:
             return write_measured_peak(connection, peak)
 
 

@@ -17,7 +17,12 @@ from data.store import open_store
 
 
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+def command(  # type: ignore[no-untyped-def]
+    store_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
     """Runs `trimtab` on a store with a fresh recommendation and a cluster in a file."""
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
@@ -27,7 +32,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ApplierSource(enabled=lambda _settings: True, make=lambda _settings: FileApplier(cluster)),
     )
     now = utc_now()
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+    with open_store(store_url) as store:
         fill(
             store,
             make_recommendation(created_at=now, expires_at=now + timedelta(hours=24)),
@@ -35,7 +40,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     settings = tmp_path / "trimtab.toml"
     settings.write_text(
         f'[apply]\nenabled = true\nstop_file = "{tmp_path}/STOP"\ndirectory = "{tmp_path}/changes"'
-        f'\n[store]\nurl = "duckdb:///{tmp_path}/t.duckdb"\n'
+        f'\n[store]\nurl = "{store_url}"\n'
     )
 
     def run(*words: str) -> tuple[int, str]:

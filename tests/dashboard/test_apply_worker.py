@@ -22,11 +22,11 @@ from data.store import open_store, tables
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
     """An approved shrink from four GPUs to two, and a job that holds four."""
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+    with open_store(store_url) as store:
         fill(store)
         yield Bench(store, cluster, tmp_path)
         assert store.reader.verify_audit() == ()

@@ -18,9 +18,9 @@ LATER = NOW + timedelta(hours=1)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(store_url: str) -> Iterator[Store]:
     """A store with one job on four boards and one recommendation for it."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+    with open_store(store_url) as opened:
         opened.keep(make_collected(make_samples(gpus=4), (make_job(gpu_count=4),)))
         opened.keep_cycle(
             cycle_id="c1",

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from factories import NOW, make_collected, make_plan, make_recommendation
@@ -17,9 +16,9 @@ HOSTILE = 'ns/a"} 1\ntrimtab_up 7\n\u202e{x="'
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(store_url: str) -> Iterator[Store]:
     """A store without a row."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+    with open_store(store_url) as opened:
         yield opened
 
 

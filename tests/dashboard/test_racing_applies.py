@@ -20,11 +20,11 @@ WORKERS = 8
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
     """An approved recommendation and the job that it is about."""
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+    with open_store(store_url) as store:
         fill(store)
         made = Bench(store, cluster, tmp_path)
         made.approve()
@@ -32,6 +32,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("store_url", ["duckdb"], indirect=True)  # threads; processes elsewhere
 def test_a_thousand_racing_applies_are_one_execution(bench: Bench, measured: Measured) -> None:
     """A thousand threads ask while eight workers work: each step arrives once."""
     ready = threading.Barrier(WORKERS + 1)

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -63,9 +62,9 @@ def world_of(store: Store, frame: pd.DataFrame) -> World:
 
 
 @pytest.mark.parametrize(("after", "called"), [(0.3, False), (0.9, True), (0.0, True)])
-def test_leaving_the_band_calls_for_a_plan(tmp_path: Path, after: float, called: bool) -> None:
+def test_leaving_the_band_calls_for_a_plan(store_url: str, after: float, called: bool) -> None:
     """Three hours as foreseen do not; three hours at 90 % or at 0 % do, and facts are kept."""
-    with open_store(f"duckdb:///{tmp_path}/r.duckdb") as store:
+    with open_store(store_url) as store:
         world = world_of(store, samples(after))
         run_cycle(world, now=NOW)
         later: datetime = NOW + timedelta(hours=3)
@@ -91,9 +90,9 @@ def node(*, schedulable: bool, at: datetime) -> Node:
     )
 
 
-def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(tmp_path: Path) -> None:
+def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(store_url: str) -> None:
     """A new job, a job out of memory and a drained node are reasons; another plan ends them."""
-    with open_store(f"duckdb:///{tmp_path}/h.duckdb") as store:
+    with open_store(store_url) as store:
         world = world_of(store, samples(0.3))
         run_cycle(world, now=NOW)
         later = NOW + timedelta(minutes=15)
@@ -115,8 +114,8 @@ def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(tmp_path: Path) -> None
         assert [one for one in reasons_to_plan(world, now=later) if "node-1" in one] == []
 
 
-def test_before_any_plan_nothing_is_a_surprise(tmp_path: Path) -> None:
+def test_before_any_plan_nothing_is_a_surprise(store_url: str) -> None:
     """Facts without forecasts call for nothing."""
-    with open_store(f"duckdb:///{tmp_path}/n.duckdb") as store:
+    with open_store(store_url) as store:
         store.keep(make_collected())
         assert surprises_since_plan(world_of(store, samples(0.3)), now=NOW) == ()

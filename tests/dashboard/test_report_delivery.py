@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from email import message_from_string, policy
 from email.message import EmailMessage
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ HOSTILE = "vision/=HYPERLINK(1)"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(store_url: str) -> Iterator[Store]:
     """Three idle days of a search and a vision job that end with Sunday, and advice for both."""
     end = datetime(2026, 1, 5, tzinfo=UTC)
     search = make_samples(minutes=60 * 24, end=end, utilization_ratio=0.0)
@@ -41,7 +40,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         make_job(owner="ada"),
         make_job(HOSTILE, namespace="vision", owner="bob"),
     )
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+    with open_store(store_url) as opened:
         opened.keep(make_collected(search, jobs), make_collected(vision, jobs, batch_id="b" * 12))
         advice = (make_recommendation(), make_recommendation(job_id=HOSTILE))
         opened.keep_cycle(

@@ -91,11 +91,11 @@ def test_power_that_was_not_reported_leaves_energy_unknown() -> None:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(store_url: str, tmp_path: Path) -> Iterator[Bench]:
     """A day of a job on four boards at a quarter of their power to work, and a change to two."""
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+    with open_store(store_url) as store:
         store.keep(
             make_collected(
                 make_samples(gpus=4, minutes=24 * 60, utilization_ratio=0.25),

@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
@@ -21,11 +20,11 @@ HOSTILE = "search/<img src=x onerror=document.title='owned'>|[x](javascript:aler
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(store_url: str) -> Iterator[Store]:
     """A day of two jobs, one of them with a hostile name, and a recommendation."""
     samples = make_samples(gpus=4, minutes=1440)
     samples.loc[samples["gpu_uuid"] == "GPU-0003", "job_id"] = HOSTILE
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+    with open_store(store_url) as opened:
         jobs = (make_job(gpu_count=3), make_job(HOSTILE, namespace="<b>bold</b>"))
         opened.keep(make_collected(samples, jobs))
         opened.keep_cycle(
@@ -81,9 +80,9 @@ def test_hostile_names_stay_text_in_markdown(store: Store) -> None:
     assert not re.search(r"(?<!\\)<img|(?<!\\)\[x|(?<!\\)<b", text)
 
 
-def test_an_empty_week_says_so(tmp_path: Path) -> None:
+def test_an_empty_week_says_so(store_url: str) -> None:
     """Unknown is shown as unknown."""
-    with open_store(f"duckdb:///{tmp_path}/e.duckdb") as opened:
+    with open_store(store_url) as opened:
         report = report_of(opened)
         assert report.total.gpu_energy_kwh is None
         assert "No samples were kept" in render_markdown(report)

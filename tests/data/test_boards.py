@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -14,7 +13,7 @@ WINDOW = {"start": NOW - timedelta(hours=1), "end": NOW}
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(store_url: str) -> Iterator[Store]:
     """A busy board, a free one, and one cut in two of which one half works."""
     whole = make_samples(gpus=2, minutes=61)
     free = whole["gpu_uuid"] == "GPU-0001"
@@ -35,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
             )
         )
     samples = pd.concat([whole, *sliced], ignore_index=True)
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+    with open_store(store_url) as opened:
         jobs = (make_job(), make_job("search/slice", gpu_count=2, mig_profile="3g.40gb"))
         opened.keep(make_collected(samples, jobs))
         yield opened

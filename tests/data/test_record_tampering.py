@@ -12,6 +12,7 @@ from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileCluster
 from factories import NOW, make_recommendation
 from reliability import Measured
+from tampering import tamper
 
 from data.store import Store, open_store, tables
 from data.store.ledger import append_entry
@@ -22,11 +23,11 @@ MUTATIONS = 1200
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Iterator[Store]:
+def record(store_url: str, tmp_path: Path) -> Iterator[Store]:
     """The record of one recommendation that was applied and rolled back."""
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+    with open_store(store_url) as store:
         fill(store)
         bench = Bench(store, cluster, tmp_path)
         bench.approve()
@@ -146,15 +147,13 @@ def test_an_edited_recommendation_is_detected(record: Store) -> None:
 )
 def test_tampering_with_the_rows_of_a_real_store_is_detected(record: Store, tampering: str) -> None:
     """The rows that the chain covers are as protected as the chain."""
-    with record._transaction() as connection:
-        connection.exec_driver_sql(tampering)
+    tamper(record, tampering)
     assert record.reader.verify_audit()
 
 
-def test_a_store_of_the_first_schema_keeps_its_proof(tmp_path: Path) -> None:
+def test_a_store_of_the_first_schema_keeps_its_proof(store_url: str) -> None:
     """Decisions from before rows were covered are still compared with their entries."""
-    url = f"duckdb:///{tmp_path}/old.duckdb"
-    with open_store(url) as store:
+    with open_store(store_url) as store:
         fill(store)
         digest = make_recommendation().digest
         with store._transaction() as connection:
@@ -176,6 +175,5 @@ def test_a_store_of_the_first_schema_keeps_its_proof(tmp_path: Path) -> None:
             )
         assert store.reader.verify_audit() == ()
         assert store.reader.recommendation(digest, now=NOW).state == "approved"
-        with store._transaction() as connection:
-            connection.exec_driver_sql("UPDATE decisions SET decided_by = 'B'")
+        tamper(store, "UPDATE decisions SET decided_by = 'B'")
         assert store.reader.verify_audit() == ("early decision 1 is not what its entry says",)

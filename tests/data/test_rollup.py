@@ -1,8 +1,6 @@
 """The roll-up: every joule has one holder, and no order of arrival shows."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from data.energy_integration import LARGEST_GAP_SECONDS, counter_steps
 from data.records.identifiers import digest_of
 from data.settings import RetentionSettings
 from data.store import Store, open_store
+from data.store.bulk import read_frame
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 TDP_WATTS = 700.0
@@ -27,20 +26,11 @@ RELAXED = {
 }
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store in a file."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
-        yield opened
-
-
 def rows_of(store: Store, table: str) -> pd.DataFrame:
     """A roll-up in key order."""
     with store._engine.connect() as connection:
-        driver = connection.connection.driver_connection
-        assert driver is not None
         query = f"SELECT * FROM {table} ORDER BY slot_start, gpu_uuid, mig_instance, job_id, holder"  # noqa: S608
-        return driver.execute(query).to_arrow_table().to_pandas()
+        return read_frame(connection, query)
 
 
 def allocations(*rows: dict[str, Any]) -> pd.DataFrame:

@@ -1,9 +1,7 @@
 """Submissions in the store: kept whole, found by prefix, never sent twice while open."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from factories import H100, NOW
@@ -16,20 +14,13 @@ from data.records.submissions import (
     SubmissionState,
     SubmittedPlan,
 )
-from data.store import Store, open_store
+from data.store import Store
 
 PLAN = SubmittedPlan(
     gpu_type=H100, gpus=2, nodes=1, gpus_per_node=2, data=2, tensor=1, pipeline=1, sharding="zero1",
     micro_batch=4, gradient_accumulation=8, recompute="none", p50_bytes=6e10, p99_bytes=8e10,
     needed_bytes=6.1e10, static_bytes=2e10, dynamic_bytes=4e10, gpu_memory_bytes=8.5e10, tier="A",
 )  # fmt: skip
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as opened:
-        yield opened
 
 
 def make_submission(*, job: str = "{}", minutes: int = 0) -> Submission:

@@ -1,24 +1,14 @@
 """What superseded cycles thought is forgotten; what people decided on is not."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
-import pytest
 from factories import NOW, make_plan, make_recommendation
 
 from data.records.decisions import Decision, Recommendation
 from data.records.forecasts import ForecastSkipped
 from data.settings import RetentionSettings
-from data.store import Store, open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """A store without a row."""
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
-        yield opened
+from data.store import Store
 
 
 def keep(store: Store, number: int, at: datetime) -> Recommendation:

@@ -1,0 +1,124 @@
+"""The work behind the dashboard in three parts, that one process does together or three apart.
+
+`cycle` collects, plans, reports and tells people; `apply` carries out what was approved; `web`
+shows and takes wishes. Apart they need a store that several processes can use, and each then has a
+role in the database and credentials on the cluster that allow its own part alone.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dashboard.apply.cap_renewal import CapRenewal
+from dashboard.apply.worker import Worker
+from dashboard.background import Loop
+from dashboard.notify.deliver import Notifier
+from dashboard.notify.report_rounds import ReportRounds
+from dashboard.scheduler import CycleState, CycleThread
+from data.errors import SettingsError, StoreError
+from data.settings import Settings
+from data.store import Store
+from data.store.sole_holder import SoleHolder
+
+logger = logging.getLogger(__name__)
+
+PARTS = ("web", "cycle", "apply")
+_WORKER_PAUSE = timedelta(milliseconds=250)
+_NOTIFIER_PAUSE = timedelta(seconds=1)
+_REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The parts that this process does; `thread` runs the cycles, None without a source."""
+
+    store: Store
+    settings: Callable[[], Settings]
+    thread: CycleThread | None
+    claims: dict[str, SoleHolder]
+    working: Loop
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Do the parts until the block ends; every thread is joined then."""
+        with ExitStack() as stack:
+            if "cycle" in self.claims:
+                if self.thread is not None:
+                    stack.enter_context(self.thread.running())
+                for loop in self._beside_cycles(self.claims["cycle"]):
+                    stack.enter_context(loop.running())
+            if "apply" in self.claims:
+                renewal = CapRenewal(store=self.store, settings=self.settings)
+                tick = guarded(self.claims["apply"], renewal.renew_once)
+                stack.enter_context(Loop("trimtab-caps", tick, _RENEWAL_PAUSE).running())
+                stack.enter_context(self.working.running())
+            yield
+
+    def _beside_cycles(self, claim: SoleHolder) -> tuple[Loop, ...]:
+        notifier = Notifier(store=self.store, settings=self.settings)
+        rounds = ReportRounds(store=self.store, settings=self.settings)
+        return (
+            Loop("trimtab-notify", guarded(claim, notifier.deliver_once), _NOTIFIER_PAUSE),
+            Loop("trimtab-reports", guarded(claim, rounds.file_due), _REPORT_PAUSE),
+        )
+
+    def cycle_state(self) -> CycleState:
+        """What the cycles do: of this process, else what the store tells of the last one."""
+        if "cycle" in self.claims:
+            return CycleState() if self.thread is None else self.thread.state
+        last = self.store.reader.last_cycle()
+        return CycleState(last_finished_at=None if last is None else last.finished_at)
+
+    def worker_problem(self) -> str:
+        """Why nothing would be applied now, '' when somebody works."""
+        if "apply" in self.claims:
+            return self.working.last_error
+        try:
+            if self.store.sole("apply").is_taken():
+                return ""
+        except StoreError as error:
+            return str(error)
+        return "no process applies: start `trimtab serve --only apply`"
+
+
+def guarded(claim: SoleHolder, tick: Callable[[], bool]) -> Callable[[], bool]:
+    """Give the tick that works only while this process has the claim. Errors: StoreBusyError."""
+
+    def tick_if_ours() -> bool:
+        claim.require()
+        return tick()
+
+    return tick_if_ours
+
+
+@contextmanager
+def claimed_parts(
+    store: Store,
+    only: str | None,
+    settings: Callable[[], Settings],
+    make_thread: Callable[[SoleHolder], CycleThread | None],
+) -> Iterator[Parts]:
+    """Claim the parts of this process, all of them without `only`, for as long as the block runs.
+
+    Errors: StoreBusyError when another process does one of them, SettingsError on a store that
+    belongs to one process.
+    """
+    if only is not None and not store.is_shared:
+        raise SettingsError(
+            f"serve --only {only} needs a store for several processes, and a DuckDB file has one",
+            "Give store.url = postgresql+psycopg://…; `trimtab store copy` moves what you have.",
+        )
+    names = [part for part in ("cycle", "apply") if only in (None, part)]
+    with ExitStack() as stack:
+        claims = {name: stack.enter_context(store.sole(name)) for name in names}
+        worker = Worker(store=store, settings=settings)
+        tick = guarded(claims["apply"], worker.work_once) if "apply" in claims else worker.work_once
+        yield Parts(
+            store=store,
+            settings=settings,
+            thread=make_thread(claims["cycle"]) if "cycle" in claims else None,
+            claims=claims,
+            working=Loop("trimtab-apply", tick, _WORKER_PAUSE),
+        )

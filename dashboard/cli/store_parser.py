@@ -1,0 +1,34 @@
+"""The options of `trimtab store`; nothing heavy is imported before it runs."""
+
+import argparse
+
+
+def _run(name: str) -> object:
+    def run(options: argparse.Namespace) -> int:
+        from dashboard.cli import store_command
+
+        return int(getattr(store_command, name)(options))
+
+    return run
+
+
+def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `store` with its actions to the commands."""
+    parser = commands.add_parser("store", help="the store itself: move it, migrate it, its roles")
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    summary = "move a whole store, such as a DuckDB file into a PostgreSQL database or back"
+    copy = actions.add_parser("copy", help=summary, description=summary)
+    copy.set_defaults(run=_run("copy"))
+    copy.add_argument("source", metavar="FROM", help="store address to read")
+    copy.add_argument("target", metavar="TO", help="store address to fill; must be empty")
+    copy.add_argument("--format", choices=("table", "json", "csv"), default="table")
+    summary = "bring the store to the schema of this Trimtab"
+    migrate = actions.add_parser("migrate", help=summary, description=summary)
+    migrate.set_defaults(run=_run("migrate"))
+    summary = "print the SQL of a PostgreSQL store's roles: web, cycle, apply"
+    grants = actions.add_parser("grants", help=summary, description=summary)
+    grants.set_defaults(run=_run("grants"))
+    grants.add_argument(
+        "--prefix", default="trimtab", help="of the roles' names (default %(default)s)"
+    )
+    grants.add_argument("--schema", default="public", help="of the tables (default %(default)s)")

@@ -1,0 +1,22 @@
+-- What the queries use and PostgreSQL lacks. STABLE, since only then are they put in line.
+CREATE FUNCTION epoch(TIMESTAMPTZ) RETURNS DOUBLE PRECISION
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT extract(epoch FROM $1)::DOUBLE PRECISION $$;
+
+CREATE FUNCTION epoch_us(TIMESTAMPTZ) RETURNS BIGINT
+LANGUAGE sql STABLE PARALLEL SAFE AS $$ SELECT (extract(epoch FROM $1) * 1000000)::BIGINT $$;
+
+CREATE FUNCTION hash(TEXT, BIGINT) RETURNS BIGINT
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$ SELECT hashtextextended($1, $2) $$;
+
+-- The record is only ever appended to, whoever is connected.
+CREATE FUNCTION refuse_change() RETURNS TRIGGER LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'table % is append-only', TG_TABLE_NAME USING ERRCODE = '42501';
+END
+$$;
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+CREATE TRIGGER append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON decisions
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change();
+
+CREATE INDEX ON forecasts (cycle_id);
