@@ -92,9 +92,16 @@ def _gpu_hours(one: Relief, outcome: Outcome, problem: PlanningProblem) -> Range
 def _larger(one: Relief) -> str:
     return (
         f"{one.proposal.chosen.configuration.describe()} offers a program "
-        f"{_gib(one.limit_mib)} GiB, and {_gib(one.finding.needed_mib)} are needed with 95 %. "
+        f"{_gib(one.limit_mib)} GiB, and {_needed(one)}. "
         "It restarts there from its last checkpoint, as it would after running out, but before."
     )
+
+
+def _needed(one: Relief) -> str:
+    needed = _gib(one.finding.needed_mib)
+    if one.cut_off:
+        return f"at least {needed} are needed (the forecast ends at the device's own memory)"
+    return f"{needed} are needed with 95 %"
 
 
 def _spread(one: Relief) -> str:

@@ -22,6 +22,10 @@ from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import Outcome, outcome_of
 from planner.terms import Terms
 
+_BEYOND = 1.25
+"""Room asked for above a forecast that ends at the device's own memory: what lies beyond was cut."""
+_CUT_OFF = 0.999
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relief:
@@ -48,6 +52,20 @@ class Relief:
         if self.outcome is None or self.proposal.action is None:
             return Action.LESS_MEMORY
         return self.proposal.action
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the forecast ends at the device's memory, so that more may be needed."""
+        return _is_cut_off(self.finding)
+
+
+def _is_cut_off(finding: MemoryFinding) -> bool:
+    return finding.needed_mib >= _CUT_OFF * finding.limit_mib
+
+
+def _asked_mib(finding: MemoryFinding) -> float:
+    """Give what is asked of other devices."""
+    return finding.needed_mib * (_BEYOND if _is_cut_off(finding) else 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +179,7 @@ def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -
             profiles += model.mig_profiles
         for profile in profiles:
             memory = model.memory_mib if profile is None else profile.memory_mib
-            if memory <= finding.limit_mib or USABLE * memory < finding.needed_mib:
+            if memory <= finding.limit_mib or USABLE * memory < _asked_mib(finding):
                 continue
             ratio = model.relative_speed * _compute(profile) / speed
             yield _Way(
@@ -201,7 +219,7 @@ def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_Way]:
     if fixed or standing.scaled_by or now.mig_profile:
         return
     limit = USABLE * finding.limit_mib
-    wanted = now.gpu_count * finding.needed_mib / limit
+    wanted = now.gpu_count * _asked_mib(finding) / limit
     more = max(1, math.ceil((wanted - now.gpu_count) / standing.step - 1e-9))
     count = now.gpu_count + more * standing.step
     if standing.most is not None and count > standing.most:
