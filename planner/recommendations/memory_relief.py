@@ -23,7 +23,7 @@ from planner.recommendations.savings import Outcome, outcome_of
 from planner.terms import Terms
 
 _BEYOND = 1.25
-"""Room asked for above a forecast that ends at the device's own memory: what lies beyond was cut."""
+"""Room asked for above a forecast that ends at the device's own memory: the rest was cut."""
 _CUT_OFF = 0.999
 
 
