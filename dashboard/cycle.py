@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
+from dashboard.submission.memory_outlook import recipes_of, watched_in
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
@@ -19,6 +20,7 @@ from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.jobs import Job
+from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
@@ -29,6 +31,7 @@ from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
 from forecasting.surprises import surprises
+from planner.memory_watch import watch_memory
 from planner.packing import build_plan
 from planner.problem import FleetRules, make_problem
 from planner.recommendations.advise import advise
@@ -140,6 +143,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
+    memory = _memory(world, view, forecasts)
     problem = make_problem(
         view.cluster,
         view.jobs,
@@ -153,6 +157,9 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         signals=view.signals,
         cap_laws=learned_cap_laws(models.values(), world.catalogue),
         rules=fleet_rules(world.settings),
+        held_memory_mib={
+            one.job_id: one.held_mib for one in memory if one.outlook is MemoryOutlook.ROOM
+        },
     )
     last = world.store.reader.latest_plan()
     plan = build_plan(
@@ -164,7 +171,11 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         progress=lambda done, total: world.progress("plan", done, total),
     )
     advice = advise(
-        plan, problem, groups=group_forecasts, past_runs=past_run_seconds(view.known_jobs)
+        plan,
+        problem,
+        groups=group_forecasts,
+        past_runs=past_run_seconds(view.known_jobs),
+        memory=memory,
     )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
     seconds = time.monotonic() - started
@@ -198,6 +209,20 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
 def fleet_rules(settings: Settings) -> FleetRules:
     """Give what the settings say of nodes, power limits and tenants."""
     return FleetRules(nodes=settings.nodes, power=settings.power, tenants=settings.tenants)
+
+
+def _memory(
+    world: World, view: PlanningView, forecasts: Sequence[DemandForecast | ForecastSkipped]
+) -> tuple[MemoryFinding, ...]:
+    """Give what the fresh forecasts foresee of the memory of the jobs that run now."""
+    watched = watched_in(
+        view.jobs,
+        view.history,
+        forecasts,
+        recipes=recipes_of(world.store.reader.submissions()),
+        latest=view.as_of,
+    )
+    return watch_memory(watched)
 
 
 def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:

@@ -19,7 +19,8 @@ class JobDemand:
     """Demand in devices of the present configuration, per slot of the horizon.
 
     `demand_*` are None without a forecast, `quantiles` are then empty, else (level, path) pairs,
-    ascending; memory is MiB per device; power is W of the whole job per slot, None when never
+    ascending; memory is MiB per device, and where a phase that took more is over, what stays needed
+    (`memory_freed` says so); power is W of the whole job per slot, None when never
     reported.
     """
 
@@ -42,6 +43,7 @@ class JobDemand:
     power_mean_watts: float | None
     samples: int
     window_start: pd.Timestamp | None
+    memory_freed: bool = False
 
 
 def job_demand(
@@ -49,8 +51,14 @@ def job_demand(
     rows: pd.DataFrame,
     forecast: DemandForecast | ForecastSkipped,
     planning: PlanningSettings,
+    *,
+    held_mib: float | None = None,
 ) -> JobDemand:
-    """Give the demand of a job from its history rows (columns HISTORY) and its forecast."""
+    """Give the demand of a job from its history rows (columns HISTORY) and its forecast.
+
+    `held_mib` is what memory is held to for the horizon after a phase that took more, None where
+    there was none: the largest reading then says nothing of what is to come.
+    """
     demand = _path(forecast, Quantity.EFFECTIVE_GPUS)
     memory = _path(forecast, Quantity.MEMORY)
     power = _path(forecast, Quantity.POWER)
@@ -66,7 +74,7 @@ def job_demand(
         demand_q50=None if demand is None else demand[1],
         demand_q90=None if demand is None else demand[2],
         quantiles=_quantiles(forecast),
-        memory_mib=max(known) if known else None,
+        memory_mib=_needed_memory(known, held_mib),
         power_q10=None if power is None else power[0],
         power_q50=None if power is None else power[1],
         power_q90=None if power is None else power[2],
@@ -78,7 +86,14 @@ def job_demand(
         power_mean_watts=_mean(rows, "power_watts"),
         samples=int(rows["sample_count"].sum()),
         window_start=None if rows.empty else rows["slot_start"].min(),
+        memory_freed=held_mib is not None,
     )
+
+
+def _needed_memory(known: list[float], held_mib: float | None) -> float | None:
+    if not known or held_mib is None:
+        return max(known, default=None)
+    return min(max(known), held_mib)
 
 
 def _path(

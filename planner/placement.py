@@ -86,11 +86,12 @@ class HeterogeneousPolicy:
         for row, name in enumerate(view.names):
             self._history.see(name, view.applications[row], float(view.used[row]), int(gpus[row]))
         reference = _one_gpu(view)
+        guessed = self._history.remaining(view.names, view.applications, reference)
         low, high = self.objective.horizons_s
         return RoundJobs(
             goodput=view.goodput,
             allowed=view.allowed,
-            remaining=self._history.remaining(view.names, view.applications, reference),
+            remaining=np.where(np.isnan(view.stated_work), guessed, view.stated_work),
             reference=reference,
             held=view.held,
             locked=view.locked,

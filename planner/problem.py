@@ -121,12 +121,14 @@ def make_problem(
     signals: Mapping[str, str] | None = None,
     cap_laws: Mapping[str, CapLaw] | None = None,
     rules: FleetRules | None = None,
+    held_memory_mib: Mapping[str, float] | None = None,
 ) -> PlanningProblem:
     """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
     of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
-    taught; without them those of the catalogue hold.
+    taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
+    under whose phase of more memory is over.
 
     Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
     that contradict one another or the job.
@@ -154,7 +156,8 @@ def make_problem(
             ended[job.job_id] = forecast.reason
             continue
         rows = by_job.get(job.job_id, history.iloc[:0])
-        demand = job_demand(job, rows, forecast, planning)
+        held = (held_memory_mib or {}).get(job.job_id)
+        demand = job_demand(job, rows, forecast, planning, held_mib=held)
         _check_demand(demand, planning)
         demands.append(demand)
     kept = {
@@ -190,17 +193,17 @@ def make_problem(
     )
     arrays = _arrays(running, gpu_models, terms)
     slot_cost, enter_cost, boards, model_of = arrays
-    held = np.bincount(model_of[0], weights=boards[0], minlength=len(gpu_models))
+    in_use = np.bincount(model_of[0], weights=boards[0], minlength=len(gpu_models))
     own_jobs = [one.demand.job for one in running]
     facts = fleet_facts(
         cluster,
         own_jobs,
-        dict(zip(gpu_models, held.tolist(), strict=True)),
+        dict(zip(gpu_models, in_use.tolist(), strict=True)),
         slot_starts=slot_starts,
         slot=timedelta(minutes=planning.slot_minutes),
         maintenance=rules.nodes.maintenance,
     )
-    capacity = np.maximum(_all_boards(facts, gpu_models), held)
+    capacity = np.maximum(_all_boards(facts, gpu_models), in_use)
     return PlanningProblem(
         as_of=as_of,
         slot_starts=slot_starts,

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from data.apply_settings import ApplySettings
 from data.errors import ChangeRefusedError
 from data.records.commands import Command, CommandKind
-from data.records.decisions import Action, Range, Recommendation
+from data.records.decisions import NOT_FOR_SAVING, Action, Range, Recommendation
 from data.store import StoreReader
 
 _SHARE_WINDOW = timedelta(hours=24)
@@ -59,16 +59,16 @@ def require_within_limits(
 ) -> None:
     """Refuse (ChangeRefusedError) a change that is too small, or too large for its namespace.
 
-    `others` are the recommendations applied within the last day and not rolled back.
+    `others` are the recommendations applied within the last day and not rolled back. What serves a
+    job instead of saving is never too small.
     """
     savings = recommendation.savings
     worth = (
         (savings.gpu_hours, limits.minimum_gpu_hours),
         (savings.energy_kwh, limits.minimum_energy_kwh),
     )
-    if any(value for value, _least in worth) and not any(
-        _reaches(value, least) for value, least in worth
-    ):
+    asked = recommendation.action not in NOT_FOR_SAVING and any(value for value, _ in worth)
+    if asked and not any(_reaches(value, least) for value, least in worth):
         raise ChangeRefusedError(
             "the saving is below apply.minimum_gpu_hours and apply.minimum_energy_kwh",
             "A change this small is not worth its risk; lower the limits if it is.",

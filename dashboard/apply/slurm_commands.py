@@ -87,7 +87,7 @@ def _job_lines(recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job |
         lines.append(
             "# GPU type names are this site's GRES names: check them with `scontrol show node`."
         )
-    if recommendation.action is Action.SMALLER_GPU or any(
+    if recommendation.action in (Action.SMALLER_GPU, Action.LARGER_GPU) or any(
         move.field in ("NumTasks", "TresPerTask") for move in found.moves
     ):
         lines.append(_OLD_RELEASES)

@@ -4,9 +4,12 @@ Work is effective GPU-hours (utilization times allocated GPUs). Had the job gone
 work done since would have cost GPU-hours and energy at the old rate per unit of work; the saving is
 that minus what it did cost. The range also spans the reading by time alone (the old rate per hour),
 which is the better one where the allocation would not have followed the load.
+
+A change made for memory is judged by memory alone: whether what the job took since stays below what
+its devices offer. A climb that begins anew after the restart is the next cycles' to foresee.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 import pandas as pd
@@ -16,7 +19,7 @@ from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import floor_to_slot
 from data.records.commands import Measurement, Work
-from data.records.decisions import Action, Range, Savings
+from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation, Savings
 from data.records.lifecycle import Event
 from data.settings import EnergySettings, Settings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
@@ -80,10 +83,13 @@ def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
     changed = floor_to_slot(progress.since or concluded, slot_seconds)
     reader = task.store.reader
 
-    def stretch(first: datetime, last: datetime) -> Stretch:
-        rows = reader.job_history(
+    def history(first: datetime, last: datetime) -> pd.DataFrame:
+        return reader.job_history(
             recommendation.job_id, start=first, end=last, slot_seconds=slot_seconds
         )
+
+    def stretch(first: datetime, last: datetime) -> Stretch:
+        rows = history(first, last)
         slots = round((last - first).total_seconds() / slot_seconds)
         return stretch_of(rows, slot_seconds=slot_seconds, slots=slots)
 
@@ -100,8 +106,23 @@ def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
         least_coverage=settings.planning.minimum_coverage_ratio,
         energy=settings.energy,
     )
+    if recommendation.action in FOR_MEMORY:
+        return _by_memory(measurement, history(start, end), recommendation)
     capped = recommendation.action is Action.POWER_CAP
     return _verdict(measurement, settings.apply.throughput_loss_ratio, capped=capped), measurement
+
+
+def _by_memory(
+    one: Measurement, after: pd.DataFrame, recommendation: Recommendation
+) -> tuple[Event | Work, Measurement]:
+    """Judge a change by the largest memory per device since."""
+    largest = float(after["memory_used_mib"].max()) if len(after) else float("nan")
+    if largest != largest:
+        unknown = replace(one, reasons=(*one.reasons, "no memory was read after the change"))
+        return Work.UNMEASURED, unknown
+    limit = float(dict(recommendation.details)["memory_limit_mib"])
+    read = replace(one, memory_peak_mib=largest, memory_limit_mib=limit)
+    return Event.VERIFIED if largest < limit else Event.FELL_SHORT, read
 
 
 def _verdict(one: Measurement, loss: float, *, capped: bool) -> Event | Work:

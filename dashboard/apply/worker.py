@@ -44,6 +44,7 @@ from data.errors import (
 )
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import CommandKind, Lease, Work
+from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import Event, State
 from data.settings import Settings
 from data.store import Store
@@ -254,11 +255,15 @@ def _is_undone(task: Task) -> bool:
 
 
 def _undo_by_rule(task: Task) -> None:
-    """Ask for the rollback that the settings opted in to. Unique, so asking again is harmless."""
+    """Ask for the rollback that the settings opted in to. Unique, so asking again is harmless.
+
+    What fell short for memory is left: where it came from there was less of it.
+    """
     if not task.settings().apply.auto_rollback or task.command.kind is not CommandKind.APPLY:
         return
     state = task.store.reader.states().get(task.command.digest)
-    if state in (State.FAILING, State.FELL_SHORT):
+    short = State.FELL_SHORT if task.recommendation.action not in FOR_MEMORY else None
+    if state in (State.FAILING, short):
         task.store.commands.ask(
             kind=CommandKind.ROLLBACK,
             digest=task.command.digest,

@@ -125,6 +125,18 @@ def _portfolio_line(found: Portfolio) -> str:
         f"Together they save {found.recommended:.2f} {found.unit} and {found.gpu_hours:.0f} "
         f"GPU-hours of the plan's {found.total:.2f} {found.unit}"
         + (f"; the rest: {named}." if named else ".")
+        + _memory_words(found)
+    )
+
+
+def _memory_words(found: Portfolio) -> str:
+    """Say what keeping jobs from running out of memory takes, '' where nothing is proposed."""
+    if abs(found.for_memory) < _CENT:
+        return ""
+    verb = "take" if found.for_memory < 0 else "save"
+    return (
+        f" Beside them the changes against running out of memory {verb} "
+        f"{abs(found.for_memory):.2f} {found.unit}."
     )
 
 

@@ -9,14 +9,17 @@ from typing import Any
 
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.submission.decision_notes import decision_document
 from dashboard.submission.estimate import GIB, plan_row
 from dashboard.submission.job_file import load_job_file
 from dashboard.submission.planning import family_of
 from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit as send
 from dashboard.submission.submit import why_not
 from dashboard.submission.targets import target_name, target_of
 from dashboard.submission.watch import watch_all
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.submissions import Submission
@@ -40,7 +43,15 @@ def submit(options: argparse.Namespace) -> int:
     by = options.by or getpass.getuser()
     with open_store(settings.store.url) as store:
         peaks = store.reader.measured_peaks(family_of(job.training_job))
-        proposal = propose(job, target, settings=settings.submit, peaks=peaks, by=by, now=utc_now())
+        proposal = propose(
+            job,
+            target,
+            settings=settings.submit,
+            peaks=peaks,
+            by=by,
+            now=utc_now(),
+            waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
+        )
         said = target.check(proposal.manifest) if options.dry_run else ""
         _show(proposal, options, settings, said)
         if options.dry_run:
@@ -101,6 +112,7 @@ def proposal_document(proposal: Proposal, said: str) -> dict[str, Any]:
         "nodes_now": list(placement.nodes),
         "waits": placement.waits,
         "misses_deadline": placement.misses_deadline,
+        "decision": None if placement.decision is None else decision_document(placement.decision),
         "launch": proposal.manifest.launch,
         "manifest": proposal.manifest.text,
         "cluster_says": said,

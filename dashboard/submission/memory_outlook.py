@@ -1,12 +1,16 @@
 """What the store knows of every job's memory, handed to the memory watch."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+
+import pandas as pd
 
 from dashboard.submission.fleet import catalogue_types
 from dashboard.submission.watch import job_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.forecasts import DemandForecast
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.jobs import Job
 from data.records.memory import MemoryFinding
 from data.records.submissions import Attempt, Submission
 from data.store import StoreReader
@@ -27,12 +31,33 @@ def watched_jobs(
     history = reader.job_history(
         job_id, start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds
     )
+    return watched_in(
+        reader.jobs(),
+        history,
+        reader.forecasts(),
+        recipes=recipes_of(reader.submissions()),
+        latest=latest,
+    )
+
+
+def watched_in(
+    jobs: Iterable[Job],
+    history: pd.DataFrame,
+    forecasts: Sequence[DemandForecast | ForecastSkipped],
+    *,
+    recipes: Mapping[str, TrainingJob],
+    latest: datetime,
+) -> tuple[WatchedJob, ...]:
+    """Give the jobs among these that run at `latest`, have a forecast and a known memory limit.
+
+    `history` has the columns HISTORY; its last week counts.
+    """
+    recent = history[history["slot_start"] >= latest - _HISTORY]
     used = {
-        name: rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
-        for name, rows in history.groupby("job_id")
+        str(name): rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
+        for name, rows in recent.groupby("job_id")
     }
-    forecasts = {one.job_id: one for one in reader.forecasts() if isinstance(one, DemandForecast)}
-    recipes = recipes_of(reader.submissions())
+    known = {one.job_id: one for one in forecasts if isinstance(one, DemandForecast)}
     types = catalogue_types(load_gpu_catalogue())
     return tuple(
         WatchedJob(
@@ -40,14 +65,14 @@ def watched_jobs(
             gpu_model=job.gpu_model,
             limit_mib=job.gpu_memory_mib,
             used_mib=used[job.job_id],
-            forecast=forecasts[job.job_id],
+            forecast=known[job.job_id],
             recipe=recipes.get(job.job_id),
             gpu_types=types,
         )
-        for job in reader.jobs()
+        for job in jobs
         if job.gpu_memory_mib
         and job.job_id in used
-        and job.job_id in forecasts
+        and job.job_id in known
         and job.last_seen_at >= latest - _LATELY
     )
 

@@ -1,11 +1,13 @@
-"""Where a job goes: the smallest GPUs that suffice, on the fewest nodes, stranding the least.
+"""Where a job goes: the GPU type by the joint policy, the nodes by what they would strand.
 
-Plans come ranked by MARP; HAS (Frenzy, arXiv 2412.14479) takes the first that the cluster can
-satisfy. `place` is the one door: a policy that decides over the whole queue takes its place.
+MARP ranks the plans; HAS (`planner.scheduling.arrival`) decides between the GPU types over all that
+waits; here its choice is seated on real nodes with their CPUs and memory. What finds no seat goes
+back to HAS without it. Nothing that runs is changed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 
@@ -14,6 +16,7 @@ from data.errors import ImpossibleProblemError
 from planner.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
 from planner.fragmentation_kernel import WHOLE, NodeState, Pod
 from planner.memory.bounds import bound_factor
+from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
 from planner.training_plans import TrainingPlan
 
 _DEARER = 1.25
@@ -34,6 +37,49 @@ class HostNeed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """What of the job and the queue the decision looks at.
+
+    `late` says whether a plan misses the deadline, `hours` how long one runs (None: not known).
+    """
+
+    host: HostNeed
+    late: Callable[[TrainingPlan], bool]
+    hours: Callable[[TrainingPlan], float | None] = lambda _plan: None
+    waiting: tuple[WaitingJob, ...] = ()
+
+
+class Basis(StrEnum):
+    """What a decision rests on; all but the first are fallbacks."""
+
+    NOW = "with what waits, over the GPUs that are free now"
+    LATER = "with what waits, over all GPUs, since none is free for it now"
+    ALONE = "on its own, over all GPUs, since what waits takes them all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """One plan that was weighed; `verdict` says what came of it."""
+
+    plan: TrainingPlan
+    verdict: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """How a placement was decided: between which plans, beside what, over which GPUs.
+
+    `free` and `total` count GPUs by type.
+    """
+
+    basis: Basis
+    considered: tuple[Considered, ...]
+    waiting: tuple[WaitingJob, ...]
+    free: Mapping[str, int]
+    total: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """A plan with its place: so many nodes with so many GPUs each.
 
@@ -49,6 +95,7 @@ class Placement:
     words: tuple[str, ...]
     fair_cpus: int | None = None
     misses_deadline: bool = False
+    decision: Decision | None = None
 
     @property
     def waits(self) -> bool:
@@ -56,30 +103,114 @@ class Placement:
         return not self.nodes
 
 
-def place(
-    plans: Sequence[TrainingPlan],
-    fleet: Fleet,
-    *,
-    host: HostNeed,
-    late: Callable[[TrainingPlan], bool],
-) -> Placement:
-    """Give the placement of the best plan that fits now, else of the best that ever can.
+def place(plans: Sequence[TrainingPlan], fleet: Fleet, arrival: Arrival) -> Placement:
+    """Give the placement that HAS decides: on free nodes, else the plan to wait with.
 
     Errors: ImpossibleProblemError when no set of nodes could hold any plan.
     """
-    seats = _Seats(fleet, host)
+    seats = _Seats(fleet, arrival.host)
     possible = [one for one in plans if seats.count_ever(one)]
     if not possible:
         raise ImpossibleProblemError(
             f"no nodes of {fleet.source} could hold any of the {len(plans)} plans that fit",
             _hint(plans, fleet),
         )
-    for plan in sorted(_affordable(possible), key=lambda one: _rank(one, seats, late)):
-        nodes = seats.now(plan)
-        if nodes:
-            return seats.placement(plan, nodes, late=late(plan))
-    best = min(_affordable(possible), key=lambda one: _rank(one, seats, late))
-    return seats.placement(best, (), late=late(best))
+    choice = _Choice(_by_type(_affordable(possible), seats, arrival.late), seats, arrival)
+    return choice.now() or choice.later() or choice.alone()
+
+
+class _Choice:
+    """The rounds of one decision: what is weighed, what found no seat, what was taken."""
+
+    def __init__(
+        self, ranked: Mapping[str, Sequence[TrainingPlan]], seats: "_Seats", arrival: Arrival
+    ) -> None:
+        self._ranked = ranked
+        self._seats = seats
+        self._arrival = arrival
+        cheapest = min((one for of in ranked.values() for one in of), key=lambda one: one.cost)
+        self._hours = arrival.hours(cheapest) or UNKNOWN_HOURS
+        self._unseated: list[TrainingPlan] = []
+
+    def now(self) -> Placement | None:
+        """Decide over the free GPUs until a choice finds seats, None when HAS gives it nothing."""
+        left = {name: list(of) for name, of in self._ranked.items()}
+        while plan := self._round(left, self._seats.free, self._arrival.waiting):
+            nodes = self._seats.now(plan)
+            if nodes:
+                return self._placed(plan, nodes, Basis.NOW)
+            self._unseated.append(left[plan.gpu_type].pop(0))
+        return None
+
+    def later(self) -> Placement | None:
+        """Decide over all GPUs beside what waits, as once what runs has ended."""
+        plan = self._round(self._ranked, self._seats.total, self._arrival.waiting)
+        return None if plan is None else self._placed(plan, (), Basis.LATER)
+
+    def alone(self) -> Placement:
+        """Decide over all GPUs as if nothing else waited: what the cluster is asked for."""
+        plan = self._round(self._ranked, self._seats.total, ())
+        if plan is None:  # every plan that is ranked fits on an empty fleet
+            raise ImpossibleProblemError("no plan fits on the whole fleet", "Name larger nodes.")
+        return self._placed(plan, (), Basis.ALONE)
+
+    def _round(
+        self,
+        ranked: Mapping[str, Sequence[TrainingPlan]],
+        room: Mapping[str, int],
+        waiting: Sequence[WaitingJob],
+    ) -> TrainingPlan | None:
+        best = {name: of[0] for name, of in ranked.items() if of}
+        offers = [
+            Offer(
+                gpu_type=one.gpu_type,
+                gpus=one.gpus,
+                memory_bytes=one.job.gpu_memory_bytes or 1.0,
+                cost=one.cost,
+            )
+            for one in best.values()
+        ]
+        found = chosen_offer(offers, room, waiting, hours=self._hours)
+        return None if found is None else best[found.gpu_type]
+
+    def _placed(self, plan: TrainingPlan, nodes: tuple[str, ...], basis: Basis) -> Placement:
+        decision = Decision(
+            basis=basis,
+            considered=tuple(self._considered(plan)),
+            waiting=self._arrival.waiting,
+            free=self._seats.free,
+            total=self._seats.total,
+        )
+        return self._seats.placement(plan, nodes, late=self._arrival.late(plan), decision=decision)
+
+    def _considered(self, chosen: TrainingPlan) -> Iterator[Considered]:
+        """Give the best plan of every type, those without a seat, and what became of them."""
+        yield Considered(plan=chosen, verdict="chosen")
+        for plan in self._unseated:
+            yield Considered(plan=plan, verdict="no nodes with room for it now")
+        for of in self._ranked.values():
+            plan = of[0]
+            if plan is chosen or plan in self._unseated:
+                continue
+            fits = plan.gpus <= self._seats.free.get(plan.gpu_type, 0)
+            yield Considered(
+                plan=plan,
+                verdict="worth more to others or dearer" if fits else "not enough free now",
+            )
+
+
+def _by_type(
+    plans: Sequence[TrainingPlan], seats: "_Seats", late: Callable[[TrainingPlan], bool]
+) -> dict[str, list[TrainingPlan]]:
+    """Give the plans by GPU type, the best first: the fewest nodes, the fewest GPUs, the cheapest.
+
+    Where a plan meets the deadline, those that do not are left out.
+    """
+    timely = [one for one in plans if not late(one)] or plans
+    found: dict[str, list[TrainingPlan]] = {}
+    for plan in sorted(timely, key=lambda one: (seats.count_ever(one), one.gpus, one.cost)):
+        found.setdefault(plan.gpu_type, []).append(plan)
+    return found
 
 
 def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
@@ -92,14 +223,6 @@ def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
 def _has_room(plan: TrainingPlan) -> bool:
     bound = plan.estimate.p50_bytes * bound_factor(plan.estimate.tier, _SHARE)
     return bound <= (plan.job.gpu_memory_bytes or 0.0)
-
-
-def _rank(
-    plan: TrainingPlan, seats: "_Seats", late: Callable[[TrainingPlan], bool]
-) -> tuple[bool, float, int, int, float]:
-    """Smallest sufficient memory first, then the fewest nodes, the fewest GPUs, the cheapest."""
-    memory = plan.job.gpu_memory_bytes or 0.0
-    return late(plan), memory, seats.count_ever(plan), plan.gpus, plan.cost
 
 
 def _hint(plans: Sequence[TrainingPlan], fleet: Fleet) -> str:
@@ -125,6 +248,11 @@ class _Seats:
         for node in fleet.usable:
             self._by_type.setdefault(node.gpu_type, []).append(node)
         self._ever: dict[tuple[str, int, int], int] = {}
+        self.free = self._counted(lambda one: one.free_gpus)
+        self.total = self._counted(lambda one: one.gpus)
+
+    def _counted(self, gpus: Callable[[FleetNode], int]) -> dict[str, int]:
+        return {name: sum(map(gpus, nodes)) for name, nodes in sorted(self._by_type.items())}
 
     def count_ever(self, plan: TrainingPlan) -> int:
         """Give the fewest nodes on an empty fleet, 0 when it holds the plan nowhere."""
@@ -143,7 +271,9 @@ class _Seats:
                 return self._least_stranding(nodes, each, count)
         return ()
 
-    def placement(self, plan: TrainingPlan, nodes: tuple[str, ...], *, late: bool) -> Placement:
+    def placement(
+        self, plan: TrainingPlan, nodes: tuple[str, ...], *, late: bool, decision: Decision
+    ) -> Placement:
         """Give the placement on these nodes, or on as many as an empty fleet would take."""
         count = len(nodes) or self.count_ever(plan)
         each = plan.gpus // count
@@ -157,6 +287,7 @@ class _Seats:
             words=tuple(sorted({one.word for one in of_type})),
             fair_cpus=min(shares, default=0) or None,
             misses_deadline=late,
+            decision=decision,
         )
 
     def _holding(self, plan: TrainingPlan, each: int, *, free: bool) -> list[FleetNode]:

@@ -1,13 +1,15 @@
 """A proposal: one job with its plan, place and manifest, as a person sees it before it is sent."""
 
+import math
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from dashboard.submission.decision_notes import decision_notes
 from dashboard.submission.fleet import Fleet
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.launch import unheard
 from dashboard.submission.manifest import JobOrder, Manifest
-from dashboard.submission.placement import HostNeed, Placement, place
+from dashboard.submission.placement import Arrival, HostNeed, Placement, place
 from dashboard.submission.planning import calibration_of, family_of, misses_deadline, plans_for
 from dashboard.submission.target import Target
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -22,6 +24,7 @@ from data.records.submissions import (
 from data.store.record_json import to_json
 from data.submit_settings import SubmitSettings
 from planner.memory_predictor import finished_run, needed_bytes
+from planner.scheduling.arrival import WaitingJob
 from planner.training_plans import TrainingPlan
 from planner.training_time import hours_range
 
@@ -56,10 +59,12 @@ def propose(
     now: datetime,
     earlier: Submission | None = None,
     lessons: Lessons | None = None,
+    waiting: tuple[WaitingJob, ...] = (),
 ) -> Proposal:
     """Plan, place and write the manifest of a job; nothing is sent and nothing is kept.
 
-    `earlier` is the submission whose next attempt this is. Errors: ImpossibleProblemError when it
+    `earlier` is the submission whose next attempt this is, `waiting` what is in the queue besides.
+    Errors: ImpossibleProblemError when it
     fits nowhere, ChangeRefusedError, CollectorError when the cluster does not answer.
     """
     learned = lessons or Lessons()
@@ -68,13 +73,17 @@ def propose(
     placement = place(
         plans,
         fleet,
-        host=HostNeed(
-            cpus_per_gpu=job.cpus_per_gpu,
-            memory_mib_per_gpu=None
-            if job.memory_mib_per_gpu is None
-            else round(job.memory_mib_per_gpu * learned.host_raised),
+        Arrival(
+            host=HostNeed(
+                cpus_per_gpu=job.cpus_per_gpu,
+                memory_mib_per_gpu=None
+                if job.memory_mib_per_gpu is None
+                else round(job.memory_mib_per_gpu * learned.host_raised),
+            ),
+            late=lambda plan: misses_deadline(job, plan, now),
+            hours=lambda plan: _hours(job, plan),
+            waiting=waiting,
         ),
-        late=lambda plan: misses_deadline(job, plan, now),
     )
     attempt = Attempt(
         number=1 if earlier is None else earlier.latest.number + 1,
@@ -112,6 +121,14 @@ def propose(
         submission=replace(bare, attempts=(*before, replace(attempt, manifest=manifest.text))),
         notes=_notes(job, fleet, placement),
     )
+
+
+def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
+    """Give the middle of the hours that a run takes, None where its tokens are not stated."""
+    if job.tokens is None:
+        return None
+    low, high = hours_range(plan, job.tokens)
+    return math.sqrt(low * high)
 
 
 def _plans(
@@ -157,6 +174,8 @@ def _notes(job: JobFile, fleet: Fleet, placement: Placement) -> tuple[str, ...]:
         notes.append("no plan is sure to meet the deadline")
     if placement.waits:
         notes.append("no place is free now: the job will wait in the cluster's queue")
+    if placement.decision is not None:
+        notes += decision_notes(placement.decision)
     if fleet.unknown:
         notes.append(f"GPUs of unknown models are left out: {', '.join(fleet.unknown)}")
     return tuple(notes)

@@ -11,9 +11,11 @@ from datetime import datetime, timedelta
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.proposal import Lessons, propose
+from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import deliver, submit, why_not, with_latest
 from dashboard.submission.target import Standing, Target
 from dashboard.submission.targets import target_of
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import TrimtabError, scrub
 from data.records.submissions import Attempt, MeasuredPeak, Submission, SubmissionState
 from data.settings import Settings
@@ -223,6 +225,7 @@ def _again(
             target,
             settings=settings.submit,
             peaks=store.reader.measured_peaks(submission.family),
+            waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
             by=submission.submitted_by,
             now=now,
             earlier=submission,

@@ -25,6 +25,9 @@ TITLES = {
     "time-limit": "Shorter time limit",
     "add-gpus": "More boards needed",
     "consolidate": "Power a node down",
+    "larger-gpu": "Larger GPU before memory runs out",
+    "spread": "More GPUs before memory runs out",
+    "less-memory": "Less memory before it runs out",
 }
 _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "proposed": "violet",

@@ -21,6 +21,7 @@ from data.records.decisions import Decision
 from data.records.lifecycle import OPEN, STANDING, State
 from data.store import StoredRecommendation
 from data.store.record_json import from_json
+from data.units import MIB_PER_GIB
 
 _TICK_SECONDS = 1.0
 
@@ -242,9 +243,16 @@ def _outcome(stored: StoredRecommendation) -> None:
                 f"Measured over {one.hours:g} h: {range_text(one.realised_gpu_hours)} of "
                 f"{range_text(one.predicted_gpu_hours)} promised, "
                 f"{range_text(one.realised_energy_kwh)} of "
-                f"{range_text(one.predicted_energy_kwh)} promised."
+                f"{range_text(one.predicted_energy_kwh)} promised.{_memory_text(one)}"
             )
         )
+
+
+def _memory_text(one: Measurement) -> str:
+    if one.memory_peak_mib is None or one.memory_limit_mib is None:
+        return ""
+    peak, limit = one.memory_peak_mib / MIB_PER_GIB, one.memory_limit_mib / MIB_PER_GIB
+    return f" Memory reached {peak:.1f} of the {limit:.1f} GiB that a program can have."
 
 
 def _digest(stored: StoredRecommendation) -> str:

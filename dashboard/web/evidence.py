@@ -5,12 +5,13 @@ import streamlit as st
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.web.page import UNKNOWN, chart, plain
 from dashboard.web.session import current_world
-from data.records.decisions import Recommendation
+from data.records.decisions import FOR_MEMORY, Recommendation
 from data.records.forecasts import DemandForecast, Quantity
+from data.units import MIB_PER_GIB
 
 
 def show_evidence(one: Recommendation, key: str) -> None:
-    """Show the reason, the demand that led to it, and the evidence as a table."""
+    """Show the reason, the demand or memory that led to it, and the evidence as a table."""
     st.write(plain(one.why))
     if one.job_id:
         _demand(one, key)
@@ -31,7 +32,8 @@ def _demand(one: Recommendation, key: str) -> None:
         end=one.evidence.window_end,
         slot_seconds=world.settings.settings.planning.slot_minutes * 60,
     )
-    if history["effective_gpus"].isna().all():
+    shown = "memory_used_mib" if one.action in FOR_MEMORY else "effective_gpus"
+    if history[shown].isna().all():
         return
     forecast = next(
         (
@@ -41,15 +43,28 @@ def _demand(one: Recommendation, key: str) -> None:
         ),
         None,
     )
-    figure = forecast_band(
-        history,
-        "effective_gpus",
-        y_title="effective GPUs",
-        forecast=forecast,
-        path=forecast.path(Quantity.EFFECTIVE_GPUS) if forecast else None,
-        steps=[one.proposed.gpu_count] * len(forecast.slot_starts) if forecast else None,
-        limit=float(one.now.gpu_count),
-    )
+    if one.action in FOR_MEMORY:
+        job = world.store.reader.job(one.job_id)
+        limit = None if job is None or job.gpu_memory_mib is None else job.gpu_memory_mib
+        figure = forecast_band(
+            history,
+            shown,
+            y_title="GiB per GPU",
+            forecast=forecast,
+            path=forecast.path(Quantity.MEMORY) if forecast else None,
+            limit=None if limit is None else limit / MIB_PER_GIB,
+            scale=1 / MIB_PER_GIB,
+        )
+    else:
+        figure = forecast_band(
+            history,
+            shown,
+            y_title="effective GPUs",
+            forecast=forecast,
+            path=forecast.path(Quantity.EFFECTIVE_GPUS) if forecast else None,
+            steps=[one.proposed.gpu_count] * len(forecast.slot_starts) if forecast else None,
+            limit=float(one.now.gpu_count),
+        )
     chart(figure, f"{key}-demand")
 
 

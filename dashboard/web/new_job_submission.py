@@ -12,11 +12,13 @@ from dashboard.rights import why_not_submit
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.planning import family_of
 from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
 from dashboard.web.identity import local_name, remember_name, signed_in
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import TrimtabError
 
@@ -80,6 +82,7 @@ def _preview(job: JobFile, by: str) -> None:
         target,
         settings=settings.submit,
         peaks=world.store.reader.measured_peaks(family_of(job.training_job)),
+        waiting=waiting_jobs(world.store.reader, load_gpu_catalogue()),
         by=by,
         now=utc_now(),
     )

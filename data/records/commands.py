@@ -106,7 +106,8 @@ class Measurement:
     """Realised against predicted over the slots after a change, per unit of work.
 
     Predictions are scaled to `hours`. Work is counted in effective GPU-hours. A quantity that could
-    not be measured is None, and `reasons` say why.
+    not be measured is None, and `reasons` say why. `memory_peak_mib` is the largest memory per
+    device, `memory_limit_mib` what a program can have there: both only of changes made for memory.
     """
 
     hours: float
@@ -120,3 +121,5 @@ class Measurement:
     realised_energy_kwh: Range | None
     realised_emissions_kgco2e: Range | None
     reasons: tuple[str, ...] = ()
+    memory_peak_mib: float | None = None
+    memory_limit_mib: float | None = None

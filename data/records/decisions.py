@@ -24,10 +24,19 @@ class Action(StrEnum):
     SCALE_OUT = "scale-out"
     CONSOLIDATE = "consolidate"
     ADD_GPUS = "add-gpus"
+    LARGER_GPU = "larger-gpu"
+    SPREAD = "spread"
+    LESS_MEMORY = "less-memory"
 
 
-ADVICE = frozenset({Action.CO_LOCATE, Action.ADD_GPUS})
+ADVICE = frozenset({Action.CO_LOCATE, Action.ADD_GPUS, Action.LESS_MEMORY})
 """What a person does by hand: nothing in a cluster can be changed that says it."""
+
+FOR_MEMORY = frozenset({Action.LARGER_GPU, Action.SPREAD, Action.LESS_MEMORY})
+"""What keeps a job from running out of GPU memory. It costs, and no plan's saving contains it."""
+
+NOT_FOR_SAVING = FOR_MEMORY | {Action.SCALE_OUT}
+"""What is proposed to serve a job: its saving may be negative, and no limit on savings holds."""
 
 
 class Risk(StrEnum):
@@ -116,7 +125,8 @@ class Recommendation:
     None where a job has no end, such as a service.
 
     `details` are (name, value) pairs for the applier where two configurations do not say it all:
-    time_limit_seconds, begin_at (ISO 8601), node.
+    time_limit_seconds, begin_at (ISO 8601), node; for the verification of what is done for memory
+    memory_limit_mib, what a program can have on each proposed device.
     """
 
     plan_id: str

@@ -58,6 +58,16 @@ class MemoryFinding:
     advice: tuple[MemoryAdvice, ...] = ()
     evidence: tuple[str, ...] = ()
 
+    @property
+    def needed_mib(self) -> float:
+        """What each device should offer the program, for the whole horizon."""
+        return max(self.peak_q50_mib, self.peak_q95_mib)
+
+    @property
+    def held_mib(self) -> float:
+        """What the job is held to from `at` on, with 95 % and a margin (ROOM)."""
+        return self.limit_mib - self.room_mib
+
     def __post_init__(self) -> None:
         if not self.limit_mib > 0:
             raise ValueError(f"limit_mib of {self.job_id} must be above 0, got {self.limit_mib}")

@@ -57,6 +57,8 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
     coefficients = prior
     weights = np.ones(len(target))
     size = (design.columns**2).mean(axis=0) if len(target) else np.ones(len(prior))
+    if not size.any():
+        return prior  # boards that stood idle at every reading say nothing of work
     # A term that no reading moves still leans on its prior, firmly enough for nnls to see it.
     pull = prior_weight * np.maximum(size, _FIRMEST * size.max())
     for _ in range(_ROUNDS):

@@ -4,15 +4,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from data.records.decisions import Action, Recommendation, Risk
+from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
 from data.records.forecasts import GroupForecast
 from data.records.jobs import Platform
+from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, Plan
 from planner.problem import PlanningProblem
-from planner.recommendations.admission import NO_PAIR, NO_ROOM, admitted
+from planner.recommendations.admission import NO_PAIR, NO_ROOM, Room, admitted
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missing_boards
 from planner.recommendations.guardrails import refusal
+from planner.recommendations.memory_advice import memory_recommendation
+from planner.recommendations.memory_relief import reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
 from planner.recommendations.proposals import Proposal, proposal_of
 from planner.recommendations.savings import Outcome, outcome_of
@@ -29,7 +32,9 @@ _RISK = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """Recommendations, the largest central saving first; `kept` maps other jobs to the reason.
+    """Recommendations: memory that runs out first, then the largest central saving first.
+
+    `kept` maps other jobs to the reason.
 
     `portfolio` shows how the recommendations add up to what the plan saves.
     """
@@ -45,11 +50,13 @@ def advise(
     *,
     groups: Sequence[GroupForecast] = (),
     past_runs: Mapping[str, Sequence[float]] | None = None,
+    memory: Sequence[MemoryFinding] = (),
 ) -> Advice:
     """Give what follows from a plan of this problem.
 
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
-    runs of the same job.
+    runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
+    gets the first of the free boards, and nothing else is proposed for it.
     """
     runs = past_runs or {}
     proposals = [
@@ -57,21 +64,29 @@ def advise(
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
     outcomes = [outcome_of(one, problem.terms) for one in proposals]
-    kept, chosen = _chosen(proposals, outcomes, problem, runs)
-    found = [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
+    room = Room(problem)
+    relieved = reliefs(memory, proposals, problem, room)
+    out = frozenset(one.job_id for one in relieved)
+    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out)
+    found = [memory_recommendation(one, plan, problem) for one in relieved]
+    found += [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
     found += _shorter_limits(proposals, kept, plan, problem, runs)
     found += [_of_fleet(one, plan, problem) for one in missing_boards(problem, groups)]
-    found += [_of_fleet(one, plan, problem) for one in empty_nodes(plan, problem)]
+    # The plan did not know that boards are needed for memory: their nodes stay on.
+    wanted = {one.proposal.chosen.configuration.gpu_model for one in relieved if one.outcome}
+    empty = (one for one in empty_nodes(plan, problem) if one.gpu_model not in wanted)
+    found += [_of_fleet(one, plan, problem) for one in empty]
     names = {proposals[one].job.demand.job.job_id for one in chosen}
     return Advice(
         recommendations=tuple(sorted(found, key=_by_saving)),
         kept=kept | dict(problem.ended),
-        portfolio=portfolio_of(proposals, names, plan, problem.terms),
+        portfolio=portfolio_of(proposals, names, plan, problem.terms, relieved=relieved),
     )
 
 
-def _by_saving(one: Recommendation) -> tuple[float, str]:
-    return -(one.savings.cost.central if one.savings.cost else 0.0), one.target
+def _by_saving(one: Recommendation) -> tuple[bool, float, str]:
+    saved = one.savings.cost.central if one.savings.cost else 0.0
+    return one.action not in FOR_MEMORY, -saved, one.target
 
 
 def _chosen(
@@ -79,18 +94,25 @@ def _chosen(
     outcomes: Sequence[Outcome],
     problem: PlanningProblem,
     past_runs: Mapping[str, Sequence[float]],
+    room: Room,
+    relieved: frozenset[str],
 ) -> tuple[dict[str, str], list[int]]:
-    """Give the reason for every job that is kept, and the numbers of the proposals to recommend."""
+    """Give the reason for every job that is kept, and the numbers of the proposals to recommend.
+
+    Jobs that are relieved are neither.
+    """
     terms, kept, worthy = problem.terms, {}, []
     for number, (one, outcome) in enumerate(zip(proposals, outcomes, strict=True)):
         job_id = one.job.demand.job.job_id
+        if job_id in relieved:
+            continue
         reason = refusal(one, outcome, terms, past_runs.get(job_id, ()))
         if reason:
             kept[job_id] = reason
         else:
             worthy.append(number)
     worthy.sort(key=lambda number: -_central(outcomes[number]))
-    taken, unpaired = admitted([proposals[number] for number in worthy], problem)
+    taken, unpaired = admitted([proposals[number] for number in worthy], room)
     for position, number in enumerate(worthy):
         if position not in taken:
             reason = NO_PAIR if position in unpaired else NO_ROOM

@@ -3,6 +3,7 @@
 from data.records.decisions import Action, Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
+from data.units import MIB_PER_GIB
 from planner.cost import change_costs
 from planner.problem import PlanningProblem
 from planner.recommendations.guardrails import suspicion
@@ -106,6 +107,12 @@ def _factors(
     ]
     if savings.energy_kwh is not None:
         factors += _energy_factors(problem)
+    demand = one.job.demand
+    if demand.memory_freed and demand.memory_mib is not None and demand.memory_max_mib is not None:
+        was, held = demand.memory_max_mib / MIB_PER_GIB, demand.memory_mib / MIB_PER_GIB
+        factors.append(
+            ("memory", f"the phase that took {was:.1f} GiB is over: at most {held:.1f} with 95 %")
+        )
     if one.action is Action.POWER_CAP:
         law = problem.cap_laws[one.chosen.configuration.gpu_model]
         reach = f"boards settle at {100 * law.reach:.0f} % of a cap"

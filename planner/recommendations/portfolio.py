@@ -3,15 +3,17 @@
     plan saves  =  recommended  +  not recommended  +  timing  +  service  +  shared
 
 Every job is in at most one recommendation about its GPUs, and every recommendation's central money
-is the plan's own arithmetic of that job, so nothing is counted twice. `shared` is what belongs to
-no single job: idle power and switching of nodes, limits, moves, rounding, and the trifle of rent
-that the planner charges for a change that costs nothing.
+is the plan's own arithmetic of that job, so nothing is counted twice. What keeps a job from running
+out of memory is no part of the plan and costs money: it stands beside the sum. `shared` is what
+belongs to no single job: idle power and switching of nodes, limits, moves, rounding, and the trifle
+of rent that the planner charges for a change that costs nothing.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from data.records.plans import Plan
+from planner.recommendations.memory_relief import Relief
 from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import Proposal
 from planner.terms import Terms
@@ -24,7 +26,8 @@ class Portfolio:
     `recommended` is the sum of the central money savings of the recommendations; `not_recommended`
     the money of changes that guardrails hold back; `timing` what the plan saves by further changes
     of recommended jobs, which one approval does not make; `service` the change of the price of
-    expected shortfall, which is no money.
+    expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
+    that keep jobs from running out of memory, most often a loss.
     """
 
     recommended: float
@@ -35,10 +38,16 @@ class Portfolio:
     total: float
     unit: str
     gpu_hours: float
+    for_memory: float = 0.0
 
 
 def portfolio_of(
-    proposals: Collection[Proposal], recommended: Collection[str], plan: Plan, terms: Terms
+    proposals: Collection[Proposal],
+    recommended: Collection[str],
+    plan: Plan,
+    terms: Terms,
+    *,
+    relieved: Sequence[Relief] = (),
 ) -> Portfolio:
     """Give the parts; `proposals` has one entry per job of the plan, `recommended` names jobs."""
     parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
@@ -63,4 +72,9 @@ def portfolio_of(
         total=total,
         unit=plan.currency,
         gpu_hours=gpu_hours,
+        for_memory=sum(
+            one.outcome.savings.cost.central
+            for one in relieved
+            if one.outcome is not None and one.outcome.savings.cost is not None
+        ),
     )

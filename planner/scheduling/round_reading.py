@@ -1,5 +1,6 @@
 """What a round's jobs and nodes say, as arrays: the same reading for every policy."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,8 @@ class RoundView:
 
     `goodput` [J, C] is 0 where it is unknown or barred; `profiled` [J] says whether any is known.
     A job without a profile may take the smallest configuration of each type alone. `held` [J] is
-    the configuration of now (-1: none), `used` [J] the GPU-seconds spent so far.
+    the configuration of now (-1: none), `used` [J] the GPU-seconds spent so far, `stated_work` [J]
+    the work left in goodput seconds where the job says it, else NaN.
     """
 
     names: tuple[str, ...]
@@ -53,6 +55,7 @@ class RoundView:
     restarts: Ints
     restart_seconds: Floats
     used: Floats
+    stated_work: Floats
 
     def allocations(self, choice: Ints) -> dict[str, Allocation]:
         """Give the nodes of the chosen configurations [J]; the number of them is nothing."""
@@ -122,6 +125,7 @@ class RoundReader:
                 [restart_seconds(of, job) for of, job in zip(applications, infos, strict=True)]
             ),
             used=np.array([_used(job) for job in infos]),
+            stated_work=np.array([_stated_work(job) for job in infos]),
         )
 
     def _configurations(
@@ -216,6 +220,11 @@ def _gpus(node: Any) -> int:
 def _used(job: Any) -> float:
     used = getattr(job, "used_gpu_seconds", None)
     return float(getattr(job, "attained_service", 0.0) if used is None else used)
+
+
+def _stated_work(job: Any) -> float:
+    stated = getattr(job, "remaining_work", None)
+    return math.nan if stated is None else float(stated)
 
 
 def _held(

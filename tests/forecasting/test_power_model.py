@@ -179,6 +179,17 @@ def test_idle_power_is_measured_where_boards_rest() -> None:
     assert "40 readings at rest" in model.notes[0]
 
 
+def test_boards_that_always_rest_leave_the_prior() -> None:
+    """Utilization of exactly 0 at every reading moves no term of work: no fit, and no error."""
+    resting = PowerSamples(
+        power_watts=np.full(60, 66.0), utilization=np.zeros(60), group=np.arange(60) % 3
+    )
+    models = fit_power_models(
+        {H100: make_samples(), "A100-SXM4-80GB": resting}, CATALOGUE, signal="sm_active"
+    )
+    assert models["A100-SXM4-80GB"].predict(0.8).extrapolated
+
+
 @pytest.mark.parametrize("rows", [0, 1, 7])
 def test_few_readings_leave_the_prior(rows: int) -> None:
     """Fewer than eight readings are no fit: the answer is the catalogue's, without an error."""

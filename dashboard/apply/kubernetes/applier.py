@@ -19,6 +19,8 @@ COVERED = frozenset(
         Action.MIG_SLICE,
         Action.RECLAIM,
         Action.SCALE_OUT,
+        Action.LARGER_GPU,
+        Action.SPREAD,
         Action.CONSOLIDATE,
     }
 )

@@ -24,7 +24,14 @@ CONTROL = ("hold", "release", "requeuehold", "wait")
 
 _WORD = re.compile(r"[A-Za-z0-9_.,&|*-]{1,128}")
 
-SIZES = (Action.FEWER_GPUS, Action.SMALLER_GPU, Action.MIG_SLICE, Action.SCALE_OUT)
+SIZES = (
+    Action.FEWER_GPUS,
+    Action.SMALLER_GPU,
+    Action.MIG_SLICE,
+    Action.SCALE_OUT,
+    Action.LARGER_GPU,
+    Action.SPREAD,
+)
 _TYPE_CHANGES_FROM = (24, 11)
 """22.05 accepts another GPU type and the job sticks in BadConstraints; 24.11 is right."""
 

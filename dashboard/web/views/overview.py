@@ -11,6 +11,7 @@ from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
+from data.records.decisions import FOR_MEMORY
 from data.records.forecasts import DemandForecast
 
 _TOP = 5
@@ -25,7 +26,7 @@ if not empty_state():
     freed = sum(
         one.recommendation.savings.gpu_hours.central / one.recommendation.savings.horizon_hours
         for one in stored
-        if one.recommendation.savings.gpu_hours
+        if one.recommendation.savings.gpu_hours and one.recommendation.action not in FOR_MEMORY
     )
     unseen = now["unknown_gpus"]
     unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0 else ""

@@ -13,6 +13,7 @@ from dashboard.web.page import chart, empty_state, finding, number, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
+from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import OPEN, State
 from data.store import StoredRecommendation
 
@@ -22,6 +23,14 @@ _ALWAYS = frozenset({State.PROPOSED, State.APPROVED, State.APPLIED, State.WRITTE
 
 def _waiting(count: int) -> str:
     return "1 recommendation waits" if count == 1 else f"{count} recommendations wait"
+
+
+def _memory(count: int) -> str:
+    """Say how many are there to keep a job from running out of memory: no saving counts them."""
+    if not count:
+        return ""
+    what = "1 of them keeps a job" if count == 1 else f"{count} of them keep jobs"
+    return f" {what} from running out of GPU memory."
 
 
 def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendation, ...]:
@@ -35,10 +44,11 @@ reader = current_world().store.reader
 if not empty_state():
     stored = visible(reader.recommendations(now=utc_now()))
     waiting = [one for one in stored if one.state == "proposed"]
+    urgent = [one for one in waiting if one.recommendation.action in FOR_MEMORY]
     worth = sum(
         one.recommendation.savings.cost.central
         for one in waiting
-        if one.recommendation.savings.cost
+        if one.recommendation.savings.cost and one not in urgent
     )
     currency = next(
         (
@@ -51,7 +61,7 @@ if not empty_state():
     hours = waiting[0].recommendation.savings.horizon_hours if waiting else 0
     finding(
         f"{_waiting(len(waiting))} for a decision; together they would save "
-        f"{worth:.0f} {currency} over the next {hours:g} h."
+        f"{worth:.0f} {currency} over the next {hours:g} h.{_memory(len(urgent))}"
         if waiting
         else "No recommendation waits for a decision."
     )

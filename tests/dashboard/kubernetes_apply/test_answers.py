@@ -181,6 +181,8 @@ def test_an_applier_covers_what_has_a_field(newer: KubernetesApplier) -> None:
         Action.MIG_SLICE,
         Action.RECLAIM,
         Action.SCALE_OUT,
+        Action.LARGER_GPU,
+        Action.SPREAD,
         Action.CONSOLIDATE,
     }
     assert not newer.covers(proposal(job, gpus(2), gpus(1), platform=Platform.SLURM))

@@ -14,7 +14,7 @@ from submission_cases import make_fleet, make_job, node
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.kubernetes_manifest import kubernetes_manifest
 from dashboard.submission.manifest import JobOrder, Manifest
-from dashboard.submission.placement import HostNeed, Placement, place
+from dashboard.submission.placement import Arrival, HostNeed, Placement, place
 from dashboard.submission.planning import plans_for
 from dashboard.submission.slurm_script import slurm_script
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -46,7 +46,7 @@ def placement_of(job: JobFile, *, nodes: int) -> Placement:
     fleet = make_fleet(*(node(f"h{one}", gpus=2, free=2) for one in range(nodes)))
     types = fleet.gpu_types(load_gpu_catalogue())
     plans = tuple(one for one in plans_for(job, types, largest_gpus=16) if one.gpus == 2 * nodes)
-    return place(plans, fleet, host=HostNeed(), late=lambda _plan: False)
+    return place(plans, fleet, Arrival(host=HostNeed(), late=lambda _plan: False))
 
 
 def script_of(job: JobFile, *, nodes: int = 1) -> Manifest:

@@ -1,5 +1,7 @@
 """Where jobs go: the smallest GPU that suffices, the fewest nodes, tensor groups inside a node."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -7,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submission_cases import A100, H100, make_fleet, make_job, node
 
+from dashboard.submission.decision_notes import decision_notes
 from dashboard.submission.fleet import Fleet
-from dashboard.submission.placement import HostNeed, Placement, place
+from dashboard.submission.placement import Arrival, Basis, HostNeed, Placement, place
 from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
+from planner.scheduling.arrival import WaitingJob
 from planner.training_plans import GpuType, TrainingPlan
 
 
@@ -28,7 +32,14 @@ def plans_on(fleet: Fleet, model: str = "tinyllama-1.1b") -> tuple[TrainingPlan,
 
 def placed(fleet: Fleet, model: str = "tinyllama-1.1b", **host: int) -> Placement:
     """The placement of a model on a fleet."""
-    return place(plans_on(fleet, model), fleet, host=HostNeed(**host), late=lambda _plan: False)
+    return place(plans_on(fleet, model), fleet, arrival(**host))
+
+
+def arrival(
+    *waiting: WaitingJob, late: Callable[[TrainingPlan], bool] = lambda _plan: False, **host: int
+) -> Arrival:
+    """A job that meets its deadline with every plan, unless told otherwise."""
+    return Arrival(host=HostNeed(**host), late=late, waiting=waiting)
 
 
 def test_a_small_model_leaves_the_large_gpus_free() -> None:
@@ -59,7 +70,7 @@ def test_a_large_job_spans_the_fewest_nodes() -> None:
     """Eight GPUs go to one node of eight rather than two of four."""
     fleet = make_fleet(*(node(f"four-{one}") for one in range(4)), node("eight", gpus=8, free=8))
     plans = tuple(one for one in plans_on(fleet, "llama3-8b") if one.gpus == 8)
-    found = place(plans, fleet, host=HostNeed(), late=lambda _plan: False)
+    found = place(plans, fleet, arrival())
     assert found.nodes == ("eight",)
 
 
@@ -86,10 +97,77 @@ def test_the_deadline_chooses_more_gpus() -> None:
     """Where few GPUs would be late, a plan with more is taken."""
     fleet = make_fleet(node("big", gpus=8, free=8))
     plans = plans_on(fleet)
-    quick = place(plans, fleet, host=HostNeed(), late=lambda plan: plan.gpus < 4)
-    slow = place(plans, fleet, host=HostNeed(), late=lambda _plan: False)
+    quick = place(plans, fleet, arrival(late=lambda plan: plan.gpus < 4))
+    slow = place(plans, fleet, arrival())
     assert quick.plan.gpus >= 4 > slow.plan.gpus
-    assert place(plans, fleet, host=HostNeed(), late=lambda _plan: True).misses_deadline
+    assert place(plans, fleet, arrival(late=lambda _plan: True)).misses_deadline
+
+
+def waits_for(gpu_type: str, gpus: int, *, hours: float = 2.0) -> WaitingJob:
+    """A job in the queue that runs on one type alone."""
+    return WaitingJob(name="slurm:7", gpus=gpus, speeds={gpu_type: 1.0}, hours=hours)
+
+
+def test_what_waits_for_a_type_sends_the_job_to_another() -> None:
+    """Two small GPUs that a job of four is gathering are left to it: others are free for all."""
+    fleet = make_fleet(node("big"), node("small", A100, free=2))
+    plans = plans_on(fleet)
+    assert place(plans, fleet, arrival()).plan.gpu_type == A100
+    found = place(plans, fleet, arrival(waits_for(A100, 4)))
+    assert (found.plan.gpu_type, found.nodes) == (H100, ("big",))
+    assert found.decision is not None
+    assert found.decision.basis is Basis.NOW
+    verdicts = {one.plan.gpu_type: one.verdict for one in found.decision.considered}
+    assert verdicts == {H100: "chosen", A100: "worth more to others or dearer"}
+
+
+def test_the_only_gpu_goes_to_the_shorter_job() -> None:
+    """A short job in the queue is not made to wait for a long one, and that is said."""
+    fleet = make_fleet(node("small", A100, free=1))
+    plans = plans_on(fleet)
+    long = Arrival(
+        host=HostNeed(),
+        late=lambda _plan: False,
+        hours=lambda _plan: 10.0,
+        waiting=(waits_for(A100, 1, hours=0.5),),
+    )
+    found = place(plans, fleet, long)
+    assert found.waits
+    assert found.decision is not None
+    assert found.decision.basis is Basis.LATER
+
+
+def test_a_queue_that_takes_everything_leaves_the_decision_alone() -> None:
+    """What it is asked for is then decided as if nothing waited: a fallback that is told."""
+    fleet = make_fleet(node("small", A100, gpus=1, free=0))
+    waiting = tuple(waits_for(A100, 1, hours=0.1) for _ in range(3))
+    slow = replace(arrival(*waiting), hours=lambda _plan: 50.0)
+    found = place(plans_on(fleet), fleet, slow)
+    assert found.waits
+    assert found.decision is not None
+    assert found.decision.basis is Basis.ALONE
+    assert found.decision.waiting == waiting
+
+
+def test_a_choice_without_a_seat_is_decided_again() -> None:
+    """Free GPUs in pieces hold no job that needs them on one node: the next type takes it."""
+    fleet = make_fleet(
+        *(node(f"piece-{one}", A100, free=1, cpus=4) for one in range(4)), node("big", cpus=64)
+    )
+    found = placed(fleet, cpus_per_gpu=8)
+    assert (found.plan.gpu_type, found.nodes) == (H100, ("big",))
+
+
+def test_the_reason_names_what_was_weighed_and_what_waits() -> None:
+    """Memory, speed, price and verdict of every plan, and the jobs in the queue."""
+    fleet = make_fleet(node("big"), node("small", A100))
+    found = place(plans_on(fleet), fleet, arrival(waits_for(H100, 2)))
+    assert found.decision is not None
+    first, *weighed, last = decision_notes(found.decision)
+    assert first.endswith("free: 4 of 4 A100-SXM4-40GB, 4 of 4 H100-SXM5-80GB")
+    assert len(weighed) == 2
+    assert all("GiB, speed" in one and "a unit of work" in one for one in weighed)
+    assert last == "what else waits: slurm:7 for 2 GPUs"
 
 
 @settings(deadline=None)

@@ -1,5 +1,6 @@
 """A real Slurm: a job that names no GPU arrives with GPUs, is followed, and is sent again."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,12 @@ from beds.slurm_files import BedNode
 from factories import make_collected, make_samples
 from submission_cases import make_job
 
+from collectors.base import Window
+from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.slurm_target import SlurmTarget
 from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
@@ -87,7 +91,7 @@ def target_of(settings: Settings) -> SlurmTarget:
 
 
 def proposal_of(job: JobFile, settings: Settings, store: Store) -> Proposal:
-    """What would be sent."""
+    """What would be sent, beside what the store knows to wait."""
     return propose(
         job,
         target_of(settings),
@@ -95,6 +99,7 @@ def proposal_of(job: JobFile, settings: Settings, store: Store) -> Proposal:
         peaks=store.reader.measured_peaks("none"),
         by="ada",
         now=utc_now(),
+        waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
     )
 
 
@@ -126,6 +131,29 @@ def program(folder: Path, name: str, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)
     return path
+
+
+def test_what_waits_sends_the_job_elsewhere_and_is_not_touched(bed: SlurmBed, store: Store) -> None:
+    """One A100 is free and a job gathers two: the new one gets an H100, and says beside what."""
+    settings = settings_of(bed)
+    alone = proposal_of(make_job(), settings, store)
+    assert alone.placement.plan.gpu_type.startswith("A100")
+    holder = bed.submit("--gres=gpu:a100:1", "-J", "holder")
+    bed.until("it runs", lambda: bed.states().get(holder) == "RUNNING")
+    gatherer = bed.submit("--gres=gpu:a100:2", "-J", "gatherer", "-t", "60")
+    bed.until("it waits", lambda: bed.run("squeue", "-h", "-j", gatherer, "-o", "%r") != "None")
+    now = utc_now() + timedelta(seconds=1)
+    window = Window(start=now - timedelta(hours=1), end=now)
+    store.keep(slurm_collector(settings.slurm, load_gpu_catalogue()).collect(window))
+    before = bed.run("scontrol", "show", "job", holder)
+    one = sent(make_job(launcher="none", command=["sleep", "60"]), settings, store)
+    assert one.latest.plan.gpu_type.startswith("H100")
+    bed.until("it runs", lambda: bed.states().get(number_of(one)) == "RUNNING")
+    again = proposal_of(make_job(), settings, store)
+    assert any(f"slurm:{gatherer} for 2 GPUs" in note for note in again.notes)
+    assert bed.states()[gatherer] == "PENDING"
+    after = bed.run("scontrol", "show", "job", holder)
+    assert re.sub(r"RunTime=\S+", "", after) == re.sub(r"RunTime=\S+", "", before)
 
 
 def test_a_job_without_gpus_arrives_with_the_right_gres(bed: SlurmBed, store: Store) -> None:

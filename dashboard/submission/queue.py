@@ -1,0 +1,52 @@
+"""What waits in the queue besides a new job, as the store knows it."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from statistics import median
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.jobs import Job, JobState
+from data.store import StoreReader
+from data.units import SECONDS_PER_HOUR
+from forecasting.past_runs import past_run_seconds
+from planner.scheduling.arrival import UNKNOWN_HOURS, WaitingJob
+
+_RECENT = timedelta(hours=1)
+
+
+def waiting_jobs(reader: StoreReader, catalogue: GpuCatalogue) -> tuple[WaitingJob, ...]:
+    """Give the jobs that wait for whole GPUs, as their scheduler told when it was last asked.
+
+    A job that names no type of the catalogue may run on every one, as fast as the catalogue's
+    relative speeds say. How long it runs is the median of finished runs of the same job, else its
+    time limit.
+    """
+    jobs = reader.jobs()
+    newest = max((one.last_seen_at for one in jobs), default=None)
+    if newest is None:
+        return ()
+    runs = past_run_seconds(jobs)
+    speeds = {one.name: one.relative_speed for one in catalogue}
+    return tuple(
+        WaitingJob(
+            name=job.job_id,
+            gpus=job.gpu_count,
+            speeds={job.gpu_model: 1.0} if job.gpu_model in speeds else speeds,
+            hours=_hours(job, runs.get(job.job_id, ())),
+        )
+        for job in jobs
+        if _waits(job) and job.last_seen_at >= newest - _RECENT
+    )
+
+
+def _waits(job: Job) -> bool:
+    facts = job.scheduler
+    return facts is not None and facts.state is JobState.PENDING and not job.mig_profile
+
+
+def _hours(job: Job, runs: Iterable[float]) -> float:
+    known = list(runs)
+    if known:
+        return median(known) / SECONDS_PER_HOUR
+    limit = None if job.scheduler is None else job.scheduler.time_limit_seconds
+    return UNKNOWN_HOURS if not limit else limit / SECONDS_PER_HOUR

@@ -1,0 +1,197 @@
+"""A relief as a recommendation: what runs out and when, what is proposed, what that costs.
+
+An avoided out-of-memory is worth the work since the last checkpoint. Nobody tells when a job saved
+one, so that worth is named as unknown and never counted; the dearer devices are, as a loss.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from data.records.decisions import Action, Evidence, Range, Recommendation, Risk, Savings
+from data.records.forecasts import DemandForecast, QuantilePath, Quantity
+from data.records.memory import MemoryFinding, MemoryRemedy
+from data.records.plans import Plan
+from data.units import MIB_PER_GIB
+from planner.problem import PlanningProblem
+from planner.recommendations.evidence import evidence_of
+from planner.recommendations.memory_relief import Relief
+from planner.recommendations.savings import Outcome
+
+_IN_PROGRAM = (MemoryRemedy.SHARD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH)
+_UNKNOWN_WORTH = "unknown: nobody tells when it last saved a checkpoint; not counted as saved"
+_LIKELY = 0.5
+
+
+def memory_recommendation(one: Relief, plan: Plan, problem: PlanningProblem) -> Recommendation:
+    """Give the recommendation of a relief.
+
+    It expires when the memory is likely to be gone, where that is before a plan's own expiry.
+    """
+    job, proposal = one.proposal.job.demand.job, one.proposal
+    savings = _savings(one, problem)
+    advice = one.outcome is None
+    return Recommendation(
+        plan_id=plan.plan_id,
+        created_at=plan.created_at,
+        expires_at=_expiry(one.finding, plan.created_at, problem),
+        action=one.action,
+        job_id=job.job_id,
+        job_name=job.name,
+        namespace=job.namespace,
+        platform=job.platform,
+        now=proposal.present.configuration,
+        proposed=proposal.chosen.configuration,
+        why=f"{one.finding.why}. {_REASONS[one.action](one)}",
+        evidence=_evidence(one, savings, plan, problem),
+        savings=savings,
+        risk=Risk.LOW if advice else Risk.MEDIUM,
+        confidence=_confidence(one),
+        details=() if advice else (("memory_limit_mib", f"{one.limit_mib:.0f}"),),
+        change=f"{'; '.join(_in_program(one.finding))}: in its own program" if advice else "",
+        transition=None if one.outcome is None else one.outcome.transition,
+        delay_hours=None if one.outcome is None else one.outcome.delay_hours,
+    )
+
+
+def _expiry(finding: MemoryFinding, created_at: datetime, problem: PlanningProblem) -> datetime:
+    usual = created_at + timedelta(hours=problem.planning.expiry_hours)
+    if finding.at is None or finding.at <= created_at:
+        return usual
+    return min(usual, finding.at)
+
+
+def _savings(one: Relief, problem: PlanningProblem) -> Savings:
+    """Give what the change costs, as negative savings; of advice nothing is known."""
+    if one.outcome is None:
+        hours = problem.terms.horizon_hours
+        return Savings(
+            horizon_hours=hours, gpu_hours=None, energy_kwh=None, emissions_kgco2e=None, cost=None
+        )
+    return replace(one.outcome.savings, gpu_hours=_gpu_hours(one, one.outcome, problem))
+
+
+def _gpu_hours(one: Relief, outcome: Outcome, problem: PlanningProblem) -> Range:
+    """Give the board-hours given back less those taken, whatever their models.
+
+    A plan counts the boards of the present model as freed; here others are taken for them.
+    """
+    freed = one.proposal.present.boards - one.proposal.chosen.boards
+    held = freed * problem.terms.horizon_hours
+    change = outcome.transition
+    if change is None or not change.seconds.central:
+        return Range(low=held, central=held, high=held, unit="GPU-h")
+    each = change.gpu_hours / change.seconds.central
+    return Range(
+        low=held - each * change.seconds.high,
+        central=held - change.gpu_hours,
+        high=held - each * change.seconds.low,
+        unit="GPU-h",
+    )
+
+
+def _larger(one: Relief) -> str:
+    return (
+        f"{one.proposal.chosen.configuration.describe()} offers a program "
+        f"{_gib(one.limit_mib)} GiB, and {_needed(one)}. "
+        "It restarts there from its last checkpoint, as it would after running out, but before."
+    )
+
+
+def _needed(one: Relief) -> str:
+    needed = _gib(one.finding.needed_mib)
+    if one.cut_off:
+        return f"at least {needed} are needed (the forecast ends at the device's own memory)"
+    return f"{needed} are needed with 95 %"
+
+
+def _spread(one: Relief) -> str:
+    share = (
+        one.finding.needed_mib
+        * one.proposal.present.configuration.gpu_count
+        / one.proposal.chosen.configuration.gpu_count
+    )
+    return (
+        f"No larger device is free. On {one.proposal.chosen.configuration.describe()} it needs "
+        f"{_gib(share)} GiB of each if it shares its memory out evenly; what every device holds "
+        "whole, such as weights that are not sharded, does not fall. Memory is read after the "
+        "change: where it fell short, roll back."
+    )
+
+
+def _by_hand(one: Relief) -> str:
+    return (
+        f"Nothing that can be changed from outside helps: {one.why_not}. What helps is in the "
+        "job's own program, so this can only be done by hand."
+    )
+
+
+_REASONS = {
+    Action.LARGER_GPU: _larger,
+    Action.SPREAD: _spread,
+    Action.LESS_MEMORY: _by_hand,
+}
+
+
+def _in_program(finding: MemoryFinding) -> list[str]:
+    """Give the remedies that a person makes in the job's own program, the mildest first."""
+    own = [one.text for one in finding.advice if one.remedy in _IN_PROGRAM]
+    return own or [one.text for one in finding.advice]
+
+
+def _confidence(one: Relief) -> str:
+    """Give how far the forecast, and that the change helps, can be trusted."""
+    chance = one.finding.probability or 0.0
+    told = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
+    if one.action is Action.SPREAD:
+        return f"weak: {told}; that its memory is shared out evenly is not known"
+    return f"{'strong' if chance >= _LIKELY else 'medium'}: {told}"
+
+
+def _evidence(one: Relief, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
+    """Give the evidence of a proposal with that of its memory in front."""
+    found = evidence_of(one.proposal, savings, plan, problem)
+    path = _memory_path(one)
+    losses = dict(path.backtest.losses) if path is not None and path.backtest else {}
+    return replace(
+        found,
+        signal="memory used",
+        forecast_model="none" if path is None else path.model,
+        backtest_error=losses.get(path.model) if path is not None else None,
+        backtest_baseline=losses.get("seasonal-naive"),
+        factors=(*_memory_factors(one), *found.factors),
+    )
+
+
+def _memory_path(one: Relief) -> QuantilePath | None:
+    forecast = one.proposal.job.demand.forecast
+    return forecast.path(Quantity.MEMORY) if isinstance(forecast, DemandForecast) else None
+
+
+def _memory_factors(one: Relief) -> tuple[tuple[str, str], ...]:
+    finding = one.finding
+    chance = f"at least {100 * (finding.probability or 0.0):.0f} %"
+    when = "" if finding.at is None else f", first likely at {finding.at:%Y-%m-%d %H:%M} UTC"
+    return (
+        (
+            "memory per device",
+            (
+                f"{_gib(finding.now_mib)} GiB now, {_gib(finding.largest_mib)} at most so far, "
+                f"{_gib(finding.limit_mib)} on the device"
+            ),
+        ),
+        (
+            "memory forecast",
+            (
+                f"{_gib(finding.peak_q50_mib)} GiB expected at most, "
+                f"{_gib(finding.peak_q95_mib)} with 95 %, over {finding.horizon_hours:g} h; "
+                + "; ".join(finding.evidence)
+            ),
+        ),
+        ("chance to run out", chance + when),
+        ("an avoided out-of-memory", _UNKNOWN_WORTH),
+        ("in its own program", "; ".join(_in_program(finding))),
+    )
+
+
+def _gib(mib: float) -> str:
+    return f"{mib / MIB_PER_GIB:.1f}"

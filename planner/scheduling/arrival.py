@@ -1,0 +1,130 @@
+"""One job that arrives, decided by the round of HAS among all that waits: which GPUs, and how many.
+
+What runs keeps its GPUs: a round with those jobs locked is the round of the rest over the GPUs that
+are free, so only the new job and those that wait are in it. A submitted job keeps its size to the
+end and says by a deadline alone that it wants speed, so of each GPU type it offers the fewest GPUs
+that do; on which type it costs least to the others is the round's to say.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.placement import HeterogeneousPolicy
+
+Floats = npt.NDArray[np.float64]
+Speed = Callable[[Floats, Floats], Floats]
+
+UNKNOWN_HOURS = 2.0
+"""Of a job that does not say how long it runs: what HAS takes jobs of an unknown kind to need."""
+
+_NEW = "the new job"
+_SECONDS = 3600.0
+_LARGEST = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """So many GPUs of a type that hold the new job. `cost` is money per unit of its work."""
+
+    gpu_type: str
+    gpus: int
+    memory_bytes: float
+    cost: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingJob:
+    """A job in the queue: GPUs, the types that do with their speed, and how long it runs in h.
+
+    `speeds` are relative to the first of the types; a type that is not named does not do.
+    """
+
+    name: str
+    gpus: int
+    speeds: Mapping[str, float]
+    hours: float = UNKNOWN_HOURS
+
+
+@dataclass(slots=True, kw_only=True)
+class _Asking:
+    """A job of the round, as docs/placement.md lists what a job tells."""
+
+    speedup_fn: Mapping[str, Speed]
+    max_replicas: int
+    remaining_work: float
+    application: str
+    min_replicas: int = 1
+    restart_seconds: float = 0.0
+    num_restarts: int = 0
+    age: float = 0.0
+
+
+def chosen_offer(
+    offers: Sequence[Offer],
+    room: Mapping[str, int],
+    waiting: Sequence[WaitingJob] = (),
+    *,
+    hours: float = UNKNOWN_HOURS,
+) -> Offer | None:
+    """Give the offer that the round takes, None when it gives the new job nothing.
+
+    `offers` hold one of each GPU type, `room` the GPUs that can be handed out by type; `hours` is
+    how long the new job runs on its cheapest offer.
+
+    The time of the new job on an offer counts as if it were longer by what it wastes there: by its
+    cost over the cheapest, times the memory of a GPU over the smallest that does (smallest
+    sufficient memory first: Frenzy, arXiv 2412.14479, section HAS). A waiting job of n GPUs makes
+    use of fewer in proportion: what it is given now is kept for it until it can start.
+    """
+    fitting = [one for one in offers if one.gpus <= room.get(one.gpu_type, 0)]
+    if not fitting:
+        return None
+    # GPUs one by one: where they are is asked afterwards, of the nodes as they are.
+    nodes = {kind: dict.fromkeys(range(count), 1) for kind, count in room.items() if count}
+    # A type without a speed would be taken for one that was not tried yet.
+    nowhere = dict.fromkeys(nodes, _no_speed)
+    jobs = {f"{number} {one.name}": _queued(one, nowhere) for number, one in enumerate(waiting)}
+    jobs[_NEW] = _arriving(offers, hours, nowhere)
+    most = max(_LARGEST, *(one.gpus for one in fitting))
+    found = HeterogeneousPolicy(most_nodes=most).optimize(jobs, nodes, {})
+    gpu_type, given = found[_NEW]
+    return next(
+        (one for one in fitting if (one.gpu_type, one.gpus) == (gpu_type, len(given))), None
+    )
+
+
+def _no_speed(_nodes: Floats, gpus: Floats) -> Floats:
+    return np.zeros_like(gpus)
+
+
+def _arriving(offers: Sequence[Offer], hours: float, nowhere: Mapping[str, Speed]) -> _Asking:
+    cheapest = min(one.cost for one in offers)
+    smallest = min(one.memory_bytes for one in offers)
+
+    def rate(one: Offer) -> Speed:
+        waste = (one.cost / cheapest) * (one.memory_bytes / smallest)
+        return lambda _nodes, gpus: np.where(gpus == one.gpus, 1 / waste, 0.0)
+
+    return _Asking(
+        speedup_fn={**nowhere, **{one.gpu_type: rate(one) for one in offers}},
+        max_replicas=max(one.gpus for one in offers),
+        remaining_work=hours * _SECONDS,
+        application=_NEW,
+    )
+
+
+def _queued(one: WaitingJob, nowhere: Mapping[str, Speed]) -> _Asking:
+    most = min(one.gpus, _LARGEST)
+
+    def rate(speed: float) -> Speed:
+        return lambda _nodes, gpus: speed * np.minimum(gpus, most) / most
+
+    return _Asking(
+        speedup_fn={**nowhere, **{name: rate(speed) for name, speed in one.speeds.items()}},
+        max_replicas=most,
+        remaining_work=one.hours * _SECONDS,
+        application=one.name,
+    )
