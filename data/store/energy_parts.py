@@ -202,14 +202,14 @@ class EnergyReader(FactReader):
             rows = self._rows(_by_name(parts.subquery("parts"), key))
         else:
             rows = self._rows(parts)
-        frame = pd.DataFrame(rows, columns=list(rows[0]._fields) if rows else list(_COLUMNS))
-        words = {EnergyKey.JOB: "job_id", EnergyKey.NODE: "node", EnergyKey.MODEL: "gpu_model"}
+        if not rows:
+            return pd.DataFrame(columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
+        frame = pd.DataFrame(rows, columns=list(rows[0]._fields))
         if key is EnergyKey.FLEET:
-            frame["key"] = "fleet"
-        elif key in words:
-            frame["key"] = frame[words[key]]
-        numbers = [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name]
-        return frame[list(_COLUMNS)].astype(dict.fromkeys(numbers, "float64"))
+            frame["key"] = EnergyKey.FLEET.value
+        elif key in _KEY_COLUMNS:
+            frame["key"] = frame[_KEY_COLUMNS[key]]
+        return frame[list(_COLUMNS)].astype(_NUMBER_TYPES)
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
         """Give since when each board seen in [start, end) is to be accounted for, s of the epoch.
@@ -252,6 +252,10 @@ _COLUMNS: Sequence[str] = (
     "scored_joules",
     "scored_work_seconds",
 )
+_NUMBER_TYPES = dict.fromkeys(
+    [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
+)
+_KEY_COLUMNS = {EnergyKey.JOB: "job_id", EnergyKey.NODE: "node", EnergyKey.MODEL: "gpu_model"}
 
 
 def _by_name(parts: sa.Subquery, key: EnergyKey) -> sa.Select[tuple[object]]:

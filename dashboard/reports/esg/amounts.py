@@ -98,7 +98,7 @@ def row_of(
         key=key,
         board_hours=_known(sums["board_hours"]) or 0.0,
         measured_hours=_known(sums["measured_hours"]) or 0.0,
-        gpu_hours=_known(sums["held_hours"]) or 0.0,
+        gpu_hours=None if holder is Holder.MISSING else _known(sums["held_hours"]) or 0.0,
         idle_gpu_hours=_known(sums["idle_hours"]),
         gpu_energy_kwh=energy,
         site_energy_kwh=site,

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from dashboard.reports.esg.amounts import NOTHING, priced, row_of, sums_of
-from dashboard.reports.esg.factors import Factors, embodied_factors, factors_from
-from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.reports.esg.factors import Factors, factors_from
+from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
 from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
 from dashboard.reports.esg.work_units import UnitScore, finished_runs, unit_scores
-from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.carbon_table import GridCarbon, load_carbon_table
 from data.records.decisions import Range
 from data.records.jobs import Job
 from data.report_settings import WEEKDAYS
@@ -35,21 +35,18 @@ def make_statement(
     end: datetime,
     settings: Settings,
     by: GroupBy = GroupBy.FLEET,
-    every: Every = Every.TOTAL,
+    calendar: Calendar = WHOLE_RANGE,
+    carbon: GridCarbon | None = None,
     jobs: Mapping[str, Job] | None = None,
 ) -> EsgStatement:
-    """Give the statement of [start, end), in rows by group and period of the report's zone.
+    """Give the statement of [start, end), in rows by group and period of the calendar.
 
     With `jobs`, of those alone: nothing of what others or nobody held enters it. A range that ends
-    within a 5-minute slot takes the whole slot.
+    within a 5-minute slot takes the whole slot. Without `carbon` it is that of the settings'
+    region. Errors: SettingsError for a region that is not in the table.
     """
-    grid = load_carbon_table().get(settings.energy.region)
+    grid = carbon or load_carbon_table().get(settings.energy.region)
     factors = factors_from(settings.energy, grid)
-    calendar = Calendar(
-        every=every,
-        zone=settings.report.timezone,
-        week_begins=WEEKDAYS.index(settings.report.week_ends),
-    )
     tenant_is = _tenant_key(settings)
     parts = _read(
         reader, start, end, key=_key_of(by, tenant_is, jobs), calendar=calendar, factors=factors
@@ -77,10 +74,17 @@ def make_statement(
         rows=tuple(sorted(rows, key=_place)),
         expected_hours=None if expected is None else max(expected, total.board_hours),
         models=models,
-        unknown_models=tuple(sorted(set(models) - set(factors.embodied))),
-        factors=(*factors.told, *embodied_factors(factors, models)),
+        factors=factors,
         unit_scores=_unit_scores(reader, start, end, factors=factors, jobs=jobs),
-        currency=settings.energy.currency,
+    )
+
+
+def calendar_of(settings: Settings, every: Every) -> Calendar:
+    """Give the calendar of the weekly report: its zone, and weeks that begin where its ends."""
+    return Calendar(
+        every=every,
+        zone=settings.report.timezone,
+        week_begins=WEEKDAYS.index(settings.report.week_ends),
     )
 
 
@@ -218,10 +222,9 @@ def _unit_scores(
     runs = {job: tokens for job, tokens in runs.items() if jobs is None or job in jobs}
     if not runs:
         return ()
-    calendar = Calendar(every=Every.TOTAL)
-    parts = _read(reader, start, end, key=EnergyKey.JOB, calendar=calendar, factors=factors)
+    parts = _read(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
     made = priced(parts[parts["key"].isin(list(runs))], factors)
-    rows = _rows(made, dict(calendar.spans(start, end)), factors)
+    rows = _rows(made, dict(WHOLE_RANGE.spans(start, end)), factors)
     return unit_scores(runs, {row.key: _whole_emissions(row) for row in rows})
 
 

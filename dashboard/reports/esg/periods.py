@@ -110,6 +110,9 @@ class Calendar:
         return "" if self.every is Every.TOTAL else f"{local:%Y-%m-%d}"
 
 
+WHOLE_RANGE = Calendar(every=Every.TOTAL)
+
+
 def _offsets(
     start: datetime, end: datetime, zone: ZoneInfo
 ) -> Iterator[tuple[datetime, datetime, int]]:

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from dashboard.reports.esg.factors import Factor
+from dashboard.reports.esg.factors import Factor, Factors, embodied_factors
 from dashboard.reports.esg.periods import Calendar
 from dashboard.reports.esg.work_units import UnitScore
 from data.records.decisions import Range
 
 WORK_UNIT = "GPU-hour of work"
 """R of the SCI: an hour of a whole board at full activity; half an hour counts for two at half."""
+
+
+WHOLE_RATIO = 0.9995
+"""From here on a share reads 100.0 %."""
 
 
 class GroupBy(StrEnum):
@@ -65,7 +69,7 @@ class StatementRow:
     key: str
     board_hours: float
     measured_hours: float
-    gpu_hours: float
+    gpu_hours: float | None
     idle_gpu_hours: float | None
     gpu_energy_kwh: Range | None
     site_energy_kwh: Range | None
@@ -89,9 +93,21 @@ class StatementRow:
         return min(1.0, self.measured_hours / self.board_hours) if self.board_hours else None
 
     @property
+    def embodied_ratio(self) -> float | None:
+        """Share of its board-time whose model has a known footprint, 0..1."""
+        return min(1.0, self.embodied_hours / self.board_hours) if self.board_hours else None
+
+    @property
+    def scored_ratio(self) -> float | None:
+        """Share of its board-time that the SCI covers, 0..1."""
+        return min(1.0, self.scored_hours / self.board_hours) if self.board_hours else None
+
+    @property
     def embodied_share(self) -> float | None:
-        """Embodied part of location-based and embodied emissions, 0..1."""
+        """Embodied part of all location-based emissions, 0..1; None unless both are known whole."""
         if self.embodied_kgco2e is None or self.location_kgco2e is None:
+            return None
+        if min(self.embodied_ratio or 0.0, self.measured_ratio or 0.0) < WHOLE_RATIO:
             return None
         total = self.embodied_kgco2e.central + self.location_kgco2e.central
         return self.embodied_kgco2e.central / total if total else None
@@ -117,10 +133,18 @@ class EsgStatement:
     rows: tuple[StatementRow, ...]
     expected_hours: float | None
     models: Mapping[str, float]
-    unknown_models: tuple[str, ...]
-    factors: tuple[Factor, ...]
+    factors: Factors
     unit_scores: tuple[UnitScore, ...]
-    currency: str
+
+    @property
+    def told(self) -> tuple[Factor, ...]:
+        """Every factor with its range, year and source, those of the models seen included."""
+        return (*self.factors.told, *embodied_factors(self.factors, self.models))
+
+    @property
+    def unknown_models(self) -> tuple[str, ...]:
+        """The models that were seen and have no known footprint."""
+        return tuple(sorted(set(self.models) - set(self.factors.embodied)))
 
     @property
     def completeness_ratio(self) -> float | None:
@@ -132,7 +156,7 @@ class EsgStatement:
     def unknown(self) -> tuple[str, ...]:
         """What the statement does not know, and what would mend it."""
         found = []
-        if self.completeness_ratio is not None and self.completeness_ratio < _WHOLE:
+        if self.completeness_ratio is not None and self.completeness_ratio < WHOLE_RATIO:
             found.append(
                 f"{100 * (1 - self.completeness_ratio):.1f} % of the board-time was not measured: "
                 "energy and emissions are those of the rest, so at least what is shown"
@@ -157,8 +181,12 @@ class EsgStatement:
         return tuple(found)
 
 
-_WHOLE = 0.9995
-"""Shown as 100.0 %."""
+def covered(text: str, ratio: float | None) -> str:
+    """Give a figure's text with the share of the board-time that it covers, when not all."""
+    if not text or ratio is None or ratio >= WHOLE_RATIO:
+        return text
+    return f"{text} of {100 * ratio:.0f} %"
+
 
 METHOD: tuple[tuple[str, str], ...] = (
     (
