@@ -11,7 +11,7 @@ _GROUP_COLOURS = ("#7B6FD0", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#CC667
 """After Paul Tol's muted scheme: safe for colour-blind readers, apart from the colours of meaning,
 and, with a lighter indigo, to be seen on light and dark."""
 _REST = "#7A828A"
-_KNOWN_WHOLE = 0.995
+_NEARLY_WHOLE = 0.95
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +34,8 @@ def energy_stack(
 ) -> go.Figure:
     """Give a bar per period, the largest groups apart, the others together, what is nobody's last.
 
-    `measured` are all periods in order with the share of their board-time that was measured; below
-    that of a whole one a bar says so, since it is too short by what is not known. `period` says
-    what the bars are, such as day (UTC).
+    `measured` are all periods in order with the share of their board-time that was measured: a bar
+    is too short by what is not known, and says so. `period` says what the bars are: day (UTC).
     """
     names = [safe(name) for name, _ratio in measured]
     figure = go.Figure()
@@ -57,19 +56,41 @@ def energy_stack(
     totals: dict[str, float] = {}
     for one in parts:
         totals[one.period] = totals.get(one.period, 0.0) + (one.value or 0.0)
-    for name, ratio in measured:
-        if ratio is not None and ratio < _KNOWN_WHOLE:
+    _mark_unknown(figure, names, [totals.get(name, 0.0) for name, _ratio in measured], measured)
+    figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
+    figure.update_layout(xaxis={"title": period, "type": "category", "nticks": _FEW})
+    return figure
+
+
+def _mark_unknown(
+    figure: go.Figure,
+    names: Sequence[str],
+    totals: Sequence[float],
+    measured: Sequence[tuple[str, float | None]],
+) -> None:
+    """Tell every bar's measured share on hover, and above a bar that is plainly too short."""
+    shares = ["unknown" if not ratio else f"{100 * ratio:.1f} %" for _name, ratio in measured]
+    figure.add_trace(
+        go.Scatter(
+            x=names,
+            y=totals,
+            mode="markers",
+            marker={"opacity": 0},
+            customdata=shares,
+            hovertemplate="measured: %{customdata}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    for name, total, (_name, ratio) in zip(names, totals, measured, strict=True):
+        if ratio is not None and ratio < _NEARLY_WHOLE:
             figure.add_annotation(
-                x=safe(name),
-                y=totals.get(name, 0.0),
+                x=name,
+                y=total,
                 text=f"{100 * ratio:.0f} % measured" if ratio else "unknown",
                 showarrow=False,
                 yanchor="bottom",
                 textangle=0 if len(measured) <= _FEW else -90,
             )
-    figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
-    figure.update_layout(xaxis={"title": period, "type": "category"})
-    return figure
 
 
 _FEW = 16

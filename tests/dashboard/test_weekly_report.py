@@ -60,7 +60,9 @@ def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> Non
     """Four boards at 400 W for a day less a minute; jobs and days sum to the fleet."""
     report = report_of(store)
     assert report.energy.statement.total.gpu_energy_kwh is not None
-    assert report.energy.statement.total.gpu_energy_kwh.central == pytest.approx(4 * 0.4 * 1439 / 60)
+    assert report.energy.statement.total.gpu_energy_kwh.central == pytest.approx(
+        4 * 0.4 * 1439 / 60
+    )
     assert report.week.end - report.week.start == timedelta(hours=168)
     for rows in (report.energy.statement.rows, report.energy.jobs, report.energy.days.rows):
         parts = [row.gpu_energy_kwh for row in rows]

@@ -88,6 +88,7 @@ def row_of(
     if kwh is not None:
         energy = _spread(sums, "kwh", "kWh", (1.0, 1.0, 1.0))
         location = _spread(sums, "kg", "kgCO2e", _location_ratios(factors))
+    held = None if holder is Holder.MISSING else _known(sums["held_hours"]) or 0.0
     site = energy and _times(energy, factors.pue, "kWh")
     market = factors.market
     embodied = _embodied(sums, "embodied")
@@ -98,8 +99,8 @@ def row_of(
         key=key,
         board_hours=_known(sums["board_hours"]) or 0.0,
         measured_hours=_known(sums["measured_hours"]) or 0.0,
-        gpu_hours=None if holder is Holder.MISSING else _known(sums["held_hours"]) or 0.0,
-        idle_gpu_hours=_known(sums["idle_hours"]),
+        gpu_hours=held,
+        idle_gpu_hours=0.0 if held == 0 else _known(sums["idle_hours"]),
         gpu_energy_kwh=energy,
         site_energy_kwh=site,
         location_kgco2e=location,

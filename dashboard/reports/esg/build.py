@@ -95,6 +95,8 @@ def _tenant_key(settings: Settings) -> str:
 
 def _key_of(by: GroupBy, tenant_is: str, jobs: Mapping[str, Job] | None) -> EnergyKey:
     if jobs is not None:
+        if by is GroupBy.NODE:
+            raise ValueError("the statement of single jobs is not told apart by node")
         return EnergyKey.JOB
     return EnergyKey(tenant_is if by is GroupBy.TENANT else by.value)
 

@@ -176,7 +176,7 @@ class EsgStatement:
         if not self.unit_scores:
             found.append(
                 "emissions per step, sample or token: no run that names its tokens began and "
-                "finished in this time (`trimtab submit`, data.tokens)"
+                "finished in this time (trimtab submit, data.tokens)"
             )
         return tuple(found)
 

@@ -36,9 +36,19 @@ def answer_of(statement: EsgStatement, days: int) -> str:
     share = statement.completeness_ratio
     measured = "" if share is None else f"; {100 * share:.1f} % of the board-time was measured"
     return (
-        f"The GPUs used {range_text(total.gpu_energy_kwh)} in {days} d; with the site's overhead "
-        f"that is {range_text(total.location_kgco2e)} location-based{market}{measured}."
+        f"The GPUs used {range_text(total.gpu_energy_kwh)} in {days} d{_largest(statement)}; with "
+        f"the site's overhead that is {range_text(total.location_kgco2e)} location-based{market}"
+        f"{measured}."
     )
+
+
+def _largest(statement: EsgStatement) -> str:
+    """Name who used most, and which share."""
+    first, whole = next(iter(statement.rows), None), statement.total.gpu_energy_kwh
+    if first is None or first.gpu_energy_kwh is None or whole is None or not whole.central:
+        return ""
+    share = 100 * first.gpu_energy_kwh.central / whole.central
+    return f", {share:.0f} % of it {first.name}"
 
 
 if not empty_state():
