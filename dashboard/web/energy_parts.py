@@ -87,6 +87,6 @@ def rows_shown(statement: EsgStatement) -> pd.DataFrame:
                 "SCI": covered(range_text(row.sci_gco2e), row.scored_ratio),
                 "electricity": range_text(row.electricity_cost),
             }
-            for row in statement.rows
+            for row in statement.groups
         ]
     )

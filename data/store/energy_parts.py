@@ -66,6 +66,30 @@ _NUMBERS = (
 _WORDS = ("job_id", "holder", "node", "gpu_model")
 
 
+_COLUMNS: Sequence[str] = (
+    "period",
+    "hour_of_day",
+    "holder",
+    "key",
+    "gpu_model",
+    "board_seconds",
+    "measured_seconds",
+    "held_seconds",
+    "idle_seconds",
+    "joules",
+    "joules_by_slices",
+    "joules_by_activity",
+    "scored_seconds",
+    "scored_joules",
+    "scored_work_seconds",
+)
+_NUMBER_TYPES = dict.fromkeys(
+    [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
+)
+_NAMES = (EnergyKey.NAMESPACE, EnergyKey.OWNER, EnergyKey.ACCOUNT)
+_KEY_COLUMNS = {EnergyKey.JOB: "job_id", EnergyKey.NODE: "node", EnergyKey.MODEL: "gpu_model"}
+
+
 def _rollup(name: str) -> sa.TableClause:
     return sa.table(
         name,
@@ -100,13 +124,17 @@ def _ceiling(at: datetime, seconds: int) -> datetime:
     return below if below == at else below + timedelta(seconds=seconds)
 
 
-def _named(field: EnergyKey) -> sa.ColumnElement[str]:
-    """Give SQL for a job's namespace, owner or account, NULL when it has none."""
+def _names(field: EnergyKey) -> sa.Subquery:
+    """Give every job's namespace, owner or account, NULL when it has none.
+
+    Apart from the sums, so that each job's record is read once and not once a slot.
+    """
     record: sa.ColumnElement[object] = sa.cast(tables.jobs.c.record, sa.JSON)
     if field is EnergyKey.ACCOUNT:
         record = sa.type_coerce(record.op("->")(sa.literal_column("'scheduler'")), sa.JSON)
     name = record.op("->>")(sa.literal_column(f"'{field.value}'"))
-    return sa.func.nullif(sa.type_coerce(name, sa.String), "")
+    named = sa.func.nullif(sa.type_coerce(name, sa.String), "")
+    return sa.select(tables.jobs.c.job_id, named.label("name")).subquery("names")
 
 
 def _parts(
@@ -141,13 +169,13 @@ def _parts(
     ) -> sa.ColumnElement[Any]:
         return sa.func.sum(value if when is None else sa.case((when, value)))
 
-    holders = {EnergyKey.MODEL, EnergyKey.NODE, EnergyKey.FLEET}
+    of_jobs = key in (EnergyKey.JOB, *_NAMES)
+    name, source = _keyed(key, slots)
     groups = {
         "period": period,
         "hour_of_day": hour,
-        "holder": sa.literal_column("'any'") if key in holders else slots.c.holder,
-        "job_id": sa.literal_column("''") if key in holders else slots.c.job_id,
-        "node": slots.c.node if key is EnergyKey.NODE else sa.literal_column("''"),
+        "holder": slots.c.holder if of_jobs else sa.literal_column("'any'"),
+        "key": name,
         "gpu_model": slots.c.gpu_model,
     }
     held = slots.c.holder == "job"
@@ -168,9 +196,21 @@ def _parts(
             *(expression.label(name) for name, expression in groups.items()),
             *(expression.label(name) for name, expression in sums.items()),
         )
+        .select_from(source)
         .group_by(*(sa.text(str(place)) for place in range(1, len(groups) + 1)))
         .having(sa.func.sum(slots.c.board_seconds) > 0)
     )
+
+
+def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], sa.FromClause]:
+    """Give SQL for the key of a slot's row, and what to read it from."""
+    if key is EnergyKey.FLEET:
+        return sa.literal_column(f"'{key.value}'"), slots
+    if key in _KEY_COLUMNS:
+        return slots.c[_KEY_COLUMNS[key]], slots
+    names = _names(key)
+    name = sa.case((slots.c.holder != "job", ""), else_=sa.func.coalesce(names.c.name, NO_NAME))
+    return name, slots.outerjoin(names, names.c.job_id == slots.c.job_id)
 
 
 def _whole(value: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
@@ -197,19 +237,10 @@ class EnergyReader(FactReader):
         idle_seconds, joules by the store's rule and the two pure ones (NaN: never measured), and
         scored_*, the same over devices and hours of which energy and activity are both known.
         """
-        parts = _parts(start, end, key=key, periods=periods, by_hour_of_day=by_hour_of_day)
-        if key in (EnergyKey.NAMESPACE, EnergyKey.OWNER, EnergyKey.ACCOUNT):
-            rows = self._rows(_by_name(parts.subquery("parts"), key))
-        else:
-            rows = self._rows(parts)
-        if not rows:
-            return pd.DataFrame(columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
-        frame = pd.DataFrame(rows, columns=list(rows[0]._fields))
-        if key is EnergyKey.FLEET:
-            frame["key"] = EnergyKey.FLEET.value
-        elif key in _KEY_COLUMNS:
-            frame["key"] = frame[_KEY_COLUMNS[key]]
-        return frame[list(_COLUMNS)].astype(_NUMBER_TYPES)
+        rows = self._rows(
+            _parts(start, end, key=key, periods=periods, by_hour_of_day=by_hour_of_day)
+        )
+        return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
         """Give since when each board seen in [start, end) is to be accounted for, s of the epoch.
@@ -233,47 +264,3 @@ class EnergyReader(FactReader):
         return np.sort(
             np.where(seen <= began, start.timestamp(), np.maximum(seen, start.timestamp()))
         )
-
-
-_COLUMNS: Sequence[str] = (
-    "period",
-    "hour_of_day",
-    "holder",
-    "key",
-    "gpu_model",
-    "board_seconds",
-    "measured_seconds",
-    "held_seconds",
-    "idle_seconds",
-    "joules",
-    "joules_by_slices",
-    "joules_by_activity",
-    "scored_seconds",
-    "scored_joules",
-    "scored_work_seconds",
-)
-_NUMBER_TYPES = dict.fromkeys(
-    [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
-)
-_KEY_COLUMNS = {EnergyKey.JOB: "job_id", EnergyKey.NODE: "node", EnergyKey.MODEL: "gpu_model"}
-
-
-def _by_name(parts: sa.Subquery, key: EnergyKey) -> sa.Select[tuple[object]]:
-    """Join the jobs' names to the parts: after they were added up, since reading one takes time."""
-    name = sa.case(
-        (parts.c.holder != "job", ""), else_=sa.func.coalesce(_named(key), NO_NAME)
-    ).label("key")
-    groups = ("period", "hour_of_day", "holder", "gpu_model")
-    return (
-        sa.select(
-            name,
-            *(parts.c[group] for group in groups),
-            *(
-                sa.func.sum(parts.c[column]).label(column)
-                for column in _COLUMNS
-                if column not in (*groups, "key")
-            ),
-        )
-        .select_from(parts.outerjoin(tables.jobs, tables.jobs.c.job_id == parts.c.job_id))
-        .group_by(name, *(parts.c[group] for group in groups))
-    )

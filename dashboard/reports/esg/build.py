@@ -54,14 +54,15 @@ def make_statement(
     if jobs is not None:
         parts = _only(parts, jobs, by=by, tenant_is=tenant_is)
     made = priced(parts, factors)
-    spans = dict(calendar.spans(start, end))
     since = None if jobs is not None else reader.boards_since(start=start, end=end)
-    rows = list(_rows(made, spans, factors))
+    rows = _all_rows(made, since, dict(calendar.spans(start, end)), factors)
+    groups = (
+        rows
+        if calendar.every is Every.TOTAL
+        else _all_rows(made.assign(start=start), since, {start: end}, factors)
+    )
     total = _total(made, start, end, factors)
-    expected = None
-    if since is not None:
-        rows += _missing(rows, since, spans, factors)
-        expected = _expected_hours(since, start, end)
+    expected = None if since is None else _expected_hours(since, start, end)
     models = {str(model): float(hours) for model, hours in _model_hours(made).items()}
     return EsgStatement(
         start=start,
@@ -71,7 +72,8 @@ def make_statement(
         tenant_is=tenant_is,
         calendar=calendar,
         total=total,
-        rows=tuple(sorted(rows, key=_place)),
+        rows=rows,
+        groups=groups,
         expected_hours=None if expected is None else max(expected, total.board_hours),
         models=models,
         factors=factors,
@@ -140,6 +142,19 @@ def _only(
         kept["key"] = kept["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
         kept["holder"] = Holder.ANY.value
     return kept
+
+
+def _all_rows(
+    made: pd.DataFrame,
+    since: Floats | None,
+    spans: Mapping[datetime, datetime],
+    factors: Factors,
+) -> tuple[StatementRow, ...]:
+    """Give the rows of all periods in order, with what was not observed of boards `since` when."""
+    rows = list(_rows(made, spans, factors))
+    if since is not None:
+        rows += _missing(rows, since, spans, factors)
+    return tuple(sorted(rows, key=_place))
 
 
 def _rows(

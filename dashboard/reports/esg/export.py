@@ -111,6 +111,7 @@ def statement_document(statement: EsgStatement) -> dict[str, object]:
         "expected_board_hours": statement.expected_hours,
         "unknown": list(statement.unknown),
         "total": row_fields(statement.total, WHOLE_RANGE),
+        "groups": [row_fields(row, WHOLE_RANGE) for row in statement.groups],
         "rows": [row_fields(row, statement.calendar) for row in statement.rows],
         "board_hours_by_model": dict(statement.models),
         "unit_of_work": WORK_UNIT,

@@ -117,8 +117,9 @@ class StatementRow:
 class EsgStatement:
     """Energy and emissions of [start, end), by group and period.
 
-    `rows` add up to `total` in every central amount and all hours; bounds do not, since parts of a
-    fleet share their errors. `expected_hours` are the board-hours that should have been seen, None
+    `rows` are by group and period, `groups` by group over the whole range. Both add up to `total`
+    in every central amount and all hours; bounds do not, since parts of a fleet share their errors.
+    `expected_hours` are the board-hours that should have been seen, None
     for a part of the fleet; `models` the board-hours by GPU model; `unit_scores` the finished runs
     whose work is known in tokens.
     """
@@ -131,6 +132,7 @@ class EsgStatement:
     calendar: Calendar
     total: StatementRow
     rows: tuple[StatementRow, ...]
+    groups: tuple[StatementRow, ...]
     expected_hours: float | None
     models: Mapping[str, float]
     factors: Factors

@@ -44,7 +44,7 @@ def answer_of(statement: EsgStatement, days: int) -> str:
 
 def _largest(statement: EsgStatement) -> str:
     """Name who used most, and which share."""
-    first, whole = next(iter(statement.rows), None), statement.total.gpu_energy_kwh
+    first, whole = next(iter(statement.groups), None), statement.total.gpu_energy_kwh
     if first is None or first.gpu_energy_kwh is None or whole is None or not whole.central:
         return ""
     share = 100 * first.gpu_energy_kwh.central / whole.central
@@ -67,7 +67,7 @@ if not empty_state():
             calendar=calendar_of(settings, every),
         )
 
-    whole = statement_every(Every.TOTAL)
+    whole = statement_every(choice.every)
     before = make_statement(
         reader,
         start=choice.start - (choice.end - choice.start),
@@ -89,7 +89,6 @@ if not empty_state():
                 for title, name, lacking in shown
             }
         )
-    bars = statement_every(choice.every)
     quantity, unit = (
         ("GPU energy", "kWh")
         if choice.shown == SHOWN[0]
@@ -97,11 +96,11 @@ if not empty_state():
     )
     chart(
         energy_stack(
-            stack_parts(bars, choice.shown),
+            stack_parts(whole, choice.shown),
             quantity=quantity,
             unit=unit,
             period=f"{choice.every.value} ({settings.report.timezone})",
-            measured=list(measured_of(bars)),
+            measured=list(measured_of(whole)),
         ),
         "energy",
     )
@@ -121,9 +120,7 @@ if not empty_state():
         )
         st.download_button(
             "Statement JSON",
-            lambda: json.dumps(
-                statement_document(statement_every(choice.every)), ensure_ascii=False
-            ),
+            lambda: json.dumps(statement_document(whole), ensure_ascii=False),
             f"energy-statement-{choice.end:%Y-%m-%d}.json",
             "application/json",
             key="statement-json",
