@@ -95,6 +95,17 @@ def total_energy(rows: Iterable[LedgerRow]) -> Total:
     )
 
 
+def total_emissions(rows: Iterable[LedgerRow]) -> Range | None:
+    """Add up the location-based emissions that were really saved; None when none is known."""
+    return _sum(
+        [
+            one.measurement.realised_emissions_kgco2e
+            for one in rows
+            if one.measurement and one.measurement.realised_emissions_kgco2e
+        ]
+    )
+
+
 def _total(pairs: list[tuple[Range | None, Range | None]]) -> Total:
     known = [
         (predicted, realised)

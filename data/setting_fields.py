@@ -31,3 +31,11 @@ def numbers_in(text: str, name: str) -> tuple[float, ...]:
         found = (math.nan,)
     require(all(map(math.isfinite, found)), name, text, "numbers separated by commas")
     return found
+
+
+def number_in(text: str) -> float:
+    """Give the number that a text is, NaN when it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -15,7 +15,7 @@ from data.apply_settings import (
 )
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
-from data.setting_fields import documented, documented_rows, numbers_in, require
+from data.setting_fields import documented, documented_rows, number_in, numbers_in, require
 from data.source_settings import (
     FleetSettings,
     KubernetesSettings,
@@ -219,9 +219,27 @@ class EnergySettings:
     market_gco2e_per_kwh: float = documented(
         -1.0, "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known"
     )
+    hardware_life_years: float = documented(
+        5.0, "life over which the footprint of making a GPU is spread, years (±20 %)"
+    )
+    embodied_kgco2e: str = documented(
+        "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"
+    )
     currency: str = documented("EUR", "currency of all prices")
 
     def __post_init__(self) -> None:
+        require(
+            0 < self.hardware_life_years <= 50,
+            "energy.hardware_life_years",
+            self.hardware_life_years,
+            "above 0, at most 50",
+        )
+        require(
+            all(name and 0 <= value <= 1e6 for name, value in self.stated_footprints.items()),
+            "energy.embodied_kgco2e",
+            self.embodied_kgco2e,
+            "a list of MODEL=kgCO2e, such as L40S-48GB=150, A30-24GB=110",
+        )
         require(1 <= self.pue <= 4, "energy.pue", self.pue, "1..4")
         require(
             0 <= self.pue_uncertainty <= 1, "energy.pue_uncertainty", self.pue_uncertainty, "0..1"
@@ -258,6 +276,12 @@ class EnergySettings:
     def carbon_hours(self) -> tuple[float, ...]:
         """Give the grid carbon of each hour of the day in gCO2e/kWh, () when only a year's is."""
         return numbers_in(self.carbon_by_hour, "energy.carbon_by_hour")
+
+    @property
+    def stated_footprints(self) -> dict[str, float]:
+        """Give the footprints of making a GPU by model, kgCO2e; NaN for what is no number."""
+        pairs = (part.rpartition("=") for part in self.embodied_kgco2e.split(",") if part.strip())
+        return {name.strip(): number_in(value) for name, _equals, value in pairs}
 
     @property
     def market_factor(self) -> float | None:

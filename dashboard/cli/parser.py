@@ -3,9 +3,10 @@
 import argparse
 import importlib
 from collections.abc import Callable
-from datetime import UTC, datetime
 from importlib.metadata import version
 
+from dashboard.cli.energy_options import add_energy_options
+from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.store_parser import add_store
 
@@ -16,19 +17,6 @@ def _deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]
         return int(command(options))
 
     return run
-
-
-def utc_time(text: str) -> datetime:
-    """Read an ISO 8601 time with its zone, such as 2026-01-02T00:00:00Z, into UTC."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no ISO 8601 time such as 2026-01-02T00:00:00Z"
-        ) from None
-    if at.tzinfo is None:
-        raise argparse.ArgumentTypeError(f"{text!r} lacks its zone; add Z for UTC")
-    return at.astimezone(UTC)
 
 
 def _command(
@@ -258,6 +246,14 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     ):
         module = "doctor_command" if name == "doctor" else "list_commands"
         _command(commands, name, (module, name), summary, lists=True)
+    energy = _command(
+        commands,
+        "energy",
+        ("energy_command", "energy"),
+        "energy, emissions and their factors, by whom and when",
+        lists=True,
+    )
+    add_energy_options(energy)
     report = commands.add_parser("report", help="the weekly report")
     kinds = report.add_subparsers(metavar="KIND", required=True)
     weekly = _command(kinds, "weekly", ("report_command", "weekly"), "the last seven days")

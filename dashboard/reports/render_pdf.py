@@ -7,6 +7,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
+from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
     FINDING,
     HEADING,
@@ -20,7 +21,7 @@ from dashboard.reports.pdf_style import (
 )
 from dashboard.reports.pdf_timeline import pdf_timeline
 from dashboard.reports.render_report import number_text, range_text, time_text
-from dashboard.reports.weekly_report import EnergyRow, WeeklyReport
+from dashboard.reports.weekly_report import WeeklyReport
 
 _TOP = 10
 _MOST_RECOMMENDATIONS = 40
@@ -68,12 +69,11 @@ def _story(report: WeeklyReport) -> list[Flowable]:
     return [
         *story,
         *_waste(report),
-        *_decided(report),
+        *saved_part(report),
         *_next_steps(report),
         *_ahead(report),
-        *_energy(report),
-        paragraph("Factors", HEADING),
-        *(paragraph(f"{name}: {value}", SOFTLY) for name, value in report.factors),
+        *energy_part(report),
+        *method_part(report),
     ]
 
 
@@ -110,18 +110,6 @@ def _waste(report: WeeklyReport) -> list[Flowable]:
 def _rest(count: int, shown: int) -> list[Flowable]:
     left = count - shown
     return [paragraph(f"{left} more in the JSON form of this report.", SOFTLY)] if left > 0 else []
-
-
-def _decided(report: WeeklyReport) -> list[Flowable]:
-    heading = paragraph("Decided", HEADING)
-    if not report.decided:
-        return [heading, paragraph("Nobody approved, rejected or applied anything in this week.")]
-    rows: list[tuple[object, ...]] = [
-        (report.week.text(one.at), one.actor, one.event, one.digest[:12], one.detail)
-        for one in report.decided
-    ]
-    header = ("when", "who", "what", "recommendation", "remark")
-    return [heading, table(header, rows, widths=(3, 2, 2, 2.2, 6))]
 
 
 def _next_steps(report: WeeklyReport) -> list[Flowable]:
@@ -173,51 +161,3 @@ def _ahead(report: WeeklyReport) -> list[Flowable]:
         table(header, rows, widths=(2, 3, 3, 4), numbers=(1, 2, 3)),
         paragraph(note, SOFTLY),
     ]
-
-
-def _energy(report: WeeklyReport) -> list[Flowable]:
-    total = report.total
-    story: list[Flowable] = [
-        paragraph("Energy and emissions", HEADING),
-        table(
-            ("GPU boards", "site", "emissions, location-based", "electricity"),
-            [
-                (
-                    range_text(total.gpu_energy_kwh),
-                    range_text(total.site_energy_kwh),
-                    range_text(total.emissions_kgco2e),
-                    range_text(total.electricity_cost),
-                )
-            ],
-            widths=(1, 1, 1, 1),
-        ),
-    ]
-    parts = (
-        ("namespace", report.by_namespace),
-        ("job (largest ten)", report.by_job),
-        ("day", report.by_day),
-    )
-    for title, rows in parts:
-        if rows:
-            story += [Spacer(1, 8), _energy_table(title, rows)]
-    return story
-
-
-def _energy_table(title: str, rows: tuple[EnergyRow, ...]) -> Flowable:
-    lines: list[tuple[object, ...]] = [
-        (
-            row.key or "(not allocated)",
-            number_text(row.gpu_hours),
-            number_text(row.idle_gpu_hours),
-            range_text(row.statement.gpu_energy_kwh),
-            range_text(row.statement.emissions_kgco2e),
-        )
-        for row in rows
-    ]
-    header = (title, "GPU-hours", "idle GPU-hours", "GPU energy", "emissions")
-    return table(
-        header,
-        lines,
-        widths=(4, 1.5, 1.8, 3, 3.4),
-        numbers=(1, 2, 3, 4),
-    )

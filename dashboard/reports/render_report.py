@@ -11,6 +11,10 @@ from datetime import date, datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.reports.esg.export import row_fields, statement_document
+from dashboard.reports.esg.periods import WHOLE_RANGE
+from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED, covered
+from dashboard.reports.saved import Saved
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport
 from data.records.decisions import Range
@@ -19,11 +23,27 @@ UNKNOWN = "—"
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~:@-])")
 
 
+_CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
+
+
 def range_text(value: Range | None) -> str:
     """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
     if value is None:
         return UNKNOWN
     return f"{_figure(value.central)} ({_figure(value.low)}–{_figure(value.high)}) {value.unit}"
+
+
+def bare_text(value: Range | None, ratio: float | None = None) -> str:
+    """Give a range without its unit, and the share of the board-time that it covers, if not all."""
+    if value is None:
+        return UNKNOWN
+    shown = f"{_figure(value.central)} ({_figure(value.low)}–{_figure(value.high)})"
+    return covered(shown, ratio)
+
+
+def percent_text(ratio: float | None) -> str:
+    """Give a share as a percentage, an em dash when unknown."""
+    return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
 
 
 def number_text(value: float | None) -> str:
@@ -41,10 +61,10 @@ def time_text(at: datetime | None, week: Week) -> str:
     return UNKNOWN if at is None else week.text(at)
 
 
-def markdown_text(text: object) -> str:
+def markdown_text(text: object, *, longest: int = 200) -> str:
     """Give untrusted text on one line with every character that Markdown reads escaped."""
     flat = "".join(character if character.isprintable() else "�" for character in str(text))
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", flat[:200])
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", flat[:longest])
 
 
 def _environment(week: Week, *, html: bool) -> Environment:
@@ -58,6 +78,8 @@ def _environment(week: Week, *, html: bool) -> Environment:
     )
     environment.filters.update(
         range=range_text,
+        bare=bare_text,
+        percent=percent_text,
         number=number_text,
         time=lambda at: time_text(at, week),
         md=markdown_text,
@@ -67,7 +89,8 @@ def _environment(week: Week, *, html: bool) -> Environment:
 
 def render_markdown(report: WeeklyReport) -> str:
     """Give the report as Markdown."""
-    return _environment(report.week, html=False).get_template("weekly.md.j2").render(report=report)
+    template = _environment(report.week, html=False).get_template("weekly.md.j2")
+    return template.render(report=report, **_CONSTANTS)
 
 
 def render_html(report: WeeklyReport) -> str:
@@ -78,7 +101,7 @@ def render_html(report: WeeklyReport) -> str:
             full_html=False, include_plotlyjs="inline", config={"displaylogo": False}
         )
     template = _environment(report.week, html=True).get_template("weekly.html.j2")
-    return template.render(report=report, picture=picture)
+    return template.render(report=report, picture=picture, **_CONSTANTS)
 
 
 def render_json(report: WeeklyReport) -> str:
@@ -101,12 +124,14 @@ def render_json(report: WeeklyReport) -> str:
         {"edition": report.edition.key}
         | fields
         | {
-            "total": asdict(report.total),
-            "by_namespace": [asdict(row) for row in report.by_namespace],
-            "by_job": [asdict(row) for row in report.by_job],
-            "by_day": [asdict(row) for row in report.by_day],
+            "energy": statement_document(report.energy.statement),
+            "energy_by_job": [row_fields(row, WHOLE_RANGE) for row in report.energy.top_jobs],
+            "energy_by_day": [
+                row_fields(row, report.energy.days.calendar) for row in report.energy.days.rows
+            ],
             "waste": [asdict(row) for row in report.waste],
             "decided": [asdict(one) for one in report.decided],
+            "saved": _saved(report.saved),
             "ahead": [asdict(one) for one in report.ahead],
             "recommendations": [
                 one.recommendation.as_dict() | {"state": one.state}
@@ -121,12 +146,37 @@ def render_json(report: WeeklyReport) -> str:
                 "gap": report.plan.gap_ratio,
                 "currency": report.plan.currency,
             },
-            "factors": dict(report.factors),
         }
     )
     return (
         json.dumps(document, default=_plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
     )
+
+
+def _saved(saved: Saved) -> dict[str, object]:
+    """Give the counts, the sums, and each change with what it promised and brought."""
+    return {
+        "approved": saved.approved,
+        "rejected": saved.rejected,
+        "applied": saved.applied,
+        "gpu_hours": asdict(saved.gpu_hours),
+        "energy_kwh": asdict(saved.energy),
+        "emissions_kgco2e": saved.emissions_kgco2e and asdict(saved.emissions_kgco2e),
+        "changes": [
+            {
+                "id": row.recommendation.recommendation_id,
+                "digest": row.recommendation.digest,
+                "action": str(row.recommendation.action),
+                "target": row.recommendation.target,
+                "state": row.state,
+                "applied_at": row.applied_at,
+                "measured_at": row.measured_at,
+                "measurement": row.measurement and asdict(row.measurement),
+                "unknown_because": row.reason,
+            }
+            for row in saved.rows
+        ],
+    }
 
 
 def _plain(value: object) -> str:

@@ -3,7 +3,10 @@
 from dataclasses import asdict
 
 from dashboard.csv_export import csv_text
+from dashboard.reports.esg.export import ranged, row_fields
+from dashboard.reports.esg.periods import WHOLE_RANGE
 from dashboard.reports.weekly_report import WeeklyReport
+from dashboard.savings import LedgerRow
 from data.records.decisions import Range
 
 _WASTE = (
@@ -29,10 +32,41 @@ _ADVICE = (
     "risk",
     "expires_at",
 )
+_ENERGY = (
+    "group",
+    "holder",
+    "gpu_hours",
+    "measured_ratio",
+    *ranged("gpu_energy_kwh"),
+    *ranged("location_based_kgco2e"),
+    *ranged("market_based_kgco2e"),
+    *ranged("embodied_kgco2e"),
+    "embodied_ratio",
+    *ranged("sci_gco2e_per_gpu_hour_of_work"),
+    "scored_ratio",
+)
+_MEASURED = (
+    "predicted_gpu_hours",
+    "realised_gpu_hours",
+    "predicted_energy_kwh",
+    "realised_energy_kwh",
+    "realised_emissions_kgco2e",
+)
+_SAVED = (
+    "id",
+    "state",
+    "action",
+    "job",
+    "applied_at",
+    "measured_at",
+    "hours",
+    *(column for name in _MEASURED for column in ranged(name)),
+    "unknown_because",
+)
 
 
 def csv_tables(report: WeeklyReport) -> dict[str, str]:
-    """Give CSV text by file name: what was held and idle, and what waits for a decision."""
+    """Give CSV text by file name: what was idle, is proposed, was used and was saved."""
     waste = [asdict(row) for row in report.waste]
     advice = []
     for one in report.recommendations:
@@ -54,7 +88,32 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
                 "expires_at": said.expires_at.isoformat(),
             }
         )
-    return {
+    energy = [row_fields(row, WHOLE_RANGE) for row in report.energy.statement.rows]
+    saved = [_saved_row(row) for row in report.saved.rows]
+    tables = {
         "held-and-idle.csv": csv_text(waste, _WASTE),
         "recommendations.csv": csv_text(advice, _ADVICE),
+        "energy.csv": csv_text(energy, _ENERGY),
     }
+    return tables | ({"savings.csv": csv_text(saved, _SAVED)} if saved else {})
+
+
+def _saved_row(row: LedgerRow) -> dict[str, object]:
+    """Give one applied change: what it promised and brought, unknown empty with the reason."""
+    said, one = row.recommendation, row.measurement
+    fields: dict[str, object] = {
+        "id": said.recommendation_id,
+        "state": row.state,
+        "action": str(said.action),
+        "job": said.target,
+        "applied_at": row.applied_at.isoformat(),
+        "measured_at": row.measured_at and row.measured_at.isoformat(),
+        "hours": one and one.hours,
+        "unknown_because": row.reason,
+    }
+    for name in _MEASURED:
+        value: Range | None = getattr(one, name) if one else None
+        fields[f"{name}_low"] = value and value.low
+        fields[name] = value and value.central
+        fields[f"{name}_high"] = value and value.high
+    return fields

@@ -120,7 +120,7 @@ def table(rows: pd.DataFrame, name: str) -> None:
     shown = rows.copy()
     for column in rows.columns[rows.dtypes == "float64"]:
         shown[column] = rows[column].map(_three_digits)
-    st.dataframe(shown, hide_index=True)
+    st.dataframe(shown, hide_index=True, placeholder=UNKNOWN)
     document = json.loads(rows.to_json(orient="records", date_format="iso"))
     with st.container(horizontal=True):
         st.download_button(

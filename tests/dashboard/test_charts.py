@@ -10,7 +10,6 @@ from factories import H100, NOW, make_plan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.charts.energy_bars import energy_bars
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
@@ -164,38 +163,6 @@ def test_plan_counts_boards() -> None:
     figure = plan_steps(make_plan(jobs=jobs), lambda one: one.gpu_count)
     assert list(trace(figure, "planned").y) == [4, 2]
     assert list(trace(figure, "allocated now").y) == [4, 4]
-
-
-def make_energy(**keys: float) -> pd.DataFrame:
-    """Energy in kWh per key."""
-    return pd.DataFrame({"key": list(keys), "energy_kwh": list(keys.values())})
-
-
-def test_energy_leaves_out_what_is_unknown() -> None:
-    """A key without known power has no bar; others are sorted by size."""
-    figure = energy_bars(make_energy(a=1.0, b=float("nan"), c=3.0), by="job")
-    assert list(figure.data[0].x) == ["c", "a"]
-    assert figure.layout.yaxis.title.text == "GPU energy (kWh)"
-
-
-def test_days_keep_their_order() -> None:
-    """Bars by day run forward in time."""
-    figure = energy_bars(make_energy(**{"2026-01-01": 1.0, "2026-01-02": 3.0}), by="day")
-    assert list(figure.data[0].x) == ["2026-01-01", "2026-01-02"]
-
-
-def test_emissions_are_energy_times_the_factor() -> None:
-    """With a factor the same bars are kgCO2e, and the axis says so."""
-    figure = energy_bars(make_energy(a=2.0), by="job", kgco2e_per_kwh=0.5)
-    assert list(figure.data[0].y) == [1.0]
-    assert figure.layout.yaxis.title.text == "emissions (kgCO2e)"
-
-
-def test_unallocated_energy_is_named_and_grey() -> None:
-    """What no job held has its own bar in the colour of free."""
-    figure = energy_bars(pd.DataFrame({"key": [""], "energy_kwh": [1.0]}), by="job")
-    assert list(figure.data[0].x) == ["(not allocated)"]
-    assert list(figure.data[0].marker.color) == [FREE]
 
 
 @given(st.text())

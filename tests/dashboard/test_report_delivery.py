@@ -115,6 +115,7 @@ def test_a_week_goes_out_once_with_all_its_forms(store: Store) -> None:
     assert set(attached) == {
         "trimtab-week-to-2026-01-05.pdf",
         "trimtab-week-to-2026-01-05.html",
+        "trimtab-week-to-2026-01-05-energy.csv",
         "trimtab-week-to-2026-01-05-held-and-idle.csv",
         "trimtab-week-to-2026-01-05-recommendations.csv",
     }
@@ -239,7 +240,7 @@ def test_the_webhook_gets_the_summary_and_the_tables(store: Store) -> None:
     (content,) = posted
     assert "GPU-hours" in content["text"]
     titles = {one["title"] for one in content["attachments"]}
-    assert titles == {"held-and-idle.csv", "recommendations.csv"}
+    assert titles == {"held-and-idle.csv", "recommendations.csv", "energy.csv"}
     assert store.reader.audit()[-1].event == "reported"
 
 

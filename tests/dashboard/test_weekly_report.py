@@ -58,13 +58,15 @@ def test_markdown_is_golden(store: Store, golden: Callable[[str, str], None]) ->
 def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> None:
     """Four boards at 400 W for a day less a minute; jobs and days sum to the fleet."""
     report = report_of(store)
-    assert report.total.gpu_energy_kwh is not None
-    assert report.total.gpu_energy_kwh.central == pytest.approx(4 * 0.4 * 1439 / 60)
+    assert report.energy.statement.total.gpu_energy_kwh is not None
+    assert report.energy.statement.total.gpu_energy_kwh.central == pytest.approx(
+        4 * 0.4 * 1439 / 60
+    )
     assert report.week.end - report.week.start == timedelta(hours=168)
-    for rows in (report.by_namespace, report.by_job, report.by_day):
-        parts = [row.statement.gpu_energy_kwh for row in rows]
+    for rows in (report.energy.statement.rows, report.energy.jobs, report.energy.days.rows):
+        parts = [row.gpu_energy_kwh for row in rows]
         total = sum(one.central for one in parts if one is not None)
-        assert total == pytest.approx(report.total.gpu_energy_kwh.central)
+        assert total == pytest.approx(report.energy.statement.total.gpu_energy_kwh.central)
 
 
 def test_json_is_strict_and_has_the_digest(store: Store) -> None:
@@ -84,6 +86,6 @@ def test_an_empty_week_says_so(store_url: str) -> None:
     """Unknown is shown as unknown."""
     with open_store(store_url) as opened:
         report = report_of(opened)
-        assert report.total.gpu_energy_kwh is None
+        assert report.energy.statement.total.gpu_energy_kwh is None
         assert "No samples were kept" in render_markdown(report)
         assert "No samples were kept" in render_html(report)

@@ -1,86 +1,146 @@
-"""Energy and emissions: how much, by whom, by which method and factors."""
+"""Energy & ESG: how much, by whom, by which method and factors, and what is not known."""
 
-from datetime import timedelta
+import json
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.energy_bars import energy_bars
-from dashboard.reports.energy_statement import factors_of, state_energy
+from dashboard.charts.energy_stack import energy_stack
+from dashboard.reports.esg.build import calendar_of, make_statement
+from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
+from dashboard.reports.esg.periods import Every
+from dashboard.reports.esg.statement import WORK_UNIT, EsgStatement
+from dashboard.web.energy_choice import SHOWN, ask_energy_choice
+from dashboard.web.energy_parts import (
+    comparable,
+    figure_of,
+    measured_of,
+    rows_shown,
+    stack_parts,
+)
 from dashboard.web.page import chart, empty_state, figures, finding, plain, range_text, table
 from dashboard.web.session import current_world
-from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
-from data.units import GRAMS_PER_KILOGRAM
-
-_KEYS = ["day", "namespace", "job", "node", "gpu_model"]
 
 world = current_world()
 reader = world.store.reader
-settings = world.settings.settings.energy
+settings = world.settings.settings
+
+
+def answer_of(statement: EsgStatement, days: int) -> str:
+    """Give the page's sentence."""
+    total = statement.total
+    if total.gpu_energy_kwh is None:
+        return "Power was never reported in this time, so energy and emissions are unknown."
+    market = f" ({range_text(total.market_kgco2e)} market-based)" if total.market_kgco2e else ""
+    share = statement.completeness_ratio
+    measured = "" if share is None else f"; {100 * share:.1f} % of the board-time was measured"
+    return (
+        f"The GPUs used {range_text(total.gpu_energy_kwh)} in {days} d{_largest(statement)}; with "
+        f"the site's overhead that is {range_text(total.location_kgco2e)} location-based{market}"
+        f"{measured}."
+    )
+
+
+def _largest(statement: EsgStatement) -> str:
+    """Name who used most, and which share."""
+    first, whole = next(iter(statement.groups), None), statement.total.gpu_energy_kwh
+    if first is None or first.gpu_energy_kwh is None or whole is None or not whole.central:
+        return ""
+    share = 100 * first.gpu_energy_kwh.central / whole.central
+    return f", {share:.0f} % of it {first.name}"
+
+
 if not empty_state():
-    carbon = load_carbon_table().get(settings.region)
-    end = reader.latest_sample_at() or utc_now()
     answer = st.container()
-    with st.container(horizontal=True):
-        days = st.segmented_control("Days", [1, 7, 14, 30], default=7) or 7
-        by = st.segmented_control("By", _KEYS, default="day") or "day"
-        unit = st.segmented_control("Show", ["kWh", "kgCO2e"], default="kWh") or "kWh"
-    window = {"start": end - timedelta(days=days), "end": end}
-    fleet = reader.energy(**window, by="fleet")
-    total = None if fleet.empty else float(fleet["energy_kwh"].iloc[0])
-    statement = state_energy(total, energy=settings, carbon=carbon)
+    newest = min(utc_now(), reader.latest_sample_at() or utc_now())
+    choice = ask_energy_choice(newest, settings.report.timezone)
+
+    def statement_every(every: Every) -> EsgStatement:
+        """Give the statement as asked for, in periods of that length."""
+        return make_statement(
+            reader,
+            start=choice.start,
+            end=choice.end,
+            settings=settings,
+            by=choice.by,
+            calendar=calendar_of(settings, every),
+        )
+
+    whole = statement_every(choice.every)
+    before = make_statement(
+        reader,
+        start=choice.start - (choice.end - choice.start),
+        end=choice.start,
+        settings=settings,
+    )
+    past = before.total if comparable(whole, before) else None
     with answer:
-        if statement.gpu_energy_kwh is None:
-            finding("Power was never reported in this time, so energy and emissions are unknown.")
-        else:
-            finding(
-                f"The GPUs used {range_text(statement.gpu_energy_kwh)} in {days} d; with the "
-                f"site's overhead that is {range_text(statement.emissions_kgco2e)}."
-            )
+        finding(answer_of(whole, choice.days))
+        shown = (
+            ("GPU boards", "gpu_energy_kwh", "power was never reported"),
+            ("emissions, location-based", "location_kgco2e", "power was never reported"),
+            ("embodied, besides", "embodied_kgco2e", "no model has a known footprint"),
+            (f"SCI, per {WORK_UNIT}", "sci_gco2e", "no work of a known footprint"),
+        )
         figures(
             {
-                "GPU boards": statement.gpu_energy_kwh,
-                "site": statement.site_energy_kwh,
-                "emissions, location-based": statement.emissions_kgco2e,
-                "electricity": statement.electricity_cost,
+                title: figure_of(name, whole.total, past, lacking=lacking)
+                for title, name, lacking in shown
             }
         )
-    energy = reader.energy(**window, by=by)
-    factor = settings.pue * carbon.gco2e_per_kwh / GRAMS_PER_KILOGRAM
-    chart(energy_bars(energy, by=by, kgco2e_per_kwh=factor if unit == "kgCO2e" else None), "energy")
-    unknown = int(energy["energy_kwh"].isna().sum())
-    if unknown:
-        st.caption(f"— : for {unknown} of {len(energy)} rows no source reported power.")
-    stated = [state_energy(value, energy=settings, carbon=carbon) for value in energy["energy_kwh"]]
-    table(
-        pd.DataFrame(
-            {
-                by: energy["key"].replace("", "(not allocated)"),
-                "GPU-hours": energy["gpu_hours"],
-                "idle GPU-hours": energy["idle_gpu_hours"],
-                "GPU energy (kWh)": energy["energy_kwh"],
-                "by other sharing rules (kWh)": [
-                    f"{low:.4g}–{high:.4g}" if high - low > 1e-9 else ""
-                    for low, high in zip(
-                        energy["energy_low_kwh"], energy["energy_high_kwh"], strict=True
-                    )
-                ],
-                "emissions": [range_text(one.emissions_kgco2e) for one in stated],
-                "electricity": [range_text(one.electricity_cost) for one in stated],
-            }
+    quantity, unit = (
+        ("GPU energy", "kWh")
+        if choice.shown == SHOWN[0]
+        else (f"emissions, {choice.shown.split()[1]}", "kgCO2e")
+    )
+    chart(
+        energy_stack(
+            stack_parts(whole, choice.shown),
+            quantity=quantity,
+            unit=unit,
+            period=f"{choice.every.value} ({settings.report.timezone})",
+            measured=list(measured_of(whole)),
         ),
-        f"energy-by-{by}",
+        "energy",
     )
-    st.subheader("Method and factors")
-    st.write(
-        "The boards' energy counters, counted once per board; where there is none, board power by "
-        "trapezoid over gaps of at most five minutes. Of a board cut by MIG, idle power is shared "
-        "by slices and the rest by slices times activity; holders of one device share equally. "
-        "Site energy is board energy times PUE; emissions are site energy times the grid's annual "
-        "average (location-based)."
+    table(rows_shown(whole), f"energy-by-{choice.by.value}")
+    st.caption(
+        "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "
+        "factors as JSON. The same by command: "
+        f"`trimtab energy --by {choice.by.value} --every hour --format csv`."
     )
-    apart = reader.energy_disagreements(**window)
+    with st.container(horizontal=True):
+        st.download_button(
+            "Hourly CSV",
+            lambda: statement_csv(statement_every(Every.HOUR)),
+            f"energy-by-{choice.by.value}-hourly.csv",
+            "text/csv",
+            key="hourly-csv",
+        )
+        st.download_button(
+            "Statement JSON",
+            lambda: json.dumps(statement_document(whole), ensure_ascii=False),
+            f"energy-statement-{choice.end:%Y-%m-%d}.json",
+            "application/json",
+            key="statement-json",
+        )
+    for line in whole.unknown:
+        st.markdown(f"* Unknown: {plain(line)}")
+    if whole.unit_scores:
+        st.subheader("Per million tokens")
+        table(
+            pd.DataFrame(
+                {
+                    "job": one.job_id,
+                    "tokens": one.tokens,
+                    "SCI": range_text(one.sci_gco2e),
+                }
+                for one in whole.unit_scores
+            ),
+            "energy-per-token",
+        )
+    apart = reader.energy_disagreements(start=choice.start, end=choice.end)
     if len(apart):
         st.warning(
             f"On {len(apart)} boards the energy counter and the integral of power differ by more "
@@ -97,5 +157,5 @@ if not empty_state():
             ),
             "energy-disagreements",
         )
-    for name, value in factors_of(settings, carbon):
-        st.markdown(f"* {plain(name)}: {plain(value)}")
+    st.subheader("Method and factors")
+    table(pd.DataFrame(factor_rows(whole)).fillna("").astype(str), "energy-factors")

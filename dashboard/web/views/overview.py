@@ -5,11 +5,10 @@ from datetime import timedelta
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
-from dashboard.reports.energy_statement import state_energy
+from dashboard.reports.esg.build import make_statement
 from dashboard.web.cards import card
 from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
-from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.records.decisions import FOR_MEMORY
 from data.records.forecasts import DemandForecast
@@ -39,12 +38,9 @@ if not empty_state():
     )
     day = reader.energy(start=end - timedelta(days=1), end=end, by="fleet")
     before = reader.energy(start=end - timedelta(days=2), end=end - timedelta(days=1), by="fleet")
-    energy = None if day.empty else float(day["energy_kwh"].iloc[0])
-    statement = state_energy(
-        energy,
-        energy=settings.energy,
-        carbon=load_carbon_table().get(settings.energy.region),
-    )
+    statement = make_statement(
+        reader, start=end - timedelta(days=1), end=end, settings=settings
+    ).total
     idle = number(None if day.empty else float(day["idle_gpu_hours"].iloc[0]), "GPU-h")
     idle_before = number(None if before.empty else float(before["idle_gpu_hours"].iloc[0]), "GPU-h")
     figures(
@@ -55,7 +51,7 @@ if not empty_state():
             ),
             "idle while allocated, last 24 h": (idle, f"{idle_before} the day before"),
             "site energy, last 24 h": statement.site_energy_kwh,
-            "emissions, last 24 h": statement.emissions_kgco2e,
+            "emissions, last 24 h": statement.location_kgco2e,
         }
     )
     forecasts = reader.forecasts()

@@ -1,0 +1,124 @@
+"""Energy or emissions over time, stacked by who caused them; what is not known stands out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FREE, NAMELESS, dress, safe
+
+_GROUP_COLOURS = ("#7B6FD0", "#44AA99", "#DDCC77", "#AA4499", "#117733", "#CC6677", "#999933")
+"""After Paul Tol's muted scheme: safe for colour-blind readers, apart from the colours of meaning,
+and, with a lighter indigo, to be seen on light and dark."""
+_REST = "#7A828A"
+_NEARLY_WHOLE = 0.95
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackPart:
+    """One group in one period; `kind` is job, free or unattributed. Value None: unknown."""
+
+    period: str
+    group: str
+    kind: str
+    value: float | None
+
+
+def energy_stack(
+    parts: Sequence[StackPart],
+    *,
+    quantity: str,
+    unit: str,
+    period: str,
+    measured: Sequence[tuple[str, float | None]],
+) -> go.Figure:
+    """Give a bar per period, the largest groups apart, the others together, what is nobody's last.
+
+    `measured` are all periods in order with the share of their board-time that was measured: a bar
+    is too short by what is not known, and says so. `period` says what the bars are: day (UTC).
+    """
+    names = [safe(name) for name, _ratio in measured]
+    figure = go.Figure()
+    for title, colour, pattern, members in _layers(parts):
+        by_period: dict[str, float] = {}
+        for one in parts:
+            if (one.kind, one.group) in members and one.value is not None:
+                by_period[one.period] = by_period.get(one.period, 0.0) + one.value
+        figure.add_trace(
+            go.Bar(
+                x=names,
+                y=[by_period.get(name) for name, _ratio in measured],
+                name=safe(title),
+                marker={"color": colour, "pattern": {"shape": pattern, "fgcolor": "#FFFFFF"}},
+                hovertemplate=f"{safe(title)}: %{{y:.3g}} {unit}<extra></extra>",
+            )
+        )
+    totals: dict[str, float] = {}
+    for one in parts:
+        totals[one.period] = totals.get(one.period, 0.0) + (one.value or 0.0)
+    _mark_unknown(figure, names, [totals.get(name, 0.0) for name, _ratio in measured], measured)
+    figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
+    figure.update_layout(xaxis={"title": period, "type": "category", "nticks": _FEW})
+    return figure
+
+
+def _mark_unknown(
+    figure: go.Figure,
+    names: Sequence[str],
+    totals: Sequence[float],
+    measured: Sequence[tuple[str, float | None]],
+) -> None:
+    """Tell every bar's measured share on hover, and above a bar that is plainly too short."""
+    shares = ["unknown" if not ratio else f"{100 * ratio:.1f} %" for _name, ratio in measured]
+    figure.add_trace(
+        go.Scatter(
+            x=names,
+            y=totals,
+            mode="markers",
+            marker={"opacity": 0},
+            customdata=shares,
+            hovertemplate="measured: %{customdata}<extra></extra>",
+            showlegend=False,
+        )
+    )
+    for name, total, (_name, ratio) in zip(names, totals, measured, strict=True):
+        if ratio is not None and ratio < _NEARLY_WHOLE:
+            figure.add_annotation(
+                x=name,
+                y=total,
+                text=f"{100 * ratio:.0f} % measured" if ratio else "unknown",
+                showarrow=False,
+                yanchor="bottom",
+                textangle=0 if len(measured) <= _FEW else -90,
+            )
+
+
+_FEW = 16
+"""Up to so many bars a note fits above one."""
+
+
+def _layers(
+    parts: Sequence[StackPart],
+) -> list[tuple[str, str, str, set[tuple[str, str]]]]:
+    """Give (title, colour, hatching, members) of every layer, from the bottom up."""
+    sizes: dict[str, float] = {}
+    for one in parts:
+        if one.kind not in _NOBODYS and one.value is not None:
+            sizes[one.group] = sizes.get(one.group, 0.0) + one.value
+    kinds = {one.group: one.kind for one in parts if one.kind not in _NOBODYS}
+    largest = sorted(sizes, key=lambda name: (-sizes[name], name))
+    layers = [
+        (name, colour, "", {(kinds[name], name)})
+        for name, colour in zip(largest, _GROUP_COLOURS, strict=False)
+    ]
+    rest = {(kinds[name], name) for name in largest[len(_GROUP_COLOURS) :]}
+    if rest:
+        layers.append((f"{len(rest)} others", _REST, "", rest))
+    for kind, (colour, pattern) in _NOBODYS.items():
+        members = {(one.kind, one.group) for one in parts if one.kind == kind}
+        if members:
+            layers.append((min(group for _kind, group in members), colour, pattern, members))
+    return layers
+
+
+_NOBODYS = {"unattributed": (NAMELESS, "/"), "free": (FREE, "")}

@@ -1,0 +1,98 @@
+"""`trimtab energy`: the energy and ESG statement of a range."""
+
+import argparse
+import sys
+from datetime import timedelta
+
+from dashboard.cli.cycle_commands import PARTIAL, range_text
+from dashboard.cli.energy_options import PERIODS
+from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.reports.esg.build import calendar_of, make_statement
+from dashboard.reports.esg.export import statement_csv, statement_document
+from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
+from dashboard.reports.esg.statement import EsgStatement, GroupBy, StatementRow, covered
+from data.clock import utc_now
+from data.errors import SettingsError
+from data.settings import Settings
+from data.store import StoreReader
+
+_COLUMNS = (
+    "period",
+    "group",
+    "board-hours",
+    "GPU-hours",
+    "idle",
+    "measured",
+    "GPU energy",
+    "location-based",
+    "market-based",
+    "embodied",
+    "SCI",
+)
+_RANGE = timedelta(days=7)
+
+
+def energy(options: argparse.Namespace) -> int:
+    """Print the statement; what is unknown goes to stderr. 3 when no energy was measured at all."""
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        statement = _statement(store.reader, options, loaded.settings)
+    if options.format == "json":
+        print_json(statement_document(statement))
+    elif options.format == "csv":
+        sys.stdout.write(statement_csv(statement))
+    else:
+        rows = [_row(row, statement.calendar) for row in statement.rows]
+        total = _row(statement.total, WHOLE_RANGE) if rows else None
+        print_rows(
+            [*rows, *([total] if total else [])],
+            "table",
+            columns=_COLUMNS,
+            empty="No samples were kept for this time.",
+        )
+        for line in statement.unknown:
+            print(f"unknown: {line}", file=sys.stderr)
+    return PARTIAL if statement.total.gpu_energy_kwh is None else 0
+
+
+def _statement(
+    reader: StoreReader, options: argparse.Namespace, settings: Settings
+) -> EsgStatement:
+    end = options.until or min(utc_now(), reader.latest_sample_at() or utc_now())
+    start = options.since or end - _RANGE
+    if start >= end:
+        raise SettingsError(
+            f"--from {start:%Y-%m-%dT%H:%MZ} is not before --to {end:%Y-%m-%dT%H:%MZ}",
+            "Give an earlier --from; --to is the newest sample unless it is given.",
+        )
+    by, every = GroupBy.FLEET, options.every
+    if options.by in PERIODS:
+        every = options.by
+    else:
+        by = GroupBy(options.by)
+    return make_statement(
+        reader,
+        start=start,
+        end=end,
+        settings=settings,
+        by=by,
+        calendar=calendar_of(settings, Every(every)),
+    )
+
+
+def _row(row: StatementRow, calendar: Calendar) -> dict[str, object]:
+    ratio = row.measured_ratio
+    return {
+        "period": calendar.name_of(row.start),
+        "group": row.name,
+        "board-hours": row.board_hours,
+        "GPU-hours": row.gpu_hours,
+        "idle": row.idle_gpu_hours,
+        "measured": "" if ratio is None else f"{100 * ratio:.1f} %",
+        "GPU energy": range_text(row.gpu_energy_kwh),
+        "location-based": range_text(row.location_kgco2e),
+        "market-based": range_text(row.market_kgco2e),
+        "embodied": covered(range_text(row.embodied_kgco2e), row.embodied_ratio),
+        "SCI": covered(range_text(row.sci_gco2e), row.scored_ratio),
+    }

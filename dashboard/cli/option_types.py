@@ -1,0 +1,17 @@
+"""How options are read; nothing heavy is imported."""
+
+import argparse
+from datetime import UTC, datetime
+
+
+def utc_time(text: str) -> datetime:
+    """Read an ISO 8601 time with its zone, such as 2026-01-02T00:00:00Z, into UTC."""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no ISO 8601 time such as 2026-01-02T00:00:00Z"
+        ) from None
+    if at.tzinfo is None:
+        raise argparse.ArgumentTypeError(f"{text!r} lacks its zone; add Z for UTC")
+    return at.astimezone(UTC)

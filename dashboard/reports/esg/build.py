@@ -1,0 +1,259 @@
+"""Makes the energy and ESG statement from the store: the one place that does."""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from dashboard.reports.esg.amounts import NOTHING, priced, row_of, sums_of
+from dashboard.reports.esg.factors import Factors, factors_from
+from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
+from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
+from dashboard.reports.esg.work_units import UnitScore, finished_runs, unit_scores
+from data.catalogue.carbon_table import GridCarbon, load_carbon_table
+from data.records.decisions import Range
+from data.records.jobs import Job
+from data.report_settings import WEEKDAYS
+from data.settings import Settings
+from data.store import StoreReader
+from data.store.energy_parts import NO_NAME, EnergyKey
+from data.units import SECONDS_PER_HOUR
+from planner.tenants import tenant_of
+
+Floats = npt.NDArray[np.float64]
+_JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)
+_NOT_WHOLE = 1e-6
+
+
+def make_statement(
+    reader: StoreReader,
+    *,
+    start: datetime,
+    end: datetime,
+    settings: Settings,
+    by: GroupBy = GroupBy.FLEET,
+    calendar: Calendar = WHOLE_RANGE,
+    carbon: GridCarbon | None = None,
+    jobs: Mapping[str, Job] | None = None,
+) -> EsgStatement:
+    """Give the statement of [start, end), in rows by group and period of the calendar.
+
+    With `jobs`, of those alone: nothing of what others or nobody held enters it. A range that ends
+    within a 5-minute slot takes the whole slot. Without `carbon` it is that of the settings'
+    region. Errors: SettingsError for a region that is not in the table.
+    """
+    grid = carbon or load_carbon_table().get(settings.energy.region)
+    factors = factors_from(settings.energy, grid)
+    tenant_is = _tenant_key(settings)
+    parts = _read(
+        reader, start, end, key=_key_of(by, tenant_is, jobs), calendar=calendar, factors=factors
+    )
+    if jobs is not None:
+        parts = _only(parts, jobs, by=by, tenant_is=tenant_is)
+    made = priced(parts, factors)
+    since = None if jobs is not None else reader.boards_since(start=start, end=end)
+    rows = _all_rows(made, since, dict(calendar.spans(start, end)), factors)
+    groups = (
+        rows
+        if calendar.every is Every.TOTAL
+        else _all_rows(made.assign(start=start), since, {start: end}, factors)
+    )
+    total = _total(made, start, end, factors)
+    expected = None if since is None else _expected_hours(since, start, end)
+    models = {str(model): float(hours) for model, hours in _model_hours(made).items()}
+    return EsgStatement(
+        start=start,
+        end=end,
+        as_of=reader.latest_sample_at(),
+        by=by,
+        tenant_is=tenant_is,
+        calendar=calendar,
+        total=total,
+        rows=rows,
+        groups=groups,
+        expected_hours=None if expected is None else max(expected, total.board_hours),
+        models=models,
+        factors=factors,
+        unit_scores=_unit_scores(reader, start, end, factors=factors, jobs=jobs),
+    )
+
+
+def calendar_of(settings: Settings, every: Every) -> Calendar:
+    """Give the calendar of the weekly report: its zone, and weeks that begin where its ends."""
+    return Calendar(
+        every=every,
+        zone=settings.report.timezone,
+        week_begins=WEEKDAYS.index(settings.report.week_ends),
+    )
+
+
+def _tenant_key(settings: Settings) -> str:
+    by = settings.tenants.by
+    return EnergyKey.NAMESPACE.value if by == "none" else by
+
+
+def _key_of(by: GroupBy, tenant_is: str, jobs: Mapping[str, Job] | None) -> EnergyKey:
+    if jobs is not None:
+        if by is GroupBy.NODE:
+            raise ValueError("the statement of single jobs is not told apart by node")
+        return EnergyKey.JOB
+    return EnergyKey(tenant_is if by is GroupBy.TENANT else by.value)
+
+
+def _read(
+    reader: StoreReader,
+    start: datetime,
+    end: datetime,
+    *,
+    key: EnergyKey,
+    calendar: Calendar,
+    factors: Factors,
+) -> pd.DataFrame:
+    """Read the parts piece by piece, with the start of the period of each."""
+    frames = []
+    for piece in calendar.pieces(start, end):
+        frame = reader.energy_parts(
+            start=piece.start,
+            end=piece.end,
+            key=key,
+            periods=piece.grid,
+            by_hour_of_day=factors.hourly,
+        )
+        starts = {
+            number: calendar.start_of(int(number), start) for number in frame["period"].unique()
+        }
+        frame["start"] = frame["period"].map(starts)
+        frames.append(frame)
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
+def _only(
+    parts: pd.DataFrame, jobs: Mapping[str, Job], *, by: GroupBy, tenant_is: str
+) -> pd.DataFrame:
+    """Keep the parts of some jobs, and name them by what is asked for."""
+    kept = parts[(parts["holder"] == Holder.JOB.value) & parts["key"].isin(list(jobs))].copy()
+    if by in _JOBS_NAMES:
+        field = tenant_is if by is GroupBy.TENANT else by.value
+        kept["key"] = [tenant_of(jobs[key], field) or NO_NAME for key in kept["key"]]
+    elif by is not GroupBy.JOB:
+        kept["key"] = kept["gpu_model"] if by is GroupBy.MODEL else GroupBy.FLEET.value
+        kept["holder"] = Holder.ANY.value
+    return kept
+
+
+def _all_rows(
+    made: pd.DataFrame,
+    since: Floats | None,
+    spans: Mapping[datetime, datetime],
+    factors: Factors,
+) -> tuple[StatementRow, ...]:
+    """Give the rows of all periods in order, with what was not observed of boards `since` when."""
+    rows = list(_rows(made, spans, factors))
+    if since is not None:
+        rows += _missing(rows, since, spans, factors)
+    return tuple(sorted(rows, key=_place))
+
+
+def _rows(
+    made: pd.DataFrame, spans: Mapping[datetime, datetime], factors: Factors
+) -> Iterator[StatementRow]:
+    for found in sums_of(made, ["start", "holder", "key"]).reset_index().to_dict("records"):
+        sums: dict[Any, Any] = found
+        start = sums["start"].to_pydatetime()
+        yield row_of(
+            sums,
+            start=start,
+            end=spans[start],
+            holder=Holder(sums["holder"]),
+            key=str(sums["key"]),
+            factors=factors,
+        )
+
+
+def _total(made: pd.DataFrame, start: datetime, end: datetime, factors: Factors) -> StatementRow:
+    everything = sums_of(made.assign(all="all"), ["all"])
+    sums: Any = everything.iloc[0] if len(everything) else NOTHING
+    return row_of(sums, start=start, end=end, holder=Holder.ANY, key="total", factors=factors)
+
+
+def _expected_hours(since: Floats, start: datetime, end: datetime) -> float:
+    """Give the board-hours of [start, end) of boards that are to be accounted for since."""
+    begin, until = start.timestamp(), end.timestamp()
+    return float(np.clip(until - np.maximum(since, begin), 0, None).sum() / SECONDS_PER_HOUR)
+
+
+def _missing(
+    rows: list[StatementRow],
+    since: Floats,
+    spans: Mapping[datetime, datetime],
+    factors: Factors,
+) -> list[StatementRow]:
+    """Give a row per period for the board-time that nobody observed: all of it unknown."""
+    seen = dict.fromkeys(spans, 0.0)
+    for row in rows:
+        seen[row.start] += row.board_hours
+    found = []
+    for start, end in spans.items():
+        hours = _expected_hours(since, start, end) - seen[start]
+        if hours > _NOT_WHOLE:
+            found.append(
+                row_of(
+                    NOTHING | {"board_hours": hours},
+                    start=start,
+                    end=end,
+                    holder=Holder.MISSING,
+                    key="",
+                    factors=factors,
+                )
+            )
+    return found
+
+
+def _model_hours(made: pd.DataFrame) -> "pd.Series[float]":
+    return made.groupby("gpu_model", sort=True)["board_hours"].sum()
+
+
+_HOLDERS = (Holder.JOB, Holder.ANY, Holder.UNATTRIBUTED, Holder.FREE, Holder.MISSING)
+
+
+def _place(row: StatementRow) -> tuple[datetime, bool, float, int, str]:
+    """Order by time; jobs' rows by energy, then what is nobody's, then what was not observed."""
+    energy = row.gpu_energy_kwh.central if row.gpu_energy_kwh else 0.0
+    nobodys = row.holder not in (Holder.JOB, Holder.ANY)
+    return (row.start, nobodys, 0.0 if nobodys else -energy, _HOLDERS.index(row.holder), row.key)
+
+
+def _unit_scores(
+    reader: StoreReader,
+    start: datetime,
+    end: datetime,
+    *,
+    factors: Factors,
+    jobs: Mapping[str, Job] | None,
+) -> tuple[UnitScore, ...]:
+    """Score the runs that began and finished in the range and say how many tokens they did."""
+    runs = finished_runs(reader.submissions(), start=start, end=end)
+    runs = {job: tokens for job, tokens in runs.items() if jobs is None or job in jobs}
+    if not runs:
+        return ()
+    parts = _read(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
+    made = priced(parts[parts["key"].isin(list(runs))], factors)
+    rows = _rows(made, dict(WHOLE_RANGE.spans(start, end)), factors)
+    return unit_scores(runs, {row.key: _whole_emissions(row) for row in rows})
+
+
+def _whole_emissions(row: StatementRow) -> Range | None:
+    """Give location-based and embodied emissions of a row whose whole time is known."""
+    known = min(row.measured_hours, row.embodied_hours) >= 0.99 * row.board_hours
+    if not known or row.location_kgco2e is None or row.embodied_kgco2e is None:
+        return None
+    one, other = row.location_kgco2e, row.embodied_kgco2e
+    return Range(
+        low=one.low + other.low,
+        central=one.central + other.central,
+        high=one.high + other.high,
+        unit=one.unit,
+    )

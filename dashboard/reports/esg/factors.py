@@ -1,0 +1,156 @@
+"""What turns measured board energy into site energy, emissions, embodied share and money.
+
+Every factor is told with its range, source and year, and why it is no better known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from data.catalogue.carbon_table import HOURLY_SPREAD_RATIO, GridCarbon
+from data.catalogue.embodied_table import LIFE_SPREAD_RATIO, EmbodiedCarbon, load_embodied_carbon
+from data.settings import EnergySettings
+from planner.tariffs import tariff_of
+
+SENSOR_ERROR_RATIO = 0.05
+"""Board power sensor error that the vendor states (NVML: +-5 %)."""
+
+_DAY = [datetime(1970, 1, 1, hour, tzinfo=UTC) for hour in range(24)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One factor as people read it; `year` None where it is a setting of the site."""
+
+    name: str
+    value: str
+    year: int | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factors:
+    """The numbers of a statement. `carbon` (gCO2e/kWh) and `price` are by hour of the UTC day.
+
+    `hourly`: one of the two differs between hours. `carbon_low_ratio` and `carbon_high_ratio` are
+    the bounds of the grid's carbon in shares of it. `market` is in gCO2e/kWh, None when unknown.
+    """
+
+    pue: tuple[float, float, float]
+    carbon: tuple[float, ...]
+    carbon_low_ratio: float
+    carbon_high_ratio: float
+    price: tuple[float, ...]
+    currency: str
+    market: float | None
+    embodied: Mapping[str, EmbodiedCarbon]
+    life_years: float
+    hourly: bool
+    told: tuple[Factor, ...]
+
+
+def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
+    """Give the factors that the settings and the grid of their region make."""
+    tariff = tariff_of(_DAY, timedelta(hours=1), energy=energy, carbon=grid)
+    half = energy.pue_uncertainty
+    return Factors(
+        pue=(max(1.0, energy.pue - half), energy.pue, energy.pue + half),
+        carbon=tuple(float(one) for one in tariff.gco2e),
+        carbon_low_ratio=grid.low / grid.gco2e_per_kwh,
+        carbon_high_ratio=grid.high / grid.gco2e_per_kwh,
+        price=tuple(float(one) for one in tariff.electricity),
+        currency=energy.currency,
+        market=energy.market_factor,
+        embodied=load_embodied_carbon(energy.stated_footprints),
+        life_years=energy.hardware_life_years,
+        hourly=bool(energy.carbon_hours or energy.electricity_price_by_hour),
+        told=_told(energy, grid),
+    )
+
+
+def _told(energy: EnergySettings, grid: GridCarbon) -> tuple[Factor, ...]:
+    return (
+        Factor(
+            name="GPU power sensor",
+            value=f"±{100 * SENSOR_ERROR_RATIO:g} %",
+            year=None,
+            source="NVML documentation; several GPUs sample a part of the time only "
+            "(arXiv 2312.02741), which evens out over hours",
+        ),
+        Factor(
+            name="PUE",
+            value=f"{energy.pue:g} ± {energy.pue_uncertainty:g}",
+            year=None,
+            source="setting energy.pue; its default is the average of the Uptime Institute's 2025 "
+            "survey",
+        ),
+        _grid_factor(energy, grid),
+        _market_factor(energy),
+        Factor(
+            name="life of a GPU",
+            value=f"{energy.hardware_life_years:g} years ± {100 * LIFE_SPREAD_RATIO:g} %",
+            year=None,
+            source="setting energy.hardware_life_years; spread over calendar hours",
+        ),
+        Factor(
+            name="electricity price",
+            value="24 values by the hour of the day"
+            if energy.electricity_price_by_hour
+            else f"{energy.electricity_price_per_kwh:g} {energy.currency}/kWh",
+            year=None,
+            source="setting energy.electricity_price_by_hour"
+            if energy.electricity_price_by_hour
+            else "setting energy.electricity_price_per_kwh",
+        ),
+    )
+
+
+def _grid_factor(energy: EnergySettings, grid: GridCarbon) -> Factor:
+    hours = energy.carbon_hours
+    if hours:
+        return Factor(
+            name="grid carbon, location-based",
+            value=f"{min(hours):g} to {max(hours):g} gCO2e/kWh by the hour of the day, "
+            f"±{100 * HOURLY_SPREAD_RATIO:g} %",
+            year=None,
+            source="setting energy.carbon_by_hour; the range is for unlike days",
+        )
+    return Factor(
+        name="grid carbon, location-based",
+        value=f"{grid.gco2e_per_kwh:g} ({grid.low:g}–{grid.high:g}) gCO2e/kWh",
+        year=grid.year,
+        source=f"{grid.name}, annual average, {grid.source}, {grid.licence}; the range stands for "
+        "the hours of the year",
+    )
+
+
+def _market_factor(energy: EnergySettings) -> Factor:
+    known = energy.market_factor is not None
+    return Factor(
+        name="grid carbon, market-based",
+        value=f"{energy.market_factor:g} gCO2e/kWh" if known else "unknown",
+        year=None,
+        source="setting energy.market_gco2e_per_kwh (contracts or residual mix)"
+        if known
+        else "set energy.market_gco2e_per_kwh to your contracts' factor or the residual mix",
+    )
+
+
+def embodied_factors(factors: Factors, models: Mapping[str, float]) -> tuple[Factor, ...]:
+    """Give the footprint of every model that stood in the range; `models` are their board-hours."""
+    found = []
+    for model in sorted(models):
+        known = factors.embodied.get(model)
+        found.append(
+            Factor(
+                name=f"making of {model or 'a GPU of unknown model'}",
+                value="unknown"
+                if known is None
+                else f"{known.kgco2e:g} ({known.kgco2e_low:g}–{known.kgco2e_high:g}) kgCO2e",
+                year=None if known is None else known.year,
+                source="no published footprint: state it in energy.embodied_kgco2e"
+                if known is None
+                else known.source,
+            )
+        )
+    return tuple(found)

@@ -1,0 +1,133 @@
+"""Hours, days and weeks of a range: whole ones of a zone, cut to the range at its ends.
+
+The roll-ups count in hours of UTC. Days and weeks begin at midnights of the zone, so a range is
+read in pieces of one UTC offset each, and a day on which the clocks change in two.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from data.clock import floor_to_slot
+from data.store.energy_parts import Periods
+from data.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
+
+_QUARTER = timedelta(minutes=15)
+"""Offsets change at quarters of an hour at the finest."""
+
+_EPOCH_WEEKDAY = 3
+"""1970-01-01 was a Thursday."""
+
+
+class Every(StrEnum):
+    """How long a period is; total: the range is one."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    TOTAL = "total"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A stretch [start, end) of one UTC offset, and the grid on which its periods are numbered."""
+
+    start: datetime
+    end: datetime
+    grid: Periods
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calendar:
+    """Periods of one length in one zone; weeks begin on `week_begins`, 0 for Monday."""
+
+    every: Every
+    zone: str = "UTC"
+    week_begins: int = 0
+
+    def pieces(self, start: datetime, end: datetime) -> tuple[Piece, ...]:
+        """Give the stretches to read one by one; together they are [start, end)."""
+        if self.every is Every.TOTAL:
+            return (Piece(start=start, end=end, grid=Periods()),)
+        if self.every is Every.HOUR:
+            return (Piece(start=start, end=end, grid=Periods(seconds=SECONDS_PER_HOUR)),)
+        days = self._days
+        found = []
+        for since, until, offset in _offsets(start, end, ZoneInfo(self.zone)):
+            shift = offset + self._shift_days * SECONDS_PER_DAY
+            grid = Periods(seconds=days * SECONDS_PER_DAY, shift_seconds=shift)
+            found.append(Piece(start=since, end=until, grid=grid))
+        return tuple(found)
+
+    @property
+    def _days(self) -> int:
+        return 7 if self.every is Every.WEEK else 1
+
+    @property
+    def _shift_days(self) -> int:
+        return _EPOCH_WEEKDAY - self.week_begins if self.every is Every.WEEK else 0
+
+    def start_of(self, number: int, start: datetime) -> datetime:
+        """Give the first moment (UTC) of the period of that number in the range from `start` on."""
+        if self.every is Every.TOTAL:
+            return start
+        if self.every is Every.HOUR:
+            at = datetime.fromtimestamp(number * SECONDS_PER_HOUR, tz=UTC)
+        else:
+            day = date(1970, 1, 1) + timedelta(days=number * self._days - self._shift_days)
+            at = self._midnight(day)
+        return max(at, start)
+
+    def spans(self, start: datetime, end: datetime) -> tuple[tuple[datetime, datetime], ...]:
+        """Give all periods of [start, end) in order, cut to it; none for an empty range."""
+        starts: list[datetime] = []
+        at = start
+        while at < end:
+            starts.append(at)
+            at = self._next(at, end)
+        return tuple(zip(starts, [*starts[1:], end], strict=True)) if starts else ()
+
+    def _next(self, at: datetime, end: datetime) -> datetime:
+        if self.every is Every.TOTAL:
+            return end
+        if self.every is Every.HOUR:
+            return floor_to_slot(at, SECONDS_PER_HOUR) + timedelta(hours=1)
+        day = at.astimezone(ZoneInfo(self.zone)).date() + timedelta(days=1)
+        while self.every is Every.WEEK and day.weekday() != self.week_begins:
+            day += timedelta(days=1)
+        return self._midnight(day)
+
+    def _midnight(self, day: date) -> datetime:
+        return datetime.combine(day, time(), tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
+
+    def name_of(self, start: datetime) -> str:
+        """Give how a period is called: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""
+        local = start.astimezone(ZoneInfo(self.zone))
+        if self.every is Every.HOUR:
+            return f"{local:%Y-%m-%d %H:%M %Z}"
+        return "" if self.every is Every.TOTAL else f"{local:%Y-%m-%d}"
+
+
+WHOLE_RANGE = Calendar(every=Every.TOTAL)
+
+
+def _offsets(
+    start: datetime, end: datetime, zone: ZoneInfo
+) -> Iterator[tuple[datetime, datetime, int]]:
+    """Give the stretches of one offset (s ahead of UTC) that make up [start, end)."""
+
+    def offset_at(at: datetime) -> int:
+        offset = at.astimezone(zone).utcoffset() or timedelta()
+        return int(offset.total_seconds())
+
+    since, offset = start, offset_at(start)
+    at = floor_to_slot(start, int(_QUARTER.total_seconds())) + _QUARTER
+    while at < end:
+        now = offset_at(at)
+        if now != offset:
+            yield since, at, offset
+            since, offset = at, now
+        at += _QUARTER
+    yield since, end, offset

@@ -1,0 +1,165 @@
+"""Parts of the PDF: what was really saved, energy and emissions, and what these rest on."""
+
+from reportlab.platypus import Flowable, Spacer
+
+from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
+from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
+from dashboard.reports.render_report import bare_text, number_text, percent_text, range_text
+from dashboard.reports.weekly_energy import EnergyLine
+from dashboard.reports.weekly_report import WeeklyReport
+from dashboard.savings import LedgerRow
+
+_SAVED_HEADER = (
+    "id",
+    "state",
+    "action",
+    "job",
+    "GPU-h promised",
+    "saved",
+    "kWh promised",
+    "saved",
+    "kgCO2e saved",
+    "unknown because",
+)
+_ENERGY_HEADER = (
+    "GPU-h",
+    "measured",
+    "GPU kWh",
+    "location-based kgCO2e",
+    "market-based kgCO2e",
+    "embodied kgCO2e",
+    "SCI g/GPU-h of work",
+)
+
+
+def saved_part(report: WeeklyReport) -> list[Flowable]:
+    """Give what was approved, applied and really saved, and who decided."""
+    saved = report.saved
+    story: list[Flowable] = [
+        paragraph("Approved, applied, really saved", HEADING),
+        paragraph(saved.finding, BODY),
+    ]
+    if saved.rows:
+        total = (
+            "total",
+            f"{saved.gpu_hours.measured} of {len(saved.rows)}",
+            "",
+            "",
+            bare_text(saved.gpu_hours.predicted),
+            bare_text(saved.gpu_hours.realised),
+            bare_text(saved.energy.predicted),
+            bare_text(saved.energy.realised),
+            bare_text(saved.emissions_kgco2e),
+            "",
+        )
+        story += [
+            table(
+                _SAVED_HEADER,
+                [*(_saved_row(row) for row in saved.rows), total],
+                widths=(2.3, 1.7, 1.8, 2.6, 2, 2, 2, 2, 2, 2.6),
+                numbers=(4, 5, 6, 7, 8),
+            ),
+            paragraph(
+                "Site energy and location-based emissions, measured per unit of work over the "
+                "slots after a change. A change counts in the week in which it was measured.",
+                SOFTLY,
+            ),
+        ]
+    if report.decided:
+        rows: list[tuple[object, ...]] = [
+            (report.week.text(one.at), one.actor, one.event, one.digest[:12], one.detail)
+            for one in report.decided
+        ]
+        header = ("when", "who", "what", "recommendation", "remark")
+        story += [Spacer(1, 6), table(header, rows, widths=(3, 2, 2, 2.2, 6))]
+    return story
+
+
+def _saved_row(row: LedgerRow) -> tuple[object, ...]:
+    one = row.measurement
+    known = (
+        (
+            one.predicted_gpu_hours,
+            one.realised_gpu_hours,
+            one.predicted_energy_kwh,
+            one.realised_energy_kwh,
+            one.realised_emissions_kgco2e,
+        )
+        if one
+        else (None,) * 5
+    )
+    said = row.recommendation
+    return (
+        said.recommendation_id,
+        row.state,
+        said.action,
+        said.target,
+        *map(bare_text, known),
+        row.reason,
+    )
+
+
+def energy_part(report: WeeklyReport) -> list[Flowable]:
+    """Give the statement: its total, then by tenant, largest jobs and days."""
+    statement = report.energy.statement
+    total = statement.total
+    story: list[Flowable] = [
+        paragraph("Energy and emissions", HEADING),
+        table(
+            ("measured", "GPU boards", "site", "location-based", "market-based", "electricity"),
+            [
+                (
+                    percent_text(statement.completeness_ratio),
+                    range_text(total.gpu_energy_kwh),
+                    range_text(total.site_energy_kwh),
+                    range_text(total.location_kgco2e),
+                    range_text(total.market_kgco2e),
+                    range_text(total.electricity_cost),
+                )
+            ],
+            widths=(1, 1.6, 1.6, 1.6, 1.6, 1.6),
+        ),
+    ]
+    for title, rows in report.energy.tables:
+        lines = [_amounts(line) for line in rows]
+        widths = (3.6, 1.2, 1.3, 2.4, 2.4, 2.4, 2.4, 2.4)
+        story += [
+            Spacer(1, 8),
+            table(
+                (title, *_ENERGY_HEADER), lines, widths=widths, numbers=tuple(range(1, len(widths)))
+            ),
+        ]
+    return story
+
+
+def _amounts(line: EnergyLine) -> tuple[object, ...]:
+    row = line.row
+    return (
+        line.name,
+        number_text(row.gpu_hours),
+        percent_text(line.measured_ratio),
+        bare_text(row.gpu_energy_kwh),
+        bare_text(row.location_kgco2e),
+        bare_text(row.market_kgco2e),
+        bare_text(row.embodied_kgco2e, row.embodied_ratio),
+        bare_text(row.sci_gco2e, row.scored_ratio),
+    )
+
+
+def method_part(report: WeeklyReport) -> list[Flowable]:
+    """Give the method, every factor with year and source, and what is not known."""
+    statement = report.energy.statement
+    factors: list[tuple[object, ...]] = [
+        (one.name, one.value, one.year or "", one.source) for one in statement.told
+    ]
+    lines = (
+        *(f"{name}: {text}" for name, text in METHOD),
+        *(f"Not included: {text}" for text in NOT_INCLUDED),
+        *(f"Unknown: {text}" for text in statement.unknown),
+    )
+    return [
+        paragraph("Method, factors and what is unknown", HEADING),
+        table(("factor", "value", "year", "source"), factors, widths=(2.6, 3, 0.7, 7)),
+        Spacer(1, 6),
+        *(paragraph(line, SOFTLY) for line in lines),
+    ]

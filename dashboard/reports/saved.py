@@ -1,0 +1,81 @@
+"""What was approved, applied and really saved in a week, from the savings ledger.
+
+A change counts in the week in which it was measured, so that no two reports add the same saving;
+one applied in the week and measured later is named, and its saving still unknown.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from dashboard.reports.week import Week
+from dashboard.savings import LedgerRow, Total, total_emissions, total_energy, total_gpu_hours
+from data.records.decisions import AuditEntry, Range
+from data.records.lifecycle import Event
+
+_APPLIED = (Event.APPLIED, Event.APPLIED_DIFFERENTLY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """The changes applied or measured in a week, and the sums of those measured in it.
+
+    `approved`, `rejected` and `applied` count recommendations. Of `rows`, a measurement of after
+    the week is left out.
+    """
+
+    approved: int
+    rejected: int
+    applied: int
+    rows: tuple[LedgerRow, ...]
+    gpu_hours: Total
+    energy: Total
+    emissions_kgco2e: Range | None
+
+    @property
+    def finding(self) -> str:
+        """The week's changes in one sentence."""
+        if not (self.approved or self.applied or self.rows):
+            return "Nothing was approved or applied in this week, so nothing new was saved."
+        waiting = f"; of {self.gpu_hours.unknown} the saving is not known" * bool(
+            self.gpu_hours.unknown
+        )
+        return (
+            f"{_count(self.approved, 'recommendation was', 'recommendations were')} approved and "
+            f"{_count(self.applied, 'change', 'changes')} applied; "
+            f"{_count(self.gpu_hours.measured, 'change was', 'changes were')} measured{waiting}."
+        )
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry]) -> Saved:
+    """Give what the week's ledger and decisions say; both may hold more than the week's."""
+    ours = [
+        _as_known_at_the_end(row, week)
+        for row in rows
+        if _within(row.applied_at, week) or (row.measured_at and _within(row.measured_at, week))
+    ]
+    told = {(one.event, one.digest) for one in decided if _within(one.at, week)}
+    events = Counter(event for event, _digest in told)
+    return Saved(
+        approved=events[Event.APPROVED],
+        rejected=events[Event.REJECTED],
+        applied=sum(events[one] for one in _APPLIED),
+        rows=tuple(ours),
+        gpu_hours=total_gpu_hours(ours),
+        energy=total_energy(ours),
+        emissions_kgco2e=total_emissions(ours),
+    )
+
+
+def _within(at: datetime, week: Week) -> bool:
+    return week.start <= at < week.end
+
+
+def _as_known_at_the_end(row: LedgerRow, week: Week) -> LedgerRow:
+    later = row.measured_at is not None and row.measured_at >= week.end
+    return replace(row, measured_at=None, measurement=None) if later else row

@@ -1,0 +1,112 @@
+"""The week's energy: the statement by tenant, its largest jobs, and its days."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+import pandas as pd
+
+from dashboard.reports.esg.build import make_statement
+from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.reports.esg.statement import EsgStatement, GroupBy, Holder, StatementRow
+from dashboard.reports.week import Week
+from data.catalogue.carbon_table import GridCarbon
+from data.records.jobs import Job
+from data.settings import Settings
+from data.store import StoreReader
+
+_TOP = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyLine:
+    """A row as a report shows it, with the share of its board-time whose energy is known."""
+
+    name: str
+    row: StatementRow
+    measured_ratio: float | None
+
+    @classmethod
+    def of(cls, row: StatementRow) -> "EnergyLine":
+        """Give a row under its own name."""
+        return cls(name=row.name, row=row, measured_ratio=row.measured_ratio)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeeklyEnergy:
+    """`statement` is by tenant over the whole week; `jobs` are rows of all jobs, largest first."""
+
+    statement: EsgStatement
+    jobs: tuple[StatementRow, ...]
+    days: EsgStatement
+
+    @property
+    def top_jobs(self) -> tuple[StatementRow, ...]:
+        """The ten jobs that used most."""
+        return self.jobs[:_TOP]
+
+    @property
+    def tables(self) -> tuple[tuple[str, tuple[EnergyLine, ...]], ...]:
+        """The tables of a report: what their rows are, and the rows."""
+        whole = self.statement
+        tenants = [EnergyLine.of(row) for row in whole.rows]
+        if tenants:
+            tenants.append(
+                EnergyLine(name="total", row=whole.total, measured_ratio=whole.completeness_ratio)
+            )
+        parts = (
+            (whole.tenant_is, tuple(tenants)),
+            ("job (largest ten)", tuple(EnergyLine.of(row) for row in self.top_jobs)),
+            ("day", tuple(self._days())),
+        )
+        return tuple((title, rows) for title, rows in parts if rows)
+
+    def _days(self) -> Iterator[EnergyLine]:
+        """Give a line per day; what was not observed of it lowers its measured share."""
+        for _start, found in groupby(self.days.rows, key=attrgetter("start")):
+            rows = list(found)
+            expected = sum(row.board_hours for row in rows)
+            yield EnergyLine(
+                name=self.days.calendar.name_of(rows[0].start),
+                row=rows[0],
+                measured_ratio=sum(row.measured_hours for row in rows) / expected,
+            )
+
+    @property
+    def held(self) -> pd.DataFrame:
+        """GPU-hours held and idle by job, as `waste_rows` reads them."""
+        return pd.DataFrame(
+            [(row.key, row.gpu_hours, row.idle_gpu_hours) for row in self.jobs],
+            columns=["key", "gpu_hours", "idle_gpu_hours"],
+        ).astype({"gpu_hours": "float64", "idle_gpu_hours": "float64"})
+
+
+def weekly_energy(
+    reader: StoreReader,
+    *,
+    week: Week,
+    settings: Settings,
+    carbon: GridCarbon,
+    jobs: Mapping[str, Job] | None,
+) -> WeeklyEnergy:
+    """Give the energy of a week, of the whole fleet or of some jobs alone."""
+
+    def stated(by: GroupBy, every: Every) -> EsgStatement:
+        return make_statement(
+            reader,
+            start=week.start,
+            end=week.end,
+            settings=settings,
+            by=by,
+            calendar=Calendar(every=every, zone=week.zone),
+            carbon=carbon,
+            jobs=jobs,
+        )
+
+    by_job = stated(GroupBy.JOB, Every.TOTAL)
+    return WeeklyEnergy(
+        statement=stated(GroupBy.TENANT, Every.TOTAL),
+        jobs=tuple(row for row in by_job.rows if row.holder is Holder.JOB),
+        days=stated(GroupBy.FLEET, Every.DAY),
+    )

@@ -1,0 +1,78 @@
+"""What the page of energy is asked for, kept in its address so that a link shows the same."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+import streamlit as st
+
+from dashboard.reports.esg.periods import Every
+from dashboard.reports.esg.statement import GroupBy
+
+_BY = (GroupBy.TENANT, GroupBy.OWNER, GroupBy.JOB, GroupBy.MODEL, GroupBy.NODE)
+_EVERY = (Every.HOUR, Every.DAY, Every.WEEK)
+_DAYS = ("1", "7", "14", "30", "90")
+_MOST_HOURLY_DAYS = 14
+"""Bars of an hour are too thin to see over a longer range."""
+
+SHOWN = ("kWh", "kgCO2e location-based", "kgCO2e market-based")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnergyChoice:
+    """The range [start, end), by what it is told apart, the length of a bar, and its quantity."""
+
+    start: datetime
+    end: datetime
+    days: int
+    by: GroupBy
+    every: Every
+    shown: str
+
+
+def ask_energy_choice(newest: datetime, zone: str) -> EnergyChoice:
+    """Ask for it, starting with what the address says, and write the answer into the address."""
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        by = _choose("By", "by", [one.value for one in _BY], GroupBy.TENANT.value)
+        every = _choose("Bars", "every", [one.value for one in _EVERY], Every.DAY.value)
+        shown = _choose("Show", "show", SHOWN, SHOWN[0])
+        days = int(_choose("Days", "days", _DAYS, "7"))
+        last = newest.astimezone(ZoneInfo(zone)).date()
+        until = st.date_input("Until", _asked_day(last), max_value=last, key="until-day", width=150)
+    chosen = until if isinstance(until, date) else last
+    end = min(newest, _after(chosen, zone))
+    if every == Every.HOUR.value and days > _MOST_HOURLY_DAYS:
+        st.caption(f"Hours are shown for at most {_MOST_HOURLY_DAYS} days; these are days.")
+        every = Every.DAY.value
+    st.query_params.from_dict(
+        {"by": by, "every": every, "show": shown, "days": str(days)}
+        | ({} if chosen == last else {"until": chosen.isoformat()})
+    )
+    return EnergyChoice(
+        start=end - timedelta(days=days),
+        end=end,
+        days=days,
+        by=GroupBy(by),
+        every=Every(every),
+        shown=shown,
+    )
+
+
+def _choose(label: str, name: str, options: Sequence[str], usual: str) -> str:
+    asked = st.query_params.get(name, usual)
+    default = asked if asked in options else usual
+    return str(st.segmented_control(label, options, default=default, required=True))
+
+
+def _asked_day(last: date) -> date:
+    try:
+        return min(last, date.fromisoformat(st.query_params.get("until", "")))
+    except ValueError:
+        return last
+
+
+def _after(day: date, zone: str) -> datetime:
+    """Give the midnight (UTC) that ends a day of the zone."""
+    midnight = datetime.combine(day + timedelta(days=1), time(), tzinfo=ZoneInfo(zone))
+    return midnight.astimezone(UTC)

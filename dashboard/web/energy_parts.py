@@ -1,0 +1,92 @@
+"""What the page of energy shows of a statement: figures with their comparison, bars, rows."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
+
+import pandas as pd
+
+from dashboard.charts.energy_stack import StackPart
+from dashboard.reports.esg.statement import EsgStatement, Holder, StatementRow, covered
+from dashboard.web.energy_choice import SHOWN
+from dashboard.web.page import range_text
+from data.records.decisions import Range
+
+_COMPARABLE = 0.05
+"""Ranges whose measured shares differ by more say nothing about more or less energy."""
+
+
+def figure_of(
+    name: str, now: StatementRow, before: StatementRow | None, *, lacking: str
+) -> tuple[str, str]:
+    """Give an amount's central value, and below it its range and how it has changed."""
+    value: Range | None = getattr(now, name)
+    if value is None:
+        return "—", lacking
+    central, low, high = (f"{one:,.3g}" if one < 1000 else f"{one:,.0f}" for one in _bounds(value))
+    note = f"{low}–{high}"
+    earlier: Range | None = getattr(before, name) if before else None
+    if earlier is not None and earlier.central > 0:
+        change = 100 * (value.central / earlier.central - 1)
+        note += f"; {abs(change):.0f} % {'more' if change >= 0 else 'less'} than before"
+    return f"{central} {value.unit}", note
+
+
+def _bounds(value: Range) -> tuple[float, float, float]:
+    return value.central, value.low, value.high
+
+
+def comparable(now: EsgStatement, before: EsgStatement) -> bool:
+    """Tell whether both ranges were measured alike, so that their amounts can be compared."""
+    shares = now.completeness_ratio, before.completeness_ratio
+    return None not in shares and abs((shares[0] or 0) - (shares[1] or 0)) <= _COMPARABLE
+
+
+def stack_parts(statement: EsgStatement, shown: str) -> list[StackPart]:
+    """Give the bars' parts: energy of the boards, or emissions of the site."""
+    return [
+        StackPart(
+            period=statement.calendar.name_of(row.start),
+            group=row.name,
+            kind=row.holder.value,
+            value=None if (value := _shown(row, shown)) is None else value.central,
+        )
+        for row in statement.rows
+        if row.holder is not Holder.MISSING
+    ]
+
+
+def _shown(row: StatementRow, shown: str) -> Range | None:
+    amounts = (row.gpu_energy_kwh, row.location_kgco2e, row.market_kgco2e)
+    return amounts[SHOWN.index(shown)]
+
+
+def measured_of(statement: EsgStatement) -> Iterator[tuple[str, float | None]]:
+    """Give every period in order with the share of its board-time of which energy is known."""
+    for start, found in groupby(statement.rows, key=attrgetter("start")):
+        rows = list(found)
+        expected = sum(row.board_hours for row in rows)
+        measured = sum(row.measured_hours for row in rows)
+        yield statement.calendar.name_of(start), measured / expected if expected else None
+
+
+def rows_shown(statement: EsgStatement) -> pd.DataFrame:
+    """Give the table of a statement: one row per group, unknown as an em dash."""
+    return pd.DataFrame(
+        [
+            {
+                statement.by.value: row.name,
+                "GPU-hours": row.gpu_hours,
+                "idle": row.idle_gpu_hours,
+                "measured (%)": None if row.measured_ratio is None else 100 * row.measured_ratio,
+                "GPU energy": range_text(row.gpu_energy_kwh),
+                "site energy": range_text(row.site_energy_kwh),
+                "location-based": range_text(row.location_kgco2e),
+                "market-based": range_text(row.market_kgco2e),
+                "embodied": covered(range_text(row.embodied_kgco2e), row.embodied_ratio),
+                "SCI": covered(range_text(row.sci_gco2e), row.scored_ratio),
+                "electricity": range_text(row.electricity_cost),
+            }
+            for row in statement.groups
+        ]
+    )

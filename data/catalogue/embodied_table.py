@@ -1,0 +1,69 @@
+"""What making a GPU emitted, by model: the footprint that its life is spread over."""
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from data.units import HOURS_PER_YEAR
+
+LIFE_SPREAD_RATIO = 0.2
+"""Half-width of the life around its setting: four to six years around five."""
+
+OVERRIDE_SPREAD_RATIO = 0.3
+"""Half-width around a footprint that the settings state: assumed, since they state no range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbodiedCarbon:
+    """The footprint of one board of a model in kgCO2e: raw materials, making and transport."""
+
+    gpu_model: str
+    kgco2e_low: float
+    kgco2e: float
+    kgco2e_high: float
+    year: int | None
+    source: str
+
+    def kgco2e_per_hour(self, life_years: float) -> tuple[float, float, float]:
+        """Give low, central and high of what an hour of the board's life carries."""
+        hours = life_years * HOURS_PER_YEAR
+        return (
+            self.kgco2e_low / (hours * (1 + LIFE_SPREAD_RATIO)),
+            self.kgco2e / hours,
+            self.kgco2e_high / (hours * (1 - LIFE_SPREAD_RATIO)),
+        )
+
+
+@cache
+def _shipped() -> tuple[EmbodiedCarbon, ...]:
+    text = files("data.catalogue").joinpath("embodied_carbon.csv").read_text(encoding="utf-8")
+    return tuple(
+        EmbodiedCarbon(
+            gpu_model=row["gpu_model"],
+            kgco2e_low=float(row["kgco2e_low"]),
+            kgco2e=float(row["kgco2e"]),
+            kgco2e_high=float(row["kgco2e_high"]),
+            year=int(row["year"]),
+            source=row["source"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+
+
+def load_embodied_carbon(stated: dict[str, float] | None = None) -> dict[str, EmbodiedCarbon]:
+    """Give the footprints by GPU model, those `stated` (kgCO2e) before those that ship.
+
+    A model that is not in it has no known footprint.
+    """
+    known = {one.gpu_model: one for one in _shipped()}
+    for model, kgco2e in (stated or {}).items():
+        known[model] = EmbodiedCarbon(
+            gpu_model=model,
+            kgco2e_low=kgco2e * (1 - OVERRIDE_SPREAD_RATIO),
+            kgco2e=kgco2e,
+            kgco2e_high=kgco2e * (1 + OVERRIDE_SPREAD_RATIO),
+            year=None,
+            source=f"setting energy.embodied_kgco2e, ±{100 * OVERRIDE_SPREAD_RATIO:g} % assumed",
+        )
+    return known

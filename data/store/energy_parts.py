@@ -1,0 +1,266 @@
+"""What the energy statement adds up: joules, board-time and work of the roll-ups, in parts.
+
+Plain SQLAlchemy Core over the roll-ups. Whole hours come from `hourly`, the ragged ends of a range
+from `five_minute`; the two never overlap, so that the parts of any grouping are the whole.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import sqlalchemy as sa
+
+from data.clock import floor_to_slot
+from data.store import tables
+from data.store.fact_reader import FactReader, as_utc
+from data.store.rollup_sql import SLOT_SECONDS
+from data.units import SECONDS_PER_HOUR
+
+Floats = npt.NDArray[np.float64]
+
+NO_NAME = "(unknown)"
+"""Key of what a job held of which the asked name is not known."""
+
+_LOOK_BACK = timedelta(days=7)
+"""A board seen so long before the range was there when it began; one never seen is new."""
+
+
+class EnergyKey(StrEnum):
+    """What the parts are told apart by."""
+
+    FLEET = "fleet"
+    NAMESPACE = "namespace"
+    ACCOUNT = "account"
+    OWNER = "owner"
+    JOB = "job"
+    MODEL = "model"
+    NODE = "node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """A grid of equal periods: `seconds` long, the first begins `shift_seconds` before the epoch.
+
+    `seconds` 0: the whole range is one period, numbered 0.
+    """
+
+    seconds: int = 0
+    shift_seconds: int = 0
+
+
+_NUMBERS = (
+    "board_seconds",
+    "used_board_seconds",
+    "known_board_seconds",
+    "joules",
+    "joules_by_slices",
+    "joules_by_activity",
+    "sample_weight",
+    "power_weight",
+)
+_WORDS = ("job_id", "holder", "node", "gpu_model")
+
+
+_COLUMNS: Sequence[str] = (
+    "period",
+    "hour_of_day",
+    "holder",
+    "key",
+    "gpu_model",
+    "board_seconds",
+    "measured_seconds",
+    "held_seconds",
+    "idle_seconds",
+    "joules",
+    "joules_by_slices",
+    "joules_by_activity",
+    "scored_seconds",
+    "scored_joules",
+    "scored_work_seconds",
+)
+_NUMBER_TYPES = dict.fromkeys(
+    [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
+)
+_NAMES = (EnergyKey.NAMESPACE, EnergyKey.OWNER, EnergyKey.ACCOUNT)
+_KEY_COLUMNS = {EnergyKey.JOB: "job_id", EnergyKey.NODE: "node", EnergyKey.MODEL: "gpu_model"}
+
+
+def _rollup(name: str) -> sa.TableClause:
+    return sa.table(
+        name,
+        sa.column("slot_start", sa.DateTime(timezone=True)),
+        sa.column("gpu_uuid", sa.String),
+        *(sa.column(word, sa.String) for word in _WORDS),
+        *(sa.column(number, sa.Float) for number in _NUMBERS),
+    )
+
+
+_HOURLY, _FIVE_MINUTE = _rollup("hourly"), _rollup("five_minute")
+
+
+def _slots_of(start: datetime, end: datetime) -> sa.Subquery:
+    """Give the roll-up rows of the slots that [start, end) touches, each once."""
+    first, last = floor_to_slot(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
+    first_hour, last_hour = _ceiling(first, SECONDS_PER_HOUR), floor_to_slot(last, SECONDS_PER_HOUR)
+
+    def part(rollup: sa.TableClause, since: datetime, until: datetime) -> sa.Select[tuple[object]]:
+        at = rollup.c.slot_start
+        return sa.select(*rollup.c).where(at >= since, at < until)
+
+    return sa.union_all(
+        part(_HOURLY, first_hour, last_hour),
+        part(_FIVE_MINUTE, first, min(first_hour, last)),
+        part(_FIVE_MINUTE, max(last_hour, first_hour), last),
+    ).subquery("slots")
+
+
+def _ceiling(at: datetime, seconds: int) -> datetime:
+    below = floor_to_slot(at, seconds)
+    return below if below == at else below + timedelta(seconds=seconds)
+
+
+def _names(field: EnergyKey) -> sa.Subquery:
+    """Give every job's namespace, owner or account, NULL when it has none.
+
+    Apart from the sums, so that each job's record is read once and not once a slot.
+    """
+    record: sa.ColumnElement[object] = sa.cast(tables.jobs.c.record, sa.JSON)
+    if field is EnergyKey.ACCOUNT:
+        record = sa.type_coerce(record.op("->")(sa.literal_column("'scheduler'")), sa.JSON)
+    name = record.op("->>")(sa.literal_column(f"'{field.value}'"))
+    named = sa.func.nullif(sa.type_coerce(name, sa.String), "")
+    return sa.select(tables.jobs.c.job_id, named.label("name")).subquery("names")
+
+
+def _parts(
+    start: datetime, end: datetime, *, key: EnergyKey, periods: Periods, by_hour_of_day: bool
+) -> sa.Select[tuple[object]]:
+    slots = _slots_of(start, end)
+    at = sa.extract("epoch", slots.c.slot_start)
+    period = (
+        _whole((at + periods.shift_seconds) / periods.seconds)
+        if periods.seconds
+        else sa.literal_column("0")
+    )
+    hour = (
+        _whole(at / SECONDS_PER_HOUR) - 24 * _whole(at / (24 * SECONDS_PER_HOUR))
+        if by_hour_of_day
+        else sa.literal_column("0")
+    )
+    energy_known = slots.c.joules.is_not(None)
+    # How much of a row's time had power: its samples tell; a counter alone needs none.
+    measured = sa.case(
+        (~energy_known, 0.0),
+        (
+            sa.and_(slots.c.sample_weight > 0, slots.c.power_weight > 0),
+            sa.func.least(slots.c.power_weight / slots.c.sample_weight, 1.0),
+        ),
+        else_=1.0,
+    )
+    both = sa.and_(energy_known, slots.c.known_board_seconds > 0)
+
+    def total(
+        value: sa.ColumnElement[Any], when: sa.ColumnElement[bool] | None = None
+    ) -> sa.ColumnElement[Any]:
+        return sa.func.sum(value if when is None else sa.case((when, value)))
+
+    of_jobs = key in (EnergyKey.JOB, *_NAMES)
+    name, source = _keyed(key, slots)
+    groups = {
+        "period": period,
+        "hour_of_day": hour,
+        "holder": slots.c.holder if of_jobs else sa.literal_column("'any'"),
+        "key": name,
+        "gpu_model": slots.c.gpu_model,
+    }
+    held = slots.c.holder == "job"
+    sums = {
+        "board_seconds": total(slots.c.board_seconds),
+        "measured_seconds": total(slots.c.board_seconds * measured),
+        "held_seconds": total(slots.c.board_seconds, held),
+        "idle_seconds": total(slots.c.known_board_seconds - slots.c.used_board_seconds, held),
+        "joules": total(slots.c.joules),
+        "joules_by_slices": total(slots.c.joules_by_slices),
+        "joules_by_activity": total(slots.c.joules_by_activity),
+        "scored_seconds": total(slots.c.board_seconds, both),
+        "scored_joules": total(slots.c.joules, both),
+        "scored_work_seconds": total(slots.c.used_board_seconds, sa.and_(both, held)),
+    }
+    return (
+        sa.select(
+            *(expression.label(name) for name, expression in groups.items()),
+            *(expression.label(name) for name, expression in sums.items()),
+        )
+        .select_from(source)
+        .group_by(*(sa.text(str(place)) for place in range(1, len(groups) + 1)))
+        .having(sa.func.sum(slots.c.board_seconds) > 0)
+    )
+
+
+def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], sa.FromClause]:
+    """Give SQL for the key of a slot's row, and what to read it from."""
+    if key is EnergyKey.FLEET:
+        return sa.literal_column(f"'{key.value}'"), slots
+    if key in _KEY_COLUMNS:
+        return slots.c[_KEY_COLUMNS[key]], slots
+    names = _names(key)
+    name = sa.case((slots.c.holder != "job", ""), else_=sa.func.coalesce(names.c.name, NO_NAME))
+    return name, slots.outerjoin(names, names.c.job_id == slots.c.job_id)
+
+
+def _whole(value: sa.ColumnElement[Any]) -> sa.ColumnElement[int]:
+    return sa.cast(sa.func.floor(value), sa.BigInteger)
+
+
+class EnergyReader(FactReader):
+    """Energy, board-time and work, by whom and when; nothing here writes."""
+
+    def energy_parts(
+        self,
+        *,
+        start: datetime,
+        end: datetime,
+        key: EnergyKey,
+        periods: Periods,
+        by_hour_of_day: bool,
+    ) -> pd.DataFrame:
+        """Give what the statement adds up, a row per period, UTC hour of day, holder, key, model.
+
+        Columns period (its number on the grid), hour_of_day (0 unless asked for), holder (job,
+        free, unattributed; any where the key is no job's), key, gpu_model; sums in s and J:
+        board_seconds observed, measured_seconds of them with power, held_seconds by jobs,
+        idle_seconds, joules by the store's rule and the two pure ones (NaN: never measured), and
+        scored_*, the same over devices and hours of which energy and activity are both known.
+        """
+        rows = self._rows(
+            _parts(start, end, key=key, periods=periods, by_hour_of_day=by_hour_of_day)
+        )
+        return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
+
+    def boards_since(self, *, start: datetime, end: datetime) -> Floats:
+        """Give since when each board seen in [start, end) is to be accounted for, s of the epoch.
+
+        That is `start`, or later for a board that first appeared while others were watched.
+        """
+        at = _HOURLY.c.slot_start
+        first = sa.func.min(at).label("first")
+        boards = (
+            sa.select(first)
+            .where(at >= start - _LOOK_BACK, at < end, _HOURLY.c.board_seconds > 0)
+            .group_by(_HOURLY.c.gpu_uuid)
+            .having(sa.func.max(at) >= floor_to_slot(start, SECONDS_PER_HOUR))
+        )
+        seen = np.array(
+            [as_utc(row.first).timestamp() for row in self._rows(boards)], dtype=np.float64
+        )
+        if not len(seen):
+            return seen
+        began = seen.min() + SECONDS_PER_HOUR
+        return np.sort(
+            np.where(seen <= began, start.timestamp(), np.maximum(seen, start.timestamp()))
+        )

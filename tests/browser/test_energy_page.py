@@ -1,0 +1,119 @@
+"""The page of energy in a real browser: picture, table, method, permalinks, and its exports."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
+from factories import make_collected, make_job, make_samples
+from playwright.sync_api import Browser, Page, expect
+
+from collectors.base import Window
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from data.clock import floor_to_slot, utc_now
+from data.store import open_store
+
+pytestmark = pytest.mark.browser
+
+WAIT = 60_000
+FORMULA = "=cmd|' /C calc'!A0"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server on eight days of a small fleet and a job of hostile names; no cycle was run."""
+    folder = tmp_path_factory.mktemp("energy")
+    now = floor_to_slot(utc_now(), 300)
+    source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=2), step_seconds=300)
+    idle = make_samples(gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now)
+    hostile = make_job(HOSTILE_JOB, namespace="<b onclick=window.hacked=4>", owner=FORMULA)
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        store.keep(source.collect(Window(start=now - timedelta(days=8), end=now)))
+        store.keep(make_collected(idle, (hostile,)))
+    with running_server(folder / "t.duckdb", folder) as running:
+        yield running
+
+
+def opened(page: Page, address: str) -> None:
+    """Open the page and wait until its last part, the method, is there."""
+    page.goto(address)
+    expect(page.get_by_role("heading", name="Method and factors")).to_be_visible(timeout=WAIT)
+    expect(page.locator(".js-plotly-plot .plot-container").first).to_be_visible(timeout=WAIT)
+
+
+def downloaded(page: Page, button: str) -> tuple[str, str]:
+    """The name and text of the file that a button gives."""
+    with page.expect_download(timeout=WAIT) as found:
+        page.get_by_role("button", name=button, exact=True).first.click()
+    return found.value.suggested_filename, Path(found.value.path()).read_text(encoding="utf-8")
+
+
+def test_the_page_answers_and_exports_what_it_shows(server: Server, visitor: Visitor) -> None:
+    """Hours as CSV, the whole statement as JSON; both add up, and no cell is a formula."""
+    opened(visitor.page, f"{server.base}/energy")
+    expect(visitor.page.locator("h4").first).to_have_text(
+        re.compile(r"The GPUs used .* kWh .* kgCO2e location-based.*board-time was measured")
+    )
+    name, text = downloaded(visitor.page, "Hourly CSV")
+    assert name == "energy-by-tenant-hourly.csv"
+    hours = list(csv.DictReader(io.StringIO(text)))
+    assert len({row["start"] for row in hours}) in (168, 169)  # cut at both ends
+    name, text = downloaded(visitor.page, "Statement JSON")
+    statement = json.loads(text, parse_constant=pytest.fail)
+    total = statement["total"]["gpu_energy_kwh"]
+    assert sum(float(row["gpu_energy_kwh"] or 0) for row in hours) == pytest.approx(total)
+    assert sum(row["gpu_energy_kwh"] or 0 for row in statement["rows"]) == pytest.approx(total)
+    assert {"method", "factors", "not_included", "unknown"} <= set(statement)
+
+
+def test_hostile_owners_are_cells_and_text(server: Server, visitor: Visitor) -> None:
+    """An owner that would be a formula is prefixed in the CSV; nothing runs on the page."""
+    opened(visitor.page, f"{server.base}/energy?by=owner")
+    _name, text = downloaded(visitor.page, "Hourly CSV")
+    owners = {row["group"] for row in csv.DictReader(io.StringIO(text))}
+    assert f"'{FORMULA}" in owners
+    assert not any(owner.startswith(("=", "+", "-", "@")) for owner in owners)
+    assert visitor.page.evaluate("window.hacked") is None
+
+
+def test_the_address_holds_grouping_range_and_quantity(server: Server, visitor: Visitor) -> None:
+    """A link shows a colleague the same; what is pressed goes into the address."""
+    link = f"{server.base}/energy?by=model&every=hour&days=1&show=kgCO2e+location-based"
+    opened(visitor.page, link)
+    picture = visitor.page.locator(".js-plotly-plot").first
+    expect(picture).to_contain_text("emissions, location-based (kgCO2e)")
+    expect(picture).to_contain_text("A100-SXM4-80GB")
+    visitor.page.get_by_test_id("stButtonGroup").get_by_text("node", exact=True).click()
+    expect(visitor.page).to_have_url(re.compile("by=node&every=hour"), timeout=WAIT)
+    expect(visitor.page).to_have_url(re.compile("days=1"))
+
+
+def test_a_link_that_asks_for_nonsense_shows_the_usual(server: Server, visitor: Visitor) -> None:
+    """No traceback, no script: unknown words and dates fall back."""
+    opened(visitor.page, f"{server.base}/energy?by=<b>&every=x&days=-1&until=2999-99-99&show=y")
+    expect(visitor.page).to_have_url(re.compile("by=tenant&every=day"), timeout=WAIT)
+    assert visitor.page.locator('[data-testid="stException"]').count() == 0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 1920])
+def test_light_and_dark_show_the_same_without_complaint(
+    server: Server, browser: Browser, scheme: str, width: int
+) -> None:
+    """Picture, factors and unknowns are there, nothing is wider than the window."""
+    size = {"width": width, "height": 1000}
+    with browser.new_context(viewport=size, color_scheme=scheme) as context:
+        seen = Visitor(context.new_page())
+        seen.watch()
+        opened(seen.page, f"{server.base}/energy")
+        expect(seen.page.locator(".js-plotly-plot").first).to_contain_text("GPU energy (kWh)")
+        expect(seen.page.get_by_text("market-based emissions: set").first).to_be_visible()
+        main = seen.page.get_by_test_id("stMain")
+        assert main.evaluate("main => main.scrollWidth <= main.clientWidth")
+        assert seen.hosts <= {"127.0.0.1"}
+        assert seen.errors == []
