@@ -24,7 +24,7 @@ from planner.packing import build_plan
 from planner.problem import make_problem
 from planner.recommendations.advise import advise
 
-_FORECAST_EACH = 6
+_FORECAST_EACH = 2
 _HISTORY_DAYS = 2
 
 
