@@ -36,9 +36,7 @@ def write_cycle(store: Store, *, now: datetime, settings: Settings) -> None:
         now, slot_seconds=planning.slot_minutes * 60, history_days=_HISTORY_DAYS
     )
     forecasts = _forecasts(view, settings)
-    groups = forecast_groups(
-        view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning
-    )
+    groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
     problem = make_problem(
         view.cluster,
         view.jobs,

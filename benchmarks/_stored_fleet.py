@@ -138,9 +138,7 @@ def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
         columns=["lane", "service", "slurm", "period", "busy", "phase", "level", "namespace"],
     )  # fmt: skip
     try:
-        driver.register(
-            "fleet_boards", pa.Table.from_pandas(boards.merge(frame, on="lane"))
-        )
+        driver.register("fleet_boards", pa.Table.from_pandas(boards.merge(frame, on="lane")))
         whole_hour = fleet.first_slot // 12 * 12
         for at in range(whole_hour, fleet.last_slot + 1, _PER_DAY):
             until = min(at + _PER_DAY, fleet.last_slot + 1)
@@ -150,8 +148,10 @@ def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
             hours = {"start": float(at * SLOT), "end": float(until * SLOT)}
             connection.execute(sa.text(rollup_sql.HOURS), hours)
         day_ago = max(fleet.first_slot, fleet.last_slot - _SAMPLE_HOURS * 12)
-        connection.execute(sa.text(_SAMPLES), {"first": day_ago, "until": fleet.last_slot + 1,
-                                                "oldest": fleet.first_slot})
+        connection.execute(
+            sa.text(_SAMPLES),
+            {"first": day_ago, "until": fleet.last_slot + 1, "oldest": fleet.first_slot},
+        )
     finally:
         driver.unregister("fleet_boards")
     _write_jobs(connection, fleet, lanes)
@@ -181,7 +181,7 @@ _SLOTS = f"""
     SELECT *, {_reading("slot", "")}
     FROM range(:first, :until) AS slots(slot),
         (SELECT *, (:oldest + phase) // period AS begun FROM fleet_boards) AS boards
-"""
+"""  # noqa: S608
 _SIGNAL = "CASE WHEN gpu_model LIKE 'L40S%' THEN 'gpu_util' ELSE 'sm_active' END"
 _HOLDER = "CASE WHEN {} = '' THEN 'free' ELSE 'job' END"
 

@@ -108,7 +108,7 @@ def served(store: Path, folder: Path) -> Iterator[tuple[str, Path]]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
     root = Path(__file__).parents[1]
     with (folder / "server.log").open("wb") as sink:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603 - our own program
             [sys.executable, "-m", "benchmarks._page_server",
              "--store", f"duckdb:///{store.resolve()}", "serve", "--port", str(port)],
             cwd=folder,
@@ -184,8 +184,10 @@ def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
             f"{TARGET_SECONDS:g} s: {verdict}."
         ),
         "",
-        "| view | cold, s | warm p50, s | warm p95, s | MiB | asked cold (times × ms in all) | "
-        "asked warm |",
+        (
+            "| view | cold, s | warm p50, s | warm p95, s | MiB | asked cold (times × ms in all) | "
+            "asked warm |"
+        ),
         "|---|---:|---:|---:|---:|---|---|",
         *(
             f"| {one.view} | {one.answers[0].seconds:.2f} "

@@ -17,7 +17,8 @@ _SLOT = "to_timestamp(floor(epoch(slot_start) / :slot_seconds) * :slot_seconds)"
 _WINDOW = "slot_start >= :start AND slot_start < :end"
 
 
-def _whole(*columns: str) -> str:
+def whole_slots(*columns: str) -> str:
+    """Give the relation of a window's whole hours and the five minutes at its ends."""
     return _ENDS.format(columns=", ".join(columns))
 
 
@@ -41,6 +42,11 @@ SELECT job_id, slot_start,
     sum(samples)::BIGINT AS sample_count
 FROM devices GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this module are put together
+
+NEWEST = """
+SELECT sampled_at FROM samples WHERE sampled_at <= :until ORDER BY sampled_at DESC LIMIT 1
+"""
+"""A top-1 reads the newest rows only, where max() reads the column."""
 
 FLEET_HISTORY = """
 WITH devices AS (
@@ -153,7 +159,7 @@ SELECT coalesce({{key}}, '') AS key,
     coalesce(sum(board_seconds) FILTER (holder = 'job'), 0) / 3600 AS gpu_hours,
     sum(known_board_seconds - used_board_seconds) FILTER (holder = 'job') / 3600 AS idle_gpu_hours,
     sum(board_seconds) / 3600 AS observed_hours
-FROM {_whole("*")} AS slots LEFT JOIN jobs USING (job_id)
+FROM {whole_slots("*")} AS slots LEFT JOIN jobs USING (job_id)
 GROUP BY 1 HAVING sum(seconds) > 0 OR sum(joules) > 0 ORDER BY 1
 """  # noqa: S608
 
@@ -166,7 +172,7 @@ SELECT gpu_uuid, mig_instance,
     arg_max(job_id, last_at) AS job_id,
     max(last_at) AS last_seen_at
 FROM {
-    _whole(
+    whole_slots(
         "gpu_uuid",
         "mig_instance",
         "mig_profile",
