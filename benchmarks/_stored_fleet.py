@@ -1,13 +1,17 @@
-"""A large fleet written straight into a store: roll-ups, jobs, nodes, and one cycle's thoughts.
+"""A large fleet written straight into a store: roll-ups, jobs, nodes and batches.
 
 Nodes of eight boards are cut into lanes of 1 to 8 boards. Three lanes in ten hold one service for
-good, the others run one job after another, some of which hold their boards without work. Every
+good, the others run a job every 12 or 24 h, some of which hold their boards without work. Every
 board is read once per five minutes, at the start of the slot, and has no energy counter. From that
 the roll-ups follow row by row (`tests/test_stored_fleet.py` compares them with those that the store
-makes of the same readings), so 30 days of 10,000 boards are minutes of SQL instead of 86 M samples.
-The same seed gives the same fleet.
+makes of the same readings). The last two days are made so; a day before is the last but one again,
+with the jobs of its own. Five-minute rows are written for the last `five_minute_days` only: older
+ones would be pruned by their time in every question of the pages, and 86 M of them take a quarter
+of an hour to write. The same seed gives the same fleet.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -26,11 +30,11 @@ from data.units import SECONDS_PER_DAY
 SLOT = 300
 _PER_DAY = SECONDS_PER_DAY // SLOT
 SOURCE = "stored-fleet"
+FINE_DAYS = 8
 _CUTS = ((8,), (4, 4), (2, 2, 4), (1, 1, 2, 4), (2, 2, 2, 2), (1, 1, 1, 1, 4))
 _MODELS = ("H100-SXM5-80GB",) * 5 + ("A100-SXM4-80GB",) * 3 + ("L40S-48GB",) * 2
 _NAMESPACES = ("search", "vision", "speech", "robotics", "ads", "research", "maps", "safety")
 _MODELLED = ("bert", "llama", "resnet", "whisper", "yolo", "diffusion", "ranker", "tts", "vit")
-_SAMPLE_HOURS = 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,10 @@ class Lane:
     phase: int
     level: float
 
+    def begun(self, fleet: "StoredFleet") -> int:
+        """Give the run that was under way at the fleet's first slot."""
+        return (fleet.first_slot + self.phase) // self.period
+
     def job_id(self, run: int) -> str:
         """Give the id of the run-th job."""
         if self.service:
@@ -62,17 +70,24 @@ class Lane:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFleet:
-    """A fleet of `nodes` × 8 boards over `days` up to `end` (the start of a slot, UTC)."""
+    """A fleet of `nodes` × 8 boards over about `days` up to `end` (the start of a slot, UTC)."""
 
     seed: int
     nodes: int
     days: int
     end: datetime
+    five_minute_days: int = FINE_DAYS
+    sample_hours: int = 24
 
     @property
     def first_slot(self) -> int:
-        """The first slot, in slots since the epoch."""
-        return self.last_slot - self.days * _PER_DAY
+        """The first slot, the start of an hour, in slots since the epoch."""
+        return self.pattern_start - (self.days - 2) * _PER_DAY
+
+    @property
+    def pattern_start(self) -> int:
+        """The first slot of the day that the days before repeat; whole hours end before `end`."""
+        return self.last_slot // 12 * 12 - 2 * _PER_DAY + 12
 
     @property
     def last_slot(self) -> int:
@@ -110,7 +125,7 @@ class StoredFleet:
 
     def _lane(self, number: int, gpus: int, model: str, random: np.random.Generator) -> Lane:
         service = bool(random.random() < 0.3)
-        period = 10**7 if service else int(random.integers(8 * 12, 27 * 12))
+        period = 10**7 if service else int(random.choice([_PER_DAY // 2, _PER_DAY]))
         idle = random.random() < 0.08
         return Lane(
             number=number,
@@ -127,44 +142,78 @@ class StoredFleet:
 
 
 def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
-    """Write samples of the last day, roll-ups of all days, jobs, nodes and a source's report."""
+    """Write samples of the last hours, roll-ups of all days, jobs, nodes and a source's report."""
     lanes, boards = fleet.lanes()
-    driver = connection.connection.driver_connection
-    if driver is None:
-        raise RuntimeError("the connection is closed")
     frame = pd.DataFrame(
         [(one.number, one.service, one.slurm, one.period, one.busy, one.phase, one.level,
           one.namespace) for one in lanes],
         columns=["lane", "service", "slurm", "period", "busy", "phase", "level", "namespace"],
     )  # fmt: skip
-    try:
-        driver.register("fleet_boards", pa.Table.from_pandas(boards.merge(frame, on="lane")))
-        whole_hour = fleet.first_slot // 12 * 12
-        for at in range(whole_hour, fleet.last_slot + 1, _PER_DAY):
-            until = min(at + _PER_DAY, fleet.last_slot + 1)
-            bounds = {"first": max(at, fleet.first_slot), "until": until,
-                      "newest": fleet.last_slot, "oldest": fleet.first_slot}  # fmt: skip
-            connection.execute(sa.text(_FIVE_MINUTES), bounds)
-            hours = {"start": float(at * SLOT), "end": float(until * SLOT)}
-            connection.execute(sa.text(rollup_sql.HOURS), hours)
-        day_ago = max(fleet.first_slot, fleet.last_slot - _SAMPLE_HOURS * 12)
-        connection.execute(
-            sa.text(_SAMPLES),
-            {"first": day_ago, "until": fleet.last_slot + 1, "oldest": fleet.first_slot},
-        )
-    finally:
-        driver.unregister("fleet_boards")
+    _replace(connection, "fleet_boards", boards.merge(frame, on="lane"))
+    connection.execute(
+        sa.text(_FIVE_MINUTES),
+        {
+            "first": fleet.pattern_start,
+            "until": fleet.last_slot + 1,
+            "newest": fleet.last_slot,
+            "oldest": fleet.first_slot,
+        },
+    )
+    connection.execute(
+        sa.text(rollup_sql.HOURS),
+        {
+            "start": float(fleet.pattern_start * SLOT),
+            "end": float((fleet.last_slot + 1) * SLOT),
+        },
+    )
+    for back in range(1, fleet.days - 1):
+        _repeat(connection, fleet, lanes, back)
+    since = max(fleet.first_slot, fleet.last_slot - fleet.sample_hours * 12)
+    connection.execute(
+        sa.text(_SAMPLES),
+        {"first": since, "until": fleet.last_slot + 1, "oldest": fleet.first_slot},
+    )
     _write_jobs(connection, fleet, lanes)
     _write_nodes(connection, fleet, boards)
     _write_report(connection, fleet, len(boards))
+
+
+def _repeat(
+    connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane, ...], back: int
+) -> None:
+    """Write the day that many days before the pattern: its rows again, under the jobs of then."""
+    start, end = fleet.pattern_start, fleet.pattern_start + _PER_DAY
+    renamed = [
+        (lane.job_id(run - lane.begun(fleet)), lane.job_id(run - back * days - lane.begun(fleet)))
+        for lane in lanes
+        if not lane.service
+        for days in (_PER_DAY // lane.period,)
+        for run in range((start + lane.phase) // lane.period, (end + lane.phase) // lane.period + 1)
+    ]
+    _replace(connection, "renamed", pd.DataFrame(renamed, columns=["job_id", "earlier"]))
+    fine = ("five_minute",) if back < fleet.five_minute_days - 1 else ()
+    for table in (*fine, "hourly"):
+        connection.execute(
+            sa.text(
+                f"""
+                INSERT INTO {table} SELECT * EXCLUDE (earlier) REPLACE (
+                    slot_start - to_days(:back) AS slot_start,
+                    last_at - to_days(:back) AS last_at,
+                    coalesce(earlier, job_id) AS job_id)
+                FROM {table} LEFT JOIN renamed USING (job_id)
+                WHERE slot_start >= to_timestamp(:start) AND slot_start < to_timestamp(:end)
+                """  # noqa: S608 - our own tables
+            ),
+            {"back": back, "start": float(start * SLOT), "end": float(end * SLOT)},
+        )
 
 
 def _reading(slot: str, suffix: str) -> str:
     """Give SQL for what a board shows at a slot: holder's label, use, memory and power."""
     place = f"({slot} + phase)"
     held = f"({place} % period < busy)"
-    noise = f"(0.8 + 0.4 * (hash(board, {slot}) % 1000) / 1000)"
-    wave = f"(1 + 0.3 * sin(2 * pi() * {slot} / {_PER_DAY} + lane))"
+    noise = f"(0.8 + 0.4 * (hash(board, {slot} % {_PER_DAY}) % 1000) / 1000)"
+    wave = f"(1 + 0.3 * sin(2 * pi() * ({slot} % {_PER_DAY}) / {_PER_DAY} + lane))"
     used = f"CASE WHEN {held} THEN round(least(1, level * {noise} * {wave}), 3) ELSE 0.0 END"
     label = f"""CASE WHEN NOT {held} THEN ''
         WHEN service THEN namespace || '/deployment/serve-' || lane
@@ -238,7 +287,7 @@ def _write_jobs(connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane
 
 def jobs_of(fleet: StoredFleet, lane: Lane) -> list[Job]:
     """Give every job that held the lane, in order."""
-    begun = (fleet.first_slot + lane.phase) // lane.period
+    begun = lane.begun(fleet)
     last = (fleet.last_slot + lane.phase) // lane.period
     if begun * lane.period - lane.phase + lane.busy <= fleet.first_slot:
         runs = range(begun + 1, last + 1)
@@ -330,15 +379,30 @@ def _write_report(connection: sa.Connection, fleet: StoredFleet, boards: int) ->
     _insert(connection, "batches", pd.DataFrame(rows, columns=columns))
 
 
+def _replace(connection: sa.Connection, name: str, frame: pd.DataFrame) -> None:
+    """Make a temporary table of the frame."""
+    with _registered(connection, frame):
+        connection.exec_driver_sql(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM fleet_rows"  # noqa: S608
+        )
+
+
 def _insert(connection: sa.Connection, table: str, frame: pd.DataFrame) -> None:
+    columns = ", ".join(frame.columns)
+    with _registered(connection, frame):
+        connection.exec_driver_sql(
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM fleet_rows"  # noqa: S608
+        )
+
+
+@contextmanager
+def _registered(connection: sa.Connection, frame: pd.DataFrame) -> Iterator[None]:
+    """Let SQL see the frame as fleet_rows."""
     driver = connection.connection.driver_connection
     if driver is None:
         raise RuntimeError("the connection is closed")
     driver.register("fleet_rows", pa.Table.from_pandas(frame, preserve_index=False))
-    columns = ", ".join(frame.columns)
     try:
-        connection.exec_driver_sql(
-            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM fleet_rows"  # noqa: S608
-        )
+        yield
     finally:
         driver.unregister("fleet_rows")

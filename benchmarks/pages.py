@@ -30,7 +30,7 @@ from urllib.parse import urlencode
 
 from benchmarks._page_client import Answer, open_page
 from benchmarks._stored_cycle import write_cycle
-from benchmarks._stored_fleet import StoredFleet, write_facts
+from benchmarks._stored_fleet import FINE_DAYS, StoredFleet, write_facts
 from data.clock import floor_to_slot, utc_now
 from data.settings import Settings
 from data.store import open_store
@@ -175,7 +175,7 @@ def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
     late = [one.view for one in made if p95([a.seconds for a in one.answers[1:]]) > TARGET_SECONDS]
     verdict = "met" if not late else f"missed by {', '.join(late)}"
     return [
-        f"## {8 * nodes:,} GPUs, {DAYS} days",
+        f"## {8 * nodes:,} GPUs, {DAYS} days by the hour, the last {FINE_DAYS} by five minutes",
         "",
         (
             f"{counts['five_minute']:,} five-minute rows, {counts['hourly']:,} hourly, "

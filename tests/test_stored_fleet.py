@@ -16,7 +16,9 @@ from data.store.bulk import read_frame
 from data.store.engine import open_engine
 from data.store.migrate import migrate
 
-FLEET = StoredFleet(seed=7, nodes=6, days=1, end=datetime(2026, 1, 5, 11, 25, tzinfo=UTC))
+FLEET = StoredFleet(
+    seed=7, nodes=6, days=4, end=datetime(2026, 1, 5, 11, 25, tzinfo=UTC), sample_hours=99
+)
 KEYS = ["slot_start", "gpu_uuid", "mig_instance", "job_id", "holder"]
 
 

@@ -25,7 +25,7 @@ def show_evidence(one: Recommendation, key: str) -> None:
 
 def _demand(one: Recommendation, key: str) -> None:
     world = current_world()
-    history = world.store.reader.job_history(
+    history = world.reader.job_history(
         one.job_id,
         start=one.evidence.window_start,
         end=one.evidence.window_end,
@@ -33,14 +33,8 @@ def _demand(one: Recommendation, key: str) -> None:
     )
     if history["effective_gpus"].isna().all():
         return
-    forecast = next(
-        (
-            found
-            for found in world.store.reader.forecasts(one.plan_id)
-            if found.job_id == one.job_id and isinstance(found, DemandForecast)
-        ),
-        None,
-    )
+    found = world.reader.forecast(one.job_id, plan_id=one.plan_id)
+    forecast = found if isinstance(found, DemandForecast) else None
     figure = forecast_band(
         history,
         "effective_gpus",

@@ -96,6 +96,16 @@ RUNNING = f"""
 SELECT job_id FROM ({_KNOWN}) AS known WHERE last_seen_at >= :since ORDER BY job_id
 """  # noqa: S608
 
+RUNS = """
+SELECT job_id, slot_start, sum(board_seconds) / 3600 AS gpu_hours,
+    sum(used_board_seconds) / 3600 AS used_gpu_hours,
+    sum(known_board_seconds - used_board_seconds) / 3600 AS idle_gpu_hours,
+    sum(joules) / 3600000 AS energy_kwh
+FROM hourly
+WHERE slot_start >= :start AND holder = 'job' AND job_id IN (SELECT unnest(:job_ids))
+GROUP BY job_id, slot_start HAVING sum(seconds) > 0 ORDER BY job_id, slot_start
+"""
+
 SIMILAR = f"""
 SELECT record FROM ({_KNOWN}) AS known
 WHERE {_said("namespace")} = :namespace AND {_said("owner")} = :owner

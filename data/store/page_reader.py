@@ -99,11 +99,24 @@ class PageReader(FactReader):
         )
         return tuple(from_json(Job, row.record) for row in rows)
 
-    def forecast(self, job_id: str) -> DemandForecast | ForecastSkipped | None:
-        """Give the latest cycle's forecast of one job, None when it has none of either kind."""
+    def job_hours(self, job_ids: tuple[str, ...], *, start: datetime) -> pd.DataFrame:
+        """Give per job and hour from `start` on what it held and did.
+
+        Columns job_id, slot_start, gpu_hours, used_gpu_hours, idle_gpu_hours, energy_kwh.
+        """
+        return self._frame(job_sql.RUNS, job_ids=list(job_ids), start=start)
+
+    def forecast(
+        self, job_id: str, *, plan_id: str = ""
+    ) -> DemandForecast | ForecastSkipped | None:
+        """Give the forecast of one job behind a plan, by default the latest; None without one."""
+        cycle = sa.select(tables.cycles.c.cycle_id).where(tables.cycles.c.plan_id == plan_id)
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, tables.forecasts.c.record).where(
-                tables.forecasts.c.cycle_id == _newest_cycle(), tables.forecasts.c.job_id == job_id
+                tables.forecasts.c.cycle_id.in_(cycle)
+                if plan_id
+                else tables.forecasts.c.cycle_id == _newest_cycle(),
+                tables.forecasts.c.job_id == job_id,
             )
         )
         if not rows:

@@ -86,6 +86,7 @@ class RememberingReader(StoreReader):
     job_choices = _kept(StoreReader.job_choices)
     running_jobs = _kept(StoreReader.running_jobs)
     similar_jobs = _kept(StoreReader.similar_jobs)
+    job_hours = _kept(StoreReader.job_hours)
     nodes = _kept(StoreReader.nodes)
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)

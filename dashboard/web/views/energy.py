@@ -16,7 +16,7 @@ from data.units import GRAMS_PER_KILOGRAM
 _KEYS = ["day", "namespace", "job", "node", "gpu_model"]
 
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 settings = world.settings.settings.energy
 if not empty_state():
     carbon = load_carbon_table().get(settings.region)
