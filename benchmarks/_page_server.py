@@ -4,7 +4,6 @@ A line of JSON per question of `StoreReader` goes to the file that TRIMTAB_PAGES
 and how long it took, the making of records included. Questions that a question asks are its own.
 """
 
-import functools
 import json
 import os
 import sys
@@ -16,6 +15,7 @@ from typing import Any
 
 from dashboard.cli import main
 from data.store import StoreReader
+from data.store.remembered import RememberingReader
 
 _asking = threading.local()
 
@@ -23,7 +23,6 @@ _asking = threading.local()
 def timed(name: str, question: Callable[..., Any], log: Path) -> Callable[..., Any]:
     """Give the question with a stopwatch on it."""
 
-    @functools.wraps(question)
     def ask(*arguments: Any, **named: Any) -> Any:
         if getattr(_asking, "depth", 0):
             return question(*arguments, **named)
@@ -44,8 +43,22 @@ def timed(name: str, question: Callable[..., Any], log: Path) -> Callable[..., A
     return ask
 
 
+def remembered(log: Path) -> Callable[..., Any]:
+    """Give `RememberingReader.remember` with a stopwatch on what it had to ask anew."""
+    remember = RememberingReader.remember
+
+    def ask(
+        reader: RememberingReader, key: Any, make: Callable[[], Any], *, decisions: bool = False
+    ) -> Any:
+        name = key[0] if isinstance(key, tuple) else key
+        return remember(reader, key, timed(str(name), make, log), decisions=decisions)
+
+    return ask
+
+
 if __name__ == "__main__":
     log = Path(os.environ.pop("TRIMTAB_PAGES_LOG"))
+    RememberingReader.remember = remembered(log)  # type: ignore[method-assign]
     for kind in StoreReader.__mro__:
         for name, member in vars(kind).items():
             if not name.startswith("_") and callable(member):

@@ -69,6 +69,7 @@ class Timed:
 
     view: str
     answers: tuple[Answer, ...]
+    cpu_seconds: tuple[float, ...]
     cold: dict[str, tuple[int, float]]
     warm: dict[str, tuple[int, float]]
 
@@ -97,9 +98,24 @@ def stored(folder: Path, nodes: int) -> Path:
     return path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A running server: its address, where it writes down questions, its process."""
+
+    base: str
+    log: Path
+    pid: int
+
+    def cpu_seconds(self) -> float:
+        """Give the CPU time that it has used."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
+        user, system = fields.split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 @contextmanager
-def served(store: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Run `trimtab serve` with a stopwatch on the store; give its address and the log."""
+def served(store: Path, folder: Path) -> Iterator[Server]:
+    """Run `trimtab serve` with a stopwatch on the store."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -119,7 +135,7 @@ def served(store: Path, folder: Path) -> Iterator[tuple[str, Path]]:
     base = f"http://127.0.0.1:{port}"
     try:
         _wait(base, process, folder / "server.log")
-        yield base, log
+        yield Server(base=base, log=log, pid=process.pid)
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(timeout=60)
@@ -136,15 +152,22 @@ def _wait(base: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
     raise RuntimeError(f"the server did not come up: {log.read_text(encoding='utf-8')[-2000:]}")
 
 
-def measured(base: str, log: Path, view: str, query: str, opens: int) -> Timed:
+def measured(server: Server, view: str, query: str, opens: int) -> Timed:
     """Open a view once cold and then `opens` times."""
     path = "" if view == "overview" else view
-    answers, questions = [], []
+    answers, questions, cpu = [], [], []
     for _ in range(1 + opens):
-        before = log.stat().st_size
-        answers.append(open_page(base, path, query))
-        questions.append(_questions(log, before))
-    return Timed(view=view, answers=tuple(answers), cold=questions[0], warm=questions[-1])
+        before, spent = server.log.stat().st_size, server.cpu_seconds()
+        answers.append(open_page(server.base, path, query))
+        cpu.append(server.cpu_seconds() - spent)
+        questions.append(_questions(server.log, before))
+    return Timed(
+        view=view,
+        answers=tuple(answers),
+        cpu_seconds=tuple(cpu),
+        cold=questions[0],
+        warm=questions[-1],
+    )
 
 
 def _questions(log: Path, offset: int) -> dict[str, tuple[int, float]]:
@@ -185,13 +208,14 @@ def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
         ),
         "",
         (
-            "| view | cold, s | warm p50, s | warm p95, s | MiB | asked cold (times × ms in all) | "
-            "asked warm |"
+            "| view | cold, s | warm p50, s | warm p95, s | CPU cold, s | CPU warm, s | MiB "
+            "| asked cold (times × ms in all) | asked warm |"
         ),
-        "|---|---:|---:|---:|---:|---|---|",
+        "|---|---:|---:|---:|---:|---:|---:|---|---|",
         *(
             f"| {one.view} | {one.answers[0].seconds:.2f} "
             f"| {statistics.median(warm):.2f} | {p95(warm):.2f} "
+            f"| {one.cpu_seconds[0]:.2f} | {statistics.median(one.cpu_seconds[1:]):.2f} "
             f"| {one.answers[-1].mebibytes:.2f} | {_asked(one.cold)} | {_asked(one.warm)} |"
             for one in made
             for warm in ([answer.seconds for answer in one.answers[1:]],)
@@ -208,14 +232,15 @@ def run(folder: Path, nodes: int, opens: int, views: list[str]) -> list[str]:
         plan = store.reader.latest_plan()
     job = plan.jobs[len(plan.jobs) // 2].job_id if plan else ""
     made = []
-    with TemporaryDirectory() as place, served(path, Path(place)) as (base, log):
+    with TemporaryDirectory() as place, served(path, Path(place)) as server:
         for view in views:
             query = urlencode({"id": job}) if view == "job" else ""
-            one = measured(base, log, view, query, opens)
+            one = measured(server, view, query, opens)
             made.append(one)
             errors = [text for answer in one.answers for text in answer.errors]
             if errors:
-                raise RuntimeError(f"{view} failed: {errors[0]}")
+                written = (Path(place) / "server.log").read_text(encoding="utf-8")
+                raise RuntimeError(f"{view} failed: {errors[0]}\n{written[-3000:]}")
             print(f"{view}: {one.answers[0].seconds:.2f} s cold", file=sys.stderr)
     return report(nodes, made, counts)
 
@@ -235,7 +260,8 @@ def main() -> None:
         "",
         (
             "`python -m benchmarks.pages --full`. Time of an answer: a new session over HTTP and "
-            "websocket until the page's script has run; without drawing."
+            "websocket until the page's script has run; without drawing. CPU is the server's, "
+            "which other load on the machine does not change. Remembered answers are not asked."
         ),
         "",
     ]

@@ -146,7 +146,7 @@ if weeks:
                 forecast=shown,
                 path=path,
             ),
-            "group",
+            "group-path",
         )
         st.caption(plain("; ".join(path.notes)))
         left, right = st.columns([3, 2])
