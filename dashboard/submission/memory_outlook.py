@@ -6,7 +6,8 @@ from datetime import timedelta
 from dashboard.submission.fleet import catalogue_types
 from dashboard.submission.watch import job_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.forecasts import DemandForecast
+from data.records.forecasts import DemandForecast, Quantity
+from data.records.jobs import Job
 from data.records.memory import MemoryFinding
 from data.records.submissions import Attempt, Submission
 from data.store import StoreReader
@@ -31,7 +32,7 @@ def watched_jobs(
         name: rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
         for name, rows in history.groupby("job_id")
     }
-    forecasts = {one.job_id: one for one in reader.forecasts() if isinstance(one, DemandForecast)}
+    forecasts = {one.job_id: one for one in _forecasts(reader, job_id)}
     recipes = recipes_of(reader.submissions())
     types = catalogue_types(load_gpu_catalogue())
     return tuple(
@@ -44,12 +45,26 @@ def watched_jobs(
             recipe=recipes.get(job.job_id),
             gpu_types=types,
         )
-        for job in reader.jobs()
+        for job in _jobs(reader, job_id)
         if job.gpu_memory_mib
         and job.job_id in used
         and job.job_id in forecasts
         and job.last_seen_at >= latest - _LATELY
     )
+
+
+def _forecasts(reader: StoreReader, job_id: str) -> tuple[DemandForecast, ...]:
+    if not job_id:
+        return reader.forecasts_of(Quantity.MEMORY)
+    found = reader.forecast(job_id)
+    return (found,) if isinstance(found, DemandForecast) else ()
+
+
+def _jobs(reader: StoreReader, job_id: str) -> tuple[Job, ...]:
+    if not job_id:
+        return reader.jobs()
+    found = reader.job(job_id)
+    return () if found is None else (found,)
 
 
 def memory_findings(

@@ -126,6 +126,21 @@ class PageReader(FactReader):
             return from_json(ForecastSkipped, record)
         return from_json(DemandForecast, record)
 
+    def forecasts_of(self, quantity: Quantity) -> tuple[DemandForecast, ...]:
+        """Give the latest cycle's forecasts with the path and peaks of one quantity alone.
+
+        All quantities of a large fleet are ten times as long to make records of.
+        """
+        found = []
+        for one in self._known_forecasts():
+            kept = {
+                name: [part for part in one.get(name, ()) if part["quantity"] == quantity]
+                for name in ("paths", "peaks")
+            }
+            if kept["paths"]:
+                found.append(build(DemandForecast, {**one, **kept}))
+        return tuple(found)
+
     def forecast_counts(self) -> tuple[int, int]:
         """Give how many jobs the latest cycle forecast, and how many it could not."""
         rows = self._rows(

@@ -94,7 +94,9 @@ ORDER BY gpu_model, gpu_uuid, sampled_at
 """Drawn by hash: the same readings whenever they are asked for."""
 
 GROUP_HISTORY = f"""
-WITH parts AS (
+WITH namespaces AS MATERIALIZED (
+    SELECT job_id, record->>'namespace' AS namespace FROM jobs
+), parts AS (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
@@ -109,10 +111,10 @@ WITH parts AS (
     SELECT slot_start, count(DISTINCT gpu_uuid)::DOUBLE AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start
 ), held AS (
-    SELECT slot_start, gpu_model, coalesce(jobs.record->>'namespace', '(unknown)') AS namespace,
+    SELECT slot_start, gpu_model, coalesce(namespaces.namespace, '(unknown)') AS namespace,
         share / instances AS allocated, share / instances * utilization AS used,
         share / instances * power AS power
-    FROM devices LEFT JOIN jobs USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
+    FROM devices LEFT JOIN namespaces USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
 ), grouped AS (
     SELECT 'fleet' AS kind, 'fleet' AS name, * FROM held
     UNION ALL SELECT 'namespace', namespace, * FROM held
