@@ -3,15 +3,19 @@
 from itertools import pairwise
 from typing import Any
 
-from data.records.plans import Plan, PlanBound
+from data.records.plans import JobPlan, Plan, PlanBound
 from data.units import SECONDS_PER_HOUR
 
 
 def job_rows(plan: Plan) -> list[dict[str, Any]]:
     """Give a row per job and stretch of equal configuration, with its nodes."""
+    return [{"job_id": job.job_id} | row for job in plan.jobs for row in stretch_rows(plan, job)]
+
+
+def stretch_rows(plan: Plan, job: JobPlan) -> list[dict[str, Any]]:
+    """Give a row per stretch of equal configuration of one job, with its nodes."""
     return [
         {
-            "job_id": job.job_id,
             "from": plan.slot_starts[start],
             "slots": end - start,
             "configuration": step.describe(),
@@ -21,7 +25,6 @@ def job_rows(plan: Plan) -> list[dict[str, Any]]:
                 if stay.start < end and start < stay.end
             ),
         }
-        for job in plan.jobs
         for start, end, step in job.stretches()
     ]
 

@@ -9,7 +9,7 @@ import pandas as pd
 from dashboard.submission.fleet import catalogue_types
 from dashboard.submission.watch import job_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.records.memory import MemoryFinding
 from data.records.submissions import Attempt, Submission
@@ -32,9 +32,9 @@ def watched_jobs(
         job_id, start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds
     )
     return watched_in(
-        reader.jobs(),
+        _jobs(reader, job_id),
         history,
-        reader.forecasts(),
+        _forecasts(reader, job_id),
         recipes=recipes_of(reader.submissions()),
         latest=latest,
     )
@@ -75,6 +75,20 @@ def watched_in(
         and job.job_id in known
         and job.last_seen_at >= latest - _LATELY
     )
+
+
+def _forecasts(reader: StoreReader, job_id: str) -> tuple[DemandForecast, ...]:
+    if not job_id:
+        return reader.forecasts_of(Quantity.MEMORY)
+    found = reader.forecast(job_id)
+    return (found,) if isinstance(found, DemandForecast) else ()
+
+
+def _jobs(reader: StoreReader, job_id: str) -> tuple[Job, ...]:
+    if not job_id:
+        return reader.jobs()
+    found = reader.job(job_id)
+    return () if found is None else (found,)
 
 
 def memory_findings(

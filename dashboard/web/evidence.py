@@ -26,7 +26,7 @@ def show_evidence(one: Recommendation, key: str) -> None:
 
 def _demand(one: Recommendation, key: str) -> None:
     world = current_world()
-    history = world.store.reader.job_history(
+    history = world.reader.job_history(
         one.job_id,
         start=one.evidence.window_start,
         end=one.evidence.window_end,
@@ -35,16 +35,10 @@ def _demand(one: Recommendation, key: str) -> None:
     shown = "memory_used_mib" if one.action in FOR_MEMORY else "effective_gpus"
     if history[shown].isna().all():
         return
-    forecast = next(
-        (
-            found
-            for found in world.store.reader.forecasts(one.plan_id)
-            if found.job_id == one.job_id and isinstance(found, DemandForecast)
-        ),
-        None,
-    )
+    found = world.reader.forecast(one.job_id, plan_id=one.plan_id)
+    forecast = found if isinstance(found, DemandForecast) else None
     if one.action in FOR_MEMORY:
-        job = world.store.reader.job(one.job_id)
+        job = world.reader.job(one.job_id)
         limit = None if job is None or job.gpu_memory_mib is None else job.gpu_memory_mib
         figure = forecast_band(
             history,

@@ -12,7 +12,10 @@ from data.records.memory import MemoryFinding, MemoryOutlook
 def _findings(job_id: str = "") -> tuple[MemoryFinding, ...]:
     world = current_world()
     seconds = world.settings.settings.planning.slot_minutes * 60
-    return memory_findings(world.store.reader, slot_seconds=seconds, job_id=job_id)
+    return world.reader.remember(
+        ("memory", seconds, job_id),
+        lambda: memory_findings(world.reader, slot_seconds=seconds, job_id=job_id),
+    )
 
 
 def memory_line(job_id: str) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -66,7 +66,7 @@ def _figure(value: float) -> str:
 
 def age_line() -> None:
     """Say how old the newest sample is and how complete the sources were."""
-    reader = current_world().store.reader
+    reader = current_world().reader
     latest = reader.latest_sample_at()
     if latest is None:
         st.caption("No samples yet.")
@@ -115,23 +115,42 @@ def chart(figure: go.Figure, key: str) -> None:
     st.plotly_chart(figure, key=key, config={"displaylogo": False})
 
 
-def table(rows: pd.DataFrame, name: str) -> None:
-    """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON."""
+def table(
+    rows: pd.DataFrame, name: str, *, every: Callable[[], pd.DataFrame] | None = None
+) -> None:
+    """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
+
+    `every` gives what is exported where `rows` are only one page of it.
+    """
     shown = rows.copy()
     for column in rows.columns[rows.dtypes == "float64"]:
         shown[column] = rows[column].map(_three_digits)
     st.dataframe(shown, hide_index=True, placeholder=UNKNOWN)
-    document = json.loads(rows.to_json(orient="records", date_format="iso"))
+    whole = every or (lambda: rows)
     with st.container(horizontal=True):
+        # Functions: the files are made when somebody asks for them, not at every rerun.
         st.download_button(
             "CSV",
-            csv_text(rows.to_dict("records"), list(rows.columns)),
+            lambda: csv_text(whole().to_dict("records"), list(rows.columns)),
             f"{name}.csv",
+            "text/csv",
             key=f"{name}-c",
+            on_click="ignore",
         )
         st.download_button(
-            "JSON", json.dumps(document, ensure_ascii=False), f"{name}.json", key=f"{name}-j"
+            "JSON",
+            lambda: json_text(whole()),
+            f"{name}.json",
+            "application/json",
+            key=f"{name}-j",
+            on_click="ignore",
         )
+
+
+def json_text(rows: pd.DataFrame) -> str:
+    """Give rows as a JSON list of objects; unknown is null."""
+    document = json.loads(rows.to_json(orient="records", date_format="iso"))
+    return json.dumps(document, ensure_ascii=False)
 
 
 def _three_digits(value: float) -> float:
@@ -140,7 +159,7 @@ def _three_digits(value: float) -> float:
 
 def empty_state() -> bool:
     """Say what to do next when there is nothing to show; tell whether that is so."""
-    if current_world().store.reader.latest_sample_at() is not None:
+    if current_world().reader.latest_sample_at() is not None:
         return False
     st.info(
         "Nothing has been collected yet. Run `trimtab cycle --prometheus URL`, or "

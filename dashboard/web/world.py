@@ -2,19 +2,21 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dashboard.desk import Desk
 from dashboard.scheduler import CycleState
 from data.load_settings import LoadedSettings
 from data.store import Store
+from data.store.remembered import RememberingReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebWorld:
     """`settings` are those of the start; the desk asks for those of the moment.
 
-    `worker_problem` is why the apply worker cannot work, '' when it can.
+    `worker_problem` is why the apply worker cannot work, '' when it can. `reader` is for looking:
+    it remembers its answers until the data change.
     """
 
     store: Store
@@ -23,3 +25,7 @@ class WebWorld:
     cycle_state: Callable[[], CycleState]
     worker_problem: Callable[[], str]
     run_lifespan: Callable[[], AbstractContextManager[None]]
+    reader: RememberingReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reader", self.store.reader_for_pages())

@@ -38,7 +38,7 @@ def _ceiling(at: datetime, seconds: int) -> datetime:
     return below if below == at else below + timedelta(seconds=seconds)
 
 
-def _slots(start: datetime, end: datetime) -> dict[str, datetime]:
+def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
     """Give the window of slots that (start, end] touches, and the whole hours inside it."""
     first, last = floor_to_slot(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
     return {
@@ -72,10 +72,9 @@ class FactReader:
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Give the time of the newest sample, up to `until`; None when there is none."""
-        statement = sa.text("SELECT max(sampled_at) FROM samples WHERE sampled_at <= :until")
         instant = sa.bindparam("until", until or _FAR, type_=sa.DateTime(timezone=True))
-        rows = self._rows(statement.bindparams(instant))
-        return None if rows[0][0] is None else as_utc(rows[0][0])
+        rows = self._rows(sa.text(samples_sql.NEWEST).bindparams(instant))
+        return as_utc(rows[0][0]) if rows else None
 
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
         """Give fleet, jobs and history as known at `now`; later samples are not looked at.
@@ -89,7 +88,7 @@ class FactReader:
             upto = floor_to_slot(as_of, SLOT_SECONDS)
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
         seen, known_jobs = set(history["job_id"]), self.jobs()
-        window = _slots(start, upto)
+        window = slots_of(start, upto)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         return PlanningView(
             as_of=as_of,
@@ -127,10 +126,10 @@ class FactReader:
         Schedulers know a gres type or nothing; the catalogue knows the boards that a job held in
         the last day.
         """
+        jobs, catalogue = tuple(jobs), load_gpu_catalogue()
         latest = self.latest_sample_at()
-        if latest is None:
-            return tuple(jobs)
-        catalogue = load_gpu_catalogue()
+        if latest is None or all(catalogue.find(job.gpu_model) is not None for job in jobs):
+            return jobs
         held = {
             gpu.job_id: gpu
             for gpu in self.gpus(start=latest - timedelta(days=1), end=latest)
@@ -156,7 +155,7 @@ class FactReader:
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Give the boards and MIG instances as last seen in the slots of (start, end]."""
-        rows: Iterable[Any] = self._frame(samples_sql.GPUS, **_slots(start, end)).itertuples()
+        rows: Iterable[Any] = self._frame(samples_sql.GPUS, **slots_of(start, end)).itertuples()
         return tuple(
             Gpu(
                 gpu_uuid=row.gpu_uuid,
@@ -178,7 +177,7 @@ class FactReader:
         allocated_ratio, used_ratio (0..1 of the board), memory_used_mib (largest, summed over MIG
         instances), memory_total_mib, power_watts (mean), last_seen_at; NaN what nobody reported.
         """
-        window = _slots(start, end)
+        window = slots_of(start, end)
         return self._frame(samples_sql.BOARDS, start=window["start"], end=window["end"])
 
     def board_history(
@@ -189,7 +188,7 @@ class FactReader:
         Columns mig_instance, slot_start, mig_profile, jobs, utilization_ratio, memory_used_mib
         (largest), memory_total_mib, power_watts (mean; an instance's share of its board).
         """
-        window = _slots(start, end)
+        window = slots_of(start, end)
         return self._frame(
             samples_sql.BOARD_HISTORY,
             gpu_uuid=gpu_uuid,
@@ -202,7 +201,7 @@ class FactReader:
         self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
     ) -> pd.DataFrame:
         """Give the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
-        window = _slots(start, end)
+        window = slots_of(start, end)
         frame = self._frame(
             samples_sql.JOB_HISTORY,
             job_id=job_id,
@@ -217,7 +216,7 @@ class FactReader:
 
         Allocated = used + idle + unknown; power in W, NaN where no board reported it.
         """
-        window = _slots(start, end)
+        window = slots_of(start, end)
         return self._frame(
             samples_sql.fleet_history(slot_seconds),
             start=window["start"],
@@ -256,7 +255,7 @@ class FactReader:
         if by not in samples_sql.ENERGY_KEYS:
             raise ValueError(f"energy by {by!r}; known: {', '.join(samples_sql.ENERGY_KEYS)}")
         query = samples_sql.ENERGY.replace("{key}", samples_sql.ENERGY_KEYS[by])
-        return self._frame(query, **_slots(start, end))
+        return self._frame(query, **slots_of(start, end))
 
     def energy_disagreements(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Give the boards whose counter and power integral differ by more than a tenth, in kWh."""

@@ -14,6 +14,7 @@ from data.records.plans import Plan
 from data.store import tables
 from data.store.energy_parts import EnergyReader
 from data.store.fact_reader import as_utc
+from data.store.page_reader import PageReader
 from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
@@ -50,7 +51,7 @@ class StoredRecommendation:
     comment: str
 
 
-class StoreReader(RecordReader, SubmissionReader, EnergyReader):
+class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
     """Everything that can be read; nothing here writes."""
 
     def _latest_plan_id(self) -> str | None:

@@ -17,7 +17,8 @@ _SLOT = "to_timestamp(floor(epoch(slot_start) / :slot_seconds) * :slot_seconds)"
 _WINDOW = "slot_start >= :start AND slot_start < :end"
 
 
-def _whole(*columns: str) -> str:
+def whole_slots(*columns: str) -> str:
+    """Give the relation of a window's whole hours and the five minutes at its ends."""
     return _ENDS.format(columns=", ".join(columns))
 
 
@@ -41,6 +42,11 @@ SELECT job_id, slot_start,
     sum(samples)::BIGINT AS sample_count
 FROM devices GROUP BY job_id, slot_start ORDER BY job_id, slot_start
 """  # noqa: S608 - only constants of this module are put together
+
+NEWEST = """
+SELECT sampled_at FROM samples WHERE sampled_at <= :until ORDER BY sampled_at DESC LIMIT 1
+"""
+"""A top-1 reads the newest rows only, where max() reads the column."""
 
 FLEET_HISTORY = """
 WITH devices AS (
@@ -91,7 +97,9 @@ ORDER BY gpu_model, gpu_uuid, sampled_at
 """Drawn by hash: the same readings whenever they are asked for."""
 
 GROUP_HISTORY = f"""
-WITH parts AS (
+WITH namespaces AS MATERIALIZED (
+    SELECT job_id, record::JSON->>'namespace' AS namespace FROM jobs
+), parts AS (
     SELECT gpu_uuid, mig_instance, {_SLOT} AS slot_start, gpu_model, holder, job_id,
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
@@ -107,11 +115,10 @@ WITH parts AS (
     SELECT slot_start, count(DISTINCT gpu_uuid)::FLOAT8 AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start
 ), held AS (
-    SELECT slot_start, gpu_model,
-        coalesce(jobs.record::JSON->>'namespace', '(unknown)') AS namespace,
+    SELECT slot_start, gpu_model, coalesce(namespaces.namespace, '(unknown)') AS namespace,
         share / instances AS allocated, share / instances * utilization AS used,
         share / instances * power AS power
-    FROM devices LEFT JOIN jobs USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
+    FROM devices LEFT JOIN namespaces USING (job_id) WHERE holder = 'job' AND share IS NOT NULL
 ), grouped AS (
     SELECT 'fleet' AS kind, 'fleet' AS name, * FROM held
     UNION ALL SELECT 'namespace', namespace, * FROM held
@@ -161,7 +168,7 @@ SELECT coalesce({{key}}, '') AS key,
     sum(known_board_seconds - used_board_seconds) FILTER (WHERE holder = 'job') / 3600
         AS idle_gpu_hours,
     sum(board_seconds) / 3600 AS observed_hours
-FROM {_whole("*")} AS slots LEFT JOIN jobs USING (job_id)
+FROM {whole_slots("*")} AS slots LEFT JOIN jobs USING (job_id)
 GROUP BY 1 HAVING sum(seconds) > 0 OR sum(joules) > 0 ORDER BY 1
 """  # noqa: S608
 
@@ -174,7 +181,7 @@ SELECT gpu_uuid, mig_instance,
     arg_max(job_id, last_at) AS job_id,
     max(last_at) AS last_seen_at
 FROM {
-    _whole(
+    whole_slots(
         "gpu_uuid",
         "mig_instance",
         "mig_profile",

@@ -33,6 +33,7 @@ from data.store.outbox import Outbox
 from data.store.plan_json import plan_to_json
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
+from data.store.remembered import RememberingReader
 from data.store.report_log import ReportLog
 from data.store.rollup import forget, roll_up
 from data.store.sole_holder import SoleHolder
@@ -110,6 +111,10 @@ class Store:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def reader_for_pages(self) -> RememberingReader:
+        """Give a reader that answers again what it answered before, until the data change."""
+        return RememberingReader(self._engine)
 
     def close(self) -> None:
         """Release the file."""

@@ -1,7 +1,7 @@
 """The charts draw exactly what they are given, with units, and take no name for markup."""
 
 import html
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -19,7 +19,6 @@ from dashboard.charts.plan_steps import plan_steps
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
-    ForecastSkipped,
     LeadAccuracy,
     LeadWeights,
     QuantilePath,
@@ -70,6 +69,12 @@ def make_forecast(job_id: str, middle: float) -> DemandForecast:
     )
 
 
+def make_demand() -> tuple[tuple[datetime, ...], QuantilePath]:
+    """The demand of one job as the store adds it up."""
+    (path,) = make_forecast("a", 1).paths
+    return SLOTS, path
+
+
 def test_fleet_stacks_what_boards_do() -> None:
     """Used, idle and free are stacked in their colours and add up to the boards."""
     figure = fleet_timeline(make_fleet())
@@ -87,20 +92,17 @@ def test_unknown_utilization_is_shown_as_unknown() -> None:
     ) == [1, 1]
 
 
-def test_fleet_adds_up_the_forecasts() -> None:
-    """The dotted line is the sum of the jobs' medians; skipped jobs add nothing."""
-    skipped = ForecastSkipped(
-        job_id="c", reason="too short", samples=1, history_slots=1, known_slots=1
-    )
-    figure = fleet_timeline(make_fleet(), [make_forecast("a", 1), make_forecast("b", 2), skipped])
-    assert list(trace(figure, "forecast q50").y) == [3.0, 3.0, 3.0]
-    assert list(trace(figure, "forecast q10–q90").y) == [4.0] * 3 + [2.0] * 3
+def test_fleet_shows_the_demand() -> None:
+    """The dotted line is the median of the demand, the band its q10 and q90."""
+    figure = fleet_timeline(make_fleet(), make_demand())
+    assert list(trace(figure, "forecast q50").y) == [1.0, 1.0, 1.0]
+    assert list(trace(figure, "forecast q10–q90").y) == [1.5] * 3 + [0.5] * 3
 
 
-@pytest.mark.parametrize("forecasts", [[], [make_forecast("a", 1)]])
-def test_fleet_times_are_utc(forecasts: list[DemandForecast]) -> None:
+@pytest.mark.parametrize("with_demand", [False, True])
+def test_fleet_times_are_utc(with_demand: bool) -> None:
     """The axis says UTC and holds the UTC wall time."""
-    figure = fleet_timeline(make_fleet(), forecasts)
+    figure = fleet_timeline(make_fleet(), make_demand() if with_demand else None)
     assert figure.layout.xaxis.title.text == "time (UTC)"
     assert pd.Timestamp(figure.data[0].x[0]) == pd.Timestamp(NOW.replace(tzinfo=None))
 

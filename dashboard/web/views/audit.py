@@ -8,7 +8,7 @@ from dashboard.web.session import current_world
 
 _SHOWN = 500
 
-reader = current_world().store.reader
+reader = current_world().reader
 entries = reader.audit()
 head = st.query_params.get("head", "")
 problems = reader.verify_audit(head=head)

@@ -23,7 +23,7 @@ from dashboard.web.session import current_world
 from data.clock import utc_now
 
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 settings = world.settings.settings
 
 

@@ -1,26 +1,29 @@
-"""The fleet as it stands: nodes × GPUs, and one board in depth."""
+"""The fleet as it stands: every GPU at a glance, nodes × GPUs, one board in depth, its health."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pandas as pd
 import streamlit as st
 
 from dashboard.charts.board_history import board_history
-from dashboard.charts.fleet_map import MEASURES, fleet_map
+from dashboard.charts.fleet_image import fleet_image
+from dashboard.charts.fleet_map import MEASURES, Measure, fleet_map
 from dashboard.charts.palette import safe
+from dashboard.web.choices import ALL, choose, choose_days, choose_page
+from dashboard.web.node_health import troubles
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
 from dashboard.web.session import current_world
 from data.clock import utc_now
 
 _NODES = 40
-_ALL = "all"
+_SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
 _SORTS = {
     "least work first": ("unused", False),
     "name": ("node", True),
     "most power first": ("power_watts", False),
 }
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 
 
 def cell_texts(boards: pd.DataFrame) -> list[str]:
@@ -41,20 +44,92 @@ def cell_texts(boards: pd.DataFrame) -> list[str]:
     return texts
 
 
-def choose(label: str, options: list[str]) -> str:
-    """Ask for one of the options, starting with what the address says."""
-    asked = st.query_params.get(label.lower(), options[0])
-    start = options.index(asked) if asked in options else 0
-    return str(st.selectbox(label, options, index=start))
-
-
-if not empty_state():
-    end = reader.latest_sample_at() or utc_now()
+def boards_now(end: datetime) -> pd.DataFrame:
+    """Give the boards of the last hour with the measures in %."""
     boards = reader.boards(start=end - timedelta(hours=1), end=end)
     boards["work"] = 100 * boards["used_ratio"]
     boards["allocated"] = 100 * boards["allocated_ratio"]
     boards["memory"] = 100 * boards["memory_used_mib"] / boards["memory_total_mib"]
     boards["unused"] = 1 - boards["used_ratio"].fillna(0)
+    return boards
+
+
+def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
+    """Give the boards node by node in the order asked for, numbered by node and within it."""
+    column, ascending = _SORTS[order]
+    ranks = (
+        boards.groupby("node", as_index=False)
+        .agg({"unused": "sum", "power_watts": "sum"})
+        .sort_values([column, "node"], ascending=[ascending, True], ignore_index=True)
+    )
+    places = {name: place for place, name in enumerate(ranks["node"])}
+    rows = boards.assign(rank=boards["node"].map(places))
+    rows = rows.sort_values(["rank", "gpu_index", "gpu_uuid"], ignore_index=True)
+    return rows.assign(cell=rows.groupby("rank").cumcount())
+
+
+def show_boards(rows: pd.DataFrame, measure: Measure, end: datetime) -> None:
+    """Show the whole fleet, then a page of nodes, then one board of them."""
+    nodes = int(rows["rank"].max()) + 1
+    if nodes > _NODES:
+        chart(fleet_image(rows, measure), "fleet-image")
+        st.caption(f"All {nodes:,} nodes in this order, left to right and down; below, 40 of them.")
+    first = choose_page(nodes, _NODES) if nodes > _NODES else 0
+    page = rows[(rows["rank"] >= first) & (rows["rank"] < first + _NODES)].copy()
+    page["text"] = cell_texts(page)
+    chart(fleet_map(page, measure), "fleet-map")
+    st.caption(
+        "Means of the last hour, memory its largest. Grey: nobody holds it; orange to blue: "
+        "held, from idle to busy; a cross: not reported."
+    )
+    show_board(page, end)
+    hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
+    left_out = [name for name in hidden if name != "text"]
+    table(page.drop(columns=hidden), "boards", every=lambda: rows.drop(columns=left_out))
+
+
+def show_board(page: pd.DataFrame, end: datetime) -> None:
+    """Show the past of one board."""
+    ids = page["gpu_uuid"].tolist()
+    names = dict(zip(ids, page["node"] + " · GPU " + page["gpu_index"] + " · " + ids, strict=True))
+    asked = st.query_params.get("gpu", "")
+    gpu = st.selectbox(
+        "One GPU",
+        ids,
+        index=ids.index(asked) if asked in ids else 0,
+        format_func=lambda one: names[one],
+    )
+    st.query_params["gpu"] = gpu
+    days = choose_days(1)
+    history = reader.board_history(
+        gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
+    )
+    chart(board_history(history), "board")
+    held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
+    st.caption(
+        plain(f"Held in the last {days} d by {', '.join(held_by[:8])}")
+        if held_by
+        else f"Nobody held it in the last {days} d."
+    )
+
+
+def show_health(boards: pd.DataFrame, end: datetime) -> None:
+    """Show what of boards and nodes needs a look."""
+    st.subheader("Health of boards and nodes")
+    day = {"start": end - timedelta(days=1), "end": end}
+    found = troubles(
+        boards, reader.boards(**day), reader.nodes(), reader.energy_disagreements(**day)
+    )
+    if found.empty:
+        st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
+    else:
+        table(found.head(500), "health", every=lambda: found)
+    st.caption("XID errors are not kept: `dmesg` of the node or your DCGM alerts tell them.")
+
+
+if not empty_state():
+    end = reader.latest_sample_at() or utc_now()
+    boards = boards_now(end)
     held = boards[boards["allocated_ratio"] > 0]
     idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
     finding(
@@ -74,75 +149,19 @@ if not empty_state():
     )
     cells = st.columns([2, 2, 2, 3], vertical_alignment="bottom")
     with cells[0]:
-        shown = choose("Colour", [one.title for one in MEASURES])
+        shown = choose("Colour", [one.title for one in MEASURES], "colour")
     with cells[1]:
-        model = choose("Model", [_ALL, *sorted(set(boards["gpu_model"]))])
+        model = choose("Model", [ALL, *sorted(set(boards["gpu_model"]))], "model")
     with cells[2]:
-        order = choose("Order", list(_SORTS))
+        order = choose("Order", list(_SORTS), "order")
     with cells[3]:
-        search = st.text_input("Node or job", st.query_params.get("q", ""))
-    st.query_params.from_dict(
-        {
-            name: value
-            for name, value in (
-                ("colour", shown if shown != MEASURES[0].title else ""),
-                ("model", model if model != _ALL else ""),
-                ("order", order if order != next(iter(_SORTS)) else ""),
-                ("q", search),
-                ("gpu", st.query_params.get("gpu", "")),
-            )
-            if value
-        }
-    )
-    chosen = boards
-    if model != _ALL:
-        chosen = chosen[chosen["gpu_model"] == model]
+        search = st.text_input("Node or job", key="q", bind="query-params")
+    chosen = boards if model == ALL else boards[boards["gpu_model"] == model]
     if search:
         text = chosen["node"] + " " + chosen["jobs"]
         chosen = chosen[text.str.contains(search, case=False, regex=False)]
     if chosen.empty:
         st.info("No board fits these filters. Clear the search or choose “all”.")
     else:
-        column, ascending = _SORTS[order]
-        ranks = (
-            chosen.groupby("node", as_index=False)
-            .agg({"unused": "sum", "power_watts": "sum"})
-            .sort_values([column, "node"], ascending=[ascending, True])
-        )
-        pages = -(-len(ranks) // _NODES)
-        page = st.number_input(f"Page of {pages}", 1, pages, 1) if pages > 1 else 1
-        nodes = ranks["node"].iloc[(page - 1) * _NODES : page * _NODES].tolist()
-        rows = chosen[chosen["node"].isin(nodes)].copy()
-        rows["rank"] = rows["node"].map({name: place for place, name in enumerate(nodes)})
-        rows = rows.sort_values(["rank", "gpu_index", "gpu_uuid"])
-        rows["cell"] = rows.groupby("node").cumcount()
-        rows["text"] = cell_texts(rows)
-        chart(fleet_map(rows, next(one for one in MEASURES if one.title == shown)), "fleet-map")
-        st.caption(
-            "Means of the last hour, memory its largest. Grey: nobody holds it; orange to blue: "
-            "held, from idle to busy; a cross: not reported."
-        )
-        ids = rows["gpu_uuid"].tolist()
-        asked = st.query_params.get("gpu", "")
-        names = dict(
-            zip(ids, rows["node"] + " · GPU " + rows["gpu_index"] + " · " + ids, strict=True)
-        )
-        gpu = st.selectbox(
-            "One GPU",
-            ids,
-            index=ids.index(asked) if asked in ids else 0,
-            format_func=lambda one: names[one],
-        )
-        st.query_params["gpu"] = gpu
-        history = reader.board_history(
-            gpu, start=end - timedelta(days=1), end=end, slot_seconds=900
-        )
-        chart(board_history(history), "board")
-        held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
-        st.caption(
-            plain(f"Held in the last 24 h by {', '.join(held_by[:8])}")
-            if held_by
-            else "Nobody held it in the last 24 h."
-        )
-        exported = rows.drop(columns=["text", "cell", "rank", "unused", "work", "allocated"])
-        table(exported.drop(columns="memory"), "boards")
+        show_boards(ranked(chosen, order), next(one for one in MEASURES if one.title == shown), end)
+    show_health(boards, end)

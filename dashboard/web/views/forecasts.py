@@ -1,23 +1,21 @@
 """What the fleet will need, how far ahead that can be trusted, and why."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
+import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
+from dashboard.web.choices import choose_page
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table
 from dashboard.web.session import current_world
 from data.clock import utc_now
-from data.records.forecasts import (
-    UNIT_OF,
-    DemandForecast,
-    ForecastSkipped,
-    GroupForecast,
-    GroupKind,
-    Quantity,
-)
+from data.records.forecast_tests import ForecastTest
+from data.records.forecasts import UNIT_OF, GroupForecast, GroupKind, Quantity
 from data.units import SECONDS_PER_HOUR
 
 _TITLES = {
@@ -26,10 +24,10 @@ _TITLES = {
     Quantity.POWER: "GPU power",
 }
 _HISTORY = pd.Timedelta(days=14)
-_SHOWN = 500
+_SHOWN = 200
 
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 
 
 def by_hour(group: GroupForecast) -> bool:
@@ -51,6 +49,45 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
     )
 
 
+def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
+    """Give a row per path of a job's forecast: its model and how that did."""
+    return pd.DataFrame([tested_row(one) for one in tests])
+
+
+def tested_row(one: ForecastTest) -> dict[str, object]:
+    """Give the row of one path."""
+    losses = dict(one.backtest.losses) if one.backtest else {}
+    naive = losses.get("naive", 0.0)
+    return {
+        "job": one.job_id,
+        "quantity": str(one.quantity),
+        "model": one.model,
+        "loss / naive's": losses.get(one.model, 0.0) / naive if naive else None,
+        "inside q10–q90 (%)": 100 * one.backtest.coverage_ratio if one.backtest else None,
+        "at its limit (slots)": one.censored_slots,
+        "outliers cut (slots)": one.winsorised_slots,
+        "borrowed from": one.borrowed_from,
+        "notes": "; ".join(one.notes),
+    }
+
+
+def jobs_accuracy() -> go.Figure:
+    """Give the mean accuracy of all jobs' forecasts."""
+    return reader.remember(
+        "jobs-accuracy",
+        lambda: lead_accuracy(
+            [one.backtest for one in reader.forecast_tests() if one.backtest is not None]
+        ),
+    )
+
+
+def skipped_rows() -> pd.DataFrame:
+    """Give the jobs without a forecast, and why."""
+    return pd.DataFrame(
+        [{"job": one.job_id, "reason": one.reason} for one in reader.skipped_forecasts()]
+    )
+
+
 groups = [] if empty_state() else list(reader.group_forecasts())
 weeks = {(one.kind, one.name): one for one in groups if by_hour(one)}
 if weeks:
@@ -67,22 +104,26 @@ if weeks:
         f"{kind}: {name}" if name != "fleet" else "fleet": (kind, name) for kind, name in weeks
     }
     with st.container(horizontal=True):
-        wanted = st.query_params.get("group", "fleet")
-        options = list(names)
-        chosen = st.selectbox(
-            "Group", options, index=options.index(wanted) if wanted in options else 0
-        )
-        quantity = (
+        chosen = st.selectbox("Group", list(names), key="group", bind="query-params")
+        quantities = {title: one for one, title in _TITLES.items()}
+        quantity = quantities[
             st.segmented_control(
                 "Quantity",
-                list(_TITLES),
-                format_func=lambda one: _TITLES[one],
-                default=Quantity.ALLOCATED_GPUS,
+                list(quantities),
+                default=next(iter(quantities)),
+                key="quantity",
+                bind="query-params",
+                required=True,
             )
-            or Quantity.ALLOCATED_GPUS
+        ]
+        ahead = st.segmented_control(
+            "Ahead",
+            ["7 d", "30 d"],
+            default="7 d",
+            key="ahead",
+            bind="query-params",
+            required=True,
         )
-        ahead = st.segmented_control("Ahead", ["7 d", "30 d"], default="7 d") or "7 d"
-    st.query_params["group"] = chosen
     kind, name = names[chosen]
     mine = [one for one in groups if (one.kind, one.name) == (kind, name)]
     shown = next((one for one in mine if by_hour(one) == (ahead == "7 d")), None)
@@ -105,7 +146,7 @@ if weeks:
                 forecast=shown,
                 path=path,
             ),
-            "group",
+            "group-path",
         )
         st.caption(plain("; ".join(path.notes)))
         left, right = st.columns([3, 2])
@@ -127,41 +168,22 @@ if weeks:
                 "stays with naive."
             )
 if not empty_state():
-    forecasts = reader.forecasts()
-    known = [one for one in forecasts if isinstance(one, DemandForecast)]
+    tests = reader.forecast_tests()
+    known, skipped = reader.forecast_counts()
     st.subheader("Jobs")
-    tests = [path.backtest for one in known for path in one.paths if path.backtest is not None]
-    if tests:
-        chart(lead_accuracy(tests), "jobs-accuracy")
-        st.caption(f"Mean over {len(tests)} series of {len(known)} jobs.")
-    table(
-        pd.DataFrame(
-            [
-                {
-                    "job": one.job_id,
-                    "quantity": str(path.quantity),
-                    "model": path.model,
-                    "loss / naive's": loss / naive if naive else None,
-                    "inside q10–q90 (%)": 100 * path.backtest.coverage_ratio
-                    if path.backtest
-                    else None,
-                    "at its limit (slots)": path.censored_slots,
-                    "outliers cut (slots)": path.winsorised_slots,
-                    "borrowed from": one.borrowed_from,
-                    "notes": "; ".join(path.notes),
-                }
-                for one in known
-                for path in one.paths
-                for losses in (dict(path.backtest.losses) if path.backtest else {},)
-                for loss, naive in ((losses.get(path.model, 0.0), losses.get("naive", 0.0)),)
-            ][:_SHOWN]
-        ),
-        "forecasts",
-    )
-    skipped = [one for one in forecasts if isinstance(one, ForecastSkipped)]
+    if not tests:
+        st.info("No job has a forecast yet: run `trimtab cycle` with some hours of history.")
+    else:
+        chart(jobs_accuracy(), "jobs-accuracy")
+        tested = sum(one.backtest is not None for one in tests)
+        st.caption(f"Mean over {tested:,} series of {known:,} jobs.")
+        first = choose_page(len(tests), _SHOWN)
+        table(
+            tested_rows(tests[first : first + _SHOWN]),
+            "forecasts",
+            every=lambda: tested_rows(tests),
+        )
     if skipped:
-        with st.expander(f"{len(skipped)} jobs have no forecast"):
-            table(
-                pd.DataFrame([{"job": one.job_id, "reason": one.reason} for one in skipped]),
-                "skipped",
-            )
+        with st.expander(f"{skipped:,} jobs have no forecast"):
+            reasons = skipped_rows()
+            table(reasons.head(_SHOWN), "skipped", every=lambda: reasons)

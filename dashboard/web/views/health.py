@@ -9,7 +9,7 @@ from dashboard.web.session import current_world
 from data.records.cluster import SourceState
 
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 reports = reader.source_reports()
 state = world.cycle_state()
 failed = [one for one in reports if one.state is SourceState.FAILED]
@@ -25,6 +25,8 @@ if state.last_error:
 st.write("A cycle runs now." if state.running else "No cycle runs now.")
 if state.next_at is not None:
     st.write(f"The next one starts at {state.next_at:%Y-%m-%d %H:%M} UTC.")
+if not reports:
+    st.info("Name a source (`trimtab serve --help`), or `trimtab import FILE --map MAP.toml`.")
 table(
     pd.DataFrame(
         [
@@ -32,6 +34,7 @@ table(
                 "source": one.source,
                 "state": str(one.state),
                 "samples": one.samples,
+                "up to": one.complete_until or one.window_end,
                 "complete (%)": None
                 if one.completeness_ratio is None
                 else 100 * one.completeness_ratio,

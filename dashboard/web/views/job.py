@@ -1,71 +1,98 @@
 """One job: what it did, what it will need, what is planned and why."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from urllib.parse import quote
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
+from dashboard.plan_rows import stretch_rows
 from dashboard.web.cards import card
+from dashboard.web.choices import choose_days
 from dashboard.web.job_phases import job_phases
 from dashboard.web.memory_line import memory_line
-from dashboard.web.page import chart, empty_state, figures, finding, measured, plain
+from dashboard.web.page import chart, empty_state, figures, finding, measured, plain, table
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
+from dashboard.web.similar_runs import similar_runs
 from data.clock import utc_now
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.records.job_pages import JobFilter
+from data.records.jobs import Job
+from data.records.plans import JobPlan, Plan
 
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 planning = world.settings.settings.planning
-if not empty_state():
-    jobs = {job.job_id: job for job in reader.jobs()}
-    end = reader.latest_sample_at() or utc_now()
-    running = [name for name, job in jobs.items() if job.last_seen_at >= end - timedelta(hours=1)]
-    names = running or list(jobs)
-    answer = st.container()
-    forecast_of = {one.job_id: one for one in reader.forecasts()}
-    names.sort(key=lambda name: not isinstance(forecast_of.get(name), DemandForecast))
-    wanted = st.query_params.get("id") or names[0]
-    if wanted not in jobs:
-        st.warning(plain(f"No job {wanted} is known; the first one is shown."))
-    elif wanted not in names:
+
+
+def choose_job(end: datetime) -> Job | None:
+    """Give the job that the address names, else the running one that wastes most."""
+    since = end - timedelta(hours=1)
+    names = list(reader.running_jobs(since=since))
+    wanted = st.query_params.get("id", "")
+    if wanted and reader.job(wanted) is None:
+        st.warning(plain(f"No job {wanted} is known; the most wasteful one is shown."))
+        wanted = ""
+    if not wanted:
+        page = reader.job_page(
+            JobFilter(),
+            start=end - timedelta(days=1),
+            end=end,
+            running_since=since,
+            order="waste",
+            most=1,
+        )
+        wanted = page.rows[0].job.job_id if page.rows else ""
+    if not wanted:
+        st.info("No job is known yet. Run `trimtab cycle` with a source that names jobs.")
+        return None
+    if wanted not in names:
         names = [wanted, *names]
-    chosen = st.selectbox("Job", names, index=names.index(wanted) if wanted in names else 0)
+    chosen = st.selectbox("Job", names, index=names.index(wanted))
     st.query_params["id"] = chosen
-    job = jobs[chosen]
-    history = reader.job_history(
-        chosen, start=end - timedelta(days=7), end=end, slot_seconds=planning.slot_minutes * 60
-    )
-    forecast = forecast_of.get(chosen)
-    known = forecast if isinstance(forecast, DemandForecast) else None
+    return reader.job(chosen)
+
+
+def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
+    """Open with what the job did."""
     mean = history["effective_gpus"].mean()
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
-    energy_kwh = energy["energy_kwh"].get(chosen)
-    idle_hours = energy["idle_gpu_hours"].get(chosen)
     mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
-    with answer:
-        finding(
-            f"{job.name} holds {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
-            f"{mean:.2f} GPUs' work on average over the last seven days."
-            if mean == mean
-            else f"{job.name} holds {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
-        )
-        figures(
-            {
-                "utilization, mean": measured(100 * mean_ratio, "%", "never reported"),
-                "memory per GPU, largest": measured(largest / 1024, "GiB", "never reported"),
-                "energy, last 24 h": measured(energy_kwh, "kWh", "power was not reported"),
-                "idle, last 24 h": measured(idle_hours, "GPU-h", "utilization was not reported"),
-            }
-        )
+    finding(
+        f"{job.name} holds {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
+        f"{mean:.2f} GPUs' work on average over the last {days} d."
+        if mean == mean
+        else f"{job.name} holds {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
+    )
+    st.caption(plain(f"Link to this job: /job?id={quote(job.job_id, safe='')}"))
+    figures(
+        {
+            "utilization, mean": measured(100 * mean_ratio, "%", "never reported"),
+            "memory per GPU, largest": measured(largest / 1024, "GiB", "never reported"),
+            "energy, last 24 h": measured(
+                energy["energy_kwh"].get(job.job_id), "kWh", "power was not reported"
+            ),
+            "idle, last 24 h": measured(
+                energy["idle_gpu_hours"].get(job.job_id), "GPU-h", "utilization was not reported"
+            ),
+        }
+    )
+
+
+def planned(plan: Plan | None, job: Job) -> JobPlan | None:
+    """Give what the plan says of the job."""
+    return next((one for one in plan.jobs if one.job_id == job.job_id), None) if plan else None
+
+
+def show_demand(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
+    """Show history, forecast band and planned steps, and where the plan puts the job."""
     plan = reader.latest_plan()
+    mine = planned(plan, job)
     steps = None
-    if plan is not None and known is not None:
-        mine = next((one for one in plan.jobs if one.job_id == chosen), None)
-        if mine is not None and plan.slot_starts == known.slot_starts:
-            steps = [step.gpu_count for step in mine.steps]
-    if isinstance(forecast, ForecastSkipped):
-        st.warning(plain(f"No forecast: {forecast.reason}."))
+    if plan and mine and known and plan.slot_starts == known.slot_starts:
+        steps = [step.gpu_count for step in mine.steps]
     st.subheader("Demand")
     chart(
         forecast_band(
@@ -79,7 +106,15 @@ if not empty_state():
         ),
         "demand",
     )
-    job_phases(reader, job, end)
+    if plan and mine:
+        st.subheader("Plan")
+        table(pd.DataFrame(stretch_rows(plan, mine)), "plan")
+        if mine.unplaced:
+            st.caption(plain(f"No known place: {mine.unplaced}"))
+
+
+def show_memory_and_power(job: Job, history: pd.DataFrame, known: DemandForecast | None) -> None:
+    """Show memory against its limit and the power of all boards."""
     left, right = st.columns(2)
     with left:
         st.subheader("Memory per GPU")
@@ -95,7 +130,7 @@ if not empty_state():
             ),
             "memory",
         )
-        memory_line(chosen)
+        memory_line(job.job_id)
     with right:
         st.subheader("Power")
         if history["power_watts"].notna().any():
@@ -111,31 +146,68 @@ if not empty_state():
             )
         else:
             st.info("Power was never reported by the source, so energy is unknown.")
-    if known is not None:
-        st.caption(
-            "Models: "
-            + "; ".join(
-                f"{path.quantity}: {path.model}"
-                + (
-                    f" (covers {100 * path.backtest.coverage_ratio:.0f} % of "
-                    f"{path.backtest.held_out_slots} held-out slots)"
-                    if path.backtest
-                    else ""
-                )
-                for path in known.paths
+
+
+def show_models(known: DemandForecast) -> None:
+    """Say which models made the forecast and how their bands held."""
+    st.caption(
+        "Models: "
+        + "; ".join(
+            f"{path.quantity}: {path.model}"
+            + (
+                f" (covers {100 * path.backtest.coverage_ratio:.0f} % of "
+                f"{path.backtest.held_out_slots} held-out slots)"
+                if path.backtest
+                else ""
             )
+            for path in known.paths
         )
+    )
+
+
+def show_recommendations(job: Job) -> None:
+    """Show what is proposed for the job and why."""
+    st.subheader("Recommendations")
+    mine = [
+        one
+        for one in reader.recommendations(now=utc_now())
+        if one.recommendation.job_id == job.job_id and one.state != "superseded"
+    ]
+    if not mine:
+        st.write("None: the plan keeps this job as it is.")
+    for one in mine:
+        card(one, "job")
+
+
+def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") -> None:
+    """Show one job, its answer at `place`."""
+    days = choose_days()
+    slot_seconds = planning.slot_minutes * 60 * (1 if days <= 7 else 4)
+    history = reader.job_history(
+        job.job_id, start=end - timedelta(days=days), end=end, slot_seconds=slot_seconds
+    )
+    with place:
+        answer(job, history, end, days)
+    forecast = reader.forecast(job.job_id)
+    known = forecast if isinstance(forecast, DemandForecast) else None
+    if isinstance(forecast, ForecastSkipped):
+        st.warning(plain(f"No forecast: {forecast.reason}."))
+    show_demand(job, history, known)
+    job_phases(reader, job, end)
+    show_memory_and_power(job, history, known)
+    if known is not None:
+        show_models(known)
     if job.assumed:
         pairs = ", ".join(f"{name} = {value}" for name, value in job.assumed)
         st.caption(plain(f"Assumed, not measured: {pairs}"))
     scheduler_facts(job)
-    st.subheader("Recommendations")
-    mine_now = [
-        one
-        for one in reader.recommendations(now=utc_now())
-        if one.recommendation.job_id == chosen and one.state != "superseded"
-    ]
-    if not mine_now:
-        st.write("None: the plan keeps this job as it is.")
-    for one in mine_now:
-        card(one, "job")
+    similar_runs(reader, job)
+    show_recommendations(job)
+
+
+if not empty_state():
+    end = reader.latest_sample_at() or utc_now()
+    place = st.container()
+    job = choose_job(end)
+    if job is not None:
+        show(job, end, place)

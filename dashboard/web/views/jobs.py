@@ -1,96 +1,116 @@
-"""Every job, sorted by waste."""
+"""Every job, sorted by waste: filtered, sorted and cut into pages by the store."""
 
 from datetime import timedelta
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from dashboard.web.page import empty_state, finding, table
+from dashboard.web.choices import ALL, choose, choose_page
+from dashboard.web.page import empty_state, finding, number, table
 from dashboard.web.session import current_world
 from data.clock import utc_now
+from data.records.job_pages import JobFilter, JobPage, JobUse
+from data.store.job_sql import FIELDS, ORDERS
 
 _PAGE = 100
-_ALL = "all"
-_WASTE = {
-    "idle GPU-hours, 24 h": "idle_gpu_hours",
-    "GPU-hours, 24 h": "gpu_hours",
-    "kWh, 24 h": "energy_kwh",
+_EVERY = 1_000_000
+_LABELS = {
+    "namespace": "Namespace or partition",
+    "team": "Team (account)",
+    "user": "User",
+    "owner": "Owner",
+    "state": "State",
+    "kind": "Kind",
 }
-
-
-def choose(column: st.delta_generator.DeltaGenerator, label: str, values: pd.Series) -> str:
-    """Ask for one of the values or all, starting with what the address says."""
-    options = [_ALL, *sorted(set(values))]
-    asked = st.query_params.get(label.lower(), _ALL)
-    start = options.index(asked) if asked in options else 0
-    return str(column.selectbox(label, options, index=start))
-
-
 world = current_world()
-reader = world.store.reader
+reader = world.reader
+
+
+def rows_of(page: JobPage, proposed: dict[str, str]) -> pd.DataFrame:
+    """Give a page of jobs as a table; what was never reported stays empty."""
+    return pd.DataFrame([row_of(one, proposed) for one in page.rows])
+
+
+def row_of(used: JobUse, proposed: dict[str, str]) -> dict[str, object]:
+    """Give one job as a row."""
+    job, facts = used.job, used.job.scheduler
+    return {
+        "job": job.job_id,
+        "idle GPU-hours, 24 h": used.idle_gpu_hours,
+        "GPU-hours, 24 h": used.gpu_hours,
+        "kWh, 24 h": used.energy_kwh,
+        "state": str(facts.state) if facts else "",
+        "GPUs": job.gpu_count,
+        "GPU model": f"{job.gpu_model} {job.mig_profile}".rstrip(),
+        "proposed": proposed.get(job.job_id, ""),
+        "namespace": job.namespace,
+        "team": facts.account if facts else "",
+        "user": facts.user if facts else "",
+        "owner": job.owner,
+        "kind": str(job.kind),
+        "platform": str(job.platform),
+        "name": job.name,
+        "last seen": job.last_seen_at,
+    }
+
+
+def job_filter() -> JobFilter:
+    """Ask for the filters."""
+    chosen = []
+    for column, field in zip(st.columns(len(FIELDS)), FIELDS, strict=True):
+        with column:
+            options = [ALL, *reader.job_choices(field)]
+            chosen.append((field, choose(_LABELS[field], options, field)))
+    return JobFilter(
+        fields=tuple((field, value) for field, value in chosen if value != ALL),
+        search=st.session_state.get("q", "").strip(),
+        running=st.session_state.get("show", "running") == "running",
+    )
+
+
 if not empty_state():
     end = reader.latest_sample_at() or utc_now()
-    used = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
+    ask = partial(
+        reader.job_page,
+        start=end - timedelta(days=1),
+        end=end,
+        running_since=end - timedelta(hours=1),
+    )
+    answer = st.container()
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        st.text_input("Search id, name or owner", key="q", bind="query-params")
+        choose("Show", ["running", "ever seen"], "show")
+        order = choose("Largest first by", list(ORDERS), "order")
+    wanted = job_filter()
     proposed = {
         one.recommendation.job_id: str(one.recommendation.action)
         for one in reader.recommendations(now=utc_now())
         if one.state in ("proposed", "approved")
     }
-    rows = pd.DataFrame(
-        [
-            {
-                "job": job.job_id,
-                "owner": job.owner,
-                "namespace": job.namespace,
-                "kind": str(job.kind),
-                "state": str(job.scheduler.state) if job.scheduler else "",
-                "GPUs": job.gpu_count,
-                "GPU model": job.gpu_model + (f" {job.mig_profile}" if job.mig_profile else ""),
-                "proposed": proposed.get(job.job_id, ""),
-                "platform": str(job.platform),
-                "name": job.name,
-                "running": job.last_seen_at >= end - timedelta(hours=1),
-            }
-            for job in reader.jobs()
-        ]
-    )
-    for place, (title, column) in enumerate(_WASTE.items(), start=1):
-        rows.insert(place, title, rows["job"].map(used[column]))
-    wasted = rows["idle GPU-hours, 24 h"].sum()
-    finding(
-        f"{int(rows['running'].sum())} jobs run; {wasted:.0f} of "
-        f"{rows['GPU-hours, 24 h'].sum():.0f} GPU-hours of the last 24 h were idle."
-    )
-    cells = st.columns([3, 2, 2, 2, 2], vertical_alignment="bottom")
-    search = cells[0].text_input("Search", st.query_params.get("q", ""), key="q")
-    asked = {
-        "namespace": choose(cells[1], "Namespace", rows["namespace"]),
-        "owner": choose(cells[2], "Owner", rows["owner"]),
-        "kind": choose(cells[3], "Kind", rows["kind"]),
-    }
-    running = cells[4].checkbox("Running only", value=st.query_params.get("running") != "no")
-    st.query_params.from_dict(
-        {key: value for key, value in asked.items() if value != _ALL}
-        | ({"q": search} if search else {})
-        | ({} if running else {"running": "no"})
-    )
-    if search:
-        text = rows["job"] + " " + rows["name"] + " " + rows["owner"]
-        rows = rows[text.str.contains(search, case=False, regex=False)]
-    for column, value in asked.items():
-        if value != _ALL:
-            rows = rows[rows[column] == value]
-    if running:
-        rows = rows[rows["running"]]
-    rows = rows.sort_values("idle GPU-hours, 24 h", ascending=False, na_position="last")
-    pages = max(1, -(-len(rows) // _PAGE))
-    page = st.number_input(f"Page of {pages}", 1, pages, 1) if pages > 1 else 1
-    table(rows.iloc[(page - 1) * _PAGE : page * _PAGE], "jobs")
-    names = rows["job"].tolist()
-    if names:
+    found = ask(wanted, order=order, most=0)
+    with answer:
+        chosen = " that fit the filters" if wanted.fields or wanted.search else ""
+        finding(
+            f"{found.running:,} jobs run{chosen}; {number(found.idle_gpu_hours, 'GPU-hours')} of "
+            f"{number(found.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
+        )
+    first = choose_page(found.found, _PAGE)
+    page = ask(wanted, order=order, most=_PAGE, skipped=first)
+    if page.rows:
+        table(
+            rows_of(page, proposed),
+            "jobs",
+            every=lambda: rows_of(ask(wanted, order=order, most=_EVERY), proposed),
+        )
+        last = first + len(page.rows)
+        st.caption(
+            f"{first + 1:,}–{last:,} of {found.found:,} jobs. An empty cell is what no source "
+            "reported; the files hold all of them."
+        )
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            job = st.selectbox("Open a job", names, width=480)
+            job = st.selectbox("Open a job", [one.job.job_id for one in page.rows], width=480)
             if st.button("Open"):
                 st.switch_page("views/job.py", query_params={"id": job})
     else:
-        st.info("No job fits these filters. Clear the search or choose “all”.")
+        st.info("No job fits these filters. Clear the search or choose “all” and “ever seen”.")

@@ -2,25 +2,48 @@
 
 from datetime import timedelta
 
+import pandas as pd
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.reports.esg.build import make_statement
 from dashboard.web.cards import card
+from dashboard.web.choices import choose_days
 from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
+from data.records.cluster import SourceState
 from data.records.decisions import FOR_MEMORY
-from data.records.forecasts import DemandForecast
 
 _TOP = 5
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 settings = world.settings.settings
+
+
+def idle_rent(by_model: pd.DataFrame) -> float | None:
+    """Give the catalogue's rent of the idle GPU-hours; None when no model has a price."""
+    catalogue = load_gpu_catalogue()
+    rents = [
+        float(row["idle_gpu_hours"]) * model.price_per_hour
+        for row in by_model.to_dict("records")
+        if (model := catalogue.find(str(row["key"]))) is not None
+        and row["idle_gpu_hours"] == row["idle_gpu_hours"]
+    ]
+    return sum(rents) if rents else None
+
+
+def total(rows: pd.DataFrame, column: str) -> float | None:
+    """Give the sum of what is known, None when nothing is."""
+    known = rows[column].dropna()
+    return None if known.empty else float(known.sum())
+
+
 if not empty_state():
     end = reader.latest_sample_at() or utc_now()
-    fleet = reader.fleet_history(start=end - timedelta(days=7), end=end, slot_seconds=3600)
-    now = fleet.iloc[-1]
+    day_ago = end - timedelta(days=1)
+    now = reader.fleet_history(start=day_ago, end=end, slot_seconds=3600).iloc[-1]
     stored = [one for one in reader.recommendations(now=utc_now()) if one.state == "proposed"]
     freed = sum(
         one.recommendation.savings.gpu_hours.central / one.recommendation.savings.horizon_hours
@@ -36,31 +59,33 @@ if not empty_state():
         f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs are allocated, "
         f"{now['used_gpus']:.1f} do work{unknown}; {len(stored)} {verb} free {freed:.1f}."
     )
-    day = reader.energy(start=end - timedelta(days=1), end=end, by="fleet")
-    before = reader.energy(start=end - timedelta(days=2), end=end - timedelta(days=1), by="fleet")
-    statement = make_statement(
-        reader, start=end - timedelta(days=1), end=end, settings=settings
-    ).total
-    idle = number(None if day.empty else float(day["idle_gpu_hours"].iloc[0]), "GPU-h")
-    idle_before = number(None if before.empty else float(before["idle_gpu_hours"].iloc[0]), "GPU-h")
+    day = reader.energy(start=day_ago, end=end, by="gpu_model")
+    before = reader.energy(start=end - timedelta(days=2), end=day_ago, by="gpu_model")
+    statement = make_statement(reader, start=day_ago, end=end, settings=settings).total
+    rent = number(idle_rent(day), f"{settings.energy.currency} of rent")
+    power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
             "GPUs doing work": (
                 f"{now['used_gpus']:.1f} of {now['boards']:.0f}",
                 f"{now['idle_allocated_gpus']:.1f} allocated but idle, {now['free_gpus']:.1f} free",
             ),
-            "idle while allocated, last 24 h": (idle, f"{idle_before} the day before"),
-            "site energy, last 24 h": statement.site_energy_kwh,
+            "idle while allocated, last 24 h": (
+                number(total(day, "idle_gpu_hours"), "GPU-h"),
+                f"{rent}; {number(total(before, 'idle_gpu_hours'), 'GPU-h')} the day before",
+            ),
+            f"site energy, last 24 h; boards now {number(power, 'kW')}": statement.site_energy_kwh,
             "emissions, last 24 h": statement.location_kgco2e,
         }
     )
-    forecasts = reader.forecasts()
-    chart(fleet_timeline(fleet, forecasts), "fleet")
-    forecast_jobs = sum(isinstance(one, DemandForecast) for one in forecasts)
+    days = choose_days()
+    fleet = reader.fleet_history(start=end - timedelta(days=days), end=end, slot_seconds=3600)
+    chart(fleet_timeline(fleet, reader.demand_total()), "fleet")
+    known, skipped = reader.forecast_counts()
     st.caption(
-        f"Per hour, last seven days. The forecast adds up {forecast_jobs} of {len(forecasts)} "
-        "jobs, their q10 and q90 as if all peaked together; the others have none, and jobs yet to "
-        "come are not foreseen."
+        f"Per hour, last {days} d. The forecast adds up {known} of {known + skipped} jobs, their "
+        "q10 and q90 as if all peaked together; the others have none, and jobs yet to come are "
+        "not foreseen."
     )
     st.subheader("What to approve")
     if not stored:
@@ -69,3 +94,12 @@ if not empty_state():
         card(one, "overview")
     if len(stored) > _TOP:
         st.page_link("views/recommendations.py", label=f"All {len(stored)} recommendations")
+    st.subheader("Data")
+    reports = reader.source_reports()
+    failed = [one.source for one in reports if one.state is SourceState.FAILED]
+    st.write(
+        f"{len(failed)} of {len(reports)} sources failed last time: see Health."
+        if failed
+        else f"{len(reports)} of {len(reports)} sources answered last time."
+    )
+    st.page_link("views/health.py", label="Health of the sources and the store")

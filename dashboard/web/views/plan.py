@@ -1,37 +1,39 @@
 """The plan as a picture: who is where when, what it costs, what is certified, who lends to whom."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 import streamlit as st
 
-from dashboard.charts.fleet_timeline import total_demand
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
-from dashboard.plan_rows import bound_rows, node_rows, tenant_rows
+from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from dashboard.web.boards import boards_of
+from dashboard.web.choices import ALL, choose
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
 from dashboard.web.session import current_world
+from dashboard.web.what_if_panel import what_if_panel
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
+from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
 
 _GPUS_A_PAGE = 96
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
 _DETAIL_UP_TO = 256
+_LISTED = 200
 
 world = current_world()
-reader = world.store.reader
-plan = None if empty_state() else reader.latest_plan()
-if plan is None and reader.latest_sample_at() is not None:
-    st.info("No cycle has run yet: run `trimtab cycle`, then reload this page.")
-if plan is not None:
+reader = world.reader
+
+
+def answer(plan: Plan) -> None:
+    """Open with the plan's cost and what is certified of it."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
-    horizon = hours * len(plan.slot_starts)
-    gpus = sum(one.gpus for one in plan.nodes)
     off_hours = hours * sum(one.on.count(False) for one in plan.nodes)
-    saved = plan.cost_of_now - plan.cost
     finding(
-        f"The next {horizon:.3g} h cost {number(plan.cost, plan.currency)}, "
-        f"{number(saved, plan.currency)} less than today's allocation, and at most "
-        f"{100 * plan.gap_ratio:.2f} % more than any plan could; nodes can be off for "
+        f"The next {hours * len(plan.slot_starts):.3g} h cost {number(plan.cost, plan.currency)}, "
+        f"{number(plan.cost_of_now - plan.cost, plan.currency)} less than today's allocation, and "
+        f"at most {100 * plan.gap_ratio:.2f} % more than any plan could; nodes can be off for "
         f"{number(off_hours, 'h')}."
     )
     revised = "" if plan.revised_jobs is None else f", {plan.revised_jobs} jobs revised"
@@ -54,47 +56,47 @@ if plan is not None:
     )
     for violation in plan.violations[:5]:
         st.warning(plain(f"A limit is broken at a price: {violation}."), icon="⚠️")
+
+
+def planned_boards(plan: Plan) -> list[float]:
+    """Give the boards that all jobs hold in each slot."""
     catalogue = load_gpu_catalogue()
-    size = {
-        one: boards_of(one, catalogue=catalogue)
-        for job in plan.jobs
-        for _start, _end, one in job.stretches()
-    }
     planned = [0.0] * len(plan.slot_starts)
     for job in plan.jobs:
         for start, end, step in job.stretches():
+            boards = boards_of(step, catalogue=catalogue)
             for slot in range(start, end):
-                planned[slot] += size[step]
-    total = total_demand(reader.forecasts(plan.plan_id))
-    demand = None
+                planned[slot] += boards
+    return planned
+
+
+def show_demand(plan: Plan) -> None:
+    """Show the demand's band, the boards held and the capacity."""
+    planned = reader.remember(("planned", plan.plan_id), lambda: planned_boards(plan))
+    total, demand = reader.demand_total(), None
     if total is not None:
-        path = total[1]
-        demand = (total[0], path.q10, path.q50, path.q90)
+        times, path = total
+        naive = [at.replace(tzinfo=None) for at in times]
+        demand = (naive, path.q10, path.q50, path.q90)
     st.subheader("Demand and capacity")
+    gpus = sum(one.gpus for one in plan.nodes)
     chart(capacity_band(plan, planned, demand, float(gpus)), "demand")
     st.caption(
         "The demand of jobs with a forecast, quantiles added up as if all peaked together; "
         "planned are the boards that all jobs hold."
     )
+
+
+def show_places(plan: Plan) -> None:
+    """Show who is where: all nodes as a heat map, some of them as a Gantt chart."""
     st.subheader("Who is where")
-    models = sorted({one.gpu_model for one in plan.nodes})
     with st.container(horizontal=True):
-        wanted = st.query_params.get("model", "all")
-        options = ["all", *models]
-        model = st.selectbox(
-            "GPU model", options, index=options.index(wanted) if wanted in options else 0
-        )
-        st.query_params["model"] = model
-        nodes = sorted(
-            (one for one in plan.nodes if model in ("all", one.gpu_model)),
-            key=lambda one: (one.gpu_model, one.node),
-        )
-        per_page = max(1, _GPUS_A_PAGE // max((one.gpus for one in nodes), default=1))
-        pages = [nodes[at : at + per_page] for at in range(0, len(nodes), per_page)]
+        model = choose("GPU model", [ALL, *sorted({one.gpu_model for one in plan.nodes})], "model")
+        pages = node_pages(plan, model)
         names = [f"{part[0].node} – {part[-1].node}" for part in pages]
-        page = st.selectbox("Nodes", range(len(names)), format_func=lambda at: names[at])
-    if gpus > _DETAIL_UP_TO:
-        chart(node_heat(plan), "heat")
+        chosen = choose("Nodes", names, "nodes") if names else ""
+    if sum(one.gpus for one in plan.nodes) > _DETAIL_UP_TO:
+        chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
         st.caption("GPUs in use of the nodes that are on; blank where a node is off.")
     if pages:
         why = {
@@ -102,16 +104,37 @@ if plan is not None:
             for one in reader.recommendations(now=utc_now())
             if one.recommendation.plan_id == plan.plan_id
         }
-        chart(plan_gantt(plan, pages[page or 0], why), "gantt")
+        nodes = pages[names.index(chosen) if chosen in names else 0]
+        chart(
+            reader.remember(
+                ("gantt", plan.plan_id, nodes[0].node, nodes[-1].node),
+                lambda: plan_gantt(plan, nodes, why),
+            ),
+            "gantt",
+        )
         st.caption(
             "Every row is a GPU. A diamond marks where the plan changes something; hover tells "
             "what and why. Jobs without a known place are not drawn."
         )
+
+
+def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
+    """Give the nodes of a model, a picture's worth at a time."""
+    nodes = sorted(
+        (one for one in plan.nodes if model in (ALL, one.gpu_model)),
+        key=lambda one: (one.gpu_model, one.node),
+    )
+    per_page = max(1, _GPUS_A_PAGE // max((one.gpus for one in nodes), default=1))
+    return [nodes[at : at + per_page] for at in range(0, len(nodes), per_page)]
+
+
+def show_rows(plan: Plan) -> None:
+    """Show jobs without a place, bounds, nodes that can be off, tenants, and every job's steps."""
     lost = [one for one in plan.jobs if one.unplaced]
     if lost:
         with st.expander(f"{len(lost)} jobs have no known place"):
-            rows = [{"job": one.job_id, "why": one.unplaced} for one in lost]
-            table(pd.DataFrame(rows), "unplaced")
+            rows = pd.DataFrame([{"job": one.job_id, "why": one.unplaced} for one in lost])
+            table(rows.head(_LISTED), "unplaced", every=lambda: rows)
     left, right = st.columns(2)
     with left:
         st.subheader("Lower bounds")
@@ -119,11 +142,7 @@ if plan is not None:
         st.caption("The first holds for every plan, the others for every placement of this one.")
     with right:
         st.subheader("Nodes that can be off")
-        empty = [row for row in node_rows(plan) if row["off_hours"] > 0]
-        if empty:
-            table(pd.DataFrame(empty)[["node", "gpu_model", "gpus", "off_hours", "off"]], "off")
-        else:
-            st.write("None: every node holds a job all the time.")
+        show_off(plan)
     if plan.tenants:
         st.subheader("Who lends and who borrows")
         table(pd.DataFrame(tenant_rows(plan)), "tenants")
@@ -131,3 +150,39 @@ if plan is not None:
             "Boards. A tenant borrows what is above its quota; it lends what it leaves of its own "
             "as far as others borrow. Without stated quotas, equal shares are shown and not kept."
         )
+    st.subheader("Changes")
+    show_changes(plan)
+
+
+def show_off(plan: Plan) -> None:
+    """Show the nodes that can be off, the longest first."""
+    empty = [row for row in node_rows(plan) if row["off_hours"] > 0]
+    if not empty:
+        st.write("None: every node holds a job all the time.")
+        return
+    rows = pd.DataFrame(empty)[["node", "gpu_model", "gpus", "off_hours", "off"]]
+    rows = rows.sort_values(["off_hours", "node"], ascending=[False, True], ignore_index=True)
+    table(rows.head(_LISTED), "off", every=lambda: rows)
+
+
+def show_changes(plan: Plan) -> None:
+    """Show the jobs that the plan gives another configuration; the files hold all jobs."""
+    changed = {one.job_id for one in plan.jobs if any(step != one.now for step in one.steps)}
+    rows = [row for row in job_rows(plan) if row["job_id"] in changed]
+    if not rows:
+        st.write("None: every job keeps what it has.")
+        return
+    table(pd.DataFrame(rows[:_LISTED]), "steps", every=lambda: pd.DataFrame(job_rows(plan)))
+    st.caption(f"{len(changed)} of {len(plan.jobs)} jobs change; the files hold every job's steps.")
+
+
+if not empty_state():
+    plan = reader.latest_plan()
+    if plan is None:
+        st.info("No cycle has run yet: run `trimtab cycle`, then reload this page.")
+    else:
+        answer(plan)
+        show_demand(plan)
+        show_places(plan)
+        show_rows(plan)
+        what_if_panel(plan.plan_id)

@@ -40,7 +40,7 @@ def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendati
     return tuple(one for one in found if person and desk.may_look(person, one.recommendation))
 
 
-reader = current_world().store.reader
+reader = current_world().reader
 if not empty_state():
     stored = visible(reader.recommendations(now=utc_now()))
     waiting = [one for one in stored if one.state == "proposed"]

@@ -21,7 +21,7 @@ _FORMS = (
     ("JSON", "json", "application/json", render_json),
 )
 world = current_world()
-reader = world.store.reader
+reader = world.reader
 settings = world.settings.settings
 
 

@@ -29,7 +29,7 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
     return found
 
 
-rows = ledger(current_world().store.reader, now=utc_now())
+rows = ledger(current_world().reader, now=utc_now())
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 if not rows:
     finding("Nothing has been applied yet, so nothing has been saved yet.")

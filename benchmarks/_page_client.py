@@ -1,0 +1,51 @@
+"""Opens a page of the dashboard as a browser does, without drawing it: HTML, then the websocket."""
+
+import time
+import urllib.request
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import connect
+
+_TIMEOUT = 300.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How long a page took until its script had run, what it sent, and what went wrong."""
+
+    seconds: float
+    mebibytes: float
+    errors: tuple[str, ...]
+
+
+def open_page(base: str, page: str, query: str = "") -> Answer:
+    """Open a page in a new session and wait for the end of its script."""
+    started = time.perf_counter()
+    with urllib.request.urlopen(f"{base}/{quote(page)}", timeout=_TIMEOUT) as answer:  # noqa: S310 - loopback
+        answer.read()
+    received, errors = 0, []
+    address = base.replace("http", "ws", 1) + "/_stcore/stream"
+    with connect(address, max_size=None, subprotocols=["streamlit"], origin=base) as socket:  # type: ignore[arg-type,list-item]
+        wish = BackMsg()
+        wish.rerun_script.query_string = query
+        wish.rerun_script.page_name = page
+        socket.send(wish.SerializeToString())
+        while True:
+            raw = socket.recv(timeout=_TIMEOUT)
+            received += len(raw)
+            message = ForwardMsg.FromString(raw)  # type: ignore[arg-type]
+            kind = message.WhichOneof("type")
+            if kind == "delta":
+                element = message.delta.new_element
+                if element.WhichOneof("type") == "exception":
+                    errors.append(element.exception.message)
+            if kind == "script_finished":
+                break
+    return Answer(
+        seconds=time.perf_counter() - started,
+        mebibytes=received / 2**20,
+        errors=tuple(errors),
+    )

@@ -1,0 +1,90 @@
+"""The thoughts of one cycle for a fleet that was written straight into a store.
+
+Plan and recommendations come from the planner itself. Forecasts come from the forecaster for a few
+jobs of each size, kind and GPU model; the other jobs are given one of these under their own name,
+since what pages cost depends on the form and the number of forecasts, not on what they foresee.
+"""
+
+import time
+from collections import defaultdict
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from dashboard.cycle import fleet_rules
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.jobs import Job
+from data.settings import Settings
+from data.store import Store
+from data.store.planning_view import PlanningView
+from forecasting.forecast_runner import forecast_demand
+from forecasting.group_forecasts import forecast_groups
+from planner.packing import build_plan
+from planner.problem import make_problem
+from planner.recommendations.advise import advise
+
+_FORECAST_EACH = 2
+_HISTORY_DAYS = 2
+
+
+def write_cycle(store: Store, *, now: datetime, settings: Settings) -> None:
+    """Think as a cycle does, and keep it."""
+    started = time.monotonic()
+    planning = settings.planning
+    view = store.reader.planning_view(
+        now, slot_seconds=planning.slot_minutes * 60, history_days=_HISTORY_DAYS
+    )
+    forecasts = _forecasts(view, settings)
+    groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
+    problem = make_problem(
+        view.cluster,
+        view.jobs,
+        view.history,
+        forecasts,
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get(settings.energy.region),
+        planning=planning,
+        energy=settings.energy,
+        as_of=view.as_of,
+        signals=view.signals,
+        rules=fleet_rules(settings),
+    )
+    plan = build_plan(problem, budget_seconds=planning.budget_seconds, created_at=now)
+    advice = advise(plan, problem, groups=groups)
+    store.keep_cycle(
+        cycle_id="stored",
+        started_at=now,
+        finished_at=now + timedelta(seconds=time.monotonic() - started),
+        reports=(),
+        forecasts=forecasts,
+        group_forecasts=groups,
+        plan=plan,
+        recommendations=advice.recommendations,
+    )
+
+
+def _forecasts(
+    view: PlanningView, settings: Settings
+) -> tuple[DemandForecast | ForecastSkipped, ...]:
+    alike: dict[tuple[object, ...], list[Job]] = defaultdict(list)
+    for job in view.jobs:
+        ended = job.scheduler is not None and job.scheduler.ended_at is not None
+        alike[job.gpu_count, job.kind, job.gpu_model, ended].append(job)
+    asked = [job for jobs in alike.values() for job in jobs[:_FORECAST_EACH]]
+    ids = {job.job_id for job in asked}
+    made = {
+        one.job_id: one
+        for one in forecast_demand(
+            view.history[view.history["job_id"].isin(ids)],
+            jobs=asked,
+            as_of=view.as_of,
+            settings=settings.planning,
+        )
+    }
+    found = {}
+    for jobs in alike.values():
+        for number, job in enumerate(jobs):
+            pattern = made[jobs[number % min(_FORECAST_EACH, len(jobs))].job_id]
+            found[job.job_id] = replace(pattern, job_id=job.job_id)
+    return tuple(found[job.job_id] for job in view.jobs)

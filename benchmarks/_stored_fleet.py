@@ -1,0 +1,408 @@
+"""A large fleet written straight into a store: roll-ups, jobs, nodes and batches.
+
+Nodes of eight boards are cut into lanes of 1 to 8 boards. Three lanes in ten hold one service for
+good, the others run a job every 12 or 24 h, some of which hold their boards without work. Every
+board is read once per five minutes, at the start of the slot, and has no energy counter. From that
+the roll-ups follow row by row (`tests/test_stored_fleet.py` compares them with those that the store
+makes of the same readings). The last two days are made so; a day before is the last but one again,
+with the jobs of its own. Five-minute rows are written for the last `five_minute_days` only: older
+ones would be pruned by their time in every question of the pages, and 86 M of them take a quarter
+of an hour to write. The same seed gives the same fleet.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import sqlalchemy as sa
+
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.cluster import Node, SourceReport, SourceState
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.store import rollup_sql, tables
+from data.store.record_json import to_json
+from data.units import SECONDS_PER_DAY
+
+SLOT = 300
+_PER_DAY = SECONDS_PER_DAY // SLOT
+SOURCE = "stored-fleet"
+FINE_DAYS = 8
+_CUTS = ((8,), (4, 4), (2, 2, 4), (1, 1, 2, 4), (2, 2, 2, 2), (1, 1, 1, 1, 4))
+_MODELS = ("H100-SXM5-80GB",) * 5 + ("A100-SXM4-80GB",) * 3 + ("L40S-48GB",) * 2
+_NAMESPACES = ("search", "vision", "speech", "robotics", "ads", "research", "maps", "safety")
+_MODELLED = ("bert", "llama", "resnet", "whisper", "yolo", "diffusion", "ranker", "tts", "vit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """Boards of one node that are always given out together.
+
+    A job takes `busy` of every `period` slots; `level` is what it does, 0 for nothing.
+    """
+
+    number: int
+    gpus: int
+    model: str
+    namespace: str
+    service: bool
+    slurm: bool
+    period: int
+    busy: int
+    phase: int
+    level: float
+
+    def begun(self, fleet: "StoredFleet") -> int:
+        """Give the run that was under way at the fleet's first slot."""
+        return (fleet.first_slot + self.phase) // self.period
+
+    def job_id(self, run: int) -> str:
+        """Give the id of the run-th job."""
+        if self.service:
+            return f"{self.namespace}/deployment/serve-{self.number}"
+        if self.slurm:
+            return f"slurm:{1_000_000 + 1_000 * self.number + run}"
+        return f"{self.namespace}/job/train-{self.number % 97}-{self.number}-{run}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFleet:
+    """A fleet of `nodes` × 8 boards over about `days` up to `end` (the start of a slot, UTC)."""
+
+    seed: int
+    nodes: int
+    days: int
+    end: datetime
+    five_minute_days: int = FINE_DAYS
+    sample_hours: int = 24
+
+    @property
+    def first_slot(self) -> int:
+        """The first slot, the start of an hour, in slots since the epoch."""
+        return self.pattern_start - (self.days - 2) * _PER_DAY
+
+    @property
+    def pattern_start(self) -> int:
+        """The first slot of the day that the days before repeat; whole hours end before `end`."""
+        return self.last_slot // 12 * 12 - 2 * _PER_DAY + 12
+
+    @property
+    def last_slot(self) -> int:
+        """The slot of the last reading."""
+        return int(self.end.timestamp()) // SLOT
+
+    def lanes(self) -> tuple[tuple[Lane, ...], pd.DataFrame]:
+        """Give the lanes, and the boards with the number of their lane."""
+        random = np.random.default_rng(self.seed)
+        catalogue = load_gpu_catalogue()
+        lanes: list[Lane] = []
+        boards = []
+        for node in range(self.nodes):
+            model = catalogue.get(_MODELS[node % len(_MODELS)])
+            index = 0
+            for gpus in _CUTS[node % len(_CUTS)]:
+                lane = self._lane(len(lanes), gpus, model.name, random)
+                lanes.append(lane)
+                for _board in range(gpus):
+                    boards.append(
+                        {
+                            "board": len(boards),
+                            "lane": lane.number,
+                            "node": f"node-{node:04d}",
+                            "gpu_index": str(index),
+                            "gpu_uuid": f"GPU-{self.seed:04d}-{node:04d}-{index}",
+                            "gpu_model": model.name,
+                            "memory_total_mib": float(model.memory_mib),
+                            "tdp": float(model.tdp_watts),
+                            "idle": float(model.idle_watts),
+                        }
+                    )
+                    index += 1
+        return tuple(lanes), pd.DataFrame(boards)
+
+    def _lane(self, number: int, gpus: int, model: str, random: np.random.Generator) -> Lane:
+        service = bool(random.random() < 0.3)
+        period = 10**7 if service else int(random.choice([_PER_DAY // 2, _PER_DAY]))
+        idle = random.random() < 0.08
+        return Lane(
+            number=number,
+            gpus=gpus,
+            model=model,
+            namespace=_NAMESPACES[int(random.integers(len(_NAMESPACES)))],
+            service=service,
+            slurm=not service and bool(random.random() < 0.5),
+            period=period,
+            busy=period if service else int(period * random.uniform(0.8, 0.98)),
+            phase=0 if service else int(random.integers(period)),
+            level=0.0 if idle else round(float(random.uniform(0.1, 0.9)), 2),
+        )
+
+
+def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
+    """Write samples of the last hours, roll-ups of all days, jobs, nodes and a source's report."""
+    lanes, boards = fleet.lanes()
+    frame = pd.DataFrame(
+        [(one.number, one.service, one.slurm, one.period, one.busy, one.phase, one.level,
+          one.namespace) for one in lanes],
+        columns=["lane", "service", "slurm", "period", "busy", "phase", "level", "namespace"],
+    )  # fmt: skip
+    _replace(connection, "fleet_boards", boards.merge(frame, on="lane"))
+    connection.execute(
+        sa.text(_FIVE_MINUTES),
+        {
+            "first": fleet.pattern_start,
+            "until": fleet.last_slot + 1,
+            "newest": fleet.last_slot,
+            "oldest": fleet.first_slot,
+        },
+    )
+    connection.execute(
+        sa.text(rollup_sql.HOURS),
+        {
+            "start": float(fleet.pattern_start * SLOT),
+            "end": float((fleet.last_slot + 1) * SLOT),
+        },
+    )
+    for back in range(1, fleet.days - 1):
+        _repeat(connection, fleet, lanes, back)
+    since = max(fleet.first_slot, fleet.last_slot - fleet.sample_hours * 12)
+    connection.execute(
+        sa.text(_SAMPLES),
+        {"first": since, "until": fleet.last_slot + 1, "oldest": fleet.first_slot},
+    )
+    _write_jobs(connection, fleet, lanes)
+    _write_nodes(connection, fleet, boards)
+    _write_report(connection, fleet, len(boards))
+
+
+def _repeat(
+    connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane, ...], back: int
+) -> None:
+    """Write the day that many days before the pattern: its rows again, under the jobs of then."""
+    start, end = fleet.pattern_start, fleet.pattern_start + _PER_DAY
+    renamed = [
+        (lane.job_id(run - lane.begun(fleet)), lane.job_id(run - back * days - lane.begun(fleet)))
+        for lane in lanes
+        if not lane.service
+        for days in (_PER_DAY // lane.period,)
+        for run in range((start + lane.phase) // lane.period, (end + lane.phase) // lane.period + 1)
+    ]
+    _replace(connection, "renamed", pd.DataFrame(renamed, columns=["job_id", "earlier"]))
+    fine = ("five_minute",) if back < fleet.five_minute_days - 1 else ()
+    for table in (*fine, "hourly"):
+        connection.execute(
+            sa.text(
+                f"""
+                INSERT INTO {table} SELECT * EXCLUDE (earlier) REPLACE (
+                    slot_start - to_days(:back) AS slot_start,
+                    last_at - to_days(:back) AS last_at,
+                    coalesce(earlier, job_id) AS job_id)
+                FROM {table} LEFT JOIN renamed USING (job_id)
+                WHERE slot_start >= to_timestamp(:start) AND slot_start < to_timestamp(:end)
+                """  # noqa: S608 - our own tables
+            ),
+            {"back": back, "start": float(start * SLOT), "end": float(end * SLOT)},
+        )
+
+
+def _reading(slot: str, suffix: str) -> str:
+    """Give SQL for what a board shows at a slot: holder's label, use, memory and power."""
+    place = f"({slot} + phase)"
+    held = f"({place} % period < busy)"
+    noise = f"(0.8 + 0.4 * (hash(board, {slot} % {_PER_DAY}) % 1000) / 1000)"
+    wave = f"(1 + 0.3 * sin(2 * pi() * ({slot} % {_PER_DAY}) / {_PER_DAY} + lane))"
+    used = f"CASE WHEN {held} THEN round(least(1, level * {noise} * {wave}), 3) ELSE 0.0 END"
+    label = f"""CASE WHEN NOT {held} THEN ''
+        WHEN service THEN namespace || '/deployment/serve-' || lane
+        WHEN slurm THEN 'slurm:' || (1000000 + 1000 * lane + {place} // period - begun)
+        ELSE namespace || '/job/train-' || (lane % 97) || '-' || lane || '-'
+            || ({place} // period - begun) END"""
+    memory = f"CASE WHEN {held} THEN 0.2 + 0.6 * (lane * 37 % 100) / 100 ELSE 0.004 END"
+    return f"""{label} AS job{suffix}, {used} AS used{suffix},
+        round(memory_total_mib * ({memory})) AS memory{suffix},
+        round(idle + (tdp - idle) * ({used})) AS power{suffix}"""
+
+
+_SLOTS = f"""
+    SELECT *, {_reading("slot", "")}
+    FROM range(:first, :until) AS slots(slot),
+        (SELECT *, (:oldest + phase) // period AS begun FROM fleet_boards) AS boards
+"""  # noqa: S608
+_SIGNAL = "CASE WHEN gpu_model LIKE 'L40S%' THEN 'gpu_util' ELSE 'sm_active' END"
+_HOLDER = "CASE WHEN {} = '' THEN 'free' ELSE 'job' END"
+
+_FIVE_MINUTES = f"""
+INSERT INTO five_minute
+WITH pairs AS (
+    SELECT *, {_reading("slot", "")}, {_reading("(slot + 1)", "_next")},
+        slot < :newest AS followed
+    FROM range(:first, :until) AS slots(slot),
+        (SELECT *, (:oldest + phase) // period AS begun FROM fleet_boards) AS boards
+), parts AS (
+    SELECT *, job = job_next AND followed AS whole, unnest(CASE
+        WHEN job = job_next OR NOT followed THEN [true] ELSE [true, false] END) AS read
+    FROM pairs
+), rows AS (
+    SELECT *, CASE WHEN read THEN job ELSE job_next END AS holder_job,
+        CASE WHEN whole OR NOT read THEN {SLOT}.0 ELSE 0.0 END AS covered,
+        CASE WHEN whole OR NOT read THEN (power + power_next) / 2 * {SLOT} ELSE 0.0 END AS energy
+    FROM parts
+)
+SELECT to_timestamp(slot * {SLOT}), gpu_uuid, '', holder_job, {_HOLDER.format("holder_job")},
+    node, gpu_index, gpu_model, '', covered, covered, covered * used_next, covered,
+    energy, energy, energy, NULL, energy, NULL,
+    read::BIGINT, read::BIGINT, 0, 0,
+    CASE WHEN read THEN used END, read::BIGINT, CASE WHEN read THEN used END,
+    CASE WHEN read THEN {_SIGNAL} ELSE '' END, CASE WHEN read THEN memory END, memory_total_mib,
+    CASE WHEN read THEN power END, read::BIGINT, read::BIGINT,
+    CASE WHEN read THEN to_timestamp(slot * {SLOT}) END
+FROM rows
+"""  # noqa: S608 - only constants of this module are put together
+"""Five-minute rows of the slots in [:first, :until). A slot's reading is at its start, and the five
+minutes after it belong to the holder at their end: where that one is another, there are two rows.
+"""
+
+_SAMPLES = f"""
+INSERT INTO samples (sampled_at, gpu_uuid, mig_instance, mig_profile, node, gpu_index, gpu_model,
+    job_id, utilization_ratio, utilization_signal, memory_used_mib, memory_total_mib, power_watts,
+    power_limit_watts, batch_id)
+SELECT to_timestamp(slot * {SLOT}), gpu_uuid, '', '', node, gpu_index, gpu_model, job, used,
+    {_SIGNAL}, memory, memory_total_mib, power, tdp, '{SOURCE}'
+FROM ({_SLOTS})
+"""  # noqa: S608
+
+
+def _write_jobs(connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane, ...]) -> None:
+    rows = [
+        (job.job_id, job.last_seen_at, to_json(job))
+        for lane in lanes
+        for job in jobs_of(fleet, lane)
+    ]
+    frame = pd.DataFrame(rows, columns=["job_id", "last_seen_at", "record"])
+    _insert(connection, "jobs", frame)
+
+
+def jobs_of(fleet: StoredFleet, lane: Lane) -> list[Job]:
+    """Give every job that held the lane, in order."""
+    begun = lane.begun(fleet)
+    last = (fleet.last_slot + lane.phase) // lane.period
+    if begun * lane.period - lane.phase + lane.busy <= fleet.first_slot:
+        runs = range(begun + 1, last + 1)
+    else:
+        runs = range(begun, last + 1)
+    return [_job(fleet, lane, run, run - begun) for run in runs]
+
+
+def _job(fleet: StoredFleet, lane: Lane, run: int, number: int) -> Job:
+    start = run * lane.period - lane.phase
+    end = start + lane.busy
+    seen = _time(min(end - 1, fleet.last_slot))
+    running = end > fleet.last_slot
+    job_id = lane.job_id(number)
+    owner = f"{lane.namespace}-team-{lane.number % 5}"
+    facts = SchedulerFacts(
+        state=JobState.RUNNING if running else JobState.FINISHED,
+        workload=job_id.partition("/")[2],
+        user=f"user{lane.number % 211:03d}",
+        account=lane.namespace,
+        submitted_at=_time(start - 6),
+        started_at=_time(start),
+        ended_at=None if running else _time(end),
+        time_limit_seconds=float(2 * lane.busy * SLOT) if lane.slurm else None,
+    )
+    memory = load_gpu_catalogue().get(lane.model).memory_mib
+    words = _MODELLED[lane.number % len(_MODELLED)]
+    return Job(
+        job_id=job_id,
+        name=f"serve-{lane.number}" if lane.service else f"train-{words}-{lane.number}-{number}",
+        namespace=lane.namespace,
+        owner=owner,
+        platform=Platform.SLURM if lane.slurm else Platform.KUBERNETES,
+        kind=WorkloadKind.INFERENCE if lane.service else WorkloadKind.TRAINING,
+        gpu_model=lane.model,
+        gpu_count=lane.gpus,
+        mig_profile="",
+        gpu_memory_mib=float(memory),
+        first_seen_at=_time(max(start, fleet.first_slot)),
+        last_seen_at=seen,
+        source=SOURCE,
+        scheduler=facts,
+    )
+
+
+def _time(slot: int) -> datetime:
+    return datetime.fromtimestamp(slot * SLOT, tz=UTC)
+
+
+def _write_nodes(connection: sa.Connection, fleet: StoredFleet, boards: pd.DataFrame) -> None:
+    nodes = [
+        Node(
+            name=str(name),
+            gpu_model=str(rows["gpu_model"].iloc[0]),
+            gpu_count=len(rows),
+            state="ready",
+            seen_at=fleet.end,
+            source=SOURCE,
+        )
+        for name, rows in boards.groupby("node")
+    ]
+    frame = pd.DataFrame(
+        [(one.name, one.source, one.seen_at, to_json(one)) for one in nodes],
+        columns=["name", "source", "seen_at", "record"],
+    )
+    _insert(connection, "nodes", frame)
+
+
+def _write_report(connection: sa.Connection, fleet: StoredFleet, boards: int) -> None:
+    """One batch an hour, as collecting would have left behind."""
+    hours = fleet.days * 24
+    rows = []
+    for hour in range(hours):
+        end = fleet.end - timedelta(hours=hours - 1 - hour)
+        report = SourceReport(
+            source=SOURCE,
+            state=SourceState.RAN,
+            reason="",
+            samples=12 * boards,
+            dropped=(),
+            completeness_ratio=1.0,
+            warnings=(),
+            window_start=end - timedelta(hours=1),
+            window_end=end,
+            complete_until=end,
+        )
+        rows.append((f"{SOURCE}-{hour}", hour, SOURCE, 12 * boards, to_json(report)))
+    columns = [column.name for column in tables.batches.columns]
+    _insert(connection, "batches", pd.DataFrame(rows, columns=columns))
+
+
+def _replace(connection: sa.Connection, name: str, frame: pd.DataFrame) -> None:
+    """Make a temporary table of the frame."""
+    with _registered(connection, frame):
+        connection.exec_driver_sql(
+            f"CREATE OR REPLACE TEMP TABLE {name} AS SELECT * FROM fleet_rows"  # noqa: S608
+        )
+
+
+def _insert(connection: sa.Connection, table: str, frame: pd.DataFrame) -> None:
+    columns = ", ".join(frame.columns)
+    with _registered(connection, frame):
+        connection.exec_driver_sql(
+            f"INSERT INTO {table} ({columns}) SELECT {columns} FROM fleet_rows"  # noqa: S608
+        )
+
+
+@contextmanager
+def _registered(connection: sa.Connection, frame: pd.DataFrame) -> Iterator[None]:
+    """Let SQL see the frame as fleet_rows."""
+    driver = connection.connection.driver_connection
+    if driver is None:
+        raise RuntimeError("the connection is closed")
+    driver.register("fleet_rows", pa.Table.from_pandas(frame, preserve_index=False))
+    try:
+        yield
+    finally:
+        driver.unregister("fleet_rows")

@@ -1,0 +1,42 @@
+"""Runs of one recurring job beside each other: small multiples over hours since their start."""
+
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from dashboard.charts.palette import FREE, PROPOSED, USED, dress, safe
+
+
+def run_lines(hours: pd.DataFrame, names: dict[str, str], this: str) -> go.Figure:
+    """Give a panel per run, named by `names` in order: GPUs held and used per hour.
+
+    `hours` is StoreReader.job_hours; the run `this` is drawn in the accent colour.
+    """
+    figure = make_subplots(
+        rows=1,
+        cols=len(names),
+        shared_yaxes=True,
+        subplot_titles=[safe(one) for one in names.values()],
+        horizontal_spacing=0.02,
+    )
+    for panel, job_id in enumerate(names, start=1):
+        rows = hours[hours["job_id"] == job_id]
+        since = (rows["slot_start"] - rows["slot_start"].min()).dt.total_seconds() / 3600
+        for column, name, colour in (
+            ("gpu_hours", "held", FREE),
+            ("used_gpu_hours", "used", PROPOSED if job_id == this else USED),
+        ):
+            figure.add_scatter(
+                x=since,
+                y=rows[column],
+                name=name,
+                mode="lines",
+                line={"color": colour, "width": 1.5},
+                showlegend=panel == 1,
+                row=1,
+                col=panel,
+            )
+    dress(figure, y_title="GPUs", height=240)
+    figure.update_xaxes(title="hours since start")
+    figure.update_annotations(font_size=11)
+    return figure

@@ -1,0 +1,32 @@
+"""Filters that live in the address: whoever opens it sees the same page."""
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+ALL = "all"
+_DAYS = (1, 7, 30, 90)
+
+
+def choose(label: str, options: Sequence[str], name: str) -> str:
+    """Ask for one of the options; the first is the start and is left out of the address."""
+    return str(st.selectbox(label, options, key=name, bind="query-params"))
+
+
+def choose_days(default: int = 7) -> int:
+    """Ask for how many days of history are shown."""
+    chosen = st.segmented_control(
+        "Days", _DAYS, default=default, key="days", bind="query-params", required=True
+    )
+    return int(chosen or default)
+
+
+def choose_page(rows: int, page_size: int) -> int:
+    """Ask which page of a long table is shown; give its first row."""
+    pages = max(1, -(-rows // page_size))
+    if pages == 1:
+        return 0
+    page = st.number_input(
+        f"Page of {pages:,}", 1, None, 1, key="page", bind="query-params", width=160
+    )
+    return (min(int(page), pages) - 1) * page_size

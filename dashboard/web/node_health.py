@@ -1,0 +1,55 @@
+"""Boards and nodes that need a look: silent, closed by their scheduler, without power readings."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+
+from data.records.cluster import Node
+
+_COLUMNS = ["what", "where", "since or why"]
+
+
+def troubles(
+    boards: pd.DataFrame, day: pd.DataFrame, nodes: Sequence[Node], jumps: pd.DataFrame
+) -> pd.DataFrame:
+    """Give a row per trouble: what, where, since when or why.
+
+    `boards` are those of the last hour and `day` those of the last 24 h (StoreReader.boards),
+    `jumps` the boards whose energy counter contradicts their power (energy_disagreements).
+    """
+    silent = day[~day["gpu_uuid"].isin(boards["gpu_uuid"])]
+    mute = boards[boards["power_watts"].isna()]
+    closed = [one for one in nodes if one.gpu_count and not one.schedulable]
+    rows = [
+        *(
+            ("board is silent", _place(one), f"last seen {_time(one['last_seen_at'])}")
+            for one in silent.to_dict("records")
+        ),
+        *(
+            ("node takes no jobs", one.name, f"{one.state} {one.reason}".strip() or "not said")
+            for one in closed
+        ),
+        *(
+            ("power is not reported", _place(one), "its energy is unknown")
+            for one in mute.to_dict("records")
+        ),
+        *(
+            (
+                "energy counter contradicts power",
+                f"{one['node']} · {one['gpu_uuid']}",
+                f"{one['counter_kwh']:.3g} against {one['power_kwh']:.3g} kWh in 24 h",
+            )
+            for one in jumps.to_dict("records")
+        ),
+    ]
+    return pd.DataFrame(rows, columns=_COLUMNS)
+
+
+def _place(board: Mapping[Any, object]) -> str:
+    return f"{board['node']} · GPU {board['gpu_index']}"
+
+
+def _time(at: object) -> str:
+    return f"{at:%Y-%m-%d %H:%M} UTC" if isinstance(at, datetime) else "—"

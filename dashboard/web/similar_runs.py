@@ -1,0 +1,57 @@
+"""Other runs of the same recurring job: how long, how busy, how much energy."""
+
+from datetime import timedelta
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.charts.run_lines import run_lines
+from dashboard.web.page import chart, table
+from data.records.jobs import Job
+from data.store.remembered import RememberingReader
+from forecasting.job_keys import job_key
+
+_LOOKED_AT = 400
+_DRAWN, _LISTED = 5, 20
+_DAYS = 30
+
+
+def similar_runs(reader: RememberingReader, job: Job) -> None:
+    """Show the latest runs of the job beside this one, or say that there are none."""
+    st.subheader("Runs of the same job")
+    others = [
+        one for one in reader.similar_jobs(job, most=_LOOKED_AT) if job_key(one) == job_key(job)
+    ][:_LISTED]
+    if not others:
+        st.write("None is known: no other job has this name, owner, kind and GPU model.")
+        return
+    runs = [job, *others]
+    hours = reader.job_hours(
+        tuple(one.job_id for one in runs), start=job.last_seen_at - timedelta(days=_DAYS)
+    )
+    drawn = {one.job_id: one.name for one in runs[: 1 + _DRAWN]}
+    chart(run_lines(hours, drawn, job.job_id), "runs")
+    table(pd.DataFrame([_row(one, hours) for one in runs]), "runs")
+    st.caption(f"Of the last {_DAYS} d; the first is this one.")
+
+
+def _row(job: Job, hours: pd.DataFrame) -> dict[str, object]:
+    mine = hours[hours["job_id"] == job.job_id]
+    held = _sum(mine, "gpu_hours")
+    used = _sum(mine, "used_gpu_hours")
+    return {
+        "job": job.job_id,
+        "state": str(job.scheduler.state) if job.scheduler else "",
+        "first seen": job.first_seen_at,
+        "hours": (job.last_seen_at - job.first_seen_at) / timedelta(hours=1),
+        "GPUs": job.gpu_count,
+        "GPU-hours": held,
+        "idle GPU-hours": _sum(mine, "idle_gpu_hours"),
+        "work (%)": None if not held or used is None else 100 * used / held,
+        "kWh": _sum(mine, "energy_kwh"),
+    }
+
+
+def _sum(rows: pd.DataFrame, column: str) -> float | None:
+    known = rows[column].dropna()
+    return None if known.empty else float(known.sum())

@@ -1,0 +1,103 @@
+"""Sliders that solve a copy of the plan's problem; what they find is shown and not kept."""
+
+import pandas as pd
+import streamlit as st
+
+from dashboard.web.page import number, plain, table
+from dashboard.web.session import current_world
+from dashboard.what_if import KNOBS, WhatIf, difference_rows, read_basis, what_if
+from data.errors import TrimtabError
+from data.settings import Settings
+
+_SLIDERS = {
+    "headroom": ("Headroom above the q90 of demand, share", 0.0, 1.0, 0.05),
+    "shortfall-price": ("Price of a missing GPU-hour, in rents of one", 0.0, 100.0, 1.0),
+    "carbon-price": ("Carbon price, {currency} per tonne", 0.0, 500.0, 5.0),
+    "electricity-price": ("Electricity, {currency} per kWh", 0.0, 1.0, 0.01),
+    "churn": ("Price of leaving the announced plan, share of a job's cost", 0.0, 0.5, 0.01),
+}
+_FOUND = "what-if-found"
+
+
+@st.fragment
+def what_if_panel(plan_id: str) -> None:
+    """Show the sliders, and the difference that they make to the plan in force."""
+    world = current_world()
+    settings = world.settings.settings
+    st.subheader("What if")
+    st.caption(
+        "A copy of the plan's problem is solved again under other settings, within seconds. It is "
+        "not kept, replaces no plan and leads to no recommendation. To plan so, change the "
+        "settings."
+    )
+    with st.form("what-if"):
+        columns = st.columns(len(_SLIDERS))
+        knobs = {
+            name: _slider(column, name, settings)
+            for column, name in zip(columns, _SLIDERS, strict=True)
+        }
+        if st.form_submit_button("Solve a copy"):
+            turned = {name: value for name, value in knobs.items() if value != _of(settings, name)}
+            st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
+    shown = st.session_state.get(_FOUND)
+    if shown is not None and shown[0] == plan_id and shown[2] is not None:
+        _show(shown[1], shown[2])
+
+
+def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Settings) -> float:
+    in_force = _of(settings, name)
+    title, low, high, step = _SLIDERS[name]
+    return float(
+        column.slider(
+            title.format(currency=settings.energy.currency),
+            low,
+            max(high, in_force),
+            in_force,
+            step,
+            key=f"what-if-{name}",
+        )
+    )
+
+
+def _of(settings: Settings, name: str) -> float:
+    """Give what is in force."""
+    section, field = KNOBS[name]
+    return float(getattr(getattr(settings, section), field))
+
+
+def _solved(settings: Settings, knobs: dict[str, float]) -> WhatIf | None:
+    reader = current_world().reader
+    with st.spinner("Reading what the plan was made from, and solving the copy …"):
+        try:
+            basis = reader.remember("what-if", lambda: read_basis(reader, settings))
+            return what_if(basis, settings, knobs)
+        except TrimtabError as error:
+            st.error(plain(str(error)))
+            return None
+
+
+def _show(knobs: dict[str, float], found: WhatIf) -> None:
+    turned = ", ".join(f"{name} {value:g}" for name, value in knobs.items()) or "nothing turned"
+    saved = found.current.money - found.changed.money
+    st.markdown(
+        plain(
+            f"With {turned}: {number(abs(saved), found.settings.energy.currency)} "
+            f"{'less' if saved >= 0 else 'more'} than the plan in force at the same prices, "
+            f"solved in {found.seconds:.2g} s to within {100 * found.gap_ratio:.2f} %."
+        )
+    )
+    table(pd.DataFrame(difference_rows(found)), "what-if")
+    notes = [
+        f"Energy of {found.changed.unknown_jobs} jobs is not known and left out."
+        if found.changed.unknown_jobs
+        else "",
+        f"{found.left_out} jobs of the plan have ended and are left out." if found.left_out else "",
+    ]
+    st.caption(
+        " ".join(
+            [
+                "Jobs alone, both plans at the same prices; energy of nodes is not in it.",
+                *filter(None, notes),
+            ]
+        )
+    )

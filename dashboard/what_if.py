@@ -1,0 +1,254 @@
+"""What the plan would be under other settings: a copy of its problem, solved again.
+
+Nothing of it is kept. It leads to no recommendation, so nothing of it can be approved or applied.
+Both plans are priced under the changed settings, so that their difference is the plan's and not the
+price's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from dashboard.cycle import fleet_rules
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import SettingsError, StoreError
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.jobs import Job
+from data.records.plans import Plan
+from data.records.power_caps import CapLaw
+from data.settings import Settings
+from data.store import StoreReader
+from data.store.planning_view import PlanningView
+from data.units import GRAMS_PER_KILOGRAM
+from forecasting.power.cap_laws import learned_cap_laws
+from forecasting.power.estimated import power_models
+from planner.energy import power_under
+from planner.packing import build_plan
+from planner.problem import JobProblem, PlanningProblem, make_problem
+from planner.recommendations.path_costs import path_cost
+
+MOST_SECONDS = 5.0
+"""Time that the solver has for a copy: people wait for it."""
+
+KNOBS: Mapping[str, tuple[str, str]] = {
+    "headroom": ("planning", "headroom_ratio"),
+    "shortfall-price": ("planning", "shortfall_weight"),
+    "churn": ("planning", "churn_ratio"),
+    "carbon-price": ("energy", "carbon_price_per_tonne"),
+    "electricity-price": ("energy", "electricity_price_per_kwh"),
+}
+"""What can be turned, with the setting behind it: headroom above the q90 of demand and the price of
+missing it (the service level), the price of leaving the announced plan (the number of changes), and
+two prices.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """A plan over its horizon, in the settings' currency, GPU-hours, kWh of the site and kgCO2e.
+
+    `service_cost` is the price of expected shortfall, which is no money. Energy is that of jobs
+    with known power on known models; None when there is none, `unknown_jobs` counts the others.
+    `changes` are changes of configuration from now on.
+    """
+
+    money: float
+    service_cost: float
+    gpu_hours: float
+    energy_kwh: float | None
+    emissions_kgco2e: float | None
+    unknown_jobs: int
+    changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """The plan in force and the copy, priced alike. `gap_ratio` is the copy's, `seconds` its time.
+
+    `left_out` jobs of the plan in force have no counterpart in the copy's problem.
+    """
+
+    settings: Settings
+    current: Totals
+    changed: Totals
+    gap_ratio: float
+    seconds: float
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Basis:
+    """What the plan in force was made from, read once and asked many times."""
+
+    plan: Plan
+    view: PlanningView
+    jobs: tuple[Job, ...]
+    forecasts: tuple[DemandForecast | ForecastSkipped, ...]
+    cap_laws: Mapping[str, CapLaw]
+
+
+def read_basis(reader: StoreReader, settings: Settings) -> Basis:
+    """Read what the latest plan was made from. Errors: StoreError before the first cycle."""
+    plan = reader.latest_plan()
+    if plan is None:
+        raise StoreError("there is no plan yet", "Run `trimtab cycle` first.")
+    planning = settings.planning
+    view = reader.planning_view(
+        plan.created_at,
+        slot_seconds=planning.slot_minutes * 60,
+        history_days=planning.history_days,
+    )
+    forecasts = reader.forecasts(plan.plan_id)
+    known = {one.job_id for one in forecasts}
+    models = power_models(view.readings, load_gpu_catalogue())
+    return Basis(
+        plan=plan,
+        view=view,
+        jobs=tuple(job for job in view.jobs if job.job_id in known),
+        forecasts=forecasts,
+        cap_laws=learned_cap_laws(models.values(), load_gpu_catalogue()),
+    )
+
+
+def changed_settings(settings: Settings, knobs: Mapping[str, float]) -> Settings:
+    """Give the settings with some knobs turned. Errors: SettingsError for one that is not known."""
+    sections: dict[str, dict[str, float | str]] = {}
+    for name, value in knobs.items():
+        if name not in KNOBS:
+            raise SettingsError(
+                f"what-if knob {name!r} is not known", f"Turn one of {', '.join(KNOBS)}."
+            )
+        section, field = KNOBS[name]
+        sections.setdefault(section, {})[field] = value
+    if "electricity-price" in knobs:
+        # A single price: the hours of the day would overrule it.
+        sections["energy"]["electricity_price_by_hour"] = ""
+    return replace(
+        settings,
+        **{name: replace(getattr(settings, name), **values) for name, values in sections.items()},
+    )
+
+
+def what_if(basis: Basis, settings: Settings, knobs: Mapping[str, float]) -> WhatIf:
+    """Solve a copy of the problem with these knobs, and compare it with the plan in force.
+
+    Raises SettingsError for knobs out of range, ImpossibleProblemError as `build_plan` does.
+    """
+    changed = changed_settings(settings, knobs)
+    problem = make_problem(
+        basis.view.cluster,
+        basis.jobs,
+        basis.view.history,
+        basis.forecasts,
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get(changed.energy.region),
+        # The slots that a next plan would keep are free here: the question is what would be.
+        planning=replace(changed.planning, frozen_slots=0),
+        energy=changed.energy,
+        as_of=basis.view.as_of,
+        signals=basis.view.signals,
+        cap_laws=basis.cap_laws,
+        rules=fleet_rules(changed),
+    )
+    copy = build_plan(
+        problem,
+        budget_seconds=min(MOST_SECONDS, changed.planning.budget_seconds),
+        created_at=basis.plan.created_at,
+        last=basis.plan,
+    )
+    current_paths, left_out = _paths(basis.plan, problem)
+    copy_paths, _none = _paths(copy, problem)
+    return WhatIf(
+        settings=changed,
+        current=_totals(problem, current_paths),
+        changed=_totals(problem, copy_paths),
+        gap_ratio=copy.gap_ratio,
+        seconds=copy.seconds,
+        left_out=left_out,
+    )
+
+
+Paths = list[tuple[JobProblem, tuple[int, ...]]]
+
+
+def _paths(plan: Plan, problem: PlanningProblem) -> tuple[Paths, int]:
+    """Give for the jobs of both their path of options in the plan, and how many are left out.
+
+    A step that is no option of the job any more counts as its present configuration.
+    """
+    planned = {one.job_id: one for one in plan.jobs}
+    paths: Paths = []
+    for job in problem.jobs:
+        mine = planned.get(job.demand.job.job_id)
+        if mine is not None:
+            numbers = {option.configuration: at for at, option in enumerate(job.options)}
+            paths.append((job, tuple(numbers.get(step, 0) for step in mine.steps)))
+    return paths, len(planned) - len(paths)
+
+
+def _totals(problem: PlanningProblem, paths: Paths) -> Totals:
+    terms = problem.terms
+    costs = [path_cost(job, path, terms) for job, path in paths]
+    energies = [_energy(job, path, problem) for job, path in paths]
+    known = [one for one in energies if one is not None]
+    gpu_hours = terms.slot_hours * sum(
+        job.options[number].boards for job, path in paths for number in path
+    )
+    return Totals(
+        money=sum(one.money for one in costs),
+        service_cost=sum(one.shortfall for one in costs),
+        gpu_hours=gpu_hours,
+        energy_kwh=sum(kwh for kwh, _kg in known) if known else None,
+        emissions_kgco2e=sum(kg for _kwh, kg in known) if known else None,
+        unknown_jobs=len(energies) - len(known),
+        changes=sum(
+            sum(before != after for before, after in pairwise((0, *path))) for _job, path in paths
+        ),
+    )
+
+
+def _energy(
+    job: JobProblem, path: tuple[int, ...], problem: PlanningProblem
+) -> tuple[float, float] | None:
+    """Give kWh of the site and kgCO2e of a path, boards that it frees counted as idle."""
+    terms, watts, present = problem.terms, job.demand.power_q50, job.options[0]
+    if watts is None or terms.catalogue.find(present.configuration.gpu_model) is None:
+        return None
+    drawn = np.zeros(len(path))
+    numbers = np.array(path)
+    for number in set(path):
+        estimate = power_under(watts, present, job.options[number], terms)
+        here = numbers == number
+        drawn[here] = (estimate.central + estimate.left_idle_watts)[here]
+    kwh = drawn * terms.slot_hours / 1000 * terms.energy.pue
+    return float(kwh.sum()), float((kwh * terms.tariff.gco2e).sum()) / GRAMS_PER_KILOGRAM
+
+
+def difference_rows(found: WhatIf) -> list[dict[str, object]]:
+    """Give a row per figure: the plan in force, the copy, and the difference."""
+    currency = found.settings.energy.currency
+    figures = (
+        ("cost", currency, "money"),
+        ("price of expected shortfall", currency, "service_cost"),
+        ("GPU-hours", "GPU-h", "gpu_hours"),
+        ("site energy", "kWh", "energy_kwh"),
+        ("emissions", "kgCO2e", "emissions_kgco2e"),
+        ("changes", "", "changes"),
+    )
+    rows: list[dict[str, object]] = []
+    for title, unit, name in figures:
+        before, after = getattr(found.current, name), getattr(found.changed, name)
+        known = before is not None and after is not None
+        rows.append(
+            {
+                "figure": title,
+                "unit": unit,
+                "plan in force": before,
+                "what if": after,
+                "difference": after - before if known else None,
+            }
+        )
+    return rows

@@ -1,0 +1,225 @@
+"""Reading for pages: some of many jobs, and forecasts added up instead of handed over."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import sqlalchemy as sa
+
+from data.records.forecast_tests import ForecastTest
+from data.records.forecasts import (
+    Backtest,
+    DemandForecast,
+    ForecastSkipped,
+    QuantilePath,
+    Quantity,
+)
+from data.records.job_pages import JobFilter, JobPage, JobUse
+from data.records.jobs import Job
+from data.store import job_sql, tables
+from data.store.fact_reader import FactReader, slots_of
+from data.store.record_json import build, from_json
+
+_LEVELS = ("q10", "q50", "q90")
+
+
+class PageReader(FactReader):
+    """What pages of a large fleet ask; nothing here writes."""
+
+    def job_page(
+        self,
+        wanted: JobFilter,
+        *,
+        start: datetime,
+        end: datetime,
+        running_since: datetime,
+        order: str,
+        most: int,
+        skipped: int = 0,
+    ) -> JobPage:
+        """Give `most` jobs from the `skipped`-th on, with their use in (start, end].
+
+        `order` is a name of `job_sql.ORDERS`, the largest first; unknown use comes last.
+        """
+        filters = {name: value for name, value in wanted.fields if value}
+        flags = {"searched": bool(wanted.search), "running": wanted.running}
+        named = {**filters, **slots_of(start, end), "running_since": running_since}
+        if wanted.search:
+            named["search"] = wanted.search.lower()
+        fields = tuple(sorted(filters))
+        sums = self._frame(job_sql.job_totals(fields, **flags), **named)
+        query = job_sql.job_page(fields, order, **flags)
+        if not wanted.running:
+            del named["running_since"]
+        rows = self._frame(query, **named, most=most, skipped=skipped)
+        jobs = self._completed(from_json(Job, record) for record in rows["record"])
+        total = sums.iloc[0]
+        return JobPage(
+            rows=tuple(
+                JobUse(
+                    job=job,
+                    gpu_hours=_known(row.gpu_hours),
+                    idle_gpu_hours=_known(row.idle_gpu_hours),
+                    energy_kwh=_known(row.energy_kwh),
+                )
+                for job, row in zip(jobs, rows.itertuples(), strict=True)
+            ),
+            found=int(total["found"]),
+            running=int(total["running"]),
+            gpu_hours=_known(total["gpu_hours"]),
+            idle_gpu_hours=_known(total["idle_gpu_hours"]),
+            energy_kwh=_known(total["energy_kwh"]),
+        )
+
+    def job_choices(self, field: str) -> tuple[str, ...]:
+        """Give the values of a filter of jobs (see `JobFilter`), without the empty one."""
+        return tuple(
+            row.value for row in self._rows(sa.text(job_sql.job_choices(field))) if row.value
+        )
+
+    def running_jobs(self, *, since: datetime) -> tuple[str, ...]:
+        """Give the ids of the jobs seen since then."""
+        rows = self._rows(sa.text(job_sql.RUNNING).bindparams(since=since))
+        return tuple(row.job_id for row in rows)
+
+    def similar_jobs(self, job: Job, *, most: int) -> tuple[Job, ...]:
+        """Give the latest jobs of the same kind, owner, namespace and GPU model."""
+        rows = self._rows(
+            sa.text(job_sql.SIMILAR).bindparams(
+                namespace=job.namespace,
+                owner=job.owner,
+                gpu_model=job.gpu_model,
+                kind=str(job.kind),
+                job_id=job.job_id,
+                most=most,
+            )
+        )
+        return tuple(from_json(Job, row.record) for row in rows)
+
+    def job_hours(self, job_ids: tuple[str, ...], *, start: datetime) -> pd.DataFrame:
+        """Give per job and hour from `start` on what it held and did.
+
+        Columns job_id, slot_start, gpu_hours, used_gpu_hours, idle_gpu_hours, energy_kwh.
+        """
+        return self._frame(job_sql.RUNS, job_ids=list(job_ids), start=start)
+
+    def forecast(
+        self, job_id: str, *, plan_id: str = ""
+    ) -> DemandForecast | ForecastSkipped | None:
+        """Give the forecast of one job behind a plan, by default the latest; None without one."""
+        cycle = sa.select(tables.cycles.c.cycle_id).where(tables.cycles.c.plan_id == plan_id)
+        rows = self._rows(
+            sa.select(tables.forecasts.c.skipped, tables.forecasts.c.record).where(
+                tables.forecasts.c.cycle_id.in_(cycle)
+                if plan_id
+                else tables.forecasts.c.cycle_id == _newest_cycle(),
+                tables.forecasts.c.job_id == job_id,
+            )
+        )
+        if not rows:
+            return None
+        record = rows[0].record
+        if rows[0].skipped:
+            return from_json(ForecastSkipped, record)
+        return from_json(DemandForecast, record)
+
+    def forecasts_of(self, quantity: Quantity) -> tuple[DemandForecast, ...]:
+        """Give the latest cycle's forecasts with the path and peaks of one quantity alone.
+
+        All quantities of a large fleet are ten times as long to make records of.
+        """
+        found = []
+        for one in self._known_forecasts():
+            kept = {
+                name: [part for part in one.get(name, ()) if part["quantity"] == quantity]
+                for name in ("paths", "peaks")
+            }
+            if kept["paths"]:
+                found.append(build(DemandForecast, {**one, **kept}))
+        return tuple(found)
+
+    def forecast_counts(self) -> tuple[int, int]:
+        """Give how many jobs the latest cycle forecast, and how many it could not."""
+        rows = self._rows(
+            sa.select(tables.forecasts.c.skipped, sa.func.count().label("jobs"))
+            .where(tables.forecasts.c.cycle_id == _newest_cycle())
+            .group_by(tables.forecasts.c.skipped)
+        )
+        counts = {bool(row.skipped): int(row.jobs) for row in rows}
+        return counts.get(False, 0), counts.get(True, 0)
+
+    def skipped_forecasts(self) -> tuple[ForecastSkipped, ...]:
+        """Give the jobs that the latest cycle could not forecast, and why."""
+        rows = self._rows(
+            sa.select(tables.forecasts.c.record)
+            .where(tables.forecasts.c.cycle_id == _newest_cycle(), tables.forecasts.c.skipped)
+            .order_by(tables.forecasts.c.position)
+        )
+        return tuple(from_json(ForecastSkipped, row.record) for row in rows)
+
+    def forecast_tests(self) -> tuple[ForecastTest, ...]:
+        """Give how every path of the latest cycle's forecasts was tested."""
+        return tuple(
+            ForecastTest(
+                job_id=one["job_id"],
+                borrowed_from=one.get("borrowed_from", ""),
+                quantity=Quantity(path["quantity"]),
+                model=path["model"],
+                backtest=path["backtest"] and build(Backtest, path["backtest"]),
+                notes=tuple(path.get("notes", ())),
+                winsorised_slots=path.get("winsorised_slots", 0),
+                censored_slots=path.get("censored_slots", 0),
+            )
+            for one in self._known_forecasts()
+            for path in one["paths"]
+        )
+
+    def demand_total(self) -> tuple[tuple[datetime, ...], QuantilePath] | None:
+        """Add up the GPUs that the latest cycle's jobs will use, as if all peaked together.
+
+        Jobs count whose forecasts share the first one's slots; None when there are none.
+        """
+        slots: list[str] | None = None
+        sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None = None
+        for one in self._known_forecasts():
+            slots = slots or one["slot_starts"]
+            paths = [path for path in one["paths"] if path["quantity"] == Quantity.EFFECTIVE_GPUS]
+            if one["slot_starts"] == slots and paths:
+                values = np.array([paths[0][level] for level in _LEVELS], dtype=np.float64)
+                sums = values if sums is None else sums + values
+        if slots is None or sums is None:
+            return None
+        low, middle, high = (tuple(row) for row in sums.tolist())
+        return tuple(datetime.fromisoformat(at) for at in slots), QuantilePath(
+            quantity=Quantity.EFFECTIVE_GPUS,
+            model="sum of jobs",
+            q10=low,
+            q50=middle,
+            q90=high,
+            backtest=None,
+        )
+
+    def _known_forecasts(self) -> Iterator[dict[str, Any]]:
+        """Give the documents of the latest cycle's forecasts, without making records of them."""
+        rows = self._rows(
+            sa.select(tables.forecasts.c.record)
+            .where(
+                tables.forecasts.c.cycle_id == _newest_cycle(),
+                sa.not_(tables.forecasts.c.skipped),
+            )
+            .order_by(tables.forecasts.c.position)
+        )
+        return (json.loads(row.record) for row in rows)
+
+
+def _newest_cycle() -> sa.ScalarSelect[str]:
+    return (
+        sa.select(tables.cycles.c.cycle_id).order_by(tables.cycles.c.sequence.desc()).limit(1)
+    ).scalar_subquery()
+
+
+def _known(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)

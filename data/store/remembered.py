@@ -1,0 +1,120 @@
+"""A reader that answers again what it answered before, until something it rests on is written.
+
+Pages ask the same of the store at every rerun. Each answer is kept with the newest batch, cycle and
+audit entry that it was made from; these three are read anew for every question (about 2 ms), so
+that a page never shows less than the store holds, whichever process wrote it.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from datetime import datetime
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import pandas as pd
+import sqlalchemy as sa
+
+from data.clock import floor_to_slot, utc_now
+from data.store import tables
+from data.store.reader import StoredRecommendation, StoreReader
+
+_MOST = 128
+_MINUTE = 60
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
+
+
+def _kept(
+    question: Callable[Concatenate[StoreReader, Asked], Answer],
+) -> Callable[Concatenate["RememberingReader", Asked], Answer]:
+    """Give the question about facts and thoughts, answered from memory while these stay."""
+
+    def ask(reader: "RememberingReader", /, *values: Asked.args, **named: Asked.kwargs) -> Answer:
+        key = (question.__name__, values, tuple(sorted(named.items())))
+        return reader.remember(key, lambda: question(reader, *values, **named))
+
+    ask.__doc__ = question.__doc__
+    ask.__name__ = question.__name__
+    return ask
+
+
+class _Slot:
+    """One answer, and the lock under which one thread makes it while others wait."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.version: Hashable = None
+        self.answer: Any = None
+
+
+class RememberingReader(StoreReader):
+    """For pages. Frames are handed out as copies (on write), so that no page changes another's."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        super().__init__(engine)
+        self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
+        self._choosing = threading.Lock()
+
+    def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
+        """Give the newest batch and cycle, with `decisions` the newest audit entry as well."""
+        sources = (tables.batches, tables.cycles, *((tables.audit,) if decisions else ()))
+        newest = [sa.select(sa.func.max(one.c.sequence)).scalar_subquery() for one in sources]
+        return tuple(self._rows(sa.select(*newest))[0])
+
+    def remember(
+        self, key: Hashable, make: Callable[[], Answer], *, decisions: bool = False
+    ) -> Answer:
+        """Give what `make` gave for this key, made anew when the data have changed since."""
+        with self._choosing:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+            while len(self._slots) > _MOST:
+                self._slots.popitem(last=False)
+        with slot.lock:
+            # Read before the answer is made: what is written meanwhile makes it old.
+            version = self.version(decisions=decisions)
+            if slot.version != version:
+                slot.answer = make()
+                slot.version = version
+            answer: Answer = slot.answer
+        return answer.copy(deep=False) if isinstance(answer, pd.DataFrame) else answer
+
+    latest_sample_at = _kept(StoreReader.latest_sample_at)
+    job = _kept(StoreReader.job)
+    jobs = _kept(StoreReader.jobs)
+    job_page = _kept(StoreReader.job_page)
+    job_choices = _kept(StoreReader.job_choices)
+    running_jobs = _kept(StoreReader.running_jobs)
+    similar_jobs = _kept(StoreReader.similar_jobs)
+    job_hours = _kept(StoreReader.job_hours)
+    nodes = _kept(StoreReader.nodes)
+    gpus = _kept(StoreReader.gpus)
+    boards = _kept(StoreReader.boards)
+    board_history = _kept(StoreReader.board_history)
+    job_history = _kept(StoreReader.job_history)
+    fleet_history = _kept(StoreReader.fleet_history)
+    group_history = _kept(StoreReader.group_history)
+    energy = _kept(StoreReader.energy)
+    energy_disagreements = _kept(StoreReader.energy_disagreements)
+    source_reports = _kept(StoreReader.source_reports)
+    latest_plan = _kept(StoreReader.latest_plan)
+    plan = _kept(StoreReader.plan)
+    forecast = _kept(StoreReader.forecast)
+    forecast_counts = _kept(StoreReader.forecast_counts)
+    forecast_tests = _kept(StoreReader.forecast_tests)
+    skipped_forecasts = _kept(StoreReader.skipped_forecasts)
+    demand_total = _kept(StoreReader.demand_total)
+    group_forecasts = _kept(StoreReader.group_forecasts)
+    last_cycle = _kept(StoreReader.last_cycle)
+
+    def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Give all, as `StoreReader` does; what has expired shows within a minute."""
+        ask = super().recommendations
+        key = ("recommendations", floor_to_slot(now, _MINUTE))
+        return self.remember(key, lambda: ask(now=now), decisions=True)
+
+    def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
+        """Give every break of the record, as `StoreReader` does, proven anew every minute."""
+        ask = super().verify_audit
+        key = ("verify_audit", head, floor_to_slot(utc_now(), _MINUTE))
+        return self.remember(key, lambda: ask(head=head), decisions=True)

@@ -1,0 +1,143 @@
+"""Reading for pages: what many jobs come to, and answers kept until something is written."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from factories import NOW, make_collected, make_job, make_plan, make_samples
+
+from data.records.job_pages import JobFilter
+from data.records.jobs import JobState, SchedulerFacts
+from data.store import Store, StoreReader, open_store
+from data.store.remembered import RememberingReader
+
+WINDOW = {
+    "start": NOW - timedelta(days=1),
+    "end": NOW,
+    "running_since": NOW - timedelta(hours=1),
+}
+IDLE, BUSY, OLD = "search/idle", "search/busy", "vision/old"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """An idle and a busy job of search, and one of vision that ended without telemetry."""
+    facts = SchedulerFacts(state=JobState.FINISHED, user="ann", account="eyes")
+    jobs = (
+        make_job(IDLE),
+        make_job(BUSY),
+        make_job(OLD, owner="Vision", last_seen_at=NOW - timedelta(days=3), scheduler=facts),
+    )
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        opened.keep(
+            make_collected(make_samples(job_id=IDLE, utilization_ratio=0.0), jobs),
+            make_collected(make_samples(job_id=BUSY, gpu_uuid="GPU-b", utilization_ratio=1.0), ()),
+        )
+        yield opened
+
+
+def ids(store: Store, wanted: JobFilter, **changes: object) -> list[str]:
+    """The jobs of a page, in order."""
+    asked = WINDOW | {"order": "waste", "most": 10} | changes
+    return [row.job.job_id for row in store.reader.job_page(wanted, **asked).rows]
+
+
+def test_the_most_wasteful_job_comes_first(store: Store) -> None:
+    """Sorted by idle GPU-hours; a job that nothing is known of comes last, not as zero."""
+    assert ids(store, JobFilter()) == [IDLE, BUSY, OLD]
+    last = store.reader.job_page(JobFilter(), **WINDOW, order="waste", most=10).rows[-1]
+    assert last.idle_gpu_hours is None
+
+
+def test_sums_are_over_all_pages(store: Store) -> None:
+    """A page of one row still tells what all jobs found come to."""
+    page = store.reader.job_page(JobFilter(), **WINDOW, order="waste", most=1)
+    assert (len(page.rows), page.found, page.running) == (1, 3, 2)
+    # 59 intervals of a minute on each of two boards; one of the boards did nothing.
+    assert page.gpu_hours == pytest.approx(2 * 59 / 60)
+    assert page.idle_gpu_hours == pytest.approx(59 / 60)
+
+
+def test_pages_follow_one_another(store: Store) -> None:
+    """Every job is on exactly one page."""
+    pages = [ids(store, JobFilter(), most=1, skipped=at) for at in range(4)]
+    assert pages == [[IDLE], [BUSY], [OLD], []]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        (JobFilter(fields=(("namespace", "vision"),)), [OLD]),
+        (JobFilter(fields=(("user", "ann"), ("team", "eyes"))), [OLD]),
+        (JobFilter(fields=(("state", "finished"),)), [OLD]),
+        (JobFilter(fields=(("state", "unknown"), ("kind", "inference"))), [IDLE, BUSY]),
+        (JobFilter(fields=(("owner", "nobody' OR '1'='1"),)), []),
+        (JobFilter(search="BUS"), [BUSY]),
+        (JobFilter(search="100%_"), []),
+        (JobFilter(running=True), [IDLE, BUSY]),
+    ],
+)
+def test_filters_choose(store: Store, wanted: JobFilter, expected: list[str]) -> None:
+    """By field, by a part of the name in any case, by running; values are never SQL."""
+    assert ids(store, wanted) == expected
+
+
+def test_choices_are_the_values_that_jobs_have(store: Store) -> None:
+    """Without the empty one; a job without a scheduler has the state unknown."""
+    assert store.reader.job_choices("team") == ("eyes",)
+    assert store.reader.job_choices("state") == ("finished", "unknown")
+
+
+def test_a_foreign_filter_is_refused(store: Store) -> None:
+    """What is no filter never reaches SQL."""
+    with pytest.raises(KeyError):
+        store.reader.job_choices("record) --")
+
+
+def test_answers_are_kept_until_something_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked twice the store is read once; a new batch or cycle makes the answer anew."""
+    reads = []
+    read = StoreReader._frame
+
+    def counted(self: StoreReader, query: str, **named: object) -> object:
+        reads.append(query)
+        return read(self, query, **named)
+
+    monkeypatch.setattr(StoreReader, "_frame", counted)
+    reader = RememberingReader(store._engine)
+    window = {"start": NOW - timedelta(hours=1), "end": NOW}
+    first = reader.boards(**window)
+    first["node"] = "changed by a page"
+    assert set(reader.boards(**window)["node"]) == {"node-1"}
+    assert len(reads) == 1
+    later = make_samples(gpu_uuid="GPU-c", job_id=BUSY)
+    store.keep(replace(make_collected(later, ()), batch_id="later"))
+    assert len(reader.boards(**window)) == 3
+    keep_cycle(store)
+    reader.boards(**window)
+    assert len(reads) == 3
+
+
+def keep_cycle(store: Store) -> None:
+    """Keep the thoughts of a cycle that found nothing."""
+    store.keep_cycle(
+        cycle_id="c",
+        started_at=NOW,
+        finished_at=NOW,
+        reports=(),
+        forecasts=(),
+        plan=make_plan(),
+        recommendations=(),
+    )
+
+
+def test_a_decision_makes_states_anew(store: Store) -> None:
+    """What was decided a moment ago is seen at once, though no fact has changed."""
+    reader = RememberingReader(store._engine)
+    facts, before = reader.version(), reader.version(decisions=True)
+    store.append_audit(at=NOW, actor="ann", event="stopped", digest="", detail="")
+    assert reader.version() == facts
+    assert reader.version(decisions=True) != before
