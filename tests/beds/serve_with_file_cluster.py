@@ -12,6 +12,6 @@ from dashboard.cli import main
 if __name__ == "__main__":
     cluster = FileCluster(Path(os.environ.pop("TRIMTAB_TEST_CLUSTER")))
     APPLIERS["file"] = ApplierSource(
-        enabled=lambda _settings: True, make=lambda _settings: FileApplier(cluster)
+        enabled=lambda _settings: True, make=lambda _settings, _clock: FileApplier(cluster)
     )
     sys.exit(main())
