@@ -298,10 +298,11 @@ class Settings:
     apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
     apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
-    apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009
+    # After the sections that it is checked against: sections are loaded in this order.
+    apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009

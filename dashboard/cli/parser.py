@@ -57,11 +57,11 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     demo = _command(
         commands,
         "demo",
-        ("serve_commands", "demo"),
-        "seeded fleet, no cluster, no GPU: a full cycle, then the dashboard",
+        ("demo_command", "demo"),
+        "a simulated fleet to try everything on: no cluster, no GPU",
     )
     demo.add_argument("--port", help="port of the dashboard (default 8501)")
-    demo.add_argument("--days", type=int, default=14, help="days of history (default 14)")
+    demo.add_argument("--days", type=int, default=7, help="days of history (default 7)")
     demo.add_argument("--once", action="store_true", help="run the cycle, do not serve")
     serve = _command(
         commands,

@@ -1,4 +1,4 @@
-"""`trimtab serve`, `trimtab demo` and `trimtab fleet`: the commands that keep running."""
+"""`trimtab serve` and `trimtab fleet`: the commands that keep running."""
 
 import argparse
 import logging
@@ -6,15 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 
-from collectors.base import Window
 from collectors.exposition_server import serve_exposition
-from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from collectors.simulated_fleet import SimulatedFleet
+from dashboard.apply import build_appliers
 from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.worker import Worker
 from dashboard.background import Loop
-from dashboard.cli.cycle_commands import print_outcome
-from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.cli.world import settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.desk import Desk
 from dashboard.notify.deliver import Notifier
@@ -22,43 +22,45 @@ from dashboard.notify.report_rounds import ReportRounds
 from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.submission.watch import watch_all
-from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world, sampling
-from data.clock import floor_to_slot, utc_now
+from data.clock import utc_now
 from data.load_settings import LoadedSettings
 from data.settings import Settings
-from data.store import open_store
+from data.store import Store, open_store
 
 logger = logging.getLogger(__name__)
 
-DEMO_STORE = "duckdb:///.trimtab/demo.duckdb"
-DEMO_STEP_SECONDS = 300
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _NOTIFIER_PAUSE = timedelta(seconds=1)
 _REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
 
 
-def _serve_world(
+def serve_world(
     loaded: LoadedSettings,
-    world: World,
+    store: Store,
     thread: CycleThread | None,
     settings: Callable[[], Settings],
+    *,
+    cycle_state: Callable[[], CycleState],
+    clock: Callable[[], datetime] = utc_now,
+    demo_pace: float | None = None,
 ) -> int:
+    """Serve the pages and run the loops until told to stop; `clock` is the time of all of them.
+
+    `demo_pace` is how fast the clock runs in the demo, None elsewhere.
+    """
     from dashboard.web.server import serve as serve_web
     from dashboard.web.world import WebWorld
 
-    store = world.store
-    worker = Worker(store=store, settings=settings)
-    notifier = Notifier(store=store, settings=settings)
+    appliers = partial(build_appliers, clock=clock)
+    worker = Worker(store=store, settings=settings, appliers=appliers, clock=clock)
+    notifier = Notifier(store=store, settings=settings, clock=clock)
     working = Loop("trimtab-apply", worker.work_once, _WORKER_PAUSE)
     telling = Loop("trimtab-notify", notifier.deliver_once, _NOTIFIER_PAUSE)
-    rounds = ReportRounds(store=store, settings=settings)
+    rounds = ReportRounds(store=store, settings=settings, clock=clock)
     reporting = Loop("trimtab-reports", rounds.file_due, _REPORT_PAUSE)
-    renewal = CapRenewal(store=store, settings=settings)
+    renewal = CapRenewal(store=store, settings=settings, clock=clock)
     renewing = Loop("trimtab-caps", renewal.renew_once, _RENEWAL_PAUSE)
-
-    def cycle_state() -> CycleState:
-        return CycleState() if thread is None else thread.state
 
     @contextmanager
     def run_lifespan() -> Iterator[None]:
@@ -74,10 +76,12 @@ def _serve_world(
     web = WebWorld(
         store=store,
         settings=loaded,
-        desk=Desk(store=store, settings=settings),
+        desk=Desk(store=store, settings=settings, appliers=appliers, clock=clock),
         cycle_state=cycle_state,
         worker_problem=lambda: working.last_error,
         run_lifespan=run_lifespan,
+        clock=clock,
+        demo_pace=demo_pace,
     )
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
     print(f"Trimtab on http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr)
@@ -85,7 +89,8 @@ def _serve_world(
     return 0
 
 
-def _serve_overrides(options: argparse.Namespace) -> dict[str, str]:
+def serve_overrides(options: argparse.Namespace) -> dict[str, str]:
+    """Give the settings of the server that the command line names."""
     names = {"host": "serve.host", "port": "serve.port"}
     return {
         setting: str(value)
@@ -96,7 +101,7 @@ def _serve_overrides(options: argparse.Namespace) -> dict[str, str]:
 
 def serve(options: argparse.Namespace) -> int:
     """Serve the dashboard and run a cycle every `serve.cycle_minutes` while sources exist."""
-    loaded = settings_of(options, extra=_serve_overrides(options))
+    loaded = settings_of(options, extra=serve_overrides(options))
     with open_store(loaded.settings.store.url) as store:
         world = build_world(loaded.settings, store=store, serving=True)
         thread = None
@@ -109,11 +114,12 @@ def serve(options: argparse.Namespace) -> int:
                 look_every=timedelta(minutes=loaded.settings.planning.slot_minutes),
             )
         with sampling(world.collectors):
-            return _serve_world(
+            return serve_world(
                 loaded,
-                world,
+                store,
                 thread,
-                lambda: settings_of(options, extra=_serve_overrides(options)).settings,
+                lambda: settings_of(options, extra=serve_overrides(options)).settings,
+                cycle_state=lambda: CycleState() if thread is None else thread.state,
             )
 
 
@@ -123,49 +129,6 @@ def _follow_and_cycle(world: World) -> None:
         if look.error:
             logger.warning("submission %s: %s", look.submission.submission_id, look.error)
     run_cycle(world, now=utc_now())
-
-
-def demo(options: argparse.Namespace) -> int:
-    """Fill a store of its own from the simulated fleet, run a cycle, serve the dashboard."""
-    extra = {"fleet.enabled": "true", "prometheus.step_seconds": str(DEMO_STEP_SECONDS)}
-    if options.store is None:
-        extra["store.url"] = DEMO_STORE
-    loaded = settings_of(options, extra=extra | _serve_overrides(options))
-    if not options.once:
-        require_free_port(loaded.settings.serve.host, loaded.settings.serve.port)
-    fleet_settings = loaded.settings.fleet
-    fleet = SimulatedFleet(seed=fleet_settings.seed, nodes=fleet_settings.nodes)
-    with open_store(loaded.settings.store.url) as store:
-        with progress_on_stderr(options) as progress:
-            now = floor_to_slot(utc_now(), DEMO_STEP_SECONDS)
-            world = build_world(loaded.settings, store=store, progress=progress)
-            _fill(world, fleet, now, options.days)
-            print_outcome(run_cycle(world, now=now))
-        if options.once:
-            return 0
-        pause = timedelta(minutes=loaded.settings.serve.cycle_minutes)
-        quiet_world = build_world(loaded.settings, store=store)
-        thread = CycleThread(lambda: run_cycle(quiet_world, now=utc_now()), pause)
-        return _serve_world(
-            loaded,
-            quiet_world,
-            thread,
-            lambda: settings_of(options, extra=extra | _serve_overrides(options)).settings,
-        )
-
-
-def _fill(world: World, fleet: SimulatedFleet, now: datetime, days: int) -> None:
-    """Keep the missing days of history, a day at a time, so that a second demo starts quickly."""
-    collector = SimulatedFleetCollector(fleet=fleet, step_seconds=DEMO_STEP_SECONDS)
-    latest = world.store.reader.latest_sample_at()
-    start = now - timedelta(days=days)
-    done_until = max(start, latest) if latest else start
-    for day in range(days):
-        end = start + timedelta(days=day + 1)
-        if end > done_until:
-            window = Window(start=max(done_until, end - timedelta(days=1)), end=end)
-            world.store.keep(collector.collect(window))
-        world.progress("fill", day + 1, days)
 
 
 def fleet(options: argparse.Namespace) -> int:

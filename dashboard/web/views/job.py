@@ -11,7 +11,6 @@ from dashboard.web.memory_line import memory_line
 from dashboard.web.page import chart, empty_state, figures, finding, measured, plain
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
-from data.clock import utc_now
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 
 world = current_world()
@@ -19,7 +18,7 @@ reader = world.store.reader
 planning = world.settings.settings.planning
 if not empty_state():
     jobs = {job.job_id: job for job in reader.jobs()}
-    end = reader.latest_sample_at() or utc_now()
+    end = reader.latest_sample_at() or world.clock()
     running = [name for name, job in jobs.items() if job.last_seen_at >= end - timedelta(hours=1)]
     names = running or list(jobs)
     answer = st.container()
@@ -132,7 +131,7 @@ if not empty_state():
     st.subheader("Recommendations")
     mine_now = [
         one
-        for one in reader.recommendations(now=utc_now())
+        for one in reader.recommendations(now=world.clock())
         if one.recommendation.job_id == chosen and one.state != "superseded"
     ]
     if not mine_now:

@@ -7,7 +7,6 @@ import streamlit as st
 
 from dashboard.web.page import empty_state, finding, table
 from dashboard.web.session import current_world
-from data.clock import utc_now
 
 _PAGE = 100
 _ALL = "all"
@@ -29,11 +28,11 @@ def choose(column: st.delta_generator.DeltaGenerator, label: str, values: pd.Ser
 world = current_world()
 reader = world.store.reader
 if not empty_state():
-    end = reader.latest_sample_at() or utc_now()
+    end = reader.latest_sample_at() or world.clock()
     used = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
     proposed = {
         one.recommendation.job_id: str(one.recommendation.action)
-        for one in reader.recommendations(now=utc_now())
+        for one in reader.recommendations(now=world.clock())
         if one.state in ("proposed", "approved")
     }
     rows = pd.DataFrame(

@@ -10,7 +10,6 @@ from dashboard.web.cards import card
 from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
-from data.clock import utc_now
 from data.records.forecasts import DemandForecast
 
 _TOP = 5
@@ -18,10 +17,10 @@ world = current_world()
 reader = world.store.reader
 settings = world.settings.settings
 if not empty_state():
-    end = reader.latest_sample_at() or utc_now()
+    end = reader.latest_sample_at() or world.clock()
     fleet = reader.fleet_history(start=end - timedelta(days=7), end=end, slot_seconds=3600)
     now = fleet.iloc[-1]
-    stored = [one for one in reader.recommendations(now=utc_now()) if one.state == "proposed"]
+    stored = [one for one in reader.recommendations(now=world.clock()) if one.state == "proposed"]
     freed = sum(
         one.recommendation.savings.gpu_hours.central / one.recommendation.savings.horizon_hours
         for one in stored

@@ -10,7 +10,6 @@ from dashboard.web.boards import boards_of
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 from data.units import SECONDS_PER_HOUR
 
 _GPUS_A_PAGE = 96
@@ -99,7 +98,7 @@ if plan is not None:
     if pages:
         why = {
             one.recommendation.job_id: one.recommendation.why
-            for one in reader.recommendations(now=utc_now())
+            for one in reader.recommendations(now=world.clock())
             if one.recommendation.plan_id == plan.plan_id
         }
         chart(plan_gantt(plan, pages[page or 0], why), "gantt")
