@@ -48,12 +48,15 @@ class SimulatedCluster:
             return self._with(changes)
 
     def job(self, job_id: str, at: datetime) -> SimulatedJob | None:
-        """Give a job that runs at `at` or was ended before its time, None when there is none."""
-        fleet = self.fleet()
-        tenant = _tenant_of(fleet, job_id, int(at.timestamp()))
+        """Give a job that runs or was ended before its time, None when there is none.
+
+        Errors: UnexpectedAnswerError.
+        """
+        fleet, now = self.fleet(), _next_second(at)
+        tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return None
-        held = fleet.settlement.holding_at(tenant, int(at.timestamp()))
+        held = fleet.settlement.holding_at(tenant, now)
         return SimulatedJob(
             identity=f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}",
             configuration=_configuration(fleet, tenant, held),
@@ -63,7 +66,7 @@ class SimulatedCluster:
 
     def room_for(self, job_id: str, wanted: Configuration, at: datetime) -> str:
         """Give why the job could not have what is wanted, '' when it could."""
-        fleet, now = self.fleet(), int(at.timestamp())
+        fleet, now = self.fleet(), _next_second(at)
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
             return f"{job_id} does not run"
@@ -87,8 +90,8 @@ class SimulatedCluster:
         without room, UnexpectedAnswerError when the file cannot be read.
         """
         with self._locked() as changes:
-            # Under the lock: samples read before this second did not know of the change.
-            now = int(clock().timestamp()) + 1
+            # Asked under the lock: samples read before did not know of the change.
+            now = _next_second(clock())
             fleet = self._with(changes)
             tenant = _tenant_of(fleet, job_id, now)
             if tenant is None:
@@ -180,6 +183,11 @@ def cluster_of(settings: FleetSettings) -> SimulatedCluster:
 def same_allocation(one: Configuration, other: Configuration) -> bool:
     """Tell whether two configurations hold the same; nothing is nothing, of whatever model."""
     return one == other or (one.gpu_count == 0 and other.gpu_count == 0)
+
+
+def _next_second(at: datetime) -> int:
+    """Give when a change made at `at` holds: what was sampled by then stays as it is."""
+    return int(at.timestamp()) + 1
 
 
 def _holding(document: Mapping[str, Any]) -> Holding:

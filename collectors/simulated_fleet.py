@@ -7,7 +7,7 @@ without profiling metrics do.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
@@ -273,7 +273,8 @@ class SimulatedFleetCollector:
         """Give the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
         fleet = self.fleet if self.changed is None else self.changed()
         samples = fleet.history(window.start, window.end, self.step_seconds)
-        steps = (window.end - window.start) / timedelta(seconds=self.step_seconds)
+        first, last = (int(one.timestamp()) for one in (window.start, window.end))
+        steps = last // self.step_seconds - first // self.step_seconds
         expected = steps * len(fleet.devices)
         return Collected(
             batch_id=digest_of([SOURCE, fleet.seed, fleet.nodes, window.start, window.end]),

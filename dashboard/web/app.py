@@ -45,5 +45,5 @@ with frame():
         apply_sidebar(person)
         apply_banner()
         simulated_banner()
-        demo_guide()
+        demo_guide(chosen.title)
         chosen.run()

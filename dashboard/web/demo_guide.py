@@ -17,6 +17,7 @@ from data.settings import Settings
 from data.units import SECONDS_PER_HOUR
 
 _HIDDEN = "guide-hidden"
+_GUIDED = ("Overview", "Recommendations", "Savings")
 _LOOK_SECONDS = 2.0
 
 
@@ -36,21 +37,17 @@ def simulated_banner() -> None:
     world = current_world()
     if not world.desk.settings().apply_simulated.enabled:
         return
-    said = "**Simulated cluster.** Nothing you approve or apply here reaches a real job."
+    said = "**Simulated cluster**: nothing here reaches a real job."
     if world.demo_pace is not None:
-        minutes = SECONDS_PER_HOUR / world.demo_pace / 60
-        pace = "minute" if minutes == 1 else f"{minutes:.2g} minutes"
-        said += (
-            f" One hour of its time passes in a {pace}: it is "
-            f"{plain(f'{world.clock():%Y-%m-%d %H:%M}')} UTC there."
-        )
+        pace = f"{SECONDS_PER_HOUR / world.demo_pace:.0f} s"
+        now = plain(f"{world.clock():%H:%M}")
+        said += f" Its hours take {pace} each; when this page was drawn it was {now} UTC there."
     st.info(said, icon=":material/science:")
 
 
-def demo_guide() -> None:
-    """Show the guide above the page until it is hidden; only in the demo."""
-    world = current_world()
-    if world.demo_pace is None:
+def demo_guide(title: str) -> None:
+    """Show the guide above the pages that it leads to, until it is hidden; only in the demo."""
+    if current_world().demo_pace is None or title not in _GUIDED:
         return
     if st.session_state.get(_HIDDEN, False):
         with st.sidebar:
@@ -145,9 +142,13 @@ def _wait() -> str:
     world = current_world()
     settings = world.desk.settings()
     slots = f"{settings.apply.verify_slots} slots of {settings.planning.slot_minutes} min"
-    pending = [one for one in ledger(world.store.reader, now=world.clock()) if not one.measurement]
+    pending = [
+        one
+        for one in ledger(world.store.reader, now=world.clock())
+        if one.measurement is None and one.state in STANDING
+    ]
     if not pending:
-        return f"{slots} after a change, Savings shows what it really brought, rolled back or not."
+        return f"Savings shows what a change really brought, {slots} after it was made."
     left = max(_due(settings, pending[0].applied_at) - world.clock(), timedelta())
     seconds = left.total_seconds() / (world.demo_pace or 1)
     if not seconds:

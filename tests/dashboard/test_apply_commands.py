@@ -24,7 +24,9 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setitem(
         APPLIERS,
         "file",
-        ApplierSource(enabled=lambda _settings: True, make=lambda _settings, _clock: FileApplier(cluster)),
+        ApplierSource(
+            enabled=lambda _settings: True, make=lambda _settings, _clock: FileApplier(cluster)
+        ),
     )
     now = utc_now()
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
