@@ -89,7 +89,7 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
 
 def _panel(before: tuple[object, ...]) -> None:
     """Draw the guide; once something has happened since the page was drawn, draw that anew."""
-    if _progress() != before:
+    if _progress() != before or st.session_state.get(_HIDDEN, False):
         st.rerun()
     with st.container(border=True, key="guide"):
         title, button = st.columns([5, 1], vertical_alignment="center")
