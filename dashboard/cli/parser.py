@@ -251,7 +251,9 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         ("doctor", "what is missing for every source and target, and the fix"),
     ):
         module = "doctor_command" if name == "doctor" else "list_commands"
-        _command(commands, name, (module, name), summary, lists=True)
+        command = _command(commands, name, (module, name), summary, lists=True)
+        if name == "doctor":
+            command.add_argument("--prometheus", metavar="URL", help="check this address too")
     report = commands.add_parser("report", help="the weekly report")
     kinds = report.add_subparsers(metavar="KIND", required=True)
     weekly = _command(kinds, "weekly", ("report_command", "weekly"), "the last seven days")
