@@ -54,12 +54,8 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    demo = _command(
-        commands,
-        "demo",
-        ("demo_command", "demo"),
-        "a simulated fleet to try everything on: no cluster, no GPU",
-    )
+    about = "a simulated fleet to try everything on: no cluster, no GPU"
+    demo = _command(commands, "demo", ("demo_command", "demo"), about)
     demo.add_argument("--port", help="port of the dashboard (default 8501)")
     demo.add_argument("--days", type=int, default=7, help="days of history (default 7)")
     demo.add_argument("--once", action="store_true", help="run the cycle, do not serve")

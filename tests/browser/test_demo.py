@@ -53,7 +53,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             | {
                 "TRIMTAB_FLEET_NODES": "2",
                 "TRIMTAB_PLANNING_WORKERS": "1",
-                "TRIMTAB_PROMETHEUS_URL": "http://198.51.100.1:9090",
+                "TRIMTAB_PROMETHEUS_URL": "http://prometheus.invalid:9090",
                 "TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO": "1",
             },
             stdout=sink,
