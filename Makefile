@@ -79,7 +79,7 @@ lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade t
 		--output-file deploy/requirements.lock
 
 screenshots: setup servers ## take docs/images anew
-	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q -m browser
+	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q tests/browser/test_pictures.py
 
 clean: ## remove .venv and every cache; the store under .trimtab stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
