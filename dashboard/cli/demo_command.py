@@ -66,7 +66,7 @@ def demo(options: argparse.Namespace) -> int:
 
     def load() -> LoadedSettings:
         extra = {"store.url": STORE} if options.store is None else {}
-        return _alone(settings_of(options, extra=extra | serve_overrides(options)))
+        return demo_settings(settings_of(options, extra=extra | serve_overrides(options)))
 
     def say(text: str) -> None:
         if not options.quiet:
@@ -106,7 +106,7 @@ def demo(options: argparse.Namespace) -> int:
         )
 
 
-def _alone(loaded: LoadedSettings) -> LoadedSettings:
+def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     """Give the demo's settings: of the user's own, what reaches neither a source nor a cluster."""
     own = loaded.settings
     # Elsewhere than on loopback nobody is known, so nobody may apply: the demo is read-only there.

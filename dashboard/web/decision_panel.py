@@ -99,10 +99,12 @@ def _buttons(
     if why_not:
         st.caption(plain(why_not))
         return
+    name, comment = st.columns([1, 2])
     if access.mode == "local":
-        local_name(f"{key}-by")
+        with name:
+            local_name(f"{key}-by")
     if remarks:
-        st.text_input("Comment", key=f"{key}-comment")
+        comment.text_input("Comment", key=f"{key}-comment")
     if desk.settings().apply_simulated.enabled and desk.can_apply(stored.recommendation):
         st.caption("Applied to the simulated cluster: no real job is touched.")
     with st.container(horizontal=True):

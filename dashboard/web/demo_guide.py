@@ -37,11 +37,12 @@ def simulated_banner() -> None:
     world = current_world()
     if not world.desk.settings().apply_simulated.enabled:
         return
-    said = "**Simulated cluster**: nothing here reaches a real job."
+    said = "**Simulated cluster**: no real job is reached."
     if world.demo_pace is not None:
         pace = f"{SECONDS_PER_HOUR / world.demo_pace:.0f} s"
-        now = plain(f"{world.clock():%H:%M}")
-        said += f" Its hours take {pace} each; when this page was drawn it was {now} UTC there."
+        said += (
+            f" An hour there takes {pace}; this page is of {plain(f'{world.clock():%H:%M}')} UTC."
+        )
     st.info(said, icon=":material/science:")
 
 
