@@ -82,7 +82,7 @@ reliability: setup servers ## run the tests of every fault and write docs/reliab
 	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest
 
 screenshots: setup servers ## take docs/images anew
-	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q -m browser
+	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q tests/browser/test_pictures.py
 
 clean: ## remove .venv and every cache; the store under .trimtab stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

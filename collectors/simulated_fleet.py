@@ -5,13 +5,21 @@ GPUs without using them, counter resets and gaps. L40S boards report GPU_UTIL on
 without profiling metrics do.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
 
 from collectors.base import Window
+from collectors.simulated_holdings import (
+    BUSIEST,
+    Epoch,
+    Holding,
+    Settlement,
+    capped_power,
+)
 from collectors.simulated_layout import (
     POWER_WATTS,
     Device,
@@ -39,57 +47,68 @@ SOURCE = "simulated-fleet"
 _GRID_SECONDS = 300
 _DRIVER_LIFE_SECONDS = 3 * 86_400
 _UTIL_ONLY_MODEL = "L40S-48GB"
+_EMPTY_MEMORY = 0.004
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedFleet:
-    """A fleet of `nodes` nodes with eight boards each."""
+    """A fleet of `nodes` nodes with eight boards each; `changes` were made to it since.
+
+    Every reading is a function of these and its time alone, so that any window gives the same.
+    """
 
     seed: int
     nodes: int
+    changes: tuple[Holding, ...] = ()
     devices: tuple[Device, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
-    tenant_of: dict[tuple[str, str], Tenant] = field(init=False, repr=False)
+    settlement: Settlement = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         devices = lay_out_devices(self.seed, self.nodes)
         tenants = settle_tenants(self.seed, devices)
         object.__setattr__(self, "devices", devices)
         object.__setattr__(self, "tenants", tenants)
-        object.__setattr__(
-            self,
-            "tenant_of",
-            {(one.gpu_uuid, one.mig_instance): t for t in tenants for one in t.devices},
-        )
+        object.__setattr__(self, "settlement", Settlement(devices, tenants, self.changes))
 
     def _stream(self, device: Device) -> int:
         instance = int(device.mig_instance or 0)
         return (self.seed * 1_000_003 + device.board * 16 + instance * 2) % 2**31
 
-    def _utilization(self, device: Device, times: Times) -> Values:
-        tenant = self.tenant_of.get((device.gpu_uuid, device.mig_instance))
-        if tenant is None:
+    def _own(self, tenant: Tenant, times: Times) -> Times:
+        own = self.settlement.own_time(tenant)
+        return times if own is None else own.at(times)
+
+    def _utilization(self, epoch: Epoch, device: Device, times: Times) -> Values:
+        if device.key not in epoch.holder:
             return np.zeros(len(times))
-        return noisy(utilization(tenant, times), self._stream(device), times)
+        tenant, _holding, effect = epoch.holder[device.key]
+        wanted = utilization(tenant, self._own(tenant, times))
+        if effect.load != 1:
+            wanted = np.minimum(wanted * effect.load, BUSIEST)
+        return noisy(wanted, self._stream(device), times)
 
-    def _boards(self) -> dict[int, list[Device]]:
-        boards: dict[int, list[Device]] = {}
-        for device in self.devices:
-            boards.setdefault(device.board, []).append(device)
-        return boards
+    def _power(self, board: int, times: Times) -> Values:
+        found = np.zeros(len(times))
+        for epoch, inside in self.settlement.parts(times):
+            found[inside] = self._power_within(epoch, board, times[inside])
+        return found
 
-    def _power(self, board: list[Device], times: Times) -> Values:
-        activity = sum(
-            (one.fraction * self._utilization(one, times) for one in board),
-            start=np.zeros(len(times)),
-        )
-        return board_power(activity, *POWER_WATTS[board[0].gpu_model])
+    def _power_within(self, epoch: Epoch, board: int, times: Times) -> Values:
+        devices = epoch.boards[board]
+        activity = np.zeros(len(times))
+        for one in devices:
+            busy = self._utilization(epoch, one, times) * one.fraction
+            slowness = epoch.holder[one.key][2].slowness if one.key in epoch.holder else 1.0
+            activity += busy / slowness
+        watts = board_power(activity, *POWER_WATTS[devices[0].gpu_model])
+        return capped_power(watts, devices[0], _cap(epoch, devices))
 
-    def _energy(self, board: list[Device], times: Times) -> Values:
+    def _energy(self, board: int, times: Times) -> Values:
         """Give the energy counter in J: power summed on a 5 min grid since the driver's load."""
         if not len(times):
             return np.zeros(0)
-        offset = board[0].board // 8 * 7_919 % _DRIVER_LIFE_SECONDS
+        offset = board // 8 * 7_919 % _DRIVER_LIFE_SECONDS
         loaded = (times + offset) // _DRIVER_LIFE_SECONDS * _DRIVER_LIFE_SECONDS - offset
         first = int(loaded.min()) // _GRID_SECONDS * _GRID_SECONDS
         grid = np.arange(first, int(times.max()) + _GRID_SECONDS, _GRID_SECONDS, dtype=np.int64)
@@ -110,24 +129,29 @@ class SimulatedFleet:
     def at_times(self, times: Times) -> pd.DataFrame:
         """Give the samples (columns SAMPLES) at these times, in s since the epoch."""
         parts = [
-            part for board in self._boards().values() for part in self._board_parts(board, times)
+            part
+            for epoch, inside in self.settlement.parts(times)
+            for board in epoch.boards
+            for part in self._board_parts(epoch, board, times[inside])
         ]
         frame = pd.concat(parts, ignore_index=True) if parts else empty_frame(SAMPLES)
         return check_frame(frame, SAMPLES)
 
-    def _board_parts(self, board: list[Device], times: Times) -> list[pd.DataFrame]:
-        node = board[0].board // 8
+    def _board_parts(self, epoch: Epoch, board: int, times: Times) -> list[pd.DataFrame]:
+        node = board // 8
         seen = times[~missing(self.seed * 31 + node * 2 + 500_000_003, times)]
         if not len(seen):
             return []
         power, energy = self._power(board, seen), self._energy(board, seen)
         stamps = pd.to_datetime(seen, unit="s", utc=True).astype("datetime64[us, UTC]")
+        devices = epoch.boards[board]
+        limit = POWER_WATTS[devices[0].gpu_model][1]
+        limit = min(limit, _cap(epoch, devices) or limit)
         parts = []
-        for device in board:
-            tenant = self.tenant_of.get((device.gpu_uuid, device.mig_instance))
-            used = np.full(len(seen), 0.004) if tenant is None else memory_ratio(tenant, seen)
+        for device in devices:
             coarse = device.gpu_model == _UTIL_ONLY_MODEL
-            activity = self._utilization(device, seen)
+            activity = self._utilization(epoch, device, seen)
+            used, job_ids = self._use(epoch, device, seen)
             parts.append(
                 pd.DataFrame(
                     {
@@ -138,32 +162,76 @@ class SimulatedFleet:
                         "node": device.node,
                         "gpu_index": str(device.index),
                         "gpu_model": device.gpu_model,
-                        "job_id": "" if tenant is None else self._job_ids(tenant, seen),
+                        "job_id": job_ids,
                         "utilization_ratio": coarse_utilization(activity) if coarse else activity,
                         "utilization_signal": "gpu_util" if coarse else "sm_active",
                         "memory_used_mib": np.round(used * device.memory_total_mib),
                         "memory_total_mib": device.memory_total_mib,
                         "power_watts": power,
-                        "power_limit_watts": POWER_WATTS[device.gpu_model][1],
+                        "power_limit_watts": limit,
                         "energy_joules": energy,
                     }
                 )
             )
         return parts
 
-    def _job_ids(self, tenant: Tenant, times: Times) -> list[str]:
-        runs, codes = np.unique(run_of(tenant, times)[0], return_inverse=True)
+    def _use(self, epoch: Epoch, device: Device, times: Times) -> tuple[Values, str | list[str]]:
+        """Give the used share of the device's memory, and the job that uses it, at each time."""
+        if device.key not in epoch.holder:
+            return np.full(len(times), _EMPTY_MEMORY), ""
+        tenant = epoch.holder[device.key][0]
+        own = self._own(tenant, times)
+        used = memory_ratio(tenant, own)
+        usual = tenant.devices[0].memory_total_mib
+        if device.memory_total_mib != usual:
+            used = np.minimum(used * (usual / device.memory_total_mib), BUSIEST)
+        runs, codes = np.unique(run_of(tenant, own)[0], return_inverse=True)
         names = np.array(["" if run < 0 else tenant.job_id(int(run)) for run in runs], dtype=object)
-        return list(names[codes])
+        return used, list(names[codes])
 
     def jobs(self, start: datetime, end: datetime) -> tuple[Job, ...]:
         """Give every job that ran in (start, end]."""
         first, last = int(start.timestamp()), int(end.timestamp())
         found = []
         for tenant in self.tenants:
-            for run, begins, ends in _runs(tenant, first, last):
-                found.append(_job(tenant, run, max(first, begins), min(last, ends)))
+            for run, begins, ends in self.runs(tenant, first, last):
+                seen = min(last, ends)
+                holding = self.settlement.holding_at(tenant, seen)
+                if not holding.places:
+                    seen = holding.since - 1
+                    holding = self.settlement.holding_at(tenant, seen)
+                if seen > first and holding.places:
+                    device = self.settlement.device(holding.places[0])
+                    count = len(holding.places)
+                    found.append(_job(tenant, run, device, count, max(first, begins), seen))
         return tuple(found)
+
+    def runs(self, tenant: Tenant, first: int, last: int) -> list[tuple[int, int, int]]:
+        """Give (number, first second, last second) of the runs that overlap (first, last]."""
+        if not tenant.period_seconds:
+            return [(0, first, last)]
+        own = self.settlement.own_time(tenant)
+        bounds = np.array([first, last], dtype=np.int64)
+        low, high = (int(one) for one in (bounds if own is None else own.at(bounds)))
+        numbers = range(
+            (low + tenant.offset_seconds) // tenant.period_seconds,
+            (high + tenant.offset_seconds) // tenant.period_seconds + 1,
+        )
+        found = []
+        for number in numbers:
+            begin = number * tenant.period_seconds - tenant.offset_seconds
+            end = begin + tenant.run_seconds - 1
+            if own is not None:
+                begin, end = own.when(begin), own.when(end + 1) - 1
+            if begin <= last and end > first:
+                found.append((number, begin, end))
+        return found
+
+
+def _cap(epoch: Epoch, devices: list[Device]) -> float | None:
+    """Give the lowest power cap of those who hold a part of the board, None when there is none."""
+    caps = [epoch.holder[one.key][1].cap_watts for one in devices if one.key in epoch.holder]
+    return min((cap for cap in caps if cap is not None), default=None)
 
 
 def coarse_utilization(activity: Values) -> Values:
@@ -174,23 +242,7 @@ def coarse_utilization(activity: Values) -> Values:
     return np.asarray(np.round(np.clip(activity * 1.6, 0, 1), 2))
 
 
-def _runs(tenant: Tenant, first: int, last: int) -> list[tuple[int, int, int]]:
-    if not tenant.period_seconds:
-        return [(0, first, last)]
-    numbers = range(
-        (first + tenant.offset_seconds) // tenant.period_seconds,
-        (last + tenant.offset_seconds) // tenant.period_seconds + 1,
-    )
-    begins = [number * tenant.period_seconds - tenant.offset_seconds for number in numbers]
-    return [
-        (number, begin, begin + tenant.run_seconds - 1)
-        for number, begin in zip(numbers, begins, strict=True)
-        if begin <= last and begin + tenant.run_seconds - 1 > first
-    ]
-
-
-def _job(tenant: Tenant, run: int, begins: int, ends: int) -> Job:
-    device = tenant.devices[0]
+def _job(tenant: Tenant, run: int, device: Device, count: int, begins: int, ends: int) -> Job:
     return Job(
         job_id=tenant.job_id(run),
         name=tenant.name,
@@ -199,7 +251,7 @@ def _job(tenant: Tenant, run: int, begins: int, ends: int) -> Job:
         platform=tenant.platform,
         kind=tenant.kind,
         gpu_model=device.gpu_model,
-        gpu_count=len(tenant.devices),
+        gpu_count=count,
         mig_profile=device.mig_profile,
         gpu_memory_mib=device.memory_total_mib,
         first_seen_at=datetime.fromtimestamp(begins, tz=UTC),
@@ -210,23 +262,24 @@ def _job(tenant: Tenant, run: int, begins: int, ends: int) -> Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedFleetCollector:
-    """The simulated fleet as a source."""
+    """The simulated fleet as a source; `changed` gives it with the changes made until now."""
 
     fleet: SimulatedFleet
     step_seconds: int
+    changed: Callable[[], SimulatedFleet] | None = None
     name: str = SOURCE
 
     def collect(self, window: Window) -> Collected:
-        """Give the fleet's samples and jobs of the window."""
-        samples = self.fleet.history(window.start, window.end, self.step_seconds)
-        steps = (window.end - window.start) / timedelta(seconds=self.step_seconds)
-        expected = steps * len(self.fleet.devices)
+        """Give the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
+        fleet = self.fleet if self.changed is None else self.changed()
+        samples = fleet.history(window.start, window.end, self.step_seconds)
+        first, last = (int(one.timestamp()) for one in (window.start, window.end))
+        steps = last // self.step_seconds - first // self.step_seconds
+        expected = steps * len(fleet.devices)
         return Collected(
-            batch_id=digest_of(
-                [SOURCE, self.fleet.seed, self.fleet.nodes, window.start, window.end]
-            ),
+            batch_id=digest_of([SOURCE, fleet.seed, fleet.nodes, window.start, window.end]),
             samples=samples,
-            jobs=self.fleet.jobs(window.start, window.end),
+            jobs=fleet.jobs(window.start, window.end),
             report=SourceReport(
                 source=SOURCE,
                 state=SourceState.RAN,

@@ -20,6 +20,7 @@ POWER_WATTS = {
     "L40S-48GB": (35.0, 350.0),
 }
 """Idle and largest board power in W (see the catalogue's README)."""
+_MIG_MODELS = ("H100-SXM5-80GB", "A100-SXM4-80GB")
 _MIG_CUT = (("1", "3g.40gb", 40_192, 3 / 7), ("2", "2g.20gb", 19_968, 2 / 7))
 _MIG_LAST = ("3", "1g.10gb", 9_728, 1 / 7)
 _TEAMS = ("vision", "search", "speech", "ranking", "foundation", "robotics")
@@ -40,6 +41,11 @@ class Device:
     mig_instance: str = ""
     mig_profile: str = ""
     fraction: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """What names it: the board's UUID, with its instance where it is one."""
+        return f"{self.gpu_uuid}/{self.mig_instance}" if self.mig_instance else self.gpu_uuid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +94,14 @@ def lay_out_devices(seed: int, nodes: int) -> tuple[Device, ...]:
                 memory_total_mib=float(_MEMORY_MIB[model]),
             )
             cut = node % 8 == 1 and index >= BOARDS_PER_NODE - 2
-            devices.extend(_slices(board) if cut else [board])
+            devices.extend(slices_of(board) if cut else [board])
     return tuple(devices)
 
 
-def _slices(board: Device) -> list[Device]:
+def slices_of(board: Device) -> list[Device]:
+    """Give the instances that a board is cut into; none where its model cannot be cut."""
+    if board.gpu_model not in _MIG_MODELS:
+        return []
     return [
         Device(
             gpu_uuid=board.gpu_uuid,

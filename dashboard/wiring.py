@@ -12,6 +12,7 @@ from collectors.kubernetes.jobs import KubernetesCollector
 from collectors.nvml.metrics import NvmlCollector
 from collectors.nvml.sampler import NvmlSampler
 from collectors.prometheus_client import PrometheusClient
+from collectors.simulated_cluster import cluster_of
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cycle import Progress, World, silent
@@ -46,11 +47,18 @@ def build_collectors(settings: Settings, *, serving: bool = False) -> tuple[Coll
             NvmlSampler(nvml, interval_seconds=one.interval_seconds) if serving else nvml
         )
     if settings.fleet.enabled:
-        fleet = SimulatedFleet(seed=settings.fleet.seed, nodes=settings.fleet.nodes)
-        collectors.append(
-            SimulatedFleetCollector(fleet=fleet, step_seconds=settings.prometheus.step_seconds)
-        )
+        collectors.append(simulated_collector(settings))
     return tuple(collectors)
+
+
+def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
+    """Give the simulated fleet as a source, which obeys what was changed where it can be."""
+    fleet = settings.fleet
+    return SimulatedFleetCollector(
+        fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes),
+        step_seconds=settings.prometheus.step_seconds,
+        changed=cluster_of(fleet).fleet if fleet.state_file else None,
+    )
 
 
 @contextmanager

@@ -130,3 +130,12 @@ class PowerApplySettings:
             self.lease_seconds,
             "60 s to a day",
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedApplySettings:
+    """Changes to the simulated cluster; never beside a real source or a real target."""
+
+    enabled: bool = documented(
+        False, "second switch: apply changes to the simulated cluster of fleet.state_file"
+    )

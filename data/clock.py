@@ -1,11 +1,26 @@
 """Time in UTC: the only place that reads the wall clock, and the checks that times carry a zone."""
 
-from datetime import UTC, datetime
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 
 
 def utc_now() -> datetime:
     """Give the current time, aware, in UTC."""
     return datetime.now(tz=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PacedClock:
+    """A clock that stands at `start` when it is made and then runs `pace` times as fast as time."""
+
+    start: datetime
+    pace: float
+    _began: float = field(default_factory=time.monotonic, repr=False)
+
+    def __call__(self) -> datetime:
+        """Give its time, aware, in UTC."""
+        return self.start + timedelta(seconds=self.pace * (time.monotonic() - self._began))
 
 
 def require_utc(name: str, at: datetime) -> None:

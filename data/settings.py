@@ -11,6 +11,7 @@ from data.apply_settings import (
     ApplySettings,
     KubernetesApplySettings,
     PowerApplySettings,
+    SimulatedApplySettings,
     SlurmApplySettings,
 )
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
@@ -326,6 +327,8 @@ class Settings:
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
     fleet: FleetSettings = FleetSettings()  # noqa: RUF009
+    # After the sections that it is checked against: sections are loaded in this order.
+    apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
@@ -340,3 +343,23 @@ class Settings:
                 f"off while access.mode is local and serve.host is {self.serve.host!r}: set "
                 "access.mode to proxy or oidc, or serve.host to 127.0.0.1",
             )
+        if self.apply_simulated.enabled:
+            _require_only_simulated(self)
+
+
+def _require_only_simulated(settings: Settings) -> None:
+    """Refuse (SettingsError) a simulated cluster that could be taken for a real one."""
+    name = "apply_simulated.enabled"
+    require(settings.fleet.enabled, name, True, "off while fleet.enabled is")
+    require(bool(settings.fleet.state_file), name, True, "off without fleet.state_file")
+    real = {
+        "prometheus.url": settings.prometheus.url,
+        "slurm.mode": settings.slurm.mode,
+        "kubernetes.enabled": settings.kubernetes.enabled,
+        "nvml.enabled": settings.nvml.enabled,
+        "apply_kubernetes.enabled": settings.apply_kubernetes.enabled,
+        "apply_slurm.enabled": settings.apply_slurm.enabled,
+        "apply_power.enabled": settings.apply_power.enabled,
+    }
+    beside = [setting for setting, used in real.items() if used]
+    require(not beside, name, True, f"off beside real sources and targets ({', '.join(beside)})")

@@ -162,6 +162,9 @@ class FleetSettings:
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
     seed: int = documented(7, "seed of the fleet; same seed, same fleet")
     nodes: int = documented(8, "number of nodes")
+    state_file: str = documented(
+        "", "file with the changes that were made to it, which it obeys; empty: none ever is"
+    )
 
     def __post_init__(self) -> None:
         require(1 <= self.nodes <= 20_000, "fleet.nodes", self.nodes, "1..20000")

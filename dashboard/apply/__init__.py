@@ -5,10 +5,14 @@ A target that is not switched on is reached by the change file that a person run
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from dashboard.apply.base import Applier
+from data.clock import utc_now
 from data.records.decisions import Recommendation
 from data.settings import Settings
+
+Clock = Callable[[], datetime]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,25 +20,32 @@ class ApplierSource:
     """`enabled` is the target's own switch; `make` builds the applier, importing what it needs."""
 
     enabled: Callable[[Settings], bool]
-    make: Callable[[Settings], Applier]
+    make: Callable[[Settings, Clock], Applier]
 
 
-def _kubernetes(settings: Settings) -> Applier:
+def _kubernetes(settings: Settings, _clock: Clock) -> Applier:
     from dashboard.apply.kubernetes.applier import KubernetesApplier
 
     return KubernetesApplier(settings.apply_kubernetes)
 
 
-def _slurm(settings: Settings) -> Applier:
+def _slurm(settings: Settings, clock: Clock) -> Applier:
     from dashboard.apply.slurm.applier import SlurmApplier
 
-    return SlurmApplier(settings.apply_slurm, gpu_models=settings.slurm.gpu_models)
+    return SlurmApplier(settings.apply_slurm, gpu_models=settings.slurm.gpu_models, clock=clock)
 
 
-def _power_cap(settings: Settings) -> Applier:
+def _power_cap(settings: Settings, clock: Clock) -> Applier:
     from dashboard.apply.power.applier import PowerCapApplier
 
-    return PowerCapApplier(settings.apply_power)
+    return PowerCapApplier(settings.apply_power, clock=clock)
+
+
+def _simulated(settings: Settings, clock: Clock) -> Applier:
+    from collectors.simulated_cluster import cluster_of
+    from dashboard.apply.simulated.applier import SimulatedApplier
+
+    return SimulatedApplier(cluster_of(settings.fleet), clock=clock)
 
 
 APPLIERS: dict[str, ApplierSource] = {
@@ -45,15 +56,20 @@ APPLIERS: dict[str, ApplierSource] = {
     "power-cap": ApplierSource(
         enabled=lambda settings: settings.apply_power.enabled, make=_power_cap
     ),
+    "simulated": ApplierSource(
+        enabled=lambda settings: settings.apply_simulated.enabled, make=_simulated
+    ),
 }
 """Applier name to where it comes from."""
 
 
-def build_appliers(settings: Settings) -> tuple[Applier, ...]:
-    """Give the appliers of the targets that both switches allow."""
+def build_appliers(settings: Settings, *, clock: Clock = utc_now) -> tuple[Applier, ...]:
+    """Give the appliers of the targets that both switches allow; `clock` tells them the time."""
     if not settings.apply.enabled:
         return ()
-    return tuple(source.make(settings) for source in APPLIERS.values() if source.enabled(settings))
+    return tuple(
+        source.make(settings, clock) for source in APPLIERS.values() if source.enabled(settings)
+    )
 
 
 def applier_for(appliers: tuple[Applier, ...], recommendation: Recommendation) -> Applier | None:

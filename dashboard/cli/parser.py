@@ -43,14 +43,10 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    demo = _command(
-        commands,
-        "demo",
-        ("serve_commands", "demo"),
-        "seeded fleet, no cluster, no GPU: a full cycle, then the dashboard",
-    )
+    about = "a simulated fleet to try everything on: no cluster, no GPU"
+    demo = _command(commands, "demo", ("demo_command", "demo"), about)
     demo.add_argument("--port", help="port of the dashboard (default 8501)")
-    demo.add_argument("--days", type=int, default=14, help="days of history (default 14)")
+    demo.add_argument("--days", type=int, default=7, help="days of history (default 7)")
     demo.add_argument("--once", action="store_true", help="run the cycle, do not serve")
     serve = _command(
         commands,
@@ -245,7 +241,9 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         ("doctor", "what is missing for every source and target, and the fix"),
     ):
         module = "doctor_command" if name == "doctor" else "list_commands"
-        _command(commands, name, (module, name), summary, lists=True)
+        command = _command(commands, name, (module, name), summary, lists=True)
+        if name == "doctor":
+            command.add_argument("--prometheus", metavar="URL", help="check this address too")
     energy = _command(
         commands,
         "energy",

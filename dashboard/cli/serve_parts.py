@@ -9,14 +9,18 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
+from dashboard.apply import build_appliers
+from dashboard.apply.base import Applier
 from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.worker import Worker
 from dashboard.background import Loop
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.scheduler import CycleState, CycleThread
+from data.clock import utc_now
 from data.errors import SettingsError, StoreError
 from data.settings import Settings
 from data.store import Store
@@ -32,13 +36,18 @@ _REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts that this process does; `thread` runs the cycles, None without a source."""
+    """The parts that this process does; `thread` runs the cycles, None without a source.
+
+    `clock` is the time of all of them, `appliers` make changes by it.
+    """
 
     store: Store
     settings: Callable[[], Settings]
     thread: CycleThread | None
     claims: dict[str, SoleHolder]
     working: Loop
+    clock: Callable[[], datetime]
+    appliers: Callable[[Settings], tuple[Applier, ...]]
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -50,15 +59,15 @@ class Parts:
                 for loop in self._beside_cycles(self.claims["cycle"]):
                     stack.enter_context(loop.running())
             if "apply" in self.claims:
-                renewal = CapRenewal(store=self.store, settings=self.settings)
+                renewal = CapRenewal(store=self.store, settings=self.settings, clock=self.clock)
                 tick = guarded(self.claims["apply"], renewal.renew_once)
                 stack.enter_context(Loop("trimtab-caps", tick, _RENEWAL_PAUSE).running())
                 stack.enter_context(self.working.running())
             yield
 
     def _beside_cycles(self, claim: SoleHolder) -> tuple[Loop, ...]:
-        notifier = Notifier(store=self.store, settings=self.settings)
-        rounds = ReportRounds(store=self.store, settings=self.settings)
+        notifier = Notifier(store=self.store, settings=self.settings, clock=self.clock)
+        rounds = ReportRounds(store=self.store, settings=self.settings, clock=self.clock)
         return (
             Loop("trimtab-notify", guarded(claim, notifier.deliver_once), _NOTIFIER_PAUSE),
             Loop("trimtab-reports", guarded(claim, rounds.file_due), _REPORT_PAUSE),
@@ -99,6 +108,8 @@ def claimed_parts(
     only: str | None,
     settings: Callable[[], Settings],
     make_thread: Callable[[SoleHolder], CycleThread | None],
+    *,
+    clock: Callable[[], datetime] = utc_now,
 ) -> Iterator[Parts]:
     """Claim the parts of this process, all of them without `only`, for as long as the block runs.
 
@@ -113,7 +124,8 @@ def claimed_parts(
     names = [part for part in ("cycle", "apply") if only in (None, part)]
     with ExitStack() as stack:
         claims = {name: stack.enter_context(store.sole(name)) for name in names}
-        worker = Worker(store=store, settings=settings)
+        appliers = partial(build_appliers, clock=clock)
+        worker = Worker(store=store, settings=settings, appliers=appliers, clock=clock)
         tick = guarded(claims["apply"], worker.work_once) if "apply" in claims else worker.work_once
         yield Parts(
             store=store,
@@ -121,4 +133,6 @@ def claimed_parts(
             thread=make_thread(claims["cycle"]) if "cycle" in claims else None,
             claims=claims,
             working=Loop("trimtab-apply", tick, _WORKER_PAUSE),
+            clock=clock,
+            appliers=appliers,
         )

@@ -14,7 +14,6 @@ from dashboard.desk import Preview
 from dashboard.web.identity import local_name, remember_name, signed_in
 from dashboard.web.page import plain, range_text
 from dashboard.web.session import current_world
-from data.clock import utc_now
 from data.errors import TrimtabError
 from data.records.commands import Measurement, Person
 from data.records.decisions import Decision
@@ -107,10 +106,14 @@ def _buttons(
     if why_not:
         st.caption(plain(why_not))
         return
+    name, comment = st.columns([1, 2])
     if access.mode == "local":
-        local_name(f"{key}-by")
+        with name:
+            local_name(f"{key}-by")
     if remarks:
-        st.text_input("Comment", key=f"{key}-comment")
+        comment.text_input("Comment", key=f"{key}-comment")
+    if desk.settings().apply_simulated.enabled and desk.can_apply(stored.recommendation):
+        st.caption("Applied to the simulated cluster: no real job is touched.")
     with st.container(horizontal=True):
         for label, action in actions.items():
             st.button(
@@ -221,7 +224,7 @@ def _under_way(stored: StoredRecommendation, key: str) -> None:
 
 def _live(digest: str, drawn: str) -> None:
     reader = current_world().store.reader
-    if reader.recommendation(digest, now=utc_now()).state != drawn:
+    if reader.recommendation(digest, now=current_world().clock()).state != drawn:
         st.rerun()
     status = reader.commands(digest)[-1]
     rows = reader.journal(command_id=status.command.command_id)

@@ -12,7 +12,6 @@ import streamlit as st
 
 from dashboard.csv_export import csv_text
 from dashboard.web.session import current_world
-from data.clock import utc_now
 from data.errors import TrimtabError
 from data.records.decisions import Range
 
@@ -71,7 +70,7 @@ def age_line() -> None:
     if latest is None:
         st.caption("No samples yet.")
         return
-    age = utc_now() - latest
+    age = current_world().clock() - latest
     hours = age / timedelta(hours=1)
     text = f"{hours:.1f} h" if hours >= 1 else f"{age / timedelta(minutes=1):.0f} min"
     known = [one for one in reader.source_reports() if one.completeness_ratio is not None]

@@ -23,7 +23,6 @@ from dashboard.web.session import register
 from dashboard.web.trusted_proxy import LetIn
 from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings
-from data.clock import utc_now
 from data.errors import SettingsError, TrimtabError
 
 _OPTIONS: dict[str, Any] = {
@@ -90,7 +89,9 @@ def build_app(world: WebWorld) -> App:
     own_metrics = OwnMetrics(world.store.reader, world.cycle_state, world.desk.stopped)
 
     def metrics(_request: Request) -> Response:
-        return Response(own_metrics.exposition(utc_now()), media_type="text/plain; version=0.0.4")
+        return Response(
+            own_metrics.exposition(world.clock()), media_type="text/plain; version=0.0.4"
+        )
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:

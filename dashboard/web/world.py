@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from dashboard.desk import Desk
 from dashboard.scheduler import CycleState
+from data.clock import utc_now
 from data.load_settings import LoadedSettings
 from data.store import Store
 from data.store.remembered import RememberingReader
@@ -15,8 +17,9 @@ from data.store.remembered import RememberingReader
 class WebWorld:
     """`settings` are those of the start; the desk asks for those of the moment.
 
-    `worker_problem` is why the apply worker cannot work, '' when it can. `reader` is for looking:
-    it remembers its answers until the data change.
+    `worker_problem` is why the apply worker cannot work, '' when it can. `clock` is the time that
+    pages go by; in the demo it runs `demo_pace` times as fast as time, which is None elsewhere.
+    `reader` is for looking: it remembers its answers until the data change.
     """
 
     store: Store
@@ -25,6 +28,8 @@ class WebWorld:
     cycle_state: Callable[[], CycleState]
     worker_problem: Callable[[], str]
     run_lifespan: Callable[[], AbstractContextManager[None]]
+    clock: Callable[[], datetime] = utc_now
+    demo_pace: float | None = None
     reader: RememberingReader = field(init=False)
 
     def __post_init__(self) -> None:

@@ -18,7 +18,7 @@ from dashboard.desk import Desk
 if __name__ == "__main__":
     cluster = FileCluster(Path(os.environ.pop("TRIMTAB_TEST_CLUSTER")))
     APPLIERS["file"] = ApplierSource(
-        enabled=lambda _settings: True, make=lambda _settings: FileApplier(cluster)
+        enabled=lambda _settings: True, make=lambda _settings, _clock: FileApplier(cluster)
     )
     slow = float(os.environ.pop("TRIMTAB_TEST_SLOW", "0"))
     why_not = Desk.why_not

@@ -32,9 +32,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_until_ready(base: str, server: "subprocess.Popen[bytes]", *, log: Path) -> None:
+def wait_until_ready(
+    base: str, server: "subprocess.Popen[bytes]", *, log: Path, seconds: float = 180
+) -> None:
     """Wait for /readyz; say what the server wrote when it does not come."""
-    give_up_at = time.monotonic() + 180
+    give_up_at = time.monotonic() + seconds
     while time.monotonic() < give_up_at and server.poll() is None:
         try:
             with urllib.request.urlopen(f"{base}/readyz", timeout=5) as answer:
@@ -113,7 +115,8 @@ class Visitor:
 
     def go(self, title: str) -> None:
         """Follow the navigation to a view."""
-        self.page.get_by_role("link", name=title, exact=True).click()
+        sidebar = self.page.get_by_test_id("stSidebar")
+        sidebar.get_by_role("link", name=title, exact=True).click()
         self.page.wait_for_url(re.compile(f"/{title.lower().partition(' ')[0]}"))
         self.settle()
 

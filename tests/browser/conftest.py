@@ -75,11 +75,17 @@ def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fill(path, nodes=2, days=3, extra=hostile_job)
 
 
-@pytest.fixture
-def pictured_server(tmp_path: Path) -> Iterator[Server]:
+@pytest.fixture(scope="session")
+def pictured_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A week of the fleet that `trimtab demo` shows."""
-    store = fill(tmp_path / "trimtab.duckdb", nodes=8, days=7, extra=None)
-    with running_server(store, tmp_path) as running:
+    folder = tmp_path_factory.mktemp("pictured")
+    return fill(folder / "trimtab.duckdb", nodes=8, days=7, extra=None)
+
+
+@pytest.fixture
+def pictured_server(pictured_store: Path, tmp_path: Path) -> Iterator[Server]:
+    """A server on a copy of that week."""
+    with running_server(shutil.copy(pictured_store, tmp_path / "own.duckdb"), tmp_path) as running:
         yield running
 
 

@@ -1,21 +1,133 @@
 """Takes docs/images anew; collected by `make screenshots` only."""
 
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import pypdfium2
 import pytest
 from browser.bed import Server, Visitor
+from browser.test_decisions import first_card
+from browser.test_demo import Demo, running_demo
+from PIL import Image
+from playwright.sync_api import Browser, Page, expect
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-HEIGHTS = {"plan": 1620}
-"""The Gantt chart stands below the demand."""
+VIEWS = (
+    "overview",
+    "fleet",
+    "jobs",
+    "job",
+    "forecasts",
+    "plan",
+    "recommendations",
+    "new_job",
+    "energy",
+    "reports",
+    "health",
+    "settings",
+)
+WIDTH = 1280
+TALLEST = 1700
+LARGEST_BYTES = 250_000
+REPORT_PAGES = 2
 
 
-def test_pictures_for_the_documents(pictured_server: Server, visitor: Visitor) -> None:
-    """The README's pictures show the demo's fleet."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    for name in ("overview", "recommendations", "job", "forecasts", "plan", "energy"):
+def keep(picture: Image.Image, name: str) -> None:
+    """Write a picture with a palette of its own, small enough for a repository."""
+    path = IMAGES / f"{name}.png"
+    colours = 256
+    while True:
+        picture.convert("RGB").quantize(colours).save(path, optimize=True)
+        if path.stat().st_size <= LARGEST_BYTES:
+            return
+        assert colours > 32, f"{path} is too large"
+        colours //= 2
+
+
+def take(page: Page, name: str, folder: Path) -> None:
+    """Take the page as high as what is on it, up to a limit."""
+    main = page.get_by_test_id("stMain")
+    needed = main.evaluate(
+        "main => main.querySelector('[data-testid=stMainBlockContainer]').scrollHeight"
+    )
+    page.set_viewport_size({"width": WIDTH, "height": min(max(needed, 760), TALLEST)})
+    Visitor(page).settle()
+    raw = folder / f"{name}.png"
+    page.screenshot(path=raw)
+    keep(Image.open(raw), name)
+
+
+def test_every_view(pictured_server: Server, visitor: Visitor, tmp_path: Path) -> None:
+    """Every view of a fleet like the demo's, in light."""
+    for name in VIEWS:
+        visitor.page.set_viewport_size({"width": WIDTH, "height": 1000})
         visitor.open(f"{pictured_server.base}/{name.replace('overview', '')}")
-        visitor.page.set_viewport_size({"width": 1360, "height": HEIGHTS.get(name, 1000)})
-        visitor.settle()
-        visitor.page.screenshot(path=IMAGES / f"{name}.png")
+        take(visitor.page, name, tmp_path)
+
+
+def test_one_view_in_the_dark(pictured_server: Server, browser: Browser, tmp_path: Path) -> None:
+    """The overview as people see it whose system is dark."""
+    with browser.new_context(
+        color_scheme="dark", viewport={"width": WIDTH, "height": 1000}
+    ) as context:
+        visitor = Visitor(context.new_page())
+        visitor.open(pictured_server.base)
+        take(visitor.page, "overview-dark", tmp_path)
+
+
+def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:
+    """The guide, the preview of a change to the simulated cluster, and what it saved."""
+    with running_demo(tmp_path, nodes=8, days=7) as demo:
+        visitor.page.set_viewport_size({"width": WIDTH, "height": 1000})
+        visitor.open(demo.base)
+        take(visitor.page, "demo", tmp_path)
+        _apply_the_first(demo, visitor, lambda: take(visitor.page, "demo-change", tmp_path))
+        visitor.go("Savings")
+        measured = visitor.page.get_by_text(re.compile("1 of 1 applied changes are measured"))
+        expect(measured).to_be_visible(timeout=240_000)
+        take(visitor.page, "savings", tmp_path)
+        visitor.go("Audit")
+        take(visitor.page, "audit", tmp_path)
+
+
+def _apply_the_first(demo: Demo, visitor: Visitor, previewed: Callable[[], None]) -> None:
+    visitor.page.set_default_timeout(60_000)
+    visitor.open(f"{demo.base}/recommendations")
+    card, _chosen = first_card(visitor)
+    card.get_by_text("Change", exact=True).click()
+    card.get_by_role("button", name="Look at the target").click()
+    expect(card.get_by_text(re.compile("^simulated cluster: ")).first).to_be_visible(timeout=60_000)
+    card.get_by_label("Your name").fill("Robin")
+    previewed()
+    card.get_by_role("button", name="Approve and apply").click()
+    visitor.settle()
+
+
+def test_the_weekly_report(pictured_store: Path, browser: Browser, tmp_path: Path) -> None:
+    """The report of the week as HTML, and the first pages of the PDF."""
+    for kind in ("html", "pdf"):
+        subprocess.run(
+            [
+                Path(sys.executable).with_name("trimtab"),
+                *("--store", f"duckdb:///{pictured_store}"),
+                *("report", "weekly", "--format", kind, "--out", tmp_path / f"week.{kind}"),
+            ],
+            check=True,
+            cwd=tmp_path,
+            env={name: value for name, value in os.environ.items() if "TRIMTAB" not in name},
+            capture_output=True,
+        )
+    with browser.new_context(viewport={"width": 1000, "height": TALLEST}, offline=True) as context:
+        page = context.new_page()
+        page.goto((tmp_path / "week.html").as_uri())
+        page.wait_for_selector(".js-plotly-plot .plot-container")
+        page.screenshot(path=tmp_path / "week.png")
+    keep(Image.open(tmp_path / "week.png"), "report-html")
+    document = pypdfium2.PdfDocument(tmp_path / "week.pdf")
+    for number in range(min(REPORT_PAGES, len(document))):
+        keep(document[number].render(scale=1.4).to_pil(), f"report-pdf-{number + 1}")

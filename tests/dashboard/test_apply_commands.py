@@ -29,7 +29,9 @@ def command(  # type: ignore[no-untyped-def]
     monkeypatch.setitem(
         APPLIERS,
         "file",
-        ApplierSource(enabled=lambda _settings: True, make=lambda _settings: FileApplier(cluster)),
+        ApplierSource(
+            enabled=lambda _settings: True, make=lambda _settings, _clock: FileApplier(cluster)
+        ),
     )
     now = utc_now()
     with open_store(store_url) as store:

@@ -20,7 +20,6 @@ from dashboard.web.energy_parts import (
 )
 from dashboard.web.page import chart, empty_state, figures, finding, plain, range_text, table
 from dashboard.web.session import current_world
-from data.clock import utc_now
 
 world = current_world()
 reader = world.reader
@@ -53,7 +52,7 @@ def _largest(statement: EsgStatement) -> str:
 
 if not empty_state():
     answer = st.container()
-    newest = min(utc_now(), reader.latest_sample_at() or utc_now())
+    newest = min(world.clock(), reader.latest_sample_at() or world.clock())
     choice = ask_energy_choice(newest, settings.report.timezone)
 
     def statement_every(every: Every) -> EsgStatement:

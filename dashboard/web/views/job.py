@@ -16,7 +16,6 @@ from dashboard.web.page import chart, empty_state, figures, finding, measured, p
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
 from dashboard.web.similar_runs import similar_runs
-from data.clock import utc_now
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import Job
@@ -170,7 +169,7 @@ def show_recommendations(job: Job) -> None:
     st.subheader("Recommendations")
     mine = [
         one
-        for one in reader.recommendations(now=utc_now())
+        for one in reader.recommendations(now=world.clock())
         if one.recommendation.job_id == job.job_id and one.state != "superseded"
     ]
     if not mine:
@@ -206,7 +205,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
 
 
 if not empty_state():
-    end = reader.latest_sample_at() or utc_now()
+    end = reader.latest_sample_at() or world.clock()
     place = st.container()
     job = choose_job(end)
     if job is not None:

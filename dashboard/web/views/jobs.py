@@ -9,7 +9,6 @@ import streamlit as st
 from dashboard.web.choices import ALL, choose, choose_page
 from dashboard.web.page import empty_state, finding, number, table
 from dashboard.web.session import current_world
-from data.clock import utc_now
 from data.records.job_pages import JobFilter, JobPage, JobUse
 from data.store.job_sql import FIELDS, ORDERS
 
@@ -70,7 +69,7 @@ def job_filter() -> JobFilter:
 
 
 if not empty_state():
-    end = reader.latest_sample_at() or utc_now()
+    end = reader.latest_sample_at() or world.clock()
     ask = partial(
         reader.job_page,
         start=end - timedelta(days=1),
@@ -85,7 +84,7 @@ if not empty_state():
     wanted = job_filter()
     proposed = {
         one.recommendation.job_id: str(one.recommendation.action)
-        for one in reader.recommendations(now=utc_now())
+        for one in reader.recommendations(now=world.clock())
         if one.state in ("proposed", "approved")
     }
     found = ask(wanted, order=order, most=0)

@@ -12,7 +12,6 @@ from dashboard.web.choices import choose_days
 from dashboard.web.page import chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 from data.records.cluster import SourceState
 from data.records.decisions import FOR_MEMORY
 
@@ -41,10 +40,10 @@ def total(rows: pd.DataFrame, column: str) -> float | None:
 
 
 if not empty_state():
-    end = reader.latest_sample_at() or utc_now()
+    end = reader.latest_sample_at() or world.clock()
     day_ago = end - timedelta(days=1)
     now = reader.fleet_history(start=day_ago, end=end, slot_seconds=3600).iloc[-1]
-    stored = [one for one in reader.recommendations(now=utc_now()) if one.state == "proposed"]
+    stored = [one for one in reader.recommendations(now=world.clock()) if one.state == "proposed"]
     freed = sum(
         one.recommendation.savings.gpu_hours.central / one.recommendation.savings.horizon_hours
         for one in stored

@@ -13,7 +13,6 @@ from dashboard.web.page import chart, empty_state, figures, finding, number, pla
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
 
@@ -101,7 +100,7 @@ def show_places(plan: Plan) -> None:
     if pages:
         why = {
             one.recommendation.job_id: one.recommendation.why
-            for one in reader.recommendations(now=utc_now())
+            for one in reader.recommendations(now=world.clock())
             if one.recommendation.plan_id == plan.plan_id
         }
         nodes = pages[names.index(chosen) if chosen in names else 0]

@@ -12,7 +12,6 @@ from dashboard.web.identity import signed_in
 from dashboard.web.page import chart, empty_state, finding, number, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import OPEN, State
 from data.store import StoredRecommendation
@@ -42,7 +41,7 @@ def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendati
 
 reader = current_world().reader
 if not empty_state():
-    stored = visible(reader.recommendations(now=utc_now()))
+    stored = visible(reader.recommendations(now=current_world().clock()))
     waiting = [one for one in stored if one.state == "proposed"]
     urgent = [one for one in waiting if one.recommendation.action in FOR_MEMORY]
     worth = sum(

@@ -12,7 +12,6 @@ from dashboard.web.page import chart, empty_state, finding, range_text, table
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import utc_now
 
 _FORMS = (
     ("HTML", "html", "text/html", render_html),
@@ -53,7 +52,7 @@ def show(rows: list[dict[str, object]], name: str, empty: str) -> None:
 
 
 if not empty_state():
-    newest = min(utc_now(), reader.latest_sample_at() or utc_now())
+    newest = min(world.clock(), reader.latest_sample_at() or world.clock())
     weeks = {
         "last 168 hours": Week(end=newest, zone=settings.report.timezone),
         "last whole week": last_whole_week(newest, settings.report),

@@ -7,7 +7,6 @@ from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_su
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, range_text, table
 from dashboard.web.session import current_world
-from data.clock import utc_now
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
@@ -29,10 +28,11 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
     return found
 
 
-rows = ledger(current_world().reader, now=utc_now())
+rows = ledger(current_world().reader, now=current_world().clock())
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 if not rows:
     finding("Nothing has been applied yet, so nothing has been saved yet.")
+    st.page_link("views/recommendations.py", label="Approve and apply a recommendation")
 elif gpu_hours.realised is None:
     finding(f"{len(rows)} changes are applied; none of them can be measured yet.")
 else:

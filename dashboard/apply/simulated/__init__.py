@@ -1,0 +1,1 @@
+"""The applier of the simulated cluster."""

@@ -1,0 +1,184 @@
+"""`trimtab demo`: a week of a simulated fleet, then the dashboard on it, with a clock that runs.
+
+Nothing outside this machine is asked or changed: of the user's own settings only those count that
+say how to plan, what energy costs and where to listen. See docs/decisions/0005.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from collectors.base import Window
+from collectors.simulated_cluster import cluster_of
+from collectors.simulated_layout import BOARDS_PER_NODE
+from dashboard.cli.cycle_commands import print_outcome
+from dashboard.cli.serve_commands import serve_overrides, serve_pages
+from dashboard.cli.serve_parts import claimed_parts
+from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle, silent
+from dashboard.scheduler import CycleState, CycleThread
+from dashboard.web.port import require_free_port
+from dashboard.wiring import build_world, simulated_collector
+from data.access_settings import is_loopback
+from data.apply_settings import SimulatedApplySettings
+from data.clock import PacedClock, floor_to_slot, utc_now
+from data.errors import SettingsError
+from data.load_settings import LoadedSettings
+from data.settings import Settings
+from data.source_settings import PrometheusSettings
+from data.store import open_store
+
+STORE = "duckdb:///.trimtab/demo.duckdb"
+STEP_SECONDS = 300
+PACE = 60.0
+"""Simulated seconds in a second: an hour passes in a minute, a change is measured in about one."""
+VERIFY_SLOTS = 2
+_FEED_EVERY = timedelta(seconds=5)
+_PLAN_EVERY = timedelta(hours=6)
+"""Simulated: long enough to read a recommendation before the next plan replaces it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Feed:
+    """What goes on while the demo runs: new samples all the time, a cycle when it is due."""
+
+    world: World
+    clock: Callable[[], datetime]
+    due: datetime = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.due = self.clock() + _PLAN_EVERY
+
+    def turn(self) -> None:
+        """Collect what is new, or run a whole cycle. Errors: TrimtabError."""
+        now = self.clock()
+        if now < self.due:
+            collect_and_keep(self.world, now)
+            return
+        run_cycle(self.world, now=now)
+        self.due = self.clock() + _PLAN_EVERY
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Fill a store of its own from the simulated fleet, run a cycle, serve the dashboard."""
+
+    def load() -> LoadedSettings:
+        extra = {"store.url": STORE} if options.store is None else {}
+        return demo_settings(settings_of(options, extra=extra | serve_overrides(options)))
+
+    def say(text: str) -> None:
+        if not options.quiet:
+            print(text, file=sys.stderr)
+
+    loaded = load()
+    settings = loaded.settings
+    if options.days < 1:
+        raise SettingsError(f"--days is {options.days}", "Give at least one day of history.")
+    if not options.once:
+        require_free_port(settings.serve.host, settings.serve.port)
+    boards = settings.fleet.nodes * BOARDS_PER_NODE
+    say(f"Trimtab on a simulated fleet of {boards} GPUs. Nothing outside this machine is touched.")
+    with open_store(settings.store.url) as store:
+        with progress_on_stderr(options) as progress:
+            world = build_world(settings, store=store, progress=progress)
+            now = _first_moment(world)
+            say(f"1/3 {options.days} days of samples, up to {now:%Y-%m-%d %H:%M} UTC")
+            _fill(world, now, options.days)
+            say("2/3 the first cycle: forecasts, a plan, recommendations (slower the first time)")
+            outcome = run_cycle(world, now=now)
+        if options.once:
+            print_outcome(outcome)
+            return 0
+        say(f"3/3 {_worth(outcome)}")
+        clock = PacedClock(start=now, pace=PACE)
+        feed = Feed(world=replace(world, progress=silent), clock=clock)
+        thread = CycleThread(feed.turn, _FEED_EVERY)
+        with claimed_parts(
+            store, None, lambda: load().settings, lambda _claim: thread, clock=clock
+        ) as parts:
+            return serve_pages(
+                loaded,
+                parts,
+                cycle_state=lambda: _in_demo_time(thread.state, feed),
+                demo_pace=PACE,
+            )
+
+
+def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
+    """Give the demo's settings: of the user's own, what reaches neither a source nor a cluster."""
+    own = loaded.settings
+    # Elsewhere than on loopback nobody is known, so nobody may apply: the demo is read-only there.
+    alone = is_loopback(own.serve.host)
+    fleet = replace(
+        own.fleet,
+        enabled=True,
+        state_file=own.fleet.state_file or f"{_beside(own.store.url)}-cluster.json",
+    )
+    settings = Settings(
+        store=own.store,
+        serve=own.serve,
+        planning=own.planning,
+        energy=own.energy,
+        retention=own.retention,
+        prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
+        fleet=fleet,
+        apply=replace(own.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
+        apply_simulated=SimulatedApplySettings(enabled=alone),
+    )
+    origins = {
+        name: origin if _value(settings, name) == _value(own, name) else "demo"
+        for name, origin in loaded.origins.items()
+    }
+    return LoadedSettings(settings=settings, origins=origins)
+
+
+def _value(settings: Settings, name: str) -> object:
+    section, _, field_name = name.partition(".")
+    return getattr(getattr(settings, section), field_name)
+
+
+def _beside(url: str) -> Path:
+    """Give the store's file without its ending; a place of its own for a store on a server."""
+    file, _, path = url.partition(":///")
+    return Path(path).with_suffix("") if file == "duckdb" else Path(".trimtab/demo")
+
+
+def _first_moment(world: World) -> datetime:
+    """Give the time that the demo starts at: now, or where an earlier one has got to."""
+    latest = world.store.reader.latest_sample_at()
+    if latest is None:
+        cluster_of(world.settings.fleet).forget()
+    return floor_to_slot(max(utc_now(), latest or utc_now()), STEP_SECONDS)
+
+
+def _fill(world: World, now: datetime, days: int) -> None:
+    """Keep the missing days of history, a day at a time, so that a second demo starts quickly."""
+    collector = simulated_collector(world.settings)
+    latest = world.store.reader.latest_sample_at()
+    start = now - timedelta(days=days)
+    done_until = max(start, latest) if latest else start
+    for day in range(days):
+        end = start + timedelta(days=day + 1)
+        if end > done_until:
+            window = Window(start=max(done_until, end - timedelta(days=1)), end=end)
+            world.store.keep(collector.collect(window))
+        world.progress("fill", day + 1, days)
+
+
+def _worth(outcome: CycleOutcome) -> str:
+    """Say what the first cycle found."""
+    costs = [one.savings.cost for one in outcome.recommendations if one.savings.cost is not None]
+    if not costs:
+        return "nothing to recommend: the plan keeps every job as it is"
+    return (
+        f"{len(outcome.recommendations)} recommendations, together worth "
+        f"{sum(one.central for one in costs):.0f} {costs[0].unit} a day"
+    )
+
+
+def _in_demo_time(state: CycleState, feed: Feed) -> CycleState:
+    """Give the thread's state with the time of the next cycle on the demo's clock."""
+    return replace(state, last_finished_at=None, next_at=feed.due)

@@ -1,0 +1,163 @@
+"""What tells the demo from the real thing on every page, and the guide through its first minutes.
+
+The guide reads from the store how far the visitor has come; nothing is remembered of the visit but
+whether it was hidden.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import streamlit as st
+
+from dashboard.savings import ledger, total_gpu_hours
+from dashboard.web.page import plain, range_text
+from dashboard.web.session import current_world
+from data.records.lifecycle import STANDING, State
+from data.settings import Settings
+from data.units import SECONDS_PER_HOUR
+
+_HIDDEN = "guide-hidden"
+_GUIDED = ("Overview", "Recommendations", "Savings")
+_LOOK_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of the guide: `page` is the view where it is taken."""
+
+    title: str
+    text: str
+    page: str
+    label: str
+    done: bool
+
+
+def simulated_banner() -> None:
+    """Say on every page that the cluster is simulated, and how fast its time runs."""
+    world = current_world()
+    if not world.desk.settings().apply_simulated.enabled:
+        return
+    said = "**Simulated cluster**: no real job is reached."
+    if world.demo_pace is not None:
+        pace = f"{SECONDS_PER_HOUR / world.demo_pace:.0f} s"
+        said += (
+            f" An hour there takes {pace}; this page is of {plain(f'{world.clock():%H:%M}')} UTC."
+        )
+    st.info(said, icon=":material/science:")
+
+
+def demo_guide(title: str) -> None:
+    """Show the guide above the pages that it leads to, until it is hidden; only in the demo."""
+    if current_world().demo_pace is None or title not in _GUIDED:
+        return
+    if st.session_state.get(_HIDDEN, False):
+        with st.sidebar:
+            st.button("Show the guide", on_click=_hide, args=(False,), width="stretch")
+        return
+    st.fragment(_panel, run_every=_LOOK_SECONDS if _waiting() else None)(_progress())
+
+
+def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Step, ...]:
+    """Give the steps for what became of the recommendations; `measured` is '' until one was."""
+    taken = set(states.values())
+    applied = bool(taken & (STANDING | {State.ROLLED_BACK, State.APPLYING}))
+    return (
+        Step(
+            title="See what is wasted",
+            text="The sentence at the top of each page is its finding. Orange is what is "
+            "allocated and idle; the dashed part of the picture is the forecast.",
+            page="views/overview.py",
+            label="Overview",
+            done=applied or bool(taken - {State.PROPOSED, State.EXPIRED, State.SUPERSEDED}),
+        ),
+        Step(
+            title="Approve and apply one",
+            text="Open Why for the evidence and Change for the exact step. Then give a name and "
+            "press Approve and apply. Roll back undoes it.",
+            page="views/recommendations.py",
+            label="Recommendations",
+            done=applied,
+        ),
+        Step(
+            title="Watch it being verified",
+            text=measured or wait,
+            page="views/savings.py",
+            label="Savings",
+            done=bool(measured),
+        ),
+    )
+
+
+def _panel(before: tuple[object, ...]) -> None:
+    """Draw the guide; once something has happened since the page was drawn, draw that anew."""
+    if _progress() != before or st.session_state.get(_HIDDEN, False):
+        st.rerun()
+    with st.container(border=True, key="guide"):
+        title, button = st.columns([5, 1], vertical_alignment="center")
+        title.markdown("**The first five minutes**")
+        button.button("Hide the guide", on_click=_hide, args=(True,), width="stretch")
+        measured = _measured()
+        steps = guide_steps(current_world().store.reader.states(), measured, _wait())
+        for number, (cell, step) in enumerate(
+            zip(st.columns(len(steps)), steps, strict=True), start=1
+        ):
+            with cell:
+                mark = ":green[:material/check_circle:]" if step.done else f"{number}."
+                st.markdown(f"{mark} **{step.title}**")
+                st.caption(plain(step.text))
+                st.page_link(step.page, label=step.label, icon=":material/arrow_forward:")
+        if measured:
+            st.caption(
+                "Next, your own fleet: `trimtab doctor --prometheus URL` says what is missing, "
+                "`trimtab serve --prometheus URL` opens this dashboard on it, read-only."
+            )
+
+
+def _hide(hidden: bool) -> None:
+    st.session_state[_HIDDEN] = hidden
+
+
+def _progress() -> tuple[object, ...]:
+    """Give what the guide's picture follows from."""
+    states = current_world().store.reader.states()
+    return (tuple(sorted((digest, str(state)) for digest, state in states.items())), _measured())
+
+
+def _waiting() -> bool:
+    states = current_world().store.reader.states().values()
+    open_ones = STANDING - {State.VERIFIED, State.FELL_SHORT, State.KEPT} | {State.APPLYING}
+    return any(state in open_ones for state in states)
+
+
+def _measured() -> str:
+    """Say what was saved, '' before anything was measured."""
+    world = current_world()
+    total = total_gpu_hours(ledger(world.store.reader, now=world.clock()))
+    if total.realised is None:
+        return ""
+    return f"Saved {range_text(total.realised)} of {range_text(total.predicted)} promised."
+
+
+def _wait() -> str:
+    """Say when the next change will be measured."""
+    world = current_world()
+    settings = world.desk.settings()
+    slots = f"{settings.apply.verify_slots} slots of {settings.planning.slot_minutes} min"
+    pending = [
+        one
+        for one in ledger(world.store.reader, now=world.clock())
+        if one.measurement is None and one.state in STANDING
+    ]
+    if not pending:
+        return f"Savings shows what a change really brought, {slots} after it was made."
+    left = max(_due(settings, pending[0].applied_at) - world.clock(), timedelta())
+    seconds = left.total_seconds() / (world.demo_pace or 1)
+    if not seconds:
+        return "The samples after the change are being read."
+    return f"Applied. {slots} are measured after it: about {seconds:.0f} s left."
+
+
+def _due(settings: Settings, applied_at: datetime) -> datetime:
+    """Give when a change is measured: after its slots and the one in which it was made."""
+    minutes = (settings.apply.verify_slots + 1) * settings.planning.slot_minutes
+    return applied_at + timedelta(minutes=minutes)

@@ -1,0 +1,168 @@
+"""The first five minutes of the demo, as its guide tells them: approve, apply, verified, undone."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from browser.bed import Visitor, free_port, wait_until_ready
+from browser.test_decisions import first_card
+from playwright.sync_api import Locator, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+_SOON, _PATIENCE = 60_000, 240_000
+"""ms; a change is measured a minute after it, on a machine that has nothing else to do."""
+
+
+@dataclass
+class Demo:
+    """A running `trimtab demo`, in a folder of its own."""
+
+    base: str
+    folder: Path
+    log: Path
+    process: "subprocess.Popen[bytes]"
+
+    def changes(self) -> list[dict[str, object]]:
+        """All that was ever changed in the simulated cluster."""
+        path = self.folder / ".trimtab" / "demo-cluster.json"
+        found: list[dict[str, object]] = json.loads(path.read_text())["changes"]
+        return found
+
+
+@contextmanager
+def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Iterator[Demo]:
+    """Run `trimtab demo` in a folder of its own until the block ends."""
+    port, log = free_port(), folder / "demo.log"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
+    with log.open("wb") as sink:
+        process = subprocess.Popen(
+            [
+                Path(sys.executable).with_name("trimtab"),
+                *("demo", "--days", str(days), "--port", str(port)),
+            ],
+            cwd=folder,
+            env=environ
+            | {"TRIMTAB_FLEET_NODES": str(nodes), "TRIMTAB_PLANNING_WORKERS": "1"}
+            | settings,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+    running = Demo(f"http://127.0.0.1:{port}", folder, log, process)
+    try:
+        wait_until_ready(running.base, process, log=log, seconds=300)
+        yield running
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """The demo on two nodes, with a Prometheus in the environment that must never be asked."""
+    with running_demo(
+        tmp_path_factory.mktemp("demo"),
+        nodes=2,
+        days=3,
+        TRIMTAB_PROMETHEUS_URL="http://prometheus.invalid:9090",
+        TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
+    ) as running:
+        yield running
+
+
+def card_of(visitor: Visitor, chosen: str) -> Locator:
+    """The card of one recommendation, wherever on the page it stands."""
+    return visitor.page.locator(f"[class*='st-key-card-'][class*='{chosen}']")
+
+
+def show(visitor: Visitor, state: str) -> None:
+    """Choose the state of the cards shown."""
+    visitor.page.get_by_test_id("stButtonGroup").get_by_text(state, exact=True).click()
+
+
+def test_the_guide_can_be_hidden_and_called_back(demo: Demo, visitor: Visitor) -> None:
+    """One button each; the banner stays, since the cluster stays simulated."""
+    visitor.page.set_default_timeout(_SOON)
+    visitor.open(demo.base)
+    visitor.page.get_by_role("button", name="Hide the guide").click()
+    expect(visitor.page.locator(".st-key-guide")).to_have_count(0, timeout=_SOON)
+    visitor.go("Savings")
+    expect(visitor.page.locator(".st-key-guide")).to_have_count(0, timeout=_SOON)
+    expect(visitor.page.get_by_text("Simulated cluster").first).to_be_visible(timeout=_SOON)
+    visitor.page.get_by_role("button", name="Show the guide").click()
+    expect(visitor.page.locator(".st-key-guide")).to_be_visible(timeout=_SOON)
+    newest = visitor.page.get_by_text(re.compile("^As of .* UTC, ")).first.inner_text()
+    for _ in range(30):
+        visitor.page.wait_for_timeout(1000)
+        visitor.page.reload()
+        visitor.settle()
+        if visitor.page.get_by_text(re.compile("^As of .* UTC, ")).first.inner_text() != newest:
+            return
+    pytest.fail(f"no new sample in 30 s: {newest}")
+
+
+def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
+    """Guide, approval, one change for two clicks, verified in the ledger, rolled back, audited."""
+    visitor.page.set_default_timeout(_SOON)
+    visitor.open(demo.base)
+    for text in ("Simulated cluster", "The first five minutes", "See what is wasted"):
+        expect(visitor.page.get_by_text(text).first).to_be_visible(timeout=_SOON)
+    assert demo.changes() == []
+
+    visitor.page.locator(".st-key-guide").get_by_role("link", name="Recommendations").click()
+    visitor.page.wait_for_url(re.compile("/recommendations"))
+    visitor.settle()
+    card, chosen = first_card(visitor)
+    expect(card.get_by_text("Applied to the simulated cluster")).to_be_visible(timeout=_SOON)
+    card.get_by_text("Change", exact=True).click()
+    card.get_by_role("button", name="Look at the target").click()
+    expect(card.get_by_text(re.compile("^simulated cluster: .* from .* to ")).first).to_be_visible(
+        timeout=_SOON
+    )
+    card.get_by_label("Your name").fill("Robin")
+    card.get_by_label("Comment").fill("try it")
+    card.get_by_role("button", name="Approve and apply").dblclick()
+    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0, timeout=_SOON)
+    show(visitor, "applied")
+    expect(card_of(visitor, chosen).get_by_text("applied by Robin")).to_be_visible(timeout=_SOON)
+    assert len(demo.changes()) == 1
+
+    visitor.page.locator(".st-key-guide").get_by_role("link", name="Savings").click()
+    visitor.page.wait_for_url(re.compile("/savings"))
+    measured = visitor.page.get_by_text(re.compile("1 of 1 applied changes are measured"))
+    expect(measured).to_be_visible(timeout=_PATIENCE)
+    guide = visitor.page.locator(".st-key-guide")
+    expect(guide.get_by_text(re.compile("^Saved .* promised"))).to_be_visible(timeout=_SOON)
+    expect(guide.get_by_text("trimtab doctor")).to_be_visible(timeout=_SOON)
+
+    visitor.go("Recommendations")
+    show(visitor, "verified")
+    card_of(visitor, chosen).get_by_role("button", name="Roll back").click()
+    rolled_back = visitor.page.get_by_test_id("stButtonGroup").get_by_text("rolled-back")
+    expect(rolled_back).to_be_visible(timeout=_SOON)
+    rolled_back.click()
+    expect(card_of(visitor, chosen).get_by_text("rolled-back by Robin")).to_be_visible(
+        timeout=_SOON
+    )
+    assert len(demo.changes()) == 2
+
+    visitor.go("Audit")
+    expect(visitor.page.get_by_text(re.compile("entries, chain intact"))).to_be_visible(
+        timeout=_SOON
+    )
+    visitor.go("Health")
+    expect(visitor.page.get_by_text("1 of 1 sources answered last time.")).to_be_visible(
+        timeout=_SOON
+    )
+
+    demo.process.send_signal(signal.SIGINT)
+    assert demo.process.wait(timeout=60) == 0
+    assert "Traceback" not in demo.log.read_text()

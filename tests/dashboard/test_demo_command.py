@@ -1,0 +1,116 @@
+"""`trimtab demo`: what it takes from the settings, what it goes on doing, and its clock."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from beds.apply_bench import Clock
+
+from dashboard.cli import main
+from dashboard.cli.demo_command import STEP_SECONDS, Feed, demo_settings
+from dashboard.wiring import build_world
+from data.clock import PacedClock
+from data.load_settings import load_settings
+from data.settings import Settings
+from data.store import open_store
+
+REAL = {
+    "TRIMTAB_PROMETHEUS_URL": "http://prometheus.invalid:9090",
+    "TRIMTAB_SLURM_MODE": "commands",
+    "TRIMTAB_KUBERNETES_ENABLED": "true",
+    "TRIMTAB_APPLY_KUBERNETES_ENABLED": "true",
+    "TRIMTAB_SUBMIT_ENABLED": "true",
+    "TRIMTAB_REPORT_MAIL_TO": "everybody@example.com",
+    "TRIMTAB_ENERGY_REGION": "DEU",
+}
+
+
+def settings_with(folder: Path, **environ: str) -> Settings:
+    """The demo's settings where these environment variables are set."""
+    store = {"TRIMTAB_STORE_URL": f"duckdb:///{folder}/demo.duckdb", "TRIMTAB_FLEET_NODES": "1"}
+    return demo_settings(load_settings(environ=store | environ)).settings
+
+
+def test_nothing_outside_is_taken_from_the_settings(tmp_path: Path) -> None:
+    """No source, no target, nobody to write to; the grid region is taken."""
+    settings = settings_with(tmp_path, **REAL)
+    plain = Settings()
+    for section in ("slurm", "kubernetes", "nvml", "submit", "report", "notify"):
+        assert getattr(settings, section) == getattr(plain, section)
+    assert settings.prometheus.url == ""
+    assert not settings.apply_kubernetes.enabled
+    assert settings.apply_simulated.enabled
+    assert settings.apply.enabled
+    assert settings.energy.region == "DEU"
+    assert settings.fleet.state_file == f"{tmp_path}/demo-cluster.json"
+
+
+def test_where_nobody_is_known_the_demo_is_read_only(tmp_path: Path) -> None:
+    """On an address that others reach, nothing can be applied, not even to a simulation."""
+    settings = settings_with(tmp_path, TRIMTAB_SERVE_HOST="0.0.0.0")
+    assert not settings.apply.enabled
+    assert not settings.apply_simulated.enabled
+
+
+def test_what_the_demo_decided_says_so(tmp_path: Path) -> None:
+    """`trimtab settings` on the page names the demo where it differs from the user's own."""
+    loaded = load_settings(environ=REAL | {"TRIMTAB_STORE_URL": f"duckdb:///{tmp_path}/d.duckdb"})
+    origins = demo_settings(loaded).origins
+    assert origins["prometheus.url"] == "demo"
+    assert origins["apply.enabled"] == "demo"
+    assert origins["energy.region"] == "environment TRIMTAB_ENERGY_REGION"
+    assert origins["planning.slot_minutes"] == "default"
+
+
+def test_a_paced_clock_runs_as_fast_as_it_says() -> None:
+    """It starts where it is told, never stands still, and stays in UTC."""
+    start = datetime(2026, 1, 5, tzinfo=UTC)
+    clock = PacedClock(start=start, pace=3_600_000.0)
+    first, second = clock(), clock()
+    assert start <= first < second
+    assert first.utcoffset() == timedelta()
+    assert PacedClock(start=start, pace=0.0)() == start
+
+
+@pytest.mark.slow
+def test_the_feed_collects_all_the_time_and_plans_when_it_is_due(tmp_path: Path) -> None:
+    """New samples at every turn; a second cycle only after six hours of the demo's time."""
+    settings = settings_with(tmp_path, TRIMTAB_PLANNING_WORKERS="1")
+    clock = Clock(datetime(2026, 1, 7, 12, tzinfo=UTC))
+    with open_store(settings.store.url) as store:
+        feed = Feed(world=build_world(settings, store=store), clock=clock)
+        feed.turn()
+        first = store.reader.latest_sample_at()
+        assert first is not None
+        clock.forward(seconds=2 * STEP_SECONDS)
+        feed.turn()
+        assert store.reader.latest_sample_at() == first + timedelta(seconds=2 * STEP_SECONDS)
+        assert store.reader.last_cycle() is None
+        clock.forward(hours=6)
+        feed.turn()
+        assert store.reader.last_cycle() is not None
+        assert feed.due == clock() + timedelta(hours=6)
+
+
+@pytest.mark.slow
+def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a Prometheus in the environment: one source, which ran, and progress on stderr."""
+    for name in [one for one in os.environ if one.startswith("TRIMTAB")]:
+        monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRIMTAB_FLEET_NODES", "1")
+    monkeypatch.setenv("TRIMTAB_PLANNING_WORKERS", "1")
+    monkeypatch.setenv("TRIMTAB_PROMETHEUS_URL", "http://prometheus.invalid:9090")
+    store = f"duckdb:///{tmp_path}/demo.duckdb"
+    assert main(["--store", store, "demo", "--once", "--days", "2"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("As of ")
+    assert "simulated fleet of 8 GPUs" in said.err
+    assert "1/3 2 days of samples" in said.err
+    assert main(["--store", store, "sources", "--format", "json"]) == 0
+    assert [one["source"] for one in json.loads(capsys.readouterr().out)] == ["simulated-fleet"]
+    assert main(["--store", store, "demo", "--once", "--days", "0"]) == 2
