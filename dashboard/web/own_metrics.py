@@ -14,6 +14,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
+from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
 from data.records.decisions import Range, Savings
 from data.records.plans import Plan
@@ -182,7 +183,7 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 def _label(text: str) -> str:
     """Give foreign text as a label value: one printable line, cut."""
-    return "".join(c if c.isprintable() else "�" for c in text)[:_LONGEST_LABEL]
+    return shown(text[:_LONGEST_LABEL])
 
 
 def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:

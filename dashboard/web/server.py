@@ -28,6 +28,8 @@ from data.errors import SettingsError, TrimtabError
 
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,
+    # The grid's own export knows no formulas; ours (`page.table`) does.
+    "client.disableDataExport": True,
     "client.showErrorDetails": "none",
     "client.toolbarMode": "minimal",
     "global.developmentMode": False,
