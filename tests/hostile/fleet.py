@@ -117,11 +117,11 @@ def from_schedulers(jobs: tuple[Job, ...], now: datetime) -> Collected:
         for number in range(len(TEXTS) // _GPUS_A_NODE)
     )
     report = SourceReport(
-        source=text(0),
+        source="slurm",
         state=SourceState.FAILED,
         reason=text(1),
         samples=0,
-        dropped=((text(2), 3),),
+        dropped=(("broken-label", 3),),
         completeness_ratio=0.5,
         warnings=TEXTS,
         window_start=now - timedelta(hours=1),
