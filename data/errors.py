@@ -18,12 +18,18 @@ _SECRET = re.compile(
     r"[^\s&@,;\"']+"
 )
 _CLIP = 300
+_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)")
+
+
+def without_password(text: str) -> str:
+    """Give an address, or a text with addresses, without the passwords in front of the hosts."""
+    return _PASSWORD.sub(r"\1***", text)
 
 
 def scrub(text: str, *, limit: int = _CLIP) -> str:
     """Give foreign text fit for one line of a message: secrets masked, one line, clipped."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    masked = _SECRET.sub(lambda match: f"{match.group(1)}***", flat)
+    masked = _SECRET.sub(lambda match: f"{match.group(1)}***", without_password(flat))
     return masked if len(masked) <= limit else masked[: limit - 1] + "…"
 
 

@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from data.errors import SettingsError
+from data.errors import SettingsError, without_password
 from data.settings import Settings
 
 DEFAULT_FILE = Path("trimtab.toml")
@@ -215,6 +215,8 @@ def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
             value = getattr(part, field.name)
             if field.metadata["secret"] and value:
                 value = REDACTED
+            elif isinstance(value, str):
+                value = without_password(value)
             rows.append(
                 {
                     "name": name,
