@@ -14,9 +14,12 @@ TrimtabError
 import re
 
 _SECRET = re.compile(
-    r"(?i)(bearer\s+|basic\s+|(?:password|passwd|token|secret|api[_-]?key)\s*[=:]\s*|://[^/\s:@]*:)"
+    r"(?i)(bearer\s+|basic\s+|"
+    r"(?:password|passwd|token|secret|api[_-]?key|\w-key|authorization|cookie)"
+    r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?|://[^/\s:@]*:)"
     r"[^\s&@,;\"']+"
 )
+"""A word that announces a secret, as text, header or JSON has it, and the secret after it."""
 _CLIP = 300
 _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)")
 

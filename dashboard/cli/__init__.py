@@ -32,6 +32,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
+    # Its debug lines hold whole addresses, and a webhook's address is a secret.
+    logging.getLogger("urllib3").setLevel(logging.INFO)
     try:
         return int(options.run(options))
     except TrimtabError as error:

@@ -95,8 +95,8 @@ def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInServer
 
 
 def shown_as(name: str, role: str) -> str:
-    """What the side of a page says of a person; a word joiner keeps an address from being a link."""
-    return f"{name.replace('@', '@\u2060')}, {role}"
+    """What the side of a page says of a person; a joiner keeps the address from being a link."""
+    return name.replace("@", "@\u2060") + f", {role}"
 
 
 def sign_in(signing: SignedInServer, visitor: Visitor, *, flaw: str = "", **claims: Any) -> None:
