@@ -6,20 +6,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\0")
+from dashboard.foreign_text import cell
 
 
 def _csv_cell(value: object) -> object:
-    """Give a cell that no spreadsheet takes for a formula (ASVS 1.2.10)."""
-    if isinstance(value, str) and value.startswith(_FORMULA_STARTS):
-        return f"'{value}"
-    return value.isoformat() if isinstance(value, datetime) else value
+    return value.isoformat() if isinstance(value, datetime) else cell(value)
 
 
 def csv_text(rows: Sequence[Mapping[Any, object]], columns: Sequence[str]) -> str:
     """Give rows in `columns` order as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(columns)
+    writer.writerow(map(cell, columns))
     writer.writerows([_csv_cell(row.get(column)) for column in columns] for row in rows)
     return text.getvalue()

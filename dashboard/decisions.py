@@ -11,7 +11,7 @@ from pathlib import Path
 from dashboard.apply import applier_for
 from dashboard.apply.base import Applier, ChangeText
 from dashboard.apply.change_file import change_for, write_change
-from dashboard.rights import require_right
+from dashboard.rights import owns, require_right, role_of
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.cluster import Gpu
@@ -20,6 +20,7 @@ from data.records.decisions import Approval, AuditEntry, Decision, Recommendatio
 from data.records.lifecycle import STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
+from data.store.reader import unknown_recommendation
 
 _LOCAL = AccessSettings()
 
@@ -46,6 +47,9 @@ def _allowed(
     person = _require_person(by)
     recommendation = stored.recommendation
     job = store.reader.job(recommendation.job_id)
+    if role_of(person, access) == "owner" and not owns(person, recommendation, job):
+        # What belongs to others is answered like what does not exist.
+        raise unknown_recommendation(id_or_digest)
     require_right(person, access, recommendation, job, approving=approving)
     return stored, person
 

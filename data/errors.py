@@ -14,16 +14,25 @@ TrimtabError
 import re
 
 _SECRET = re.compile(
-    r"(?i)(bearer\s+|basic\s+|(?:password|passwd|token|secret|api[_-]?key)\s*[=:]\s*|://[^/\s:@]*:)"
+    r"(?i)(bearer\s+|basic\s+|"
+    r"(?:password|passwd|token|secret|api[_-]?key|\w-key|authorization|cookie)"
+    r"[\"']?\s*[=:]\s*[\"']?(?:bearer\s+|basic\s+)?|://[^/\s:@]*:)"
     r"[^\s&@,;\"']+"
 )
+"""A word that announces a secret, as text, header or JSON has it, and the secret after it."""
 _CLIP = 300
+_PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)|([?&]password=)[^&\s]+")
+
+
+def without_password(text: str) -> str:
+    """Give an address, or a text with addresses, without the passwords in them."""
+    return _PASSWORD.sub(r"\1\2***", text)
 
 
 def scrub(text: str, *, limit: int = _CLIP) -> str:
     """Give foreign text fit for one line of a message: secrets masked, one line, clipped."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    masked = _SECRET.sub(lambda match: f"{match.group(1)}***", flat)
+    masked = _SECRET.sub(lambda match: f"{match.group(1)}***", without_password(flat))
     return masked if len(masked) <= limit else masked[: limit - 1] + "…"
 
 

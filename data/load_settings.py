@@ -6,14 +6,13 @@ be ignored.
 
 import difflib
 import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from data.errors import SettingsError
+from data.errors import SettingsError, without_password
 from data.settings import Settings
 
 DEFAULT_FILE = Path("trimtab.toml")
@@ -206,7 +205,6 @@ def load_settings(
     return LoadedSettings(settings=settings, origins=origins)
 
 
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*:)[^/\s]+(?=@)|([?&]password=)[^&\s]+")
 """What an address may hold beside the places where secrets belong; a port has no @ after it."""
 
 
@@ -221,7 +219,7 @@ def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
             if field.metadata["secret"] and value:
                 value = REDACTED
             elif isinstance(value, str):
-                value = _PASSWORD.sub(rf"\1\2{REDACTED}", value)
+                value = without_password(value)
             rows.append(
                 {
                     "name": name,

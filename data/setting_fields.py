@@ -9,7 +9,8 @@ from data.errors import SettingsError
 
 def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
     """Declare a setting: its default, what it means with its unit, and whether to redact it."""
-    return field(default=default, metadata={"meaning": meaning, "secret": secret})
+    # Whoever prints or logs the settings, by mistake or in a traceback, shows no secret.
+    return field(default=default, repr=not secret, metadata={"meaning": meaning, "secret": secret})
 
 
 def documented_rows(kind: type, meaning: str) -> Any:

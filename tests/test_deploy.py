@@ -32,7 +32,9 @@ def known_metrics() -> set[str]:
     names |= {f"{one}_info" for one in re.findall(r'InfoMetricFamily\(\s*"trimtab_(\w+)"', text)}
     units = re.findall(r'^    "(\w+)": \(', text, flags=re.MULTILINE)
     names |= {
-        f"{kind}_{unit}" for kind in ("waiting_savings", "recommendation_saving") for unit in units
+        f"{kind}_{unit}"
+        for kind in ("waiting_savings", "recommendation_saving", "recommended_savings")
+        for unit in units
     }
     return {f"trimtab_{name}" for name in names}
 

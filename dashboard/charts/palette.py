@@ -1,9 +1,10 @@
 """Colours that carry meaning (after Okabe and Ito, colour-blind safe) and the common layout."""
 
-import html
 from typing import Any
 
 import plotly.graph_objects as go
+
+from dashboard.foreign_text import plot_label
 
 USED = "#0072B2"
 IDLE = "#E69F00"
@@ -16,7 +17,7 @@ SEASONAL = "#009E73"
 
 def safe(text: object) -> str:
     """Give untrusted text fit for a plotly label, which reads a little HTML."""
-    return html.escape("".join(c if c.isprintable() else "�" for c in str(text)[:80]))
+    return plot_label(text)
 
 
 def faded(colour: str, opacity: float) -> str:

@@ -9,25 +9,37 @@ import sys
 from collections.abc import Sequence
 
 from dashboard.cli.parser import build_parser
+from dashboard.foreign_text import shown
 from data.errors import SettingsError, TrimtabError
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 
 
+class OneLine(logging.LogRecord):
+    """What is logged, by us or a library: no name in it forges a line or speaks to a terminal."""
+
+    def getMessage(self) -> str:  # noqa: N802 - the name that logging asks for
+        """Give the message as one line."""
+        return shown(super().getMessage())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code."""
     options = build_parser().parse_args(arguments)
     level = logging.DEBUG if options.debug else logging.WARNING
+    logging.setLogRecordFactory(OneLine)
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
     )
+    # Its debug lines hold whole addresses, and a webhook's address is a secret.
+    logging.getLogger("urllib3").setLevel(logging.INFO)
     try:
         return int(options.run(options))
     except TrimtabError as error:
         if options.debug:
             raise
-        print(f"trimtab: {error}", file=sys.stderr)
+        print(f"trimtab: {shown(error)}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, SettingsError) else EXIT_ERROR
     except KeyboardInterrupt:
         print("trimtab: interrupted", file=sys.stderr)

@@ -11,7 +11,7 @@ from dashboard.apply.kill_switch import stopped
 from dashboard.apply.shared_switch import STOP, ask
 from dashboard.apply.worker import Worker
 from dashboard.cli.list_commands import FINDINGS
-from dashboard.cli.output import print_rows
+from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.desk import Desk
 from dashboard.notify.deliver import Notifier
@@ -44,12 +44,12 @@ def apply(options: argparse.Namespace) -> int:
         stored = store.reader.recommendation(options.id, now=utc_now())
         asked = bool(store.reader.commands(stored.recommendation.digest))
         if options.file or not (asked or desk.can_apply(stored.recommendation)):
-            print(desk.write_change(options.id, _person(options)))
+            say(desk.write_change(options.id, _person(options)))
             return 0
         found = desk.apply(options.id, _person(options))
         if not found.fresh:
             person, at = found.command.person.name, found.command.asked_at
-            print(f"already asked for by {person} at {at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
+            say(f"already asked for by {person} at {at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
         return _work_until_known(options, store, stored.recommendation.digest)
 
 
@@ -66,7 +66,7 @@ def keep(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         desk = _desk(options, store)
         desk.decide(options.id, Decision.KEPT, _person(options), options.comment)
-        print(f"kept {options.id}")
+        say(f"kept {options.id}")
     return 0
 
 
@@ -86,9 +86,7 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     while notifier.deliver_once():
         pass
     detail = status.held or _last_detail(store, digest)
-    print(
-        f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail)
-    )
+    say(f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail))
     if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
         return 1
     return 0 if stored.state in _GOOD else FINDINGS
@@ -141,7 +139,7 @@ def stop(options: argparse.Namespace) -> int:
     """Stop all applying at once; works while a server holds the store."""
     loaded = settings_of(options)
     path = Path(loaded.settings.apply.stop_file)
-    print(stop_now(path, by=options.by, reason=options.reason).describe())
+    say(stop_now(path, by=options.by, reason=options.reason).describe())
     if is_postgres_url(loaded.settings.store.url):
         with open_for_reading(loaded) as store:
             ask(store, STOP, by=options.by, at=utc_now(), reason=options.reason)
@@ -153,7 +151,7 @@ def resume(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     path = Path(loaded.settings.apply.stop_file)
     if stopped(path) is None and not is_postgres_url(loaded.settings.store.url):
-        print("applying was not stopped")
+        say("applying was not stopped")
         return 0
     try:
         with open_for_reading(loaded) as store:
@@ -163,7 +161,7 @@ def resume(options: argparse.Namespace) -> int:
     except StoreBusyError:
         # The server that holds the store sees the file go and puts it into the audit.
         resume_now(path)
-    print("applying goes on")
+    say("applying goes on")
     return 0
 
 
@@ -183,5 +181,5 @@ def work(options: argparse.Namespace) -> int:
         sent = 0
         while notifier.deliver_once():
             sent += 1
-    print(f"{visits} visits to commands, {sent} messages")
+    say(f"{visits} visits to commands, {sent} messages")
     return 0

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.cli.forecast_rows import forecast_row, group_row
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.plan_command import plan_figures
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
@@ -75,19 +75,19 @@ def print_outcome(outcome: CycleOutcome) -> None:
     """Print a cycle for people: what was found in one sentence, then the recommendations."""
     skipped = sum(isinstance(one, ForecastSkipped) for one in outcome.forecasts)
     plan = outcome.plan
-    print(
+    say(
         f"As of {outcome.as_of:%Y-%m-%d %H:%M} UTC: {len(outcome.jobs)} jobs, "
         f"{len(outcome.forecasts) - skipped} forecast, {skipped} skipped; "
         f"{len(outcome.recommendations)} recommendations in {outcome.seconds:.1f} s."
     )
     if plan is not None:
-        print(
+        say(
             f"Plan {plan.plan_id[:12]}: {plan.cost:.2f} {plan.currency} over "
             f"{len(plan.slot_starts)} slots (keeping today: {plan.cost_of_now:.2f}), lower bound "
             f"{plan.lower_bound:.2f}, certified gap {100 * plan.gap_ratio:.2f} %."
         )
         for violation in plan.violations:
-            print(f"The plan pays for breaking a limit: {violation}.")
+            say(f"The plan pays for breaking a limit: {violation}.")
     print_rows(
         [
             {
@@ -107,7 +107,7 @@ def print_outcome(outcome: CycleOutcome) -> None:
         empty="No change is worth recommending.",
     )
     if outcome.portfolio is not None and outcome.recommendations:
-        print(_portfolio_line(outcome.portfolio))
+        say(_portfolio_line(outcome.portfolio))
 
 
 def _portfolio_line(found: Portfolio) -> str:
@@ -151,7 +151,7 @@ def range_text(value: Any) -> str:
 def _warn_of_failures(reports: tuple[SourceReport, ...]) -> bool:
     failed = [report for report in reports if report.state is SourceState.FAILED]
     for report in failed:
-        print(f"trimtab: source {report.source} failed: {report.reason}", file=sys.stderr)
+        say(f"trimtab: source {report.source} failed: {report.reason}", file=sys.stderr)
     return bool(failed)
 
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import settings_of
 from dashboard.submission.estimate import (
     breakdown_rows,
@@ -67,7 +67,7 @@ def estimate(options: argparse.Namespace) -> int:
         _say(job, read.assumed, origin, estimates[0])
     print_rows(rows, options.format, columns=tuple(rows[0]), empty="")
     if options.format == "table":
-        print(f"\nThe first of them at its {estimates[0].binding_event}:")
+        say(f"\nThe first of them at its {estimates[0].binding_event}:")
         print_rows(breakdown_rows(estimates[0]), "table", columns=("part", "gib"), empty="")
     return 0
 
@@ -82,7 +82,7 @@ def _say(job: TrainingJob, assumed: tuple[str, ...], origin: str, first: MemoryE
     lines += [f"assumed: {', '.join(first.assumed)}"] if first.assumed else []
     lines += list(first.notes)
     for line in lines:
-        print(line, file=sys.stderr)
+        say(line, file=sys.stderr)
 
 
 def _job(options: argparse.Namespace, shape: Any) -> TrainingJob:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.trace_files import load_map, read_trace
+from dashboard.cli.output import say
 from dashboard.cli.world import progress_on_stderr, settings_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
@@ -42,11 +43,11 @@ def import_(options: argparse.Namespace) -> int:
         progress("import", 2, 2)
     report = collected.report
     dropped = ", ".join(f"{count} {reason}" for reason, count in report.dropped) or "none"
-    print(
+    say(
         f"{rows} new samples of {len(collected.samples)} and {len(collected.jobs)} jobs kept from "
         f"{report.source}; dropped: {dropped}."
     )
     if collected.jobs and collected.jobs[0].assumed:
         assumed = ", ".join(f"{name} = {value}" for name, value in collected.jobs[0].assumed)
-        print(f"Assumed, not in the file: {assumed}.")
+        say(f"Assumed, not in the file: {assumed}.")
     return 0

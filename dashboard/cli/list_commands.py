@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from dashboard.cli.cycle_commands import REPORT_COLUMNS, report_row
-from dashboard.cli.output import print_rows
+from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from data.load_settings import setting_rows
 from data.records.jobs import SchedulerFacts
@@ -133,9 +133,9 @@ def audit_verify(options: argparse.Namespace) -> int:
         entries = store.reader.audit()
         problems = store.reader.verify_audit(head=options.head)
     for problem in problems:
-        print(problem)
+        say(problem)
     if not problems:
-        print(f"{len(entries)} entries, chain intact.")
+        say(f"{len(entries)} entries, chain intact.")
         if entries:
-            print(f"head {entries[-1].entry_hash}")
+            say(f"head {entries[-1].entry_hash}")
     return FINDINGS if problems else 0

@@ -1,15 +1,18 @@
 """How rows leave on stdout: a table for people, JSON and CSV for programs."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, TextIO
 
 from dashboard.csv_export import csv_text
+from dashboard.foreign_text import shown
 
 UNKNOWN = "—"
+_BEYOND_ASCII = re.compile("[^ -~\n]")
 
 
 def plain(value: object) -> Any:
@@ -22,9 +25,22 @@ def plain(value: object) -> Any:
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document; NaN is refused, unknown must be null."""
-    json.dump(value, sys.stdout, default=plain, indent=2, allow_nan=False, ensure_ascii=False)
-    sys.stdout.write("\n")
+    """Print one JSON document; NaN is refused, unknown must be null.
+
+    What a terminal would not show is written as its number, which reads back as the same text.
+    """
+    text = json.dumps(value, default=plain, indent=2, allow_nan=False, ensure_ascii=False)
+    sys.stdout.write(_BEYOND_ASCII.sub(_as_number, text) + "\n")
+
+
+def _as_number(found: re.Match[str]) -> str:
+    character = found.group()
+    return character if character.isprintable() else json.dumps(character)[1:-1]
+
+
+def say(text: object, *, file: TextIO | None = None) -> None:
+    """Print text for people, line by line, on stdout by default; the names in it are hostile."""
+    print("\n".join(map(shown, str(text).removesuffix("\n").split("\n"))), file=file)
 
 
 def _cell(value: object) -> str:
@@ -35,7 +51,7 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%SZ}"
     # Names are hostile: control characters would move the cursor of a terminal.
-    return "".join(character if character.isprintable() else "�" for character in str(value))
+    return shown(value)
 
 
 def print_rows(

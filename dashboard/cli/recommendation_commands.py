@@ -4,7 +4,7 @@ import argparse
 
 from dashboard import decisions
 from dashboard.cli.cycle_commands import range_text
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -71,7 +71,7 @@ def show(options: argparse.Namespace) -> int:
         return 0
     one = stored.recommendation
     evidence = one.evidence
-    print(f"{one.recommendation_id}  {one.action}  {stored.state}  risk {one.risk}")
+    say(f"{one.recommendation_id}  {one.action}  {stored.state}  risk {one.risk}")
     print_rows(
         [
             {"field": "job", "value": one.target},
@@ -110,7 +110,7 @@ def show(options: argparse.Namespace) -> int:
         columns=("field", "value"),
         empty="",
     )
-    print("\n" + change, end="")
+    say("\n" + change)
     return 0
 
 
@@ -134,7 +134,7 @@ def approve(options: argparse.Namespace) -> int:
             comment=options.comment,
             access=loaded.settings.access,
         )
-    print(f"approved {approval.digest} by {approval.approved_by}")
+    say(f"approved {approval.digest} by {approval.approved_by}")
     return 0
 
 
@@ -150,5 +150,5 @@ def reject(options: argparse.Namespace) -> int:
             comment=options.comment,
             access=loaded.settings.access,
         )
-    print(f"rejected {entry.digest} by {entry.actor}")
+    say(f"rejected {entry.digest} by {entry.actor}")
     return 0

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from dashboard.cli.cycle_commands import PARTIAL
-from dashboard.cli.output import print_rows
+from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.reports.editions import recipients
 from dashboard.reports.render_report import render_html, render_json, render_markdown
@@ -112,5 +112,5 @@ def _send(options: argparse.Namespace, loaded: LoadedSettings) -> int:
         empty="",
     )
     for problem in waiting:
-        print(f"not sent yet, tried again later: {problem}", file=sys.stderr)
+        say(f"not sent yet, tried again later: {problem}", file=sys.stderr)
     return PARTIAL if waiting and not options.check else 0

@@ -5,7 +5,7 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
 from dashboard.cycle import Progress
 from data.clock import utc_now
@@ -58,7 +58,7 @@ def rightsizing(options: argparse.Namespace) -> int:
         step_minutes=options.step,
     )
     for name, reason in dict(left for one in recordings for left in one.left_out).items():
-        print(f"left out: {name}: {reason}", file=sys.stderr)
+        say(f"left out: {name}: {reason}", file=sys.stderr)
     with progress_on_stderr(options) as show:
         rows = [row for one in recordings for row in _rows(one, options, show)]
     if options.format == "json":

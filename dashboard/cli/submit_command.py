@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.submission.decision_notes import decision_document
 from dashboard.submission.estimate import GIB, plan_row
@@ -63,7 +63,7 @@ def submit(options: argparse.Namespace) -> int:
             return FINDINGS
         submission = send(proposal, target, store, settings=settings, by=by, now=utc_now())
     text = f"submitted {submission.submission_id} as {submission.latest.job_id}"
-    print(text, file=sys.stderr if options.format == "json" else sys.stdout)
+    say(text, file=sys.stderr if options.format == "json" else sys.stdout)
     return 0
 
 
@@ -86,7 +86,7 @@ def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, s
     placement, currency = proposal.placement, settings.energy.currency
     plan = placement.plan
     where = ", ".join(placement.nodes) or "waits in the queue"
-    print(
+    say(
         f"{proposal.job.name}: {plan.gpus} x {plan.gpu_type}, {placement.node_count} nodes with "
         f"{placement.gpus_per_node} GPUs each ({where})"
     )
@@ -95,10 +95,10 @@ def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, s
     rows = [plan_row(one, currency=currency) for one in (plan, *others)]
     print_rows(rows, "table", columns=tuple(rows[0]), empty="")
     for note in proposal.notes:
-        print(f"note: {note}")
-    print(f"\nlaunch: {proposal.manifest.launch}\n\n{proposal.manifest.text}", end="")
+        say(f"note: {note}")
+    say(f"\nlaunch: {proposal.manifest.launch}\n\n{proposal.manifest.text}")
     if said:
-        print(f"\n{proposal.submission.target} says: {said}")
+        say(f"\n{proposal.submission.target} says: {said}")
 
 
 def proposal_document(proposal: Proposal, said: str) -> dict[str, Any]:
@@ -153,7 +153,7 @@ def show(options: argparse.Namespace) -> int:
     if options.format == "json":
         print_json({"id": one.submission_id, "state": str(one.state), "submission": one})
         return 0
-    print(f"{one.submission_id}  {one.name}  {one.state}  by {one.submitted_by}  {one.target}")
+    say(f"{one.submission_id}  {one.name}  {one.state}  by {one.submitted_by}  {one.target}")
     rows = [
         {
             "attempt": attempt.number,
@@ -175,7 +175,7 @@ def show(options: argparse.Namespace) -> int:
         for attempt in one.attempts
     ]
     print_rows(rows, "table", columns=_ATTEMPT_COLUMNS, empty="")
-    print("\n" + one.latest.manifest, end="")
+    say("\n" + one.latest.manifest)
     return 0
 
 
@@ -195,5 +195,5 @@ def _look(store: Store, settings: Settings) -> bool:
     for one in looks:
         said = one.error or one.submission.latest.reason
         state = one.submission.state
-        print(f"{one.submission.submission_id}  {one.submission.name}  {state}  {said}".rstrip())
+        say(f"{one.submission.submission_id}  {one.submission.name}  {state}  {said}".rstrip())
     return any(one.error for one in looks)

@@ -22,7 +22,8 @@ def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
     headers = {
         "From": settings.mail_from,
         "To": message.recipient,
-        "Subject": message.subject,
+        # The library would decode `=?utf-8?q?…=0D=0A…?=` and write the line break it held.
+        "Subject": message.subject.replace("=?", "= ?"),
         "Date": format_datetime(utc_now()),
         "Message-ID": f"<{message.message_id[:40]}@{domain}>",
         "Auto-Submitted": "auto-generated",

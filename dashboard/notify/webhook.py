@@ -4,23 +4,24 @@ from typing import Any
 
 import requests
 
+from dashboard.foreign_text import chat
 from dashboard.notify.failure import NotDeliveredError
 from data.access_settings import NotifySettings
 from data.store.outbox import Message
 
-_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+_NO_MARKUP: dict[str, Any] = {
+    "mrkdwn": False,
+    "parse": "none",
+    "link_names": False,
+    "unfurl_links": False,
+    "unfurl_media": False,
+}
+"""Asked of the chat on top of the escaping: whoever reads one of them reads no markup."""
 
 
 def slack_text(text: str) -> str:
-    """Give text that mentions nobody and links nowhere.
-
-    Slack reads `<...>` as mention or link and `*_~` and backquotes as markup; a word joiner, which
-    nobody sees, keeps `@` and addresses from being read.
-    """
-    escaped = text.translate(_ESCAPES)
-    for mark in "*_~`@":
-        escaped = escaped.replace(mark, mark + "\u2060")
-    return escaped.replace("://", ":\u2060//")
+    """Give text that mentions nobody and links nowhere (see `foreign_text.chat`)."""
+    return chat(text)
 
 
 def send(message: Message, settings: NotifySettings) -> None:
@@ -34,7 +35,7 @@ def post(content: dict[str, Any], message_id: str, settings: NotifySettings) -> 
         # The body of the answer is not read: it may be endless.
         with requests.post(
             settings.webhook_url,
-            json=content,
+            json=_NO_MARKUP | content,
             headers={"Idempotency-Key": message_id},
             timeout=settings.timeout_seconds,
             allow_redirects=False,

@@ -12,6 +12,8 @@ from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
 from reportlab.platypus import Paragraph, Table, TableStyle
 
+from dashboard.foreign_text import shown
+
 PAGE = A4
 MARGIN = 16 * mm
 _PADDING = 6
@@ -46,7 +48,7 @@ def register_fonts() -> None:
 
 def paragraph(text: object, style: ParagraphStyle = SMALL) -> Paragraph:
     """Give untrusted text as one paragraph: no markup, nothing unprintable, cut."""
-    plain = "".join(c if c.isprintable() else "�" for c in str(text))
+    plain = shown(text)
     cut = plain if len(plain) <= _LONGEST or style in (FINDING, BODY) else f"{plain[:_LONGEST]}…"
     return Paragraph(escape(cut), style)
 

@@ -1,16 +1,17 @@
 """The weekly report as one self-contained HTML file, as Markdown, and as JSON.
 
-Names come from labels and are hostile: HTML is escaped by Jinja, Markdown by `markdown_text`.
+Names come from labels and are hostile: HTML is escaped by Jinja, Markdown by the filter `md`, and
+what cannot be seen is shown as such in both (see `dashboard.foreign_text`).
 """
 
 import json
-import re
 from dataclasses import asdict
 from datetime import date, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
 from dashboard.reports.esg.periods import WHOLE_RANGE
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED, covered
@@ -20,7 +21,7 @@ from dashboard.reports.weekly_report import WeeklyReport
 from data.records.decisions import Range
 
 UNKNOWN = "—"
-_MARKDOWN_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~:@-])")
+_LONGEST = 200
 
 
 _CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
@@ -61,10 +62,14 @@ def time_text(at: datetime | None, week: Week) -> str:
     return UNKNOWN if at is None else week.text(at)
 
 
-def markdown_text(text: object, *, longest: int = 200) -> str:
-    """Give untrusted text on one line with every character that Markdown reads escaped."""
-    flat = "".join(character if character.isprintable() else "�" for character in str(text))
-    return _MARKDOWN_SPECIAL.sub(r"\\\1", flat[:longest])
+def markdown_text(text: object, *, longest: int = _LONGEST) -> str:
+    """Give untrusted text for Markdown on one line, cut (see `foreign_text.markdown`)."""
+    return markdown(text, limit=longest)
+
+
+def _seen(value: object) -> object:
+    """Give what a template puts out with nothing unseen in it; what is markup stays as it is."""
+    return shown(value) if type(value) is str else value
 
 
 def _environment(week: Week, *, html: bool) -> Environment:
@@ -72,6 +77,7 @@ def _environment(week: Week, *, html: bool) -> Environment:
         loader=PackageLoader("dashboard.reports", "templates"),
         autoescape=html,  # noqa: S701 - Markdown is escaped by the filter `md` instead
         undefined=StrictUndefined,
+        finalize=_seen if html else None,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,

@@ -5,6 +5,7 @@ import json
 import streamlit as st
 
 from dashboard.rights import role_of
+from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from dashboard.web.trusted_proxy import PERSON_HEADER
 from data.access_settings import AccessSettings
@@ -76,6 +77,6 @@ def welcome() -> Person | None:
             st.button("Sign in", on_click=st.login, type="primary")
         return None
     if role_of(person, access) == "none":
-        st.error(f"{person.name} has no role here. Ask one of the admins.")
+        st.error(plain(f"{person.name} has no role here. Ask one of the admins."))
         return None
     return person

@@ -50,7 +50,7 @@ def submission_part(job: JobFile) -> None:
         type="primary",
         key="new-job-submit",
         disabled=bool(reason) or proposal is None or not by.strip(),
-        help=reason or "Preview first; what is shown is what is sent.",
+        help=plain(reason) or "Preview first; what is shown is what is sent.",
     )
     if clicked and proposal is not None:
         st.session_state.pop(_PROPOSAL)

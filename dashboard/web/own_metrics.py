@@ -1,11 +1,12 @@
 """Trimtab's own metrics for Prometheus: is it fresh, what does it advise, what would that save.
 
 Names carry their unit as Prometheus asks. What is unknown has no series, so that an alert on
-`absent()` finds it; a 0 is a measured 0. Labels from clusters are cut and escaped, and single
-recommendations are named for the largest savings only: a thousand jobs make no thousand series.
+`absent()` finds it; a 0 is a measured 0. Whoever reaches the port reads them without signing in, so
+no person, job or namespace is named: recommendations are told by kind and state, and the largest of
+the waiting ones by id. A thousand jobs make no thousand series.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,13 +15,14 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
+from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
 from data.records.decisions import Range, Savings
 from data.records.plans import Plan
 from data.store import StoredRecommendation, StoreReader
 
 NAMED = 100
-"""Recommendations that get a series of their own, largest central saving first."""
+"""Waiting recommendations that get a series of their own, largest central saving first."""
 _LONGEST_LABEL = 200
 _HOUR = timedelta(hours=1)
 _SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
@@ -182,7 +184,7 @@ def _gauge(name: str, meaning: str, value: float) -> Metric:
 
 def _label(text: str) -> str:
     """Give foreign text as a label value: one printable line, cut."""
-    return "".join(c if c.isprintable() else "�" for c in text)[:_LONGEST_LABEL]
+    return shown(text[:_LONGEST_LABEL])
 
 
 def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:
@@ -202,7 +204,29 @@ def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> It
         if one.recommendation.plan_id == plan_id and one.state in ("proposed", "approved")
     ]
     for unit, (meaning, part) in _SAVED.items():
+        yield _by_kind(every, unit, meaning, part)
         yield from _savings(waiting, unit, meaning, part)
+
+
+def _by_kind(
+    every: Iterable[StoredRecommendation],
+    unit: str,
+    meaning: str,
+    part: Callable[[Savings], Range | None],
+) -> Metric:
+    """Give the central savings added up by state and action; unknown ones have no part in it."""
+    sums: defaultdict[tuple[str, str], float] = defaultdict(float)
+    for one in every:
+        if saving := part(one.recommendation.savings):
+            sums[one.state, str(one.recommendation.action)] += saving.central
+    family = GaugeMetricFamily(
+        f"trimtab_recommended_savings_{unit}",
+        f"Central savings of all recommendations kept, as they were promised: {meaning}.",
+        labels=["state", "action"],
+    )
+    for labels, total in sorted(sums.items()):
+        family.add_metric(labels, total)
+    return family
 
 
 def _savings(
@@ -219,7 +243,7 @@ def _savings(
     single = GaugeMetricFamily(
         f"trimtab_recommendation_saving_{unit}",
         f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
-        labels=["id", "action", "risk", "namespace", "job", "state"],
+        labels=["id", "action", "risk", "state"],
     )
     known = [(one, saving) for one in waiting if (saving := part(one.recommendation.savings))]
     if known:
@@ -227,6 +251,6 @@ def _savings(
             total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in known))
     for one, saving in sorted(known, key=lambda pair: -pair[1].central)[:NAMED]:
         said = one.recommendation
-        labels = (said.recommendation_id, said.action, said.risk, said.namespace, said.job_id)
-        single.add_metric([*map(_label, labels), one.state], saving.central)
+        labels = (said.recommendation_id, str(said.action), str(said.risk), one.state)
+        single.add_metric(labels, saving.central)
     yield from (total, single)

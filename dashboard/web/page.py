@@ -1,7 +1,6 @@
 """What pages share: errors without tracebacks, figures, tables with export, age of the data."""
 
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,13 +10,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.csv_export import csv_text
+from dashboard.foreign_text import markdown
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.decisions import Range
 
 UNKNOWN = "—"
-_WORD_JOINER = "\u2060"
-_LINK_STARTS = re.compile(r"https?:|www|@", re.IGNORECASE)
 
 
 @contextmanager
@@ -30,14 +28,8 @@ def frame() -> Iterator[None]:
 
 
 def plain(text: str) -> str:
-    """Give untrusted text with every character that Markdown reads escaped.
-
-    Streamlit makes links of addresses even where they are escaped, since it looks for them in
-    the text that is left after parsing. A word joiner, which nobody sees, keeps them apart.
-    """
-    shown = "".join(c if c.isprintable() else "�" for c in text)
-    apart = _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", shown)
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>()#+-!|~:$&" else c for c in apart)
+    """Give untrusted text for Streamlit's Markdown (see `foreign_text.markdown`)."""
+    return markdown(text)
 
 
 def range_text(value: Range | None) -> str:

@@ -1,7 +1,7 @@
 """Streamlit under uvicorn, with health endpoints and the cycle thread in one process."""
 
 import contextlib
-import importlib.util
+import importlib
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -27,6 +27,8 @@ from data.errors import SettingsError, TrimtabError
 
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,
+    # The grid's own export knows no formulas; ours (`page.table`) does.
+    "client.disableDataExport": True,
     "client.showErrorDetails": "none",
     "client.toolbarMode": "minimal",
     "global.developmentMode": False,
@@ -46,11 +48,14 @@ def _sign_in_secrets(access: AccessSettings) -> dict[str, Any] | None:
     """Give what Streamlit's sign-in needs. Errors: SettingsError without its library."""
     if access.mode != "oidc":
         return None
-    if importlib.util.find_spec("authlib") is None:
+    try:
+        importlib.import_module("authlib.integrations.starlette_client")
+    except ImportError as error:
+        # Authlib alone imports, and without its HTTP client every sign-in would fail.
         raise SettingsError(
-            "access.mode is oidc, and the library for it is not installed",
-            "Install the package Authlib beside Trimtab.",
-        )
+            f"access.mode is oidc, and a library for it is not installed: {error.name}",
+            "Install the extra: pip install 'trimtab[auth]'.",
+        ) from error
     return {
         "auth": {
             "redirect_uri": access.oidc_redirect_uri,

@@ -51,6 +51,14 @@ class StoredRecommendation:
     comment: str
 
 
+def unknown_recommendation(id_or_digest: str, count: int = 0) -> StoreError:
+    """Give the answer to an id that names none, or `count` of them."""
+    what = f"{count} recommendations" if count else "no recommendation"
+    return StoreError(
+        f"{what} with the id {id_or_digest!r}", "`trimtab recommendations list` shows the ids."
+    )
+
+
 class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
     """Everything that can be read; nothing here writes."""
 
@@ -131,11 +139,7 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
             sa.select(tables.recommendations).where(column.startswith(wanted, autoescape=True)), now
         )
         if len(found) != 1:
-            what = "no recommendation" if not found else f"{len(found)} recommendations"
-            raise StoreError(
-                f"{what} with the id {id_or_digest!r}",
-                "`trimtab recommendations list` shows the ids.",
-            )
+            raise unknown_recommendation(id_or_digest, len(found))
         return found[0]
 
     def _stored(self, statement: sa.Select[Any], now: datetime) -> list[StoredRecommendation]:

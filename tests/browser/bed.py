@@ -69,13 +69,15 @@ def running_server(
     folder: Path,
     *,
     program: Sequence[Path] = (Path(sys.executable).with_name("trimtab"),),
+    port: int | None = None,
     **settings: str,
 ) -> Iterator[Server]:
     """Run `trimtab serve` on a store, in a folder of its own, until the block ends.
 
-    `settings` are environment variables; `program` is what runs in the place of `trimtab`.
+    `settings` are environment variables; `program` is what runs in the place of `trimtab`, and
+    `port` where it listens when that must be known before.
     """
-    port = free_port()
+    port = port or free_port()
     log = folder / "server.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
     with log.open("wb") as sink:

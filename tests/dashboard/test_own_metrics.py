@@ -88,14 +88,31 @@ def test_the_waiting_savings_are_those_of_open_recommendations(store: Store) -> 
     assert len(after["trimtab_recommendation_saving_cost"]) == 1
 
 
-def test_a_hostile_job_name_stays_one_label(store: Store) -> None:
-    """Quotes, newlines and direction marks in a name make no second series."""
-    keep(store, make_recommendation(job_id=HOSTILE))
+def test_a_job_is_not_named(store: Store) -> None:
+    """Whoever reaches the port may read: a recommendation is told by id, kind, risk and state."""
+    one = make_recommendation(job_id=HOSTILE, namespace=HOSTILE)
+    keep(store, one)
     found = scraped(store)
     assert "trimtab_up" not in found
     (labels,) = found["trimtab_recommendation_saving_cost"]
-    assert "\n" not in labels
-    assert "\u202e" not in labels
+    kind = f"action={one.action},id={one.recommendation_id}"
+    assert labels == f"{kind},risk={one.risk},state=proposed"
+
+
+def test_savings_are_told_by_state_and_kind(store: Store) -> None:
+    """What was promised, of rejected ones too; a saving that is not known has no part in it."""
+    one, other = make_recommendation(), make_recommendation(job_id="search/other")
+    keep(store, one, other)
+    store.append_decision(
+        digest=one.digest, decision=Decision.REJECTED, by="ada", at=NOW, comment=""
+    )
+    found = scraped(store)
+    assert one.savings.cost is not None
+    assert found["trimtab_recommended_savings_cost"] == {
+        f"action={one.action},state={state}": one.savings.cost.central
+        for state in ("proposed", "rejected")
+    }
+    assert "trimtab_recommended_savings_energy_kilowatthours" not in found
 
 
 def test_a_thousand_recommendations_make_no_thousand_series(store: Store) -> None:

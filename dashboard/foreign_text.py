@@ -1,0 +1,79 @@
+"""Text that others wrote, made fit for where it is shown: one function per place.
+
+Names, labels, reasons and comments are hostile. Everything starts with `shown`: one line of
+characters that can be seen. The store keeps text as it came, and JSON carries it unchanged.
+"""
+
+import html
+import re
+import unicodedata
+
+UNSEEN = "�"
+"""Stands for every character that cannot be seen, so that no two names only look alike by it."""
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
+)
+"""Printable by Unicode, and yet nothing is drawn: fillers, joiners, variation selectors."""
+_MOST_MARKS = 4
+_WORD_JOINER = "\u2060"
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#+\-!|~:$&]")
+_LINK_STARTS = re.compile(r"https?:|ftp:|mailto:|xmpp:|www|@|:(?=[\w+/-]+:)", re.IGNORECASE)
+_CHAT = re.compile(r"[*_~`@#\]!]|www|:(?=//)", re.IGNORECASE)
+_FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+_CELL_BREAKS = ("\t", "\r", "\n", "\0")
+
+
+def shown(text: object, *, limit: int | None = None) -> str:
+    """Give text as one line on which every character can be seen; beyond `limit` it is cut.
+
+    Controls, line ends, directions, joiners and fillers become `UNSEEN`. Of the marks stacked on
+    one character the first four stay.
+    """
+    whole = str(text)
+    cut = whole if limit is None or len(whole) <= limit else f"{whole[:limit]}…"
+    if cut.isprintable() and cut.isascii():
+        return cut
+    kept, marks = [], 0
+    for character in _BLANK.sub(UNSEEN, cut):
+        marks = marks + 1 if unicodedata.combining(character) else 0
+        if marks <= _MOST_MARKS:
+            kept.append(character if character.isprintable() else UNSEEN)
+    return "".join(kept)
+
+
+def markdown(text: object, *, limit: int | None = None) -> str:
+    """Give text for Markdown, Streamlit's included, every character that it reads escaped.
+
+    Addresses, icons and emoji are looked for in the text that is left after parsing, escaped or
+    not. A word joiner, which nobody sees, keeps them apart.
+    """
+    apart = _LINK_STARTS.sub(rf"\g<0>{_WORD_JOINER}", shown(text, limit=limit))
+    return _MARKDOWN.sub(r"\\\g<0>", apart)
+
+
+def plot_label(text: object, *, limit: int = 80) -> str:
+    """Give text for a label of plotly, which reads a little HTML."""
+    return html.escape(shown(str(text)[:limit]))
+
+
+def chat(text: str) -> str:
+    """Give text of several lines for a chat, Slack's or Mattermost's: no mention, link or markup.
+
+    Slack reads `<...>` as mention or link, both read `*_~#` and backquotes as markup and `@` as a
+    mention; `](` makes a link and `://` an address. A word joiner, which nobody sees, parts them.
+    """
+    lines = "\n".join(shown(line) for line in text.replace("\r\n", "\n").split("\n"))
+    return _CHAT.sub(rf"\g<0>{_WORD_JOINER}", html.escape(lines, quote=False))
+
+
+def cell(value: object) -> object:
+    """Give a value for a cell that no spreadsheet takes for a formula (ASVS 1.2.10).
+
+    A text is prefixed when the first character that is seen would start a formula, half or full
+    width, or when it starts with what ends a cell.
+    """
+    if not isinstance(value, str):
+        return value
+    seen = next((one for one in value if one.isprintable() and not one.isspace()), "")
+    risky = value.startswith(_CELL_BREAKS) or seen in _FORMULA_STARTS
+    return f"'{value}" if risky else value

@@ -1,0 +1,217 @@
+"""Signing in by OpenID Connect: a real browser, a real `trimtab serve`, a provider on loopback."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beds.identity_provider import FLAWS, Provider, running_identity_provider
+from browser.bed import Server, Visitor, free_port, running_server
+from browser.test_decisions import stored
+from factories import (
+    make_collected,
+    make_job,
+    make_plan,
+    make_recommendation,
+    make_samples,
+)
+from playwright.sync_api import expect
+
+from data.clock import floor_to_slot, utc_now
+from data.store import open_store
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+PLAN = "p" * 64
+SIGN_IN = "Sign in to see the fleet."
+ROLES = {
+    "viewers": "vera@site.example",
+    "owners": "group:owners",
+    "approvers": "group:ML-Ops",
+    "default_role": "none",
+}
+
+
+@dataclass
+class SignedInServer:
+    """A server that believes the provider, and who owns a job with a recommendation."""
+
+    server: Server
+    provider: Provider
+    owner: str
+    jobs: dict[str, str]
+
+
+def fill(path: Path) -> dict[str, str]:
+    """Keep a job of ada's and one of bob's with advice on both; give the owner by its id."""
+    now = floor_to_slot(utc_now(), 300)
+    window = {"created_at": now, "expires_at": now + timedelta(hours=24)}
+    jobs = tuple(
+        make_job(f"search/{owner}-0", owner=owner, gpu_count=4, last_seen_at=now)
+        for owner in ("ada", "bob")
+    )
+    advice = {
+        job.owner: make_recommendation(job_id=job.job_id, plan_id=PLAN, **window) for job in jobs
+    }
+    with open_store(f"duckdb:///{path}") as store:
+        for number, job in enumerate(jobs):
+            samples = make_samples(job_id=job.job_id, end=now, gpu_uuid=f"GPU-{number}")
+            store.keep(make_collected(samples, jobs))
+        store.keep_cycle(
+            cycle_id="c1",
+            started_at=now,
+            finished_at=now,
+            reports=(),
+            forecasts=(),
+            plan=make_plan(plan_id=PLAN, created_at=now),
+            recommendations=tuple(advice.values()),
+        )
+    return {one.recommendation_id: owner for owner, one in advice.items()}
+
+
+@pytest.fixture(scope="module")
+def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInServer]:
+    """One server and one provider for all of these tests."""
+    folder = tmp_path_factory.mktemp("oidc")
+    path = folder / "trimtab.duckdb"
+    jobs = fill(path)
+    owner = "ada"
+    port = free_port()
+    with running_identity_provider("trimtab", "canary-client-secret") as provider:
+        provider.redirect_uri = f"http://127.0.0.1:{port}/oauth2callback"
+        settings = ROLES | {
+            "mode": "oidc",
+            "oidc_metadata_url": provider.metadata_url,
+            "oidc_client_id": provider.client_id,
+            "oidc_client_secret": provider.client_secret,
+            "oidc_cookie_secret": "canary-cookie-secret-of-forty-characters",
+            "oidc_redirect_uri": provider.redirect_uri,
+        }
+        variables = {f"TRIMTAB_ACCESS_{name.upper()}": one for name, one in settings.items()}
+        with running_server(path, folder, port=port, **variables) as server:
+            yield SignedInServer(server, provider, owner, jobs)
+
+
+def shown_as(name: str, role: str) -> str:
+    """What the side of a page says of a person; a joiner keeps the address from being a link."""
+    return name.replace("@", "@\u2060") + f", {role}"
+
+
+def sign_in(signing: SignedInServer, visitor: Visitor, *, flaw: str = "", **claims: Any) -> None:
+    """Press the button as this person; the provider signs them in at once."""
+    signing.provider.claims, signing.provider.flaw = claims, flaw
+    visitor.open(signing.server.base)
+    expect(visitor.page.locator("h4")).to_have_text(SIGN_IN)
+    with visitor.page.expect_response(re.compile("/oauth2callback")):
+        visitor.page.get_by_role("button", name="Sign in").click()
+    visitor.page.wait_for_url(f"{signing.server.base}/")
+
+
+def test_nobody_sees_anything_before_signing_in(signing: SignedInServer, visitor: Visitor) -> None:
+    """Every page by its address asks to sign in, and shows no name and no figure."""
+    for path in ("", "jobs", "recommendations", "settings", "audit", "energy"):
+        visitor.page.goto(f"{signing.server.base}/{path}")
+        expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+        visitor.settle()
+        assert signing.owner not in visitor.text()
+    visitor.errors[:] = [one for one in visitor.errors if "does not seem to exist" not in one]
+
+
+def test_a_viewer_looks_and_decides_nothing(signing: SignedInServer, visitor: Visitor) -> None:
+    """The pages open; a card says why it has no buttons; signing out ends it."""
+    sign_in(signing, visitor, email="vera@site.example")
+    expect(visitor.page.get_by_text(shown_as("vera@site.example", "viewer"))).to_be_visible()
+    visitor.go("Recommendations")
+    card = visitor.page.locator("[class*='st-key-card-']").first
+    expect(card.get_by_text("only owners, approvers and admins decide")).to_be_visible()
+    expect(card.get_by_role("button", name="Approve")).to_have_count(0)
+    visitor.page.get_by_role("button", name="Sign out").click()
+    expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    assert not [one for one in visitor.page.context.cookies() if one["name"] == "_streamlit_user"]
+
+
+def test_an_owner_sees_their_own_jobs_and_no_other_page(
+    signing: SignedInServer, visitor: Visitor
+) -> None:
+    """By group claim; other people's recommendations and pages are not there for them."""
+    sign_in(signing, visitor, email=f"{signing.owner}@site.example", groups=["owners"])
+    expect(
+        visitor.page.get_by_text(shown_as(f"{signing.owner}@site.example", "owner"))
+    ).to_be_visible()
+    mine = {one for one, owner in signing.jobs.items() if owner == signing.owner}
+    others = set(signing.jobs) - mine
+    for path in ("", "jobs", "audit", "recommendations?state=proposed"):
+        visitor.page.goto(f"{signing.server.base}/{path}")
+        expect(visitor.page.locator("h4").first).to_contain_text("for a decision")
+        visitor.settle()
+        shown = {one for one in signing.jobs if one in visitor.page.content()}
+        assert shown == mine
+        assert not shown & others
+    expect(visitor.page.get_by_role("link", name="Jobs")).to_have_count(0)
+    visitor.errors[:] = [one for one in visitor.errors if "does not seem to exist" not in one]
+
+
+def test_who_has_no_role_sees_nothing(signing: SignedInServer, visitor: Visitor) -> None:
+    """Signed in and listed nowhere; the name is shown as text."""
+    sign_in(signing, visitor, email="[x](javascript:alert(1))@site.example")
+    expect(visitor.page.get_by_text("has no role here")).to_be_visible()
+    assert visitor.page.locator("a[href^=javascript]").count() == 0
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {},
+        {"email": ["vera@site.example"]},
+        {"email": "vera@site.example", "email_verified": False},
+    ],
+)
+def test_claims_without_a_proven_name_sign_nobody_in(
+    signing: SignedInServer, visitor: Visitor, claims: dict[str, Any]
+) -> None:
+    """No name, an odd one, or an address that the provider did not verify."""
+    sign_in(signing, visitor, **claims)
+    expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    visitor.settle()
+    assert "viewer" not in visitor.text()
+
+
+@pytest.mark.parametrize("flaw", FLAWS)
+def test_a_token_that_must_not_be_believed_signs_nobody_in(
+    signing: SignedInServer, visitor: Visitor, flaw: str
+) -> None:
+    """The provider gave it, and still: its time, nonce, issuer, audience or signature is wrong."""
+    before = signing.provider.tokens
+    sign_in(signing, visitor, flaw=flaw, email="vera@site.example", groups=["ML-Ops"])
+    expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    assert signing.provider.tokens == before + 1
+    assert not [one for one in visitor.page.context.cookies() if one["name"] == "_streamlit_user"]
+
+
+def test_a_callback_that_nobody_asked_for_signs_nobody_in(
+    signing: SignedInServer, visitor: Visitor
+) -> None:
+    """A code and a state from elsewhere: no session of this browser began with them."""
+    visitor.page.goto(f"{signing.server.base}/oauth2callback?code=stolen&state=forged")
+    expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    assert signing.provider.refused == []
+
+
+def test_an_approver_approves_under_the_name_of_the_claim(
+    signing: SignedInServer, visitor: Visitor
+) -> None:
+    """By group, whatever its case; the record holds the name and the way of signing in."""
+    sign_in(signing, visitor, email="robin@site.example", groups=["ml-ops"])
+    visitor.go("Recommendations")
+    card = visitor.page.locator("[class*='st-key-card-']").first
+    found = re.search(r"\b[0-9a-f]{12}\b", card.inner_text())
+    assert found
+    expect(card.get_by_label("Your name")).to_have_count(0)
+    card.get_by_role("button", name="Approve", exact=True).click()
+    expect(visitor.page.locator(f".st-key-card-list-{found.group()}")).to_have_count(0)
+    one = stored(signing.server)[found.group()]
+    assert (one.state, one.decided_by) == ("approved", "robin@site.example")
+    log = signing.server.log.read_text(encoding="utf-8")
+    assert "canary" not in log

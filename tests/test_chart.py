@@ -1,0 +1,310 @@
+"""The Helm chart: what it refuses, what it renders, and what a real Kubernetes API makes of it."""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from beds.chart import CHART, ChartError, check, rendered, texts
+from beds.kubernetes import KubernetesBed, running_kubernetes
+
+from dashboard.cli.parser import build_parser
+from data.load_settings import load_settings
+from data.settings import Settings
+
+DEPLOY = CHART.parents[1]
+RBAC = "rbac.authorization.k8s.io"
+EVERYTHING: dict[str, Any] = {
+    "applier": {"create": True, "namespaces": ["search", "vision"], "cordon": True},
+    "submitter": {"create": True, "namespace": "search"},
+    "secret": {"values": {"TRIMTAB_NOTIFY_SMTP_PASSWORD": "p\n'\""}},
+    "settings": {
+        "prometheus": {"url": "http://prometheus:9090", "step_seconds": 30},
+        "planning": {"pins": [{"job": "a/b", "gpu_model": "H100-SXM5-80GB", "gpu_count": 1}]},
+    },
+    "nodeSelector": {"disk": "fast"},
+    "tolerations": [{"operator": "Exists"}],
+    "podAnnotations": {"a": "b"},
+}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "defaults": {},
+    "everything": EVERYTHING,
+    "cron": {"mode": "cron", "cron": {"timeZone": "Europe/Berlin"}},
+    "bare": {
+        "reader": {"create": False, "name": "mine"},
+        "persistence": {"enabled": False},
+        "networkPolicy": {"enabled": False},
+        "secret": {"existing": "theirs"},
+    },
+}
+each_variant = pytest.mark.parametrize("values", VARIANTS.values(), ids=VARIANTS)
+
+
+def secret_settings() -> list[tuple[str, str]]:
+    """Section and field of every secret setting, as the settings declare them."""
+    defaults = Settings()
+    return [
+        (section, name)
+        for section in Settings.__dataclass_fields__
+        for name, one in type(getattr(defaults, section)).__dataclass_fields__.items()
+        if one.metadata["secret"]
+    ]
+
+
+@pytest.mark.parametrize(("section", "name"), secret_settings())
+def test_no_secret_goes_into_the_config_map(section: str, name: str) -> None:
+    """The schema refuses a secret setting among the plain ones, and takes it as a variable."""
+    with pytest.raises(ChartError):
+        check({"settings": {section: {name: "canary"}}})
+    check({"secret": {"values": {f"TRIMTAB_{section}_{name}".upper(): "canary"}}})
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"settings": {"store": {"url": "postgresql+psycopg://trimtab:pass@db/trimtab"}}},
+        {"secret": {"values": {"PATH": "/bin"}}},
+        {"mode": "both"},
+        {"replicas": 2},
+        {"applier": {"enabled": True}},
+        {"persistence": {"size": "a lot"}},
+        {"networkPolicy": {"egressPorts": ["443"]}},
+        {"settings": {"planning": 3}},
+    ],
+)
+def test_the_schema_refuses_what_would_not_do(values: dict[str, Any]) -> None:
+    """A password in an address, a misspelt key, a value of another kind."""
+    with pytest.raises(ChartError):
+        check(values)
+
+
+@pytest.mark.kubernetes
+def test_an_applier_without_namespaces_is_refused() -> None:
+    """Nobody may change everything by leaving a list empty."""
+    with pytest.raises(ChartError, match="name the namespaces"):
+        rendered({"applier": {"create": True}})
+
+
+def pods(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The pod of every workload."""
+    found = []
+    for one in objects:
+        if one["kind"] == "Deployment":
+            found.append(one["spec"]["template"]["spec"])
+        if one["kind"] == "CronJob":
+            found.append(one["spec"]["jobTemplate"]["spec"]["template"]["spec"])
+    return found
+
+
+@pytest.mark.kubernetes
+@each_variant
+def test_pods_are_plain_users_on_a_read_only_system(values: dict[str, Any]) -> None:
+    """No root, no capability, no way up; what is written is on named volumes."""
+    found = pods(rendered(values))
+    assert found
+    for pod in found:
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        mounted = {one["name"] for one in container["volumeMounts"]}
+        assert mounted == {one["name"] for one in pod["volumes"]}
+        assert not any("hostPath" in one for one in pod["volumes"])
+
+
+@pytest.mark.kubernetes
+@each_variant
+def test_pods_run_commands_that_exist_without_a_secret(values: dict[str, Any]) -> None:
+    """Trimtab's own parser takes the arguments, and no password is among them."""
+    for pod in pods(rendered(values)):
+        (container,) = pod["containers"]
+        assert container["command"] == ["trimtab"]
+        assert build_parser().parse_args(container["args"])
+        assert "p\n'\"" not in str(pod)
+
+
+@pytest.mark.kubernetes
+@each_variant
+def test_the_settings_are_ones_that_trimtab_takes(values: dict[str, Any], tmp_path: Path) -> None:
+    """The file of the ConfigMap loads, and says what the values said."""
+    (config,) = (one for one in rendered(values) if one["kind"] == "ConfigMap")
+    path = tmp_path / "trimtab.toml"
+    path.write_text(config["data"]["trimtab.toml"], encoding="utf-8")
+    loaded = load_settings(path, environ={}).settings
+    assert loaded.kubernetes.enabled
+    given = tomllib.loads(config["data"]["trimtab.toml"])
+    for section, fields in values.get("settings", {}).items():
+        assert given[section] == fields
+    if values.get("applier", {}).get("create"):
+        assert loaded.apply_kubernetes.kubeconfig == "/etc/trimtab/applier.kubeconfig"
+        assert "tokenFile" in config["data"]["applier.kubeconfig"]
+
+
+def rules(objects: list[dict[str, Any]], kinds: tuple[str, ...] = ("ClusterRole", "Role")) -> Any:
+    """The rules of every role, by the last word of its name."""
+    return {
+        re.sub(r".*trimtab-", "", one["metadata"]["name"]): one["rules"]
+        for one in objects
+        if one["kind"] in kinds
+    }
+
+
+@pytest.mark.kubernetes
+def test_the_accounts_are_those_of_the_plain_manifests() -> None:
+    """Who installs by chart gives no other rights than who applies deploy/kubernetes-*.yaml."""
+    plain = [
+        one
+        for name in ("reader", "applier", "submitter")
+        for one in yaml.safe_load_all((DEPLOY / f"kubernetes-{name}.yaml").read_text())
+    ]
+    assert rules(rendered(EVERYTHING)) == rules(plain)
+
+
+@pytest.mark.kubernetes
+def test_old_clusters_get_the_cron_jobs_that_they_know() -> None:
+    """Before Kubernetes 1.21 a CronJob was beta; an unknown cluster is taken for a new one."""
+    values = {"mode": "cron"}
+    for served, version in (
+        ((), "batch/v1"),
+        (("batch/v1beta1",), "batch/v1beta1"),
+        (("batch/v1beta1", "batch/v1/CronJob"), "batch/v1"),
+    ):
+        found = [one for one in rendered(values, served=served) if one["kind"] == "CronJob"]
+        assert [one["apiVersion"] for one in found] == [version] * 2
+
+
+@pytest.mark.kubernetes
+def test_a_service_monitor_selects_the_service() -> None:
+    """It asks /metrics by the port's name, and carries the labels that a Prometheus looks for."""
+    values = {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
+    objects = rendered(values)
+    (monitor,) = (one for one in objects if one["kind"] == "ServiceMonitor")
+    (service,) = (one for one in objects if one["kind"] == "Service")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    assert wanted <= service["metadata"]["labels"].items()
+    assert monitor["spec"]["endpoints"][0]["port"] in {
+        one["name"] for one in service["spec"]["ports"]
+    }
+
+
+@pytest.mark.kubernetes
+def test_the_notes_say_how_to_open_the_dashboard() -> None:
+    """And what is still missing."""
+    notes = texts()["NOTES.txt"]
+    assert "port-forward service/demo-trimtab 8501:8501" in notes
+    assert "settings.prometheus.url" in notes
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[KubernetesBed]:
+    """A real API with the namespaces of the release and of its jobs."""
+    with running_kubernetes() as running:
+        for name in ("trimtab", "search", "vision"):
+            running.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        yield running
+
+
+def placed(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The objects in the namespace of the release, as Helm sends them."""
+    for one in objects:
+        if not one["kind"].startswith("Cluster"):
+            one["metadata"].setdefault("namespace", "trimtab")
+    return objects
+
+
+@pytest.mark.kubernetes
+@pytest.mark.slow
+@each_variant
+def test_a_real_api_takes_every_object(bed: KubernetesBed, values: dict[str, Any]) -> None:
+    """Dry-run first, on the server, then for good; what is stored is what was meant."""
+    for one in placed(rendered(values, served=("batch/v1beta1",))):
+        bed.api_versions[one["kind"]] = one["apiVersion"]
+        path = bed.path(one["kind"], one["metadata"].get("namespace"))
+        tried = bed.answer("POST", path, json=one, params={"dryRun": "All"})
+        assert tried.status_code in (201, 409), f"{one['kind']}: {tried.text[:600]}"
+        bed.apply(one)
+        kept = bed.get(one["kind"], one["metadata"]["name"], namespace=one["metadata"].get(
+            "namespace", "default"))  # fmt: skip
+        assert (kept.get("rules"), kept.get("roleRef")) == (one.get("rules"), one.get("roleRef"))
+        # The variants before left theirs: a merge takes nothing away.
+        assert one.get("data", {}).items() <= kept.get("data", {}).items()
+
+
+def may(bed: KubernetesBed, account: str, verb: str, group: str, resource: str, where: str) -> bool:
+    """Ask the API whether the account may do it."""
+    asked = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:trimtab:demo-trimtab-{account}",
+            "groups": ["system:serviceaccounts", "system:serviceaccounts:trimtab",
+                       "system:authenticated"],
+            "resourceAttributes": {"verb": verb, "group": group, "resource": resource,
+                                   "namespace": where},
+        },
+    }  # fmt: skip
+    path = "apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return bool(bed.ask("POST", path, json=asked)["status"]["allowed"])
+
+
+def served(bed: KubernetesBed) -> set[tuple[str, str]]:
+    """Every (group, resource) that the API serves, and those of the kinds that jobs come in."""
+    lists = [("", "api/v1")] + [
+        (group["name"], f"apis/{group['preferredVersion']['groupVersion']}")
+        for group in bed.ask("GET", "apis")["groups"]
+    ]
+    found = {
+        (group, one["name"]) for group, path in lists for one in bed.ask("GET", path)["resources"]
+    }
+    # Anybody may ask what they themselves may do.
+    own = {pair for pair in found if pair[0] == "authorization.k8s.io" and "self" in pair[1]}
+    return (found - own) | {("kubeflow.org", "pytorchjobs"), ("ray.io", "rayclusters")}
+
+
+WRITING = ("create", "patch", "delete", "update", "deletecollection")
+
+
+@pytest.mark.kubernetes
+@pytest.mark.slow
+def test_the_accounts_may_do_their_part_and_nothing_else(bed: KubernetesBed) -> None:
+    """Of everything that the API serves: the reader writes nothing, the others a little."""
+    for one in placed(rendered(EVERYTHING)):
+        bed.apply(one)
+    resources = sorted(served(bed))
+    assert len(resources) > 80
+    granted: dict[str, set[tuple[str, str]]] = {}
+    for account in ("reader", "applier", "submitter"):
+        granted[account] = {
+            (verb, resource)
+            for verb, (group, resource) in itertools.product(
+                WRITING if account == "reader" else WRITING[:3], resources
+            )
+            if may(bed, account, verb, group, resource, "search")
+        }
+    assert granted["reader"] == set()
+    assert granted["applier"] == {
+        ("patch", "deployments"),
+        ("patch", "statefulsets"),
+        ("patch", "jobs"),
+        ("patch", "pytorchjobs"),
+        ("patch", "rayclusters"),
+        ("patch", "nodes"),
+        ("create", "events"),
+    }
+    assert granted["submitter"] == {("create", "jobs"), ("create", "services")} | {
+        ("create", "pytorchjobs")
+    }
+    for account in granted:
+        assert not may(bed, account, "get", "", "secrets", "trimtab")
+    assert may(bed, "reader", "list", "", "pods", "search")
+    assert not may(bed, "applier", "patch", "apps", "deployments", "default")
+    assert not may(bed, "submitter", "create", "batch", "jobs", "vision")
