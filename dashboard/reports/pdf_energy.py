@@ -122,7 +122,7 @@ def energy_part(report: WeeklyReport) -> list[Flowable]:
     ]
     for title, rows in report.energy.tables:
         lines = [_amounts(line) for line in rows]
-        widths = (3.6, 1.2, 1.3, 2.4, 2.4, 2.4, 2.4, 2.4)
+        widths = (3.4, 1.2, 1.6, 2.4, 2.4, 2.4, 2.4, 2.4)
         story += [
             Spacer(1, 8),
             table(
@@ -161,5 +161,5 @@ def method_part(report: WeeklyReport) -> list[Flowable]:
         paragraph("Method, factors and what is unknown", HEADING),
         table(("factor", "value", "year", "source"), factors, widths=(2.6, 3, 0.7, 7)),
         Spacer(1, 6),
-        *(paragraph(line, SOFTLY) for line in lines),
+        *(paragraph(line, BODY) for line in lines),
     ]
