@@ -25,13 +25,9 @@ CONTROL = ("hold", "release", "requeuehold", "wait")
 _WORD = re.compile(r"[A-Za-z0-9_.,&|*-]{1,128}")
 
 SIZES = (
-    Action.FEWER_GPUS,
-    Action.SMALLER_GPU,
-    Action.MIG_SLICE,
-    Action.SCALE_OUT,
-    Action.LARGER_GPU,
-    Action.SPREAD,
-)
+    Action.FEWER_GPUS, Action.SMALLER_GPU, Action.MIG_SLICE, Action.SCALE_OUT,
+    Action.LARGER_GPU, Action.SPREAD,
+)  # fmt: skip
 _TYPE_CHANGES_FROM = (24, 11)
 """22.05 accepts another GPU type and the job sticks in BadConstraints; 24.11 is right."""
 
