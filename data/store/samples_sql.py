@@ -101,12 +101,14 @@ WITH namespaces AS MATERIALIZED (
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
     FROM hourly WHERE {_WINDOW} GROUP BY ALL
+), whole AS (
+    SELECT gpu_uuid, mig_instance, slot_start, sum(weight) AS whole FROM parts GROUP BY ALL
+), cut AS (
+    SELECT gpu_uuid, slot_start, count(*) AS instances FROM whole GROUP BY ALL
 ), devices AS (
-    SELECT *, weight / nullif(sum(weight) OVER device, 0) AS share,
-        count(DISTINCT mig_instance) OVER board AS instances
-    FROM parts
-    WINDOW device AS (PARTITION BY gpu_uuid, mig_instance, slot_start),
-        board AS (PARTITION BY gpu_uuid, slot_start)
+    SELECT parts.*, weight / nullif(whole, 0) AS share, instances
+    FROM parts JOIN whole USING (gpu_uuid, mig_instance, slot_start)
+        JOIN cut USING (gpu_uuid, slot_start)
 ), boards AS (
     SELECT slot_start, count(DISTINCT gpu_uuid)::DOUBLE AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start
