@@ -28,13 +28,16 @@ _FORECAST_EACH = 2
 _HISTORY_DAYS = 2
 
 
-def write_cycle(store: Store, *, now: datetime, settings: Settings) -> None:
-    """Think as a cycle does, and keep it."""
+def write_cycle(
+    store: Store, *, now: datetime, settings: Settings, most_jobs: int | None = None
+) -> None:
+    """Think as a cycle does, and keep it; about the first `most_jobs` alone where that is said."""
     started = time.monotonic()
     planning = settings.planning
     view = store.reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=_HISTORY_DAYS
     )
+    view = replace(view, jobs=view.jobs[:most_jobs])
     forecasts = _forecasts(view, settings)
     groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
     problem = make_problem(

@@ -205,9 +205,6 @@ def load_settings(
     return LoadedSettings(settings=settings, origins=origins)
 
 
-"""What an address may hold beside the places where secrets belong; a port has no @ after it."""
-
-
 def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
     """Give every setting with value (secrets redacted), origin and meaning."""
     rows = []

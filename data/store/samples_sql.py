@@ -104,13 +104,14 @@ WITH namespaces AS MATERIALIZED (
         sum(sample_weight) AS weight, sum(power_sum) / nullif(sum(power_samples), 0) AS power,
         sum(utilization_sum) / nullif(sum(utilization_samples), 0) AS utilization
     FROM hourly WHERE {_WINDOW} GROUP BY 1, 2, 3, 4, 5, 6
-), cuts AS (
-    SELECT gpu_uuid, slot_start, count(DISTINCT mig_instance) AS instances
-    FROM parts GROUP BY gpu_uuid, slot_start
+), whole AS (
+    SELECT gpu_uuid, mig_instance, slot_start, sum(weight) AS whole FROM parts GROUP BY 1, 2, 3
+), cut AS (
+    SELECT gpu_uuid, slot_start, count(*) AS instances FROM whole GROUP BY 1, 2
 ), devices AS (
-    SELECT parts.*, cuts.instances, weight / nullif(sum(weight) OVER device, 0) AS share
-    FROM parts JOIN cuts USING (gpu_uuid, slot_start)
-    WINDOW device AS (PARTITION BY gpu_uuid, mig_instance, parts.slot_start)
+    SELECT parts.*, weight / nullif(whole, 0) AS share, instances
+    FROM parts JOIN whole USING (gpu_uuid, mig_instance, slot_start)
+        JOIN cut USING (gpu_uuid, slot_start)
 ), boards AS (
     SELECT slot_start, count(DISTINCT gpu_uuid)::FLOAT8 AS boards
     FROM devices WHERE share IS NOT NULL GROUP BY slot_start

@@ -23,7 +23,7 @@ _TITLES = {
     Quantity.EFFECTIVE_GPUS: "GPUs doing work",
     Quantity.POWER: "GPU power",
 }
-_HISTORY = pd.Timedelta(days=14)
+_HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
 _SHOWN = 200
 
 world = current_world()
@@ -129,7 +129,7 @@ if weeks:
     shown = next((one for one in mine if by_hour(one) == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
     history = reader.group_history(
-        start=end - (_HISTORY if ahead == "7 d" else 6 * _HISTORY),
+        start=end - _HISTORY[ahead],
         end=end,
         slot_seconds=SECONDS_PER_HOUR,
     )
