@@ -55,6 +55,7 @@ if rows:
     known = pairs_of(rows)
     if known:
         chart(savings_dumbbell(known), "dumbbell")
+    if len(known) > 1:
         chart(savings_sum(known), "sum")
     st.caption(
         "Measured over the slots after a change, per unit of work (effective GPU-hours): what the "
