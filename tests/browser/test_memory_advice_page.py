@@ -1,0 +1,70 @@
+"""Memory that runs out stands on its page: a larger GPU to approve, advice with no Apply."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from browser.bed import Visitor, running_server
+from factories import make_collected, make_job, make_samples
+from memory_cases import climbing, world_of
+from playwright.sync_api import expect
+
+from dashboard.cycle import run_cycle
+from data.clock import utc_now
+from data.records.decisions import Action, Recommendation
+from data.records.jobs import JobState, SchedulerFacts, WorkloadKind
+from data.store import open_store
+
+pytestmark = pytest.mark.browser
+SMALL, LARGE = "A100-SXM4-40GB", "A100-SXM4-80GB"
+
+
+def recommended(path: Path) -> dict[Action, Recommendation]:
+    """What a cycle recommends for a service that may move and a pod that nobody restarts."""
+    now = utc_now()
+    kept = []
+    for name in ("ml/deployment/serve", "ml/pod-7"):
+        facts = SchedulerFacts(state=JobState.RUNNING)
+        job = make_job(
+            name,
+            gpu_model=SMALL,
+            gpu_memory_mib=40_960.0,
+            last_seen_at=now,
+            scheduler=facts,
+            kind=WorkloadKind.UNKNOWN,
+        )
+        frame = climbing(name, gpu_model=SMALL, memory_mib=40_960.0, end=now)
+        kept.append(make_collected(frame.assign(gpu_uuid=f"GPU-{name}"), jobs=(job,)))
+    free = make_samples(job_id="", gpu_model=LARGE, end=now).assign(gpu_uuid="GPU-large")
+    with open_store(f"duckdb:///{path}") as store:
+        store.keep(*kept, make_collected(free, jobs=()))
+        outcome = run_cycle(world_of(store), now=now + timedelta(seconds=1))
+    return {one.action: one for one in outcome.recommendations}
+
+
+def test_memory_that_runs_out_is_shown_with_what_can_be_done(
+    visitor: Visitor, tmp_path: Path
+) -> None:
+    """Both are cards with their chance; advice can be approved and has no change to make."""
+    path = tmp_path / "trimtab.duckdb"
+    found = recommended(path)
+    assert set(found) == {Action.LARGER_GPU, Action.LESS_MEMORY}
+    advice = found[Action.LESS_MEMORY]
+    with running_server(path, tmp_path) as server:
+        visitor.open(f"{server.base}/recommendations")
+        page = visitor.page
+        expect(page.get_by_text("2 of them keep jobs from running out")).to_be_visible()
+        expect(page.get_by_text("Larger GPU before memory runs out")).to_be_visible()
+        card = page.locator(f"[class*='st-key-card-'][class*='{advice.recommendation_id}']")
+        expect(card.get_by_text("in its own program")).to_be_visible()
+        card.get_by_label("Your name").fill("Robin")
+        card.get_by_role("button", name="Approve").click()
+        visitor.settle()
+        states = page.get_by_test_id("stButtonGroup")
+        states.get_by_text("approved", exact=True).click()
+        visitor.settle()
+        expect(card.get_by_text("approved by Robin")).to_be_visible()
+        expect(card.get_by_role("button", name="Apply")).to_have_count(0)
+        expect(card.get_by_role("button", name="Write the change file")).to_have_count(0)
+        visitor.open(f"{server.base}/job?job={advice.job_id}")
+        expect(page.get_by_text("GPU memory runs out within").first).to_be_visible()
