@@ -8,6 +8,7 @@ from urllib.parse import quote
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
+from websockets.typing import Origin, Subprotocol
 
 _TIMEOUT = 300.0
 
@@ -28,7 +29,9 @@ def open_page(base: str, page: str, query: str = "") -> Answer:
         answer.read()
     received, errors = 0, []
     address = base.replace("http", "ws", 1) + "/_stcore/stream"
-    with connect(address, max_size=None, subprotocols=["streamlit"], origin=base) as socket:  # type: ignore[arg-type,list-item]
+    with connect(
+        address, max_size=None, subprotocols=[Subprotocol("streamlit")], origin=Origin(base)
+    ) as socket:
         wish = BackMsg()
         wish.rerun_script.query_string = query
         wish.rerun_script.page_name = page
@@ -36,7 +39,7 @@ def open_page(base: str, page: str, query: str = "") -> Answer:
         while True:
             raw = socket.recv(timeout=_TIMEOUT)
             received += len(raw)
-            message = ForwardMsg.FromString(raw)  # type: ignore[arg-type]
+            message = ForwardMsg.FromString(raw)
             kind = message.WhichOneof("type")
             if kind == "delta":
                 element = message.delta.new_element

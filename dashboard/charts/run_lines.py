@@ -38,5 +38,7 @@ def run_lines(hours: pd.DataFrame, names: dict[str, str], this: str) -> go.Figur
             )
     dress(figure, y_title="GPUs", height=240)
     figure.update_xaxes(title="hours since start")
+    # Above the runs' names, which stand where the legend of other charts is.
+    figure.update_layout(legend={"y": 1.16}, margin={"t": 64})
     figure.update_annotations(font_size=11)
     return figure

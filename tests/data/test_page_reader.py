@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_samples
+from planning_cases import forecast_of
 
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import JobState, SchedulerFacts
 from data.store import Store, StoreReader, open_store
@@ -121,14 +123,14 @@ def test_answers_are_kept_until_something_is_written(
     assert len(reads) == 3
 
 
-def keep_cycle(store: Store) -> None:
-    """Keep the thoughts of a cycle that found nothing."""
+def keep_cycle(store: Store, *forecasts: DemandForecast | ForecastSkipped) -> None:
+    """Keep the thoughts of a cycle that forecast this and planned nothing."""
     store.keep_cycle(
         cycle_id="c",
         started_at=NOW,
         finished_at=NOW,
         reports=(),
-        forecasts=(),
+        forecasts=forecasts,
         plan=make_plan(),
         recommendations=(),
     )
@@ -141,3 +143,28 @@ def test_a_decision_makes_states_anew(store: Store) -> None:
     store.append_audit(at=NOW, actor="ann", event="stopped", digest="", detail="")
     assert reader.version() == facts
     assert reader.version(decisions=True) != before
+
+
+def test_demand_is_added_up(store: Store) -> None:
+    """The sum of the jobs' paths; skipped jobs add nothing, none at all is unknown."""
+    assert store.reader.demand_total() is None
+    skipped = ForecastSkipped(job_id=OLD, reason="ended", samples=1, history_slots=1, known_slots=1)
+    one = forecast_of(make_job(IDLE), [1.0, 2.0], 1024.0, None)
+    other = forecast_of(make_job(BUSY), [3.0, 3.0], 1024.0, None)
+    keep_cycle(store, one, skipped, other)
+    total = store.reader.demand_total()
+    assert total is not None
+    assert total[0] == one.slot_starts
+    assert total[1].q50 == (4.0, 5.0)
+    assert store.reader.forecast_counts() == (2, 1)
+
+
+def test_forecasts_are_read_one_by_one_and_by_quantity(store: Store) -> None:
+    """One job's forecast is the one kept; of one quantity the other paths are left out."""
+    one = forecast_of(make_job(IDLE), [1.0, 2.0], 1024.0, 300.0)
+    keep_cycle(store, one)
+    assert store.reader.forecast(IDLE) == one
+    assert store.reader.forecast(BUSY) is None
+    (memory,) = store.reader.forecasts_of(Quantity.MEMORY)
+    assert [path.quantity for path in memory.paths] == [Quantity.MEMORY]
+    assert memory.path(Quantity.MEMORY) == one.path(Quantity.MEMORY)

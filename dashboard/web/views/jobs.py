@@ -91,7 +91,7 @@ if not empty_state():
     with answer:
         chosen = " that fit the filters" if wanted.fields or wanted.search else ""
         finding(
-            f"{found.running:,} jobs run{chosen}; {number(found.idle_gpu_hours, 'GPU-hours')} of "
+            f"{found.running:,} jobs run{chosen}; {number(found.idle_gpu_hours, '').strip()} of "
             f"{number(found.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
         )
     first = choose_page(found.found, _PAGE)
