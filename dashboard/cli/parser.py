@@ -8,7 +8,7 @@ from importlib.metadata import version
 from dashboard.cli.energy_options import add_energy_options
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
-from dashboard.cli.store_parser import add_store
+from dashboard.cli.store_parser import add_serve_options, add_store
 
 
 def _deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
@@ -54,14 +54,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         ("serve_commands", "serve"),
         "dashboard, cycle thread and health endpoints in one process",
     )
-    serve.add_argument(
-        "--only",
-        choices=("web", "cycle", "apply"),
-        help="one part in a process of its own (needs a PostgreSQL store)",
-    )
-    serve.add_argument("--host", help="address to listen on")
-    serve.add_argument("--port", help="port to listen on")
-    serve.add_argument("--prometheus", metavar="URL", help="read DCGM metrics from this address")
+    add_serve_options(serve)
     fleet = _command(
         commands,
         "fleet",
@@ -384,11 +377,7 @@ def build_parser() -> argparse.ArgumentParser:
         "and trim the fleet once a person approves.",
     )
     parser.add_argument("--settings", metavar="FILE", help="settings file (default trimtab.toml)")
-    parser.add_argument(
-        "--store",
-        metavar="URL",
-        help="store address, duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME",
-    )
+    parser.add_argument("--store", metavar="URL", help="duckdb:///PATH or postgresql+psycopg://…")
     parser.add_argument("--debug", action="store_true", help="tracebacks and debug logs")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.add_argument("--version", action="version", version=f"trimtab {version('trimtab')}")

@@ -1,4 +1,4 @@
-"""The options of `trimtab store`; nothing heavy is imported before it runs."""
+"""The options of `serve`, and of `store` that it works on; nothing heavy is imported here."""
 
 import argparse
 
@@ -10,6 +10,18 @@ def _run(name: str) -> object:
         return int(getattr(store_command, name)(options))
 
     return run
+
+
+def add_serve_options(serve: argparse.ArgumentParser) -> None:
+    """Add the options of `serve`."""
+    serve.add_argument(
+        "--only",
+        choices=("web", "cycle", "apply"),
+        help="one part in a process of its own (needs a PostgreSQL store)",
+    )
+    serve.add_argument("--host", help="address to listen on")
+    serve.add_argument("--port", help="port to listen on")
+    serve.add_argument("--prometheus", metavar="URL", help="read DCGM metrics from this address")
 
 
 def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
