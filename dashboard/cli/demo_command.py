@@ -1,7 +1,7 @@
 """`trimtab demo`: a week of a simulated fleet, then the dashboard on it, with a clock that runs.
 
 Nothing outside this machine is asked or changed: of the user's own settings only those count that
-say how to plan, what energy costs and where to listen. See docs/decisions/0005.
+say how to plan, what energy costs and where to listen. See docs/decisions/0006.
 """
 
 import argparse
