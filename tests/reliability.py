@@ -43,7 +43,7 @@ def faults() -> tuple[Fault, ...]:
     return tuple(Fault(**row | {"tests": tuple(row["tests"])}) for row in rows)
 
 
-@dataclass
+@dataclass(eq=False)
 class ReliabilityReport:
     """A pytest plugin that runs the tests of the faults alone and writes the page."""
 

@@ -1,8 +1,8 @@
 """Reading for pages: what many jobs come to, and answers kept until something is written."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_samples
@@ -23,7 +23,7 @@ IDLE, BUSY, OLD = "search/idle", "search/busy", "vision/old"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(store_url: str) -> Iterator[Store]:
     """An idle and a busy job of search, and one of vision that ended without telemetry."""
     facts = SchedulerFacts(state=JobState.FINISHED, user="ann", account="eyes")
     jobs = (
@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> Store:
         make_job(BUSY),
         make_job(OLD, owner="Vision", last_seen_at=NOW - timedelta(days=3), scheduler=facts),
     )
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+    with open_store(store_url) as opened:
         opened.keep(
             make_collected(make_samples(job_id=IDLE, utilization_ratio=0.0), jobs),
             make_collected(make_samples(job_id=BUSY, gpu_uuid="GPU-b", utilization_ratio=1.0), ()),
