@@ -95,6 +95,8 @@ class RememberingReader(StoreReader):
     fleet_history = _kept(StoreReader.fleet_history)
     group_history = _kept(StoreReader.group_history)
     energy = _kept(StoreReader.energy)
+    energy_parts = _kept(StoreReader.energy_parts)
+    boards_since = _kept(StoreReader.boards_since)
     energy_disagreements = _kept(StoreReader.energy_disagreements)
     source_reports = _kept(StoreReader.source_reports)
     latest_plan = _kept(StoreReader.latest_plan)

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts.plan_steps import plan_steps
 from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
-from dashboard.web.identity import signed_in
+from dashboard.web.identity import current_role, signed_in
 from dashboard.web.page import chart, empty_state, finding, number, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -65,7 +65,8 @@ if not empty_state():
         else "No recommendation waits for a decision."
     )
     plan = reader.latest_plan()
-    if plan is not None and plan.jobs:
+    # An owner sees their own jobs; the plan is of everybody's.
+    if plan is not None and plan.jobs and current_role() != "owner":
         boards = partial(boards_of, catalogue=load_gpu_catalogue())
         chart(plan_steps(plan, boards), "plan")
         st.caption(
