@@ -16,9 +16,10 @@ _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Run the tests of the faults alone and write their table, when asked to."""
-    if os.environ.get("TRIMTAB_RELIABILITY") == "1":
-        config.pluginmanager.register(ReliabilityReport())
+    """Write the table of faults when asked to: `1` runs its tests alone, `whole` all of them."""
+    asked = os.environ.get("TRIMTAB_RELIABILITY")
+    if asked in ("1", "whole"):
+        config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))
 
 
 @pytest.fixture(autouse=True)

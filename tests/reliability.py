@@ -45,8 +45,9 @@ def faults() -> tuple[Fault, ...]:
 
 @dataclass(eq=False)
 class ReliabilityReport:
-    """A pytest plugin that runs the tests of the faults alone and writes the page."""
+    """A pytest plugin that writes the page; with `alone` no other tests are run."""
 
+    alone: bool = True
     outcomes: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     figures: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -54,6 +55,8 @@ class ReliabilityReport:
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
         """Leave out every test that belongs to no fault."""
+        if not self.alone:
+            return
         wanted = {name for fault in faults() for name in fault.tests}
         chosen = [item for item in items if test_of(item.nodeid) in wanted]
         config.hook.pytest_deselected(items=[one for one in items if one not in chosen])
