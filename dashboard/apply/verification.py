@@ -80,6 +80,10 @@ def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
     slot_seconds = settings.planning.slot_minutes * 60
     concluded = progress.concluded_at or task.clock()
     start, end = measured_window(settings, concluded)
+    if not recommendation.job_id:
+        hours = (end - start) / timedelta(hours=1)
+        reason = "a change of the fleet has no job of its own to measure"
+        return Work.UNMEASURED, _unmeasured(hours, (reason,))
     changed = floor_to_slot(progress.since or concluded, slot_seconds)
     reader = task.store.reader
 

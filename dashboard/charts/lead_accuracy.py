@@ -19,7 +19,7 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     """
     leads = sorted({one.until_hours for test in backtests for one in test.by_lead})
     rows = {lead: _means(backtests, lead) for lead in leads}
-    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.12)
+    figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.18)
     names = [f"{lead:g} h" for lead in leads]
     for column, name, colour in ((0, "in use", USED), (1, "seasonal naive", IDLE)):
         figure.add_scatter(

@@ -37,9 +37,9 @@ def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
         )
     figure.add_trace(_dots(names, [one.predicted for one in pairs], "predicted", PROPOSED))
     figure.add_trace(_dots(names, [one.realised for one in pairs], "realised", USED))
-    figure = dress(figure, y_title="")
+    figure = dress(figure, y_title="", height=130 + 34 * len(pairs))
     figure.update_layout(
-        xaxis={"title": "GPU-hours saved over the hours measured"},
+        xaxis={"title": "GPU-hours saved over the hours measured", "rangemode": "tozero"},
         yaxis={"type": "category"},
         hovermode="closest",
     )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from beds.apply_bench import JOB, Bench
@@ -18,10 +19,11 @@ from factories import (
     make_samples,
 )
 
-from dashboard.apply.verification import Stretch, compare
+from dashboard.apply.verification import Stretch, compare, measure
 from dashboard.savings import ledger, total_energy, total_gpu_hours
+from data.records.commands import Work
 from data.records.decisions import Savings
-from data.settings import EnergySettings
+from data.settings import EnergySettings, Settings
 from data.store import open_store
 
 PROMISED = Savings(
@@ -160,6 +162,21 @@ def test_lost_throughput_falls_short_and_rolls_back_when_opted_in(bench: Bench) 
     words = [row.event for row in bench.store.reader.journal(digest=bench.digest)]
     assert "fell-short" in words
     assert (bench.state, bench.job()["gpus"]) == ("rolled-back", "4")
+
+
+def test_a_change_of_the_fleet_is_not_measured_by_all_jobs(bench: Bench) -> None:
+    """A node that is powered down has no job: what all jobs did is not taken for its saving."""
+    task = SimpleNamespace(
+        settings=Settings,
+        recommendation=replace(make_recommendation(), job_id=""),
+        clock=bench.clock,
+        store=bench.store,
+    )
+    progress = SimpleNamespace(concluded_at=NOW - timedelta(hours=6), since=None)
+    verdict, found = measure(task, progress)
+    assert verdict is Work.UNMEASURED
+    assert found.realised_gpu_hours is None
+    assert found.reasons == ("a change of the fleet has no job of its own to measure",)
 
 
 def test_without_samples_the_measurement_waits_and_then_stays_unknown(bench: Bench) -> None:

@@ -49,7 +49,7 @@ def answer(plan: Plan) -> None:
             "certified gap": (f"{100 * plan.gap_ratio:.2f} %", f"planned in {plan.seconds:.2g} s"),
             "changes per job and day": (
                 f"{plan.changes_per_job_day:.2f}",
-                f"{plan.moves} moves between nodes{revised}",
+                f"{plan.moves} {'move' if plan.moves == 1 else 'moves'} between nodes{revised}",
             ),
         }
     )
