@@ -16,13 +16,14 @@ from starlette.routing import Route
 from streamlit import config
 from streamlit.starlette import App
 
+from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
 from dashboard.web.trusted_proxy import LetIn
 from dashboard.web.world import WebWorld
-from data.access_settings import AccessSettings
+from data.access_settings import AccessSettings, is_loopback
 from data.errors import SettingsError, TrimtabError
 
 _OPTIONS: dict[str, Any] = {
@@ -109,7 +110,13 @@ def build_app(world: WebWorld) -> App:
         secrets=_sign_in_secrets(settings.access),
         lifespan=lifespan,
         middleware=[
-            Middleware(LetIn, access=settings.access, guarded=settings.apply.enabled),
+            Middleware(BrowserRules),
+            Middleware(
+                LetIn,
+                access=settings.access,
+                guarded=settings.apply.enabled,
+                on_loopback=is_loopback(settings.serve.host),
+            ),
             Middleware(TellAddress),
         ],
         routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],

@@ -8,10 +8,11 @@ out; what is left is one header of our own, which nobody outside can set.
 import ipaddress
 import json
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from data.access_settings import AccessSettings, entries
+from data.access_settings import AccessSettings, entries, is_loopback
 
 PERSON_HEADER = "x-trimtab-person"
 _OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
@@ -74,12 +75,18 @@ def _folded(name: bytes) -> bytes:
 
 
 class LetIn:
-    """ASGI middleware: lets a request in as somebody, or answers why not."""
+    """ASGI middleware: lets a request in as somebody, or answers why not.
 
-    def __init__(self, app: ASGIApp, access: AccessSettings, *, guarded: bool) -> None:
+    `guarded`: changes can be applied; `on_loopback`: the server listens for this machine alone.
+    """
+
+    def __init__(
+        self, app: ASGIApp, access: AccessSettings, *, guarded: bool, on_loopback: bool = False
+    ) -> None:
         self._app = app
         self._access = access
         self._guarded = guarded
+        self._on_loopback = on_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with one header that says who it is."""
@@ -111,7 +118,30 @@ class LetIn:
             raise RequestRefusedError(
                 403, "a proxy forwards to a single-user dashboard: set access.mode to proxy"
             )
+        if self._access.mode == "local" and self._on_loopback:
+            _require_loopback_name(headers)
         return kept
+
+
+def _require_loopback_name(headers: Headers) -> None:
+    """Refuse other names than this machine's own. Errors: RequestRefusedError.
+
+    A site may let its own name lead to 127.0.0.1 (DNS rebinding). The browser then takes its page
+    and this server for one site, and Streamlit, which compares origin and host, does too.
+    """
+    for key, value in headers:
+        if key == b"host" and not is_loopback(_host_name(value)):
+            raise RequestRefusedError(
+                403, "a dashboard without sign-in answers to localhost and 127.0.0.1 only"
+            )
+
+
+def _host_name(value: bytes) -> str:
+    """Give the name in a Host header without its port, '' for what is no address."""
+    try:
+        return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
+    except ValueError:
+        return ""
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRefusedError) -> None:

@@ -32,6 +32,7 @@ def asked(
     kind: str = "http",
     path: str = "/",
     guarded: bool = True,
+    on_loopback: bool = False,
 ) -> tuple[Headers | None, list[dict[str, Any]]]:
     """Send one raw request; give the headers that reached the pages, and what was answered."""
     reached: list[Headers] = []
@@ -49,7 +50,9 @@ def asked(
     scope = {"type": kind, "path": path, "headers": headers, "client": (peer, 1234)}
     # In a thread of its own: while the browser of other tests is open, this one has a loop already.
     with ThreadPoolExecutor(1) as thread:
-        request = LetIn(inside, access, guarded=guarded)(scope, receive, send)
+        request = LetIn(inside, access, guarded=guarded, on_loopback=on_loopback)(
+            scope, receive, send
+        )
         thread.submit(asyncio.run, request).result()
     return (reached[0] if reached else None), sent
 
@@ -124,6 +127,27 @@ def test_a_single_user_dashboard_behind_a_proxy_is_refused_when_it_can_apply() -
     )
     assert reached is None
     assert sent[0]["status"] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "let_in"),
+    [
+        (b"127.0.0.1:8501", True),
+        (b"localhost", True),
+        (b"[::1]:8501", True),
+        (b"evil.example:8501", False),
+        (b"127.0.0.1.evil.example", False),
+        (b"[::1", False),
+        (b"", False),
+    ],
+)
+def test_a_name_of_another_site_that_leads_here_is_refused(host: bytes, let_in: bool) -> None:
+    """Without a sign-in the browser would let that site's page do what the local person may."""
+    reached, sent = asked(
+        [(b"host", host)], access=AccessSettings(), peer="127.0.0.1", on_loopback=True
+    )
+    assert (reached is not None) == let_in
+    assert let_in or sent[0]["status"] == 403
 
 
 def test_health_is_open_to_machines() -> None:
