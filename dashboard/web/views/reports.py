@@ -1,5 +1,7 @@
 """The weekly report: read it here, take it along in four forms."""
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
@@ -24,22 +26,18 @@ reader = world.reader
 settings = world.settings.settings
 
 
-@st.cache_data(max_entries=8, show_spinner="Writing the report …")
-def rendered(plan_id: str, week: Week, form: str) -> bytes:
-    """Give the report as a file; `plan_id` makes a new plan a new report."""
-    del plan_id
-    made = next(render for _title, name, _kind, render in _FORMS if name == form)(report_of(week))
-    return made if isinstance(made, bytes) else made.encode()
-
-
 def report_of(week: Week) -> WeeklyReport:
-    """Read the facts of the week."""
-    return make_weekly_report(
-        reader,
-        week=week,
-        settings=settings,
-        carbon=load_carbon_table().get(settings.energy.region),
-        catalogue=load_gpu_catalogue(),
+    """Read the facts of the week, or give what was read until something is written."""
+    return reader.remember(
+        ("weekly report", week),
+        lambda: make_weekly_report(
+            reader,
+            week=week,
+            settings=settings,
+            carbon=load_carbon_table().get(settings.energy.region),
+            catalogue=load_gpu_catalogue(),
+        ),
+        decisions=True,
     )
 
 
@@ -69,12 +67,15 @@ if not empty_state():
     with answer:
         finding(report.finding)
     st.caption(f"{week.text(week.start)} to {week.text(week.end)}, 168 h.")
-    cycle = reader.last_cycle()
-    plan_id = cycle.plan_id if cycle else ""
     with st.container(horizontal=True):
-        for title, form, kind, _render in _FORMS:
+        for title, form, kind, render in _FORMS:
             st.download_button(
-                title, rendered(plan_id, week, form), f"trimtab-{week.name}.{form}", kind, key=form
+                title,
+                partial(render, report),
+                f"trimtab-{week.name}.{form}",
+                kind,
+                key=form,
+                on_click="ignore",
             )
     st.caption(
         "The same by command: `trimtab report weekly --last-week --format pdf --out week.pdf`."
