@@ -4,7 +4,7 @@ Everything is asked under the settings of the moment, and nothing here touches a
 look: apply and rollback are commands that the worker carries out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from dashboard.apply.base import Applier
 from dashboard.apply.kill_switch import Stopped, resume, stop
 from dashboard.apply.prepare import change_of
 from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
-from dashboard.rights import may_look, require_admin, why_not
+from dashboard.rights import may_look, require_admin, role_of, why_not
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.records.changes import Change, Rehearsal
@@ -23,7 +23,7 @@ from data.records.commands import Person
 from data.records.decisions import Decision, Recommendation
 from data.records.lifecycle import State
 from data.settings import Settings
-from data.store import Store
+from data.store import Store, StoredRecommendation
 from data.store.commands import Asked
 
 
@@ -141,10 +141,19 @@ class Desk:
         access = self.settings().access
         return why_not(person, access, recommendation, job, approving=approving)
 
-    def may_look(self, person: Person, recommendation: Recommendation) -> bool:
-        """Tell whether the person may see it."""
-        job = self.store.reader.job(recommendation.job_id)
-        return may_look(person, self.settings().access, recommendation, job)
+    def visible(
+        self, person: Person, found: Sequence[StoredRecommendation]
+    ) -> tuple[StoredRecommendation, ...]:
+        """Give those of the recommendations that the person may see."""
+        access = self.settings().access
+        if role_of(person, access) != "owner":
+            return tuple(one for one in found if may_look(person, access, one.recommendation, None))
+        job = self.store.reader.job
+        return tuple(
+            one
+            for one in found
+            if may_look(person, access, one.recommendation, job(one.recommendation.job_id))
+        )
 
     def stopped(self) -> Stopped | None:
         """Tell whether applying is stopped, by whom and why."""

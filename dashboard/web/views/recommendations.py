@@ -36,7 +36,7 @@ def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendati
     """Give what the person may see: an owner sees their own jobs only."""
     desk = current_world().desk
     person = signed_in(desk.settings().access)
-    return tuple(one for one in found if person and desk.may_look(person, one.recommendation))
+    return desk.visible(person, found) if person else ()
 
 
 reader = current_world().reader
@@ -68,7 +68,8 @@ if not empty_state():
     # An owner sees their own jobs; the plan is of everybody's.
     if plan is not None and plan.jobs and current_role() != "owner":
         boards = partial(boards_of, catalogue=load_gpu_catalogue())
-        chart(plan_steps(plan, boards), "plan")
+        draw = partial(plan_steps, plan, boards)
+        chart(reader.remember(("plan steps", plan.plan_id), draw), "plan")
         st.caption(
             f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC over its horizon: "
             f"{number(plan.cost, plan.currency)} instead of "
