@@ -40,10 +40,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def opened(page: Page, address: str) -> None:
-    """Open the page and wait until its last part, the method, is there."""
+    """Open the page and wait until its last part, the method, is there and it is at rest.
+
+    A press during the run that the address starts would be taken for the drawing before it.
+    """
     page.goto(address)
     expect(page.get_by_role("heading", name="Method and factors")).to_be_visible(timeout=WAIT)
     expect(page.locator(".js-plotly-plot .plot-container").first).to_be_visible(timeout=WAIT)
+    Visitor(page).settle()
 
 
 def downloaded(page: Page, button: str) -> tuple[str, str]:

@@ -194,7 +194,7 @@ def test_a_report_mail_names_its_files_itself(report: WeeklyReport) -> None:
     mail = mail_of(message, NotifySettings())
     attach(mail, report)
     names = [part.get_filename() for part in mail.iter_attachments()]
-    assert len(names) == 4
+    assert len(names) == 5
     assert all(name and name.startswith(f"trimtab-{report.week.name}") for name in names)
 
 
@@ -232,7 +232,7 @@ def test_a_chat_gets_no_mention_link_or_markup(report: WeeklyReport) -> None:
         title, tables = webhook_parts(report)
         for text in (lines, title, *(body for _name, body in tables)):
             post({"text": slack_text(text)}, "id", settings)
-    assert len(sent) == 4
+    assert len(sent) == 5
     for one in sent:
         assert (one["mrkdwn"], one["parse"], one["link_names"]) == (False, "none", False)
         said = one["text"]
