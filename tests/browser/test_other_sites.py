@@ -53,7 +53,8 @@ def other_site(server: Server) -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    "origin", ["http://evil.example", "https://evil.example:8501", "null", "http://127.0.0.1.evil"]
+    "origin",
+    ["http://evil.example", "https://evil.example:8501", "null", "http://127.0.0.1.evil.example"],
 )
 def test_no_other_site_opens_the_websocket(server: Server, origin: str) -> None:
     """Its origin is refused, also where its name was made to lead here; our own page's is not."""

@@ -9,11 +9,11 @@ from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.reports.esg.build import make_statement
 from dashboard.web.cards import card
 from dashboard.web.choices import choose_days
-from dashboard.web.page import chart, empty_state, figures, finding, number
+from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import SourceState
-from data.records.decisions import FOR_MEMORY
+from data.records.decisions import FOR_MEMORY, Range
 
 _TOP = 5
 world = current_world()
@@ -37,6 +37,15 @@ def total(rows: pd.DataFrame, column: str) -> float | None:
     """Give the sum of what is known, None when nothing is."""
     known = rows[column].dropna()
     return None if known.empty else float(known.sum())
+
+
+def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
+    """Give the energy of the site with its range, and the boards' power of the moment."""
+    now_text = f"boards now {number(power_kilowatts, 'kW')}"
+    if used is None:
+        return UNKNOWN, f"power was never reported; {now_text}"
+    bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
+    return number(used.central, used.unit), f"{bounds}; {now_text}"
 
 
 if not empty_state():
@@ -73,7 +82,7 @@ if not empty_state():
                 number(total(day, "idle_gpu_hours"), "GPU-h"),
                 f"{rent}; {number(total(before, 'idle_gpu_hours'), 'GPU-h')} the day before",
             ),
-            f"site energy, last 24 h; boards now {number(power, 'kW')}": statement.site_energy_kwh,
+            "site energy, last 24 h": site_energy(statement.site_energy_kwh, power),
             "emissions, last 24 h": statement.location_kgco2e,
         }
     )
