@@ -148,12 +148,16 @@ def test_every_misbehaviour_is_named_in_bounded_time(
 ) -> None:
     """From the first question or only when asked for data: one error, and no endless wait."""
     with faulty_server(behave, names=names) as server:
-        settings = PrometheusSettings(url=server.url, timeout_seconds=0.7, budget_seconds=6.0)
+        # Unpacking up to the limit takes a busy machine more than the patience with the others.
+        timeout, budget = (5.0, 40.0) if behave is gzip_bomb else (0.7, 6.0)
+        settings = PrometheusSettings(
+            url=server.url, timeout_seconds=timeout, budget_seconds=budget
+        )
         one = PrometheusDcgmCollector(PrometheusClient(settings), settings, load_gpu_catalogue())
         began = time.monotonic()
         with pytest.raises(kind, match=says_so) as caught:
             one.collect(WINDOW)
-        assert time.monotonic() - began < 7
+        assert time.monotonic() - began < budget + 1
     assert caught.value.hint
 
 
