@@ -33,8 +33,6 @@ _OPTIONS: dict[str, Any] = {
     "client.showErrorDetails": "none",
     "client.toolbarMode": "minimal",
     "global.developmentMode": False,
-    # A fast rerun drops clicks that wait for the drawing under way; a slower one takes them along.
-    "runner.fastReruns": False,
     "server.fileWatcherType": "none",
     "server.enableStaticServing": False,
     "server.headless": True,
