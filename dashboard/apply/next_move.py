@@ -12,6 +12,7 @@ from data.records.changes import ReadBack, Seen, StepOutcome, StepResult
 from data.records.lifecycle import Event
 
 RETRIES = 5
+_GROWTH = 3
 _SURE = 2
 """Looks that must find a step missing before it is sent again: one may have come too early."""
 _ARRIVED = frozenset({Seen.AS_INTENDED, Seen.NOT_YET, Seen.FAILING})
@@ -168,7 +169,12 @@ def _after_a_no(progress: Progress, step: int, now: datetime) -> Move:
 
 
 def _pause(result: StepResult, sent: int) -> timedelta:
+    """Give the time to the next try: three times the last one where the target says how long."""
     asked = result.retry_after_seconds
+    if asked is None and result.wait_within_seconds is not None:
+        tries = sum(_GROWTH**k for k in range(RETRIES))
+        share = result.wait_within_seconds * _GROWTH ** (sent - 1) / tries
+        return timedelta(seconds=min(max(share, 1.0), 3600.0))
     return timedelta(seconds=2.0**sent if asked is None else min(max(asked, 0.0), 3600.0))
 
 

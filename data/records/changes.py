@@ -94,11 +94,14 @@ class StepResult:
     """The answer to one command. REFUSED and BUSY: nothing changed; UNKNOWN: only a look can tell.
 
     `retry_after_seconds` is the server's own wish after BUSY (429, 503), None when it named none.
+    `wait_within_seconds` is how long the target allows what the step waits for (a rollout, the end
+    of pods): the tries are spread over it, close together at first. None when it waits for nothing.
     """
 
     outcome: StepOutcome
     detail: str
     retry_after_seconds: float | None = None
+    wait_within_seconds: float | None = None
 
 
 class Seen(StrEnum):

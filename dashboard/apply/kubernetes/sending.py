@@ -14,9 +14,10 @@ from dashboard.apply.kubernetes.steps import VERB, Command, Wait, command_of
 from data.errors import ApplyError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
-_TRIES = 5
 _GRACE_SECONDS, _DEADLINE_SECONDS = 30, 600
 """What Kubernetes gives a pod to end, and a Deployment to roll out, where they name no time."""
+_GRACES, _MARGIN_SECONDS = 2.5, 5.0
+"""A pod has ended well within this: a kubelet under load comes late to the end of the grace."""
 
 
 def execute(api: KubernetesApi, step: ChangeStep, change: Change) -> StepResult:
@@ -65,15 +66,15 @@ def _tested(command: Command) -> set[str]:
 def _not_yet(command: Command, document: Document) -> StepResult | None:
     """Give BUSY while something has still to happen before the step, None when nothing has.
 
-    The wish when to try again makes a handful of tries span the time that the object itself allows.
+    The answer names the time that the object itself allows, over which the tries are spread.
     """
     if command.wait is Wait.NO_PODS and not has_no_pods(document):
         grace = value_at(document, "/spec/template/spec/terminationGracePeriodSeconds")
-        seconds = (grace if isinstance(grace, int) else _GRACE_SECONDS) / 2 + 1
+        seconds = _GRACES * (grace if isinstance(grace, int) else _GRACE_SECONDS) + _MARGIN_SECONDS
         return StepResult(
             outcome=StepOutcome.BUSY,
             detail="its pods are still ending",
-            retry_after_seconds=seconds,
+            wait_within_seconds=seconds,
         )
     if command.wait is Wait.ROLLED_OUT and not has_rolled_out(document):
         failed = trouble(document, (), now=None, patience=timedelta())
@@ -83,7 +84,7 @@ def _not_yet(command: Command, document: Document) -> StepResult | None:
         return StepResult(
             outcome=StepOutcome.BUSY,
             detail="its rollout is not over",
-            retry_after_seconds=(limit if isinstance(limit, int) else _DEADLINE_SECONDS) / _TRIES,
+            wait_within_seconds=float(limit if isinstance(limit, int) else _DEADLINE_SECONDS),
         )
     return None
 

@@ -65,7 +65,7 @@ def test_a_job_is_suspended_resized_and_resumed(fake: FakeApi, newer: Kubernetes
     assert newer.read_back(change, done=1).seen is Seen.NOT_YET
     early = newer.execute(shrink, change)
     assert early.outcome is StepOutcome.BUSY
-    assert early.retry_after_seconds == 1.5
+    assert early.wait_within_seconds == 7.5
     running(fake, 0, 0)
     assert newer.read_back(change, done=1).seen is Seen.AS_INTENDED
     assert newer.execute(shrink, change).outcome is StepOutcome.DONE

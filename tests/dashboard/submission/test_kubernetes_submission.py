@@ -144,6 +144,18 @@ def followed(
     return store.reader.submissions()[0]
 
 
+def sent_again(bed: KubernetesBed, store: Store, settings: Settings) -> Submission:
+    """The only submission, when its second attempt is under way."""
+
+    def reached() -> bool:
+        looks = watch_all(store, settings, now=utc_now())
+        assert not [one.error for one in looks if one.error]
+        return len(store.reader.submissions()[0].attempts) == 2
+
+    bed.until("a second attempt is sent", reached)
+    return store.reader.submissions()[0]
+
+
 def test_a_job_without_gpus_arrives_with_the_right_resources(
     bed: KubernetesBed, store: Store
 ) -> None:
@@ -261,7 +273,7 @@ def test_cuda_out_of_memory_is_sent_again_on_more(bed: KubernetesBed, store: Sto
         pod["status"]["phase"] == "Running" for pod in pods_of(bed, one)
     ))  # fmt: skip
     end_pods(bed, one, message="RuntimeError: CUDA out of memory. Tried to allocate 2 GiB")
-    again = followed(bed, store, settings, SubmissionState.PENDING)
+    again = sent_again(bed, store, settings)
     assert again.attempts[0].state is SubmissionState.OUT_OF_GPU_MEMORY
     assert again.latest.raised > 1
     assert bed.get("Job", name_of(again))["metadata"]["annotations"]["trimtab/attempt"].endswith(
@@ -280,7 +292,7 @@ def test_an_oom_kill_is_host_memory(bed: KubernetesBed, store: Store) -> None:
         pod["status"]["phase"] == "Running" for pod in pods_of(bed, one)
     ))  # fmt: skip
     end_pods(bed, one, reason="OOMKilled", exitCode=137)
-    again = followed(bed, store, settings, SubmissionState.PENDING)
+    again = sent_again(bed, store, settings)
     assert again.attempts[0].state is SubmissionState.OUT_OF_HOST_MEMORY
     assert (again.latest.raised, again.latest.host_raised) == (1.0, 1.5)
     container = bed.get("Job", name_of(again))["spec"]["template"]["spec"]["containers"][0]
