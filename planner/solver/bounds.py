@@ -21,7 +21,7 @@ from planner.solver.primal import charges_of
 from planner.solver.slot_problem import Floats
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
-_CHUNK = 32
+_CHUNK = 8
 _FEW_JOBS = 256
 """With more jobs, what whole nodes add is nothing beside what prices add."""
 
@@ -64,11 +64,11 @@ def certified_bound(
     found = Bound(value=float(values.sum()) + constant, name=BY_PRICES)
     workers = np.flatnonzero(ground.work > 0)
     if label_room > 0 and len(workers) and not expired():
-        for at in range(0, len(workers), _CHUNK):
-            part = workers[at : at + _CHUNK]
+        at, size = 0, 1  # one job first: with milliseconds left a whole chunk would be late
+        while at < len(workers) and not (at and expired()):
+            part = workers[at : at + size]
             job_values(free, part, charges.rows, charges.nodes, draft, label_room, values)
-            if expired():
-                break
+            at, size = at + size, min(2 * size, _CHUNK)
         found = _better(found, Bound(value=float(values.sum()) + constant, name=BY_LABELS))
     if len(everyone) > _FEW_JOBS:
         return found

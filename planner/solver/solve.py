@@ -39,12 +39,13 @@ from planner.solver.today import Today, plan_of_today
 _COLD_RATE, _COLD_DECAY = 0.12, 0.95
 _WARM_RATE = 0.02
 _SMALL_JOBS = 200
-_BATCH = 256
-_EJECTIONS, _EJECTING = 160, 8
-"""The first 8 batches of moves begin with 160 ejections each."""
+_BATCH = 64
+_EJECTIONS, _EJECTING = 40, 32
+"""The first 32 batches of moves begin with 40 ejections each."""
 _SMALLEST_GAP = 1e-7
-_DUAL_SHARE, _BOUND_SHARE = 0.35, 0.8
-"""Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest."""
+_DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
+"""Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest, and no
+chunk of its labels, which may take tens of milliseconds, after 95 %."""
 
 
 class _Clock:
@@ -125,7 +126,7 @@ def solve(
         found.prices,
         forced=task.survey.forced,
         label_room=effort.label_room,
-        expired=clock.after(1.0),
+        expired=clock.after(_LABEL_SHARE),
     )
     clock.note(draft_cost(draft), bound.value)
     return _solved(task, draft, today, found, bound, moves, clock)
