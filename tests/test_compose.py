@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from beds.ports import free_ports
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -69,13 +69,6 @@ def test_the_image_runs_unprivileged_from_the_lock() -> None:
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def on_loopback(text: str, ports: dict[str, int]) -> str:
     """Replace a service's address, or its listening address, by one on loopback."""
     for service, number in (("fleet", "9400"), ("prometheus", "9090"), ("trimtab", "8501")):
@@ -125,7 +118,7 @@ def answer(url: str, running: subprocess.Popen[bytes], *, seconds: float = 90) -
 @pytest.mark.prometheus
 def test_the_services_work_together(tmp_path: Path) -> None:
     """Fleet, Prometheus and Trimtab, by their own commands on loopback, carry samples through."""
-    ports = {name: free_port() for name in OURS}
+    ports = dict(zip(OURS, free_ports(len(OURS)), strict=True))
     trimtab = str(Path(sys.executable).with_name("trimtab"))
     store = f"duckdb:///{tmp_path}/trimtab.duckdb"
     config = on_loopback((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"), ports)

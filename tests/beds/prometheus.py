@@ -1,7 +1,6 @@
 """A real Prometheus (Debian package) on loopback, back-filled or scraping."""
 
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -10,15 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from beds.ports import free_port
+
 _READY_SECONDS = 60
-
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def server_path(name: str) -> str:

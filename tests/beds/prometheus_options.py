@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.prometheus import free_port, server_path
+from beds.ports import free_port
+from beds.prometheus import server_path
 
 _READY = "Server is ready to receive web requests"
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.prometheus import _wait_ready, free_port
+from beds.ports import free_port
+from beds.prometheus import _wait_ready
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from beds.ports import free_port
 from playwright.sync_api import ConsoleMessage, Page, Request
 
 HOSTILE_JOB = (
@@ -23,13 +23,6 @@ HOSTILE_JOB = (
 )
 
 """Opened at a deep link, Streamlit first asks below that page (404), then at the root."""
-
-
-def free_port() -> int:
-    """A loopback port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_ready(

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from browser.bed import Visitor, free_port, wait_until_ready
+from beds.ports import free_port
+from browser.bed import Visitor, wait_until_ready
 from browser.test_decisions import first_card
 from playwright.sync_api import Locator, expect
 
