@@ -13,7 +13,7 @@ from beds.ports import free_ports
 
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 USERS = ("admin", "reader", "nobody")
-_READY_SECONDS = 90.0
+_READY_SECONDS = 240.0
 _END_SECONDS = 5.0
 _LOG_CHARACTERS = 700
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from beds.ports import free_port
 
-_READY_SECONDS = 60
+_READY_SECONDS = 180
 
 
 def server_path(name: str) -> str:
@@ -67,7 +67,7 @@ def running_prometheus(folder: Path, *, scrape: str = "") -> Iterator[str]:
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)
 
 
 def _wait_ready(url: str) -> None:

@@ -22,7 +22,7 @@ from beds.ports import free_ports
 from beds.slurm_database import database_folder, start_database
 from beds.slurm_files import NODES, BedNode, BedPlan, BedPorts, write_bed
 
-_READY_SECONDS = 40.0
+_READY_SECONDS = 180.0
 _END_SECONDS = 15.0
 _PACKAGES = (
     "slurm-wlm slurmctld slurmd slurmdbd slurmrestd slurm-client munge mariadb-server "
@@ -76,7 +76,7 @@ class SlurmBed:
             cwd=self.folder / "run",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert not check or done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
         return done.stdout.rstrip("\n")
