@@ -39,7 +39,7 @@ def prometheus_with(
         )
     try:
         # The log tells: to ask, one would have to sign in.
-        for _attempt in range(300):
+        for _attempt in range(1800):
             if _READY in log.read_text() or process.poll() is not None:
                 break
             time.sleep(0.1)
@@ -47,4 +47,4 @@ def prometheus_with(
         yield f"{scheme}://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)

@@ -37,7 +37,7 @@ def running_victoria(folder: Path, *arguments: str) -> Iterator[str]:
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)
 
 
 def import_openmetrics(url: str, lines: Iterable[str]) -> None:

@@ -320,7 +320,7 @@ def said(power: PowerBed) -> Path:
 
 def until(holds: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
     """Wait, or fail when the agent ended."""
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 120
     while not holds():
         assert process.poll() is None
         assert time.monotonic() < ends
