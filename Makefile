@@ -5,6 +5,7 @@ PYTHON := $(BIN)/python
 STAMP := .venv/.setup-stamp
 UV_VERSION := 0.13.8
 DATA := ../shared/data
+WORKERS := 2
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
@@ -50,7 +51,7 @@ demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:
 	@$(BIN)/trimtab demo
 
 test: setup servers ## every test, real servers and browser included
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 
 check: setup ## format, lint, types, imports, docs and the tests that need no server
 	@$(BIN)/ruff format --check .

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import workers
 from beds.postgres import PostgresBed, running_postgres
 from reliability import Measured, ReliabilityReport
 
@@ -16,7 +17,11 @@ _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write the table of faults when asked to: `1` runs its tests alone, `whole` all of them."""
+    """Share tests among workers; write the table of faults when asked to.
+
+    TRIMTAB_RELIABILITY=1 runs the tests of that table alone, `whole` all tests.
+    """
+    config.pluginmanager.register(workers)
     asked = os.environ.get("TRIMTAB_RELIABILITY")
     if asked in ("1", "whole"):
         config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))

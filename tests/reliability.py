@@ -70,8 +70,10 @@ class ReliabilityReport:
             found = [str(said) for key, said in report.user_properties if key == "measured"]
             self.figures[name].extend(found)
 
-    def pytest_sessionfinish(self) -> None:
-        """Write the page."""
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Write the page; a worker process saw its own tests alone and leaves it to the first."""
+        if hasattr(session.config, "workerinput"):
+            return
         PAGE.write_text(_HEAD + "".join(self._row(one) for one in faults()), encoding="utf-8")
 
     def _row(self, fault: Fault) -> str:
@@ -91,5 +93,5 @@ class ReliabilityReport:
 
 
 def test_of(node: str) -> str:
-    """Give the name of a test without its parameters, from the folder of the tests on."""
-    return node.partition("[")[0].removeprefix("tests/")
+    """Give the name of a test without parameters and group, from the folder of the tests on."""
+    return node.partition("[")[0].partition("@")[0].removeprefix("tests/")

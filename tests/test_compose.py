@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from beds.ports import free_ports
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -69,13 +69,6 @@ def test_the_image_runs_unprivileged_from_the_lock() -> None:
             assert all((ROOT / name).exists() for name in line.split()[1:-1]), line
 
 
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def on_loopback(text: str, ports: dict[str, int]) -> str:
     """Replace a service's address, or its listening address, by one on loopback."""
     for service, number in (("fleet", "9400"), ("prometheus", "9090"), ("trimtab", "8501")):
@@ -103,13 +96,13 @@ def process(
             if running.poll() is None:
                 running.send_signal(signal.SIGTERM)
             try:
-                running.wait(60)
+                running.wait(120)
             except subprocess.TimeoutExpired:
                 running.kill()
                 running.wait()
 
 
-def answer(url: str, running: subprocess.Popen[bytes], *, seconds: float = 90) -> str:
+def answer(url: str, running: subprocess.Popen[bytes], *, seconds: float = 300) -> str:
     """The first successful answer of `url`; fails when the process ends or time runs out."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -125,7 +118,7 @@ def answer(url: str, running: subprocess.Popen[bytes], *, seconds: float = 90) -
 @pytest.mark.prometheus
 def test_the_services_work_together(tmp_path: Path) -> None:
     """Fleet, Prometheus and Trimtab, by their own commands on loopback, carry samples through."""
-    ports = {name: free_port() for name in OURS}
+    ports = dict(zip(OURS, free_ports(len(OURS)), strict=True))
     trimtab = str(Path(sys.executable).with_name("trimtab"))
     store = f"duckdb:///{tmp_path}/trimtab.duckdb"
     config = on_loopback((PROMETHEUS / "prometheus.yml").read_text(encoding="utf-8"), ports)
@@ -159,7 +152,7 @@ def test_the_services_work_together(tmp_path: Path) -> None:
     ):
         assert "DCGM_FI_" in answer(f"http://127.0.0.1:{ports['fleet']}/metrics", fleet)
         base = f"http://127.0.0.1:{ports['prometheus']}/api/v1/query?query="
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
 
         def wait_for(query: str) -> None:
             while not json.loads(answer(base + query, prometheus))["data"]["result"]:
@@ -170,7 +163,7 @@ def test_the_services_work_together(tmp_path: Path) -> None:
         time.sleep(3)
         with process(command("trimtab"), tmp_path, environment) as serving:
             answer(f"http://127.0.0.1:{ports['trimtab']}/livez", serving)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 180
             wait_for("trimtab_store_rows")
         assert serving.returncode == 0
     listed = subprocess.run(

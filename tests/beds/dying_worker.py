@@ -1,14 +1,18 @@
 """A worker that kills itself before or after the Nth thing it does, with SIGKILL.
 
 Counted are the writes to the store and the commands to the cluster, each with a point before and
-one after; 0 never dies.
+one after; 0 never dies. Workers are forked by a process that has worked once itself: each begins
+with everything imported, and with no thread, lock or connection of the tests.
 """
 
+import json
 import os
 import signal
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -73,9 +77,63 @@ def run(store: Store, cluster: FileCluster, fate: Fate, folder: Path) -> None:
         clock.forward(seconds=1)
 
 
-def work(store: Path, cluster: Path, at: int, said: Connection) -> None:
-    """Work on a store as a process of its own; say how many points were passed at the end."""
+def work(folder: Path, at: int) -> int:
+    """Work on the store of a folder; give how many points were passed."""
     fate = Fate(at=at)
-    with open_store(f"duckdb:///{store}") as opened:
-        run(opened, FileCluster(cluster), fate, store.parent)
-    said.send(fate.passed)
+    with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+        run(opened, FileCluster(folder / "cluster.json"), fate, folder)
+    return fate.passed
+
+
+@dataclass
+class Parent:
+    """The process that forks the workers, and the points that its own work passed."""
+
+    process: "subprocess.Popen[str]"
+    points: int = 0
+
+    def ask(self, *line: object) -> int:
+        """Send a line and give the number that comes back."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(json.dumps(line, default=str) + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def worker(self, folder: Path, at: int) -> int:
+        """Let a worker of its own process work on a folder; give its exit code."""
+        return self.ask(folder, at)
+
+
+@contextmanager
+def running_parent(folder: Path) -> Iterator[Parent]:
+    """A parent that has worked on this folder itself, without dying."""
+    paths = os.pathsep.join(str(one) for one in Path(__file__).parents[1:3])
+    with subprocess.Popen(
+        [sys.executable, __file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths},
+    ) as process:
+        parent = Parent(process)
+        parent.points = parent.ask(folder)
+        yield parent
+        assert process.stdin
+        process.stdin.close()
+
+
+def fork(folder: Path, at: int) -> int:
+    """Work in a process of its own; give its exit code, negative for a signal."""
+    child = os.fork()
+    if not child:
+        work(folder, at)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == "__main__":
+    for line in sys.stdin:
+        folder, *at = json.loads(line)
+        sys.stdout.write(f"{fork(Path(folder), *at) if at else work(Path(folder), 0)}\n")
+        sys.stdout.flush()

@@ -21,6 +21,7 @@ from data.records.plans import Configuration
 
 APPLIER_MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes-applier.yaml"
 GPU = "nvidia.com/gpu"
+_PATIENCE_SECONDS = 240.0
 
 
 def settings_of(kubeconfig: Path, **changes: Any) -> KubernetesApplySettings:
@@ -149,7 +150,7 @@ def carry_out(applier: KubernetesApplier, change: Change) -> ReadBack:
     """Send every step when its turn has come, and look until the outcome is known."""
     assert applier.rehearse(change).refusals == ()
     for step in change.steps:
-        ends = time.monotonic() + 30
+        ends = time.monotonic() + _PATIENCE_SECONDS
         while (result := applier.execute(step, change)).outcome is StepOutcome.BUSY:
             assert time.monotonic() < ends, result
             time.sleep(0.1)
@@ -159,7 +160,7 @@ def carry_out(applier: KubernetesApplier, change: Change) -> ReadBack:
 
 def settled(applier: KubernetesApplier, change: Change, done: int) -> ReadBack:
     """Look until the effect is there, or fails to come."""
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + _PATIENCE_SECONDS
     while (found := applier.read_back(change, done=done)).seen is Seen.NOT_YET:
         assert time.monotonic() < ends, found
         time.sleep(0.1)
@@ -203,7 +204,7 @@ def cutting_proxy(bed: KubernetesBed, behave: Callable[[str, str], str]) -> Iter
                     data=body or None,
                     headers={name: self.headers[name] for name in kept if name in self.headers},
                     verify=str(bed.certificate),
-                    timeout=30,
+                    timeout=120,
                 )
             if fate == "drop-answer":
                 return

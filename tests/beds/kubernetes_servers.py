@@ -3,17 +3,17 @@
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from beds.ports import free_ports
+
 PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 USERS = ("admin", "reader", "nobody")
-_READY_SECONDS = 90.0
+_READY_SECONDS = 240.0
 _END_SECONDS = 5.0
 _LOG_CHARACTERS = 700
 
@@ -154,12 +154,3 @@ def start_controllers(servers: Servers, kubeconfig: Path) -> None:
         **options,
     )
     servers.spawn("kube-scheduler", **options)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on, all different."""
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psycopg
 
-_READY_SECONDS = 60
+_READY_SECONDS = 180
 _OWNER = "trimtab"
 # Power loss is not what these tests are about, and a test's database is gone in a second.
 _SETTINGS = {
@@ -69,7 +69,7 @@ class PostgresBed:
     ) -> psycopg.Connection[tuple[object, ...]]:
         """A connection of the driver that commits each statement."""
         return psycopg.connect(
-            host=str(self.folder), user=role, dbname=database, autocommit=True, connect_timeout=20
+            host=str(self.folder), user=role, dbname=database, autocommit=True, connect_timeout=60
         )
 
     def create(self, name: str, *, template: str = "template1") -> str:
@@ -116,7 +116,7 @@ class PostgresBed:
             [*_as_server(), program("pg_ctl"), "stop", "-D", self.folder / "data", "-m", mode],
             check=True, capture_output=True, cwd="/",
         )  # fmt: skip
-        server.wait(timeout=60)
+        server.wait(timeout=120)
 
     def restart(self, mode: str = "immediate", **settings: str) -> None:
         """Stop and start it."""

@@ -1,7 +1,6 @@
 """A real Prometheus (Debian package) on loopback, back-filled or scraping."""
 
 import shutil
-import socket
 import subprocess
 import time
 import urllib.error
@@ -10,15 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_READY_SECONDS = 60
+from beds.ports import free_port
 
-
-def free_port() -> int:
-    """A port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+_READY_SECONDS = 180
 
 
 def server_path(name: str) -> str:
@@ -74,7 +67,7 @@ def running_prometheus(folder: Path, *, scrape: str = "") -> Iterator[str]:
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)
 
 
 def _wait_ready(url: str) -> None:

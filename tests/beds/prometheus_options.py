@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.prometheus import free_port, server_path
+from beds.ports import free_port
+from beds.prometheus import server_path
 
 _READY = "Server is ready to receive web requests"
 
@@ -38,7 +39,7 @@ def prometheus_with(
         )
     try:
         # The log tells: to ask, one would have to sign in.
-        for _attempt in range(300):
+        for _attempt in range(1800):
             if _READY in log.read_text() or process.poll() is not None:
                 break
             time.sleep(0.1)
@@ -46,4 +47,4 @@ def prometheus_with(
         yield f"{scheme}://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)

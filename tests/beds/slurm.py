@@ -18,10 +18,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from beds.ports import free_ports
 from beds.slurm_database import database_folder, start_database
 from beds.slurm_files import NODES, BedNode, BedPlan, BedPorts, write_bed
 
-_READY_SECONDS = 40.0
+_READY_SECONDS = 180.0
 _END_SECONDS = 15.0
 _PACKAGES = (
     "slurm-wlm slurmctld slurmd slurmdbd slurmrestd slurm-client munge mariadb-server "
@@ -75,7 +76,7 @@ class SlurmBed:
             cwd=self.folder / "run",
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert not check or done.returncode == 0, f"{command}: {done.stderr}{done.stdout}"
         return done.stdout.rstrip("\n")
@@ -174,7 +175,7 @@ def running_slurm(
         plan = BedPlan(
             folder=folder,
             user=pwd.getpwuid(os.geteuid()).pw_name,
-            ports=_free_ports(len(nodes)),
+            ports=_ports(len(nodes)),
             nodes=tuple(nodes),
             accounting=accounting,
             version=_version(),
@@ -244,10 +245,6 @@ def _version() -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def _free_ports(nodes: int) -> BedPorts:
-    with ExitStack() as stack:
-        probes = [stack.enter_context(socket.socket()) for _ in range(nodes + 3)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        first, second, third, *others = [probe.getsockname()[1] for probe in probes]
+def _ports(nodes: int) -> BedPorts:
+    first, second, third, *others = free_ports(nodes + 3)
     return BedPorts(controller=first, accounting=second, rest=third, nodes=tuple(others))

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from beds.prometheus import _wait_ready, free_port
+from beds.ports import free_port
+from beds.prometheus import _wait_ready
 
 
 @contextmanager
@@ -36,7 +37,7 @@ def running_victoria(folder: Path, *arguments: str) -> Iterator[str]:
         yield f"http://{address}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=120)
 
 
 def import_openmetrics(url: str, lines: Iterable[str]) -> None:

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from beds.ports import free_port
 from playwright.sync_api import ConsoleMessage, Page, Request
 
 HOSTILE_JOB = (
@@ -22,18 +22,13 @@ HOSTILE_JOB = (
     "<script>window.hacked=3</script> www.evil.example https://evil.example/x a@evil.example"
 )
 
-"""Opened at a deep link, Streamlit first asks below that page (404), then at the root."""
-
-
-def free_port() -> int:
-    """A loopback port that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+PATIENCE = 120_000
+"""ms that a page may take on a machine that does much else; what is there ends the wait at once."""
+_END_SECONDS = 120
 
 
 def wait_until_ready(
-    base: str, server: "subprocess.Popen[bytes]", *, log: Path, seconds: float = 180
+    base: str, server: "subprocess.Popen[bytes]", *, log: Path, seconds: float = 400
 ) -> None:
     """Wait for /readyz; say what the server wrote when it does not come."""
     give_up_at = time.monotonic() + seconds
@@ -60,7 +55,7 @@ class Server:
     def stop(self) -> int:
         """End it as a service manager would; give the exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=_END_SECONDS)
 
 
 @contextmanager
@@ -98,7 +93,7 @@ def running_server(
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(timeout=30)
+            process.wait(timeout=_END_SECONDS)
 
 
 @dataclass
@@ -109,10 +104,14 @@ class Visitor:
     hosts: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        """Be patient with every wait and click."""
+        self.page.set_default_timeout(PATIENCE)
+
     def open(self, address: str) -> None:
         """Open a page and wait until its script has run."""
         self.page.goto(address)
-        self.page.wait_for_selector("h4", timeout=60_000)
+        self.page.wait_for_selector("h4")
         self.settle()
 
     def go(self, title: str) -> None:

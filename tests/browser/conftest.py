@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
+from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
@@ -109,6 +109,7 @@ def browser() -> Iterator[Browser]:
     """Chromium of the system; its absence fails the test, since `make servers` installs it."""
     executable = shutil.which("chromium")
     assert executable, "chromium is not installed; run `make servers`"
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM_FLAGS))
         yield started
@@ -119,9 +120,7 @@ def browser() -> Iterator[Browser]:
 def visitor(browser: Browser) -> Iterator[Visitor]:
     """A tab that must neither ask another host nor complain, whatever the test does."""
     with browser.new_context(viewport={"width": 1360, "height": 1000}) as context:
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        seen = Visitor(page)
+        seen = Visitor(context.new_page())
         seen.watch()
         yield seen
         assert seen.hosts <= {"127.0.0.1"}

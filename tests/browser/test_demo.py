@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from browser.bed import Visitor, free_port, wait_until_ready
+from beds.ports import free_port
+from browser.bed import Visitor, wait_until_ready
 from browser.test_decisions import first_card
 from playwright.sync_api import Locator, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-_SOON, _PATIENCE = 60_000, 240_000
+_SOON, _PATIENCE = 120_000, 400_000
 """ms; a change is measured a minute after it, on a machine that has nothing else to do."""
 
 
@@ -62,7 +63,7 @@ def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Ite
     finally:
         if process.poll() is None:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=120)
 
 
 @pytest.fixture(scope="module")
@@ -164,5 +165,5 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
     )
 
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(timeout=60) == 0
+    assert demo.process.wait(timeout=120) == 0
     assert "Traceback" not in demo.log.read_text()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from browser.bed import HOSTILE_JOB, Server, Visitor, running_server
+from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, Page, expect
 
@@ -20,7 +20,7 @@ from data.store import open_store
 
 pytestmark = pytest.mark.browser
 
-WAIT = 60_000
+WAIT = PATIENCE
 FORMULA = "=cmd|' /C calc'!A0"
 
 

@@ -86,7 +86,6 @@ def hostile_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]
 def watched(visitor: Visitor) -> Visitor:
     """A tab that notes what runs; the requests, dialogs and complaints are noted by its maker."""
     visitor.page.add_init_script(WATCH)
-    visitor.page.set_default_timeout(60_000)
     return visitor
 
 

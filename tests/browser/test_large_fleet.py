@@ -69,9 +69,7 @@ def large_visitor(
     """A tab of that width and colour scheme that must not complain or ask another host."""
     size = {"width": int(request.param), "height": 1000}
     with browser.new_context(viewport=size, color_scheme=scheme) as context:
-        page = context.new_page()
-        page.set_default_timeout(60_000)
-        seen = Visitor(page)
+        seen = Visitor(context.new_page())
         seen.watch()
         yield seen
         assert seen.hosts <= {"127.0.0.1"}

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from beds.identity_provider import FLAWS, Provider, running_identity_provider
-from browser.bed import Server, Visitor, free_port, running_server
+from beds.ports import free_port
+from browser.bed import Server, Visitor, running_server
 from browser.test_decisions import stored
 from factories import (
     make_collected,

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.browser
 def handshake(server: Server, **headers: str) -> int:
     """Ask for the websocket as a browser does; give the status."""
     host, port = urlsplit(server.base).hostname, urlsplit(server.base).port
-    connection = http.client.HTTPConnection(str(host), port, timeout=20)
+    connection = http.client.HTTPConnection(str(host), port, timeout=60)
     asked = {
         "Connection": "Upgrade",
         "Upgrade": "websocket",
@@ -67,7 +67,7 @@ def test_every_answer_carries_the_rules(server: Server) -> None:
     """Pages, machines' paths and what is not there alike."""
     host, port = urlsplit(server.base).hostname, urlsplit(server.base).port
     for path in ("/", "/jobs", "/metrics", "/livez", "/nothing"):
-        connection = http.client.HTTPConnection(str(host), port, timeout=20)
+        connection = http.client.HTTPConnection(str(host), port, timeout=60)
         connection.request("GET", path, headers={"Accept": "text/html"})
         answer = connection.getresponse()
         assert {name: answer.headers[name] for name in RULES} == RULES

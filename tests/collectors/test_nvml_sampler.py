@@ -39,10 +39,10 @@ class Ticking:
 
 
 def until(true: Callable[[], bool]) -> None:
-    """Wait, ten seconds at most."""
-    deadline = time.monotonic() + 10
+    """Wait, a minute at most."""
+    deadline = time.monotonic() + 60
     while not true():
-        assert time.monotonic() < deadline, "waited for ten seconds"
+        assert time.monotonic() < deadline, "waited for a minute"
         time.sleep(0.01)
 
 

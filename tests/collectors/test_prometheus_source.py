@@ -76,23 +76,24 @@ def test_backfilled_fleet_reads_back_and_plans(
 def test_a_scraped_fleet_is_seen(tmp_path: Path) -> None:
     """A Prometheus that scrapes the fleet's /metrics gives its boards and jobs."""
     fleet = SimulatedFleet(seed=7, nodes=1)
+    boards = {device.gpu_uuid for device in fleet.devices}
     server = exposition_server(fleet, "127.0.0.1", 0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
         with running_prometheus(tmp_path, scrape=f"127.0.0.1:{server.server_port}") as url:
             one = collector(url, 1)
-            for _attempt in range(60):
+            for _attempt in range(300):
+                now = datetime.now(tz=UTC)
+                window = Window(start=now - timedelta(seconds=20), end=now)
                 if "DCGM_FI_DEV_POWER_USAGE" in one.client.metric_names():
-                    break
+                    samples = one.collect(window).samples
+                    if set(samples["gpu_uuid"]) == boards:
+                        break
                 threading.Event().wait(0.5)
-            threading.Event().wait(3)
-            now = datetime.now(tz=UTC)
-            window = Window(start=now - timedelta(seconds=20), end=now)
-            samples = one.collect(window).samples
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-    assert set(samples["gpu_uuid"]) == {device.gpu_uuid for device in fleet.devices}
+    assert set(samples["gpu_uuid"]) == boards
     assert samples["power_watts"].gt(0).all()

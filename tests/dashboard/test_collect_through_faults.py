@@ -20,7 +20,8 @@ from beds.faulty_server import (
     says,
     truncates,
 )
-from beds.prometheus import backfill, free_port
+from beds.ports import free_port
+from beds.prometheus import backfill
 from beds.prometheus_options import prometheus_with
 
 from collectors.simulated_exposition import openmetrics

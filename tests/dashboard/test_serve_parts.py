@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from beds.ports import free_port
 from beds.postgres import PostgresBed
-from beds.prometheus import free_port
 
 from dashboard.cli import main
 from data.store import Store, open_store

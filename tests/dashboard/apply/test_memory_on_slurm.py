@@ -107,7 +107,7 @@ def test_a_job_about_to_run_out_is_spread_measured_and_put_back(
         )
         store.keep(make_collected(half, jobs=()))
         worker = worker_of(bed, store, tmp_path, later=later)
-        bed.until("it is measured", lambda: reached("verified"), 60)
+        bed.until("it is measured", lambda: reached("verified"), 400)
         (row,) = store.reader.journal(digest=digest, events=("verified",))
         read = from_json(Measurement, row.record)
         assert read.memory_peak_mib == pytest.approx(0.5 * MEMORY)

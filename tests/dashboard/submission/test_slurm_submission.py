@@ -121,7 +121,7 @@ def followed(bed: SlurmBed, store: Store, settings: Settings) -> Submission:
         watch_all(store, settings, now=utc_now() + timedelta(seconds=1))
         return not store.reader.submissions()[0].state.is_open
 
-    bed.until("the submission ends", ended, seconds=60)
+    bed.until("the submission ends", ended)
     return store.reader.submissions()[0]
 
 
