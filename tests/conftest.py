@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import workers
 from beds.postgres import PostgresBed, running_postgres
+from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores
 from reliability import Measured, ReliabilityReport
 
 from data.store import Store, open_store
@@ -14,6 +15,9 @@ from data.store import Store, open_store
 GOLDEN = Path(__file__).parent / "golden"
 _WRITE_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
 _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
+_ENGINE = os.environ.get("TRIMTAB_TEST_ENGINE", DUCKDB)
+"""The engine of the browser's tests that do not run on both."""
+assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb or postgres"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,10 +77,22 @@ def postgres_url(postgres: PostgresBed) -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(params=["duckdb", pytest.param("postgres", marks=pytest.mark.postgres)])
+@pytest.fixture(scope="session")
+def engine(request: pytest.FixtureRequest) -> str:
+    """The engine under the browser's tests: both where a test says `on_both_engines`."""
+    return str(getattr(request, "param", _ENGINE))
+
+
+@pytest.fixture(scope="session")
+def stores(engine: str, request: pytest.FixtureRequest) -> Stores:
+    """Makes stores of that engine."""
+    return Stores(engine=engine, server=lambda: request.getfixturevalue("postgres"))
+
+
+@pytest.fixture(params=ENGINES)
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a fresh store: every test that asks runs on both engines."""
-    if request.param == "duckdb":
+    if request.param == DUCKDB:
         return f"duckdb:///{tmp_path}/t.duckdb"
     return str(request.getfixturevalue("postgres_url"))
 

@@ -47,7 +47,7 @@ class Server:
     """A running `trimtab serve`."""
 
     base: str
-    store: Path
+    store_url: str
     changes: Path
     log: Path
     process: "subprocess.Popen[bytes]"
@@ -60,7 +60,7 @@ class Server:
 
 @contextmanager
 def running_server(
-    store: Path,
+    store_url: str,
     folder: Path,
     *,
     program: Sequence[Path] = (Path(sys.executable).with_name("trimtab"),),
@@ -79,14 +79,14 @@ def running_server(
         process = subprocess.Popen(
             [
                 *program,
-                *("--store", f"duckdb:///{store}", "serve", "--port", str(port)),
+                *("--store", store_url, "serve", "--port", str(port)),
             ],
             cwd=folder,
             env=environ | {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")} | settings,
             stdout=sink,
             stderr=subprocess.STDOUT,
         )
-    server = Server(f"http://127.0.0.1:{port}", store, folder / "changes", log, process)
+    server = Server(f"http://127.0.0.1:{port}", store_url, folder / "changes", log, process)
     try:
         wait_until_ready(server.base, process, log=log)
         yield server

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from beds.stores import Stores
 from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, expect, sync_playwright
@@ -34,12 +35,10 @@ CHROMIUM_FLAGS = (
 
 
 def fill(
-    path: Path, *, nodes: int, days: int, extra: Callable[[datetime], Collected] | None
-) -> Path:
+    url: str, *, nodes: int, days: int, extra: Callable[[datetime], Collected] | None = None
+) -> None:
     """Keep days of a simulated fleet, and what `extra` gives, and run one full cycle on it."""
-    settings = Settings(
-        store=StoreSettings(url=f"duckdb:///{path}"), planning=PlanningSettings(workers=1)
-    )
+    settings = Settings(store=StoreSettings(url=url), planning=PlanningSettings(workers=1))
     now = floor_to_slot(utc_now(), STEP_SECONDS)
     fleet = SimulatedFleet(seed=7, nodes=nodes)
     source = SimulatedFleetCollector(fleet=fleet, step_seconds=STEP_SECONDS)
@@ -49,7 +48,6 @@ def fill(
         if extra is not None:
             store.keep(extra(now))
         run_cycle(world, now=now)
-    return path
 
 
 def hostile_job(now: datetime) -> Collected:
@@ -69,39 +67,53 @@ def hostile_job(now: datetime) -> Collected:
 
 
 @pytest.fixture(scope="session")
-def filled_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def filled_store(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Three days of a small fleet and of a job with a hostile name."""
-    path = tmp_path_factory.mktemp("store") / "trimtab.duckdb"
-    return fill(path, nodes=2, days=3, extra=hostile_job)
+    with stores.empty(tmp_path_factory.mktemp("store")) as url:
+        fill(url, nodes=2, days=3, extra=hostile_job)
+        yield url
 
 
 @pytest.fixture(scope="session")
-def pictured_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pictured_store(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A week of the fleet that `trimtab demo` shows."""
-    folder = tmp_path_factory.mktemp("pictured")
-    return fill(folder / "trimtab.duckdb", nodes=8, days=7, extra=None)
+    with stores.empty(tmp_path_factory.mktemp("pictured")) as url:
+        fill(url, nodes=8, days=7)
+        yield url
 
 
 @pytest.fixture
-def pictured_server(pictured_store: Path, tmp_path: Path) -> Iterator[Server]:
+def pictured_server(stores: Stores, pictured_store: str, tmp_path: Path) -> Iterator[Server]:
     """A server on a copy of that week."""
-    with running_server(shutil.copy(pictured_store, tmp_path / "own.duckdb"), tmp_path) as running:
+    with (
+        stores.copy_of(pictured_store, tmp_path) as url,
+        running_server(url, tmp_path) as running,
+    ):
         yield running
 
 
 @pytest.fixture(scope="session")
-def server(filled_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(
+    stores: Stores, filled_store: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """One server for all tests that only look."""
     folder = tmp_path_factory.mktemp("looked-at")
-    with running_server(shutil.copy(filled_store, folder / "trimtab.duckdb"), folder) as running:
+    with stores.copy_of(filled_store, folder) as url, running_server(url, folder) as running:
         yield running
 
 
 @pytest.fixture
-def own_server(filled_store: Path, tmp_path: Path) -> Iterator[Server]:
+def own_server(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[Server]:
     """A server of its own for a test that decides."""
-    with running_server(shutil.copy(filled_store, tmp_path / "trimtab.duckdb"), tmp_path) as own:
+    with stores.copy_of(filled_store, tmp_path) as url, running_server(url, tmp_path) as own:
         yield own
+
+
+@pytest.fixture
+def empty_store(stores: Stores, tmp_path: Path) -> Iterator[str]:
+    """The address of a store that nobody has opened yet."""
+    with stores.empty(tmp_path) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

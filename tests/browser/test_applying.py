@@ -4,7 +4,6 @@ The cluster is a file, so that every command that ever arrived can be counted.
 """
 
 import re
-import shutil
 import sys
 import urllib.error
 import urllib.request
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from beds.file_cluster import FileCluster
 from beds.sign_in_proxy import running_sign_in_proxy
+from beds.stores import Stores, on_both_engines
 from browser.bed import Server, Visitor, running_server
 from browser.test_decisions import first_card, stored
 from playwright.sync_api import Browser, Locator, expect
@@ -43,17 +43,16 @@ class ApplyingServer:
 
 
 @contextmanager
-def applying_server(filled_store: Path, tmp_path: Path, **environ: str) -> Iterator[ApplyingServer]:
+def applying_server(url: str, tmp_path: Path, **environ: str) -> Iterator[ApplyingServer]:
     """A server with both switches on, and a cluster with every job that has a recommendation."""
-    store_path = shutil.copy(filled_store, tmp_path / "trimtab.duckdb")
-    with open_store(f"duckdb:///{store_path}", create=False) as store:
+    with open_store(url, create=False) as store:
         found = [one.recommendation for one in store.reader.recommendations(now=utc_now())]
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create(
         {one.job_id: {"gpus": str(one.now.gpu_count), "model": "", "note": ""} for one in found}
     )
     with running_server(
-        store_path,
+        url,
         tmp_path,
         program=(Path(sys.executable), PROGRAM),
         TRIMTAB_TEST_CLUSTER=str(cluster.path),
@@ -68,16 +67,19 @@ def applying_server(filled_store: Path, tmp_path: Path, **environ: str) -> Itera
 
 
 @pytest.fixture
-def applying(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
+def applying(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[ApplyingServer]:
     """A server that applies."""
-    with applying_server(filled_store, tmp_path) as running:
+    with stores.copy_of(filled_store, tmp_path) as url, applying_server(url, tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def loaded(filled_store: Path, tmp_path: Path) -> Iterator[ApplyingServer]:
+def loaded(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[ApplyingServer]:
     """A server that applies and is slow to draw."""
-    with applying_server(filled_store, tmp_path, TRIMTAB_TEST_SLOW="0.4") as running:
+    with (
+        stores.copy_of(filled_store, tmp_path) as url,
+        applying_server(url, tmp_path, TRIMTAB_TEST_SLOW="0.4") as running,
+    ):
         yield running
 
 
@@ -93,6 +95,7 @@ def show(visitor: Visitor, state: str) -> None:
     visitor.settle()
 
 
+@on_both_engines
 def test_one_click_approves_and_applies(applying: ApplyingServer, visitor: Visitor) -> None:
     """The change reaches the cluster, the page sees it applied, and one more click undoes it."""
     visitor.open(f"{applying.server.base}/recommendations")
@@ -183,13 +186,13 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     ("person", "sees"), [("robin", "approver"), ("kim", "viewer"), ("mallory", "none")]
 )
 def test_a_proxy_signs_people_in_with_their_role(
-    filled_store: Path, tmp_path: Path, visitor: Visitor, person: str, sees: str
+    stores: Stores, filled_store: str, tmp_path: Path, visitor: Visitor, person: str, sees: str
 ) -> None:
     """The approver decides under their own name, the viewer has no button, others see nothing."""
-    store = shutil.copy(filled_store, tmp_path / "trimtab.duckdb")
     with (
+        stores.copy_of(filled_store, tmp_path) as url,
         running_server(
-            store,
+            url,
             tmp_path,
             TRIMTAB_ACCESS_MODE="proxy",
             TRIMTAB_ACCESS_PROXY_ADDRESSES="127.0.0.1",

@@ -29,7 +29,7 @@ def waiting_job(bed: SlurmBed) -> str:
     return job
 
 
-def store_with_advice(path: Path, job: str) -> str:
+def store_with_advice(url: str, job: str) -> str:
     """A store that advises two GPUs instead of four; gives the id of the advice."""
     now = utc_now()
     advice = replace(
@@ -41,7 +41,7 @@ def store_with_advice(path: Path, job: str) -> str:
     known = make_job(
         f"slurm:{job}", namespace="gpu", platform=Platform.SLURM, gpu_model=MODEL, gpu_count=4
     )
-    with open_store(f"duckdb:///{path}") as store:
+    with open_store(url) as store:
         store.keep(make_collected(make_samples(job_id=known.job_id, end=now, gpus=4), (known,)))
         store.keep_cycle(
             cycle_id="c1",
@@ -62,7 +62,7 @@ def gres_of(bed: SlurmBed, job: str) -> str:
 
 
 def test_one_click_changes_a_real_job_and_one_click_undoes_it(
-    visitor: Visitor, tmp_path: Path
+    empty_store: str, visitor: Visitor, tmp_path: Path
 ) -> None:
     """Approve and apply; the page shows the state that Slurm was read back in; roll back."""
     # Without a node that has no GPU, or without features, the bed writes no valid slurm.conf.
@@ -72,9 +72,9 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
     )
     with running_slurm(nodes=nodes) as bed:
         job = waiting_job(bed)
-        chosen = store_with_advice(tmp_path / "trimtab.duckdb", job)
+        chosen = store_with_advice(empty_store, job)
         with running_server(
-            tmp_path / "trimtab.duckdb",
+            empty_store,
             tmp_path,
             TRIMTAB_APPLY_ENABLED="true",
             TRIMTAB_APPLY_SLURM_ENABLED="true",
@@ -95,6 +95,7 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
             expect(card.get_by_text("applied by Robin")).to_be_visible()
             card.get_by_role("button", name="Roll back").click()
             bed.until("the job asks for four again", lambda: gres_of(bed, job) == "gpu:h100:4")
-    with open_store(f"duckdb:///{tmp_path}/trimtab.duckdb", create=False) as store:
-        assert [str(one.command.kind) for one in store.reader.commands()] == ["apply", "rollback"]
-        assert store.reader.verify_audit() == ()
+        with open_store(empty_store, create=False) as store:
+            commands = [str(one.command.kind) for one in store.reader.commands()]
+            assert commands == ["apply", "rollback"]
+            assert store.reader.verify_audit() == ()

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.browser
 
 
 def stored(server: Server) -> dict[str, StoredRecommendation]:
-    """End the server, since it alone holds the store, and read what it left."""
+    """End the server, since it alone may hold the store, and read what it left."""
     assert server.stop() == 0
-    with open_store(f"duckdb:///{server.store}", create=False) as store:
+    with open_store(server.store_url, create=False) as store:
         assert store.reader.verify_audit() == ()
         return {
             one.recommendation.recommendation_id: one

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from beds.stores import Stores
 from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, Page, expect
@@ -25,18 +26,19 @@ FORMULA = "=cmd|' /C calc'!A0"
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on eight days of a small fleet and a job of hostile names; no cycle was run."""
     folder = tmp_path_factory.mktemp("energy")
     now = floor_to_slot(utc_now(), 300)
     source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=2), step_seconds=300)
     idle = make_samples(gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now)
     hostile = make_job(HOSTILE_JOB, namespace="<b onclick=window.hacked=4>", owner=FORMULA)
-    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
-        store.keep(source.collect(Window(start=now - timedelta(days=8), end=now)))
-        store.keep(make_collected(idle, (hostile,)))
-    with running_server(folder / "t.duckdb", folder) as running:
-        yield running
+    with stores.empty(folder) as url:
+        with open_store(url) as store:
+            store.keep(source.collect(Window(start=now - timedelta(days=8), end=now)))
+            store.keep(make_collected(idle, (hostile,)))
+        with running_server(url, folder) as running:
+            yield running
 
 
 def opened(page: Page, address: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from beds.stores import Stores
 from browser.bed import Server, Visitor, running_server
 from hostile.fleet import fill
 from hostile.payloads import PAYLOADS
@@ -72,14 +73,14 @@ NOTHING = {
 
 
 @pytest.fixture(scope="module")
-def hostile_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def hostile_server(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server on a fleet whose every name is hostile."""
     folder = tmp_path_factory.mktemp("hostile")
-    path = folder / "trimtab.duckdb"
-    with open_store(f"duckdb:///{path}") as store:
-        fill(store, folder, floor_to_slot(utc_now(), 300))
-    with running_server(path, folder) as running:
-        yield running
+    with stores.empty(folder) as url:
+        with open_store(url) as store:
+            fill(store, folder, floor_to_slot(utc_now(), 300))
+        with running_server(url, folder) as running:
+            yield running
 
 
 @pytest.fixture

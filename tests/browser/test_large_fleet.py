@@ -52,7 +52,7 @@ def large_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             settings=replace(settings, planning=planning),
             most_jobs=PLANNED_JOBS,
         )
-    with running_server(path, folder) as running:
+    with running_server(f"duckdb:///{path}", folder) as running:
         yield running
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 SMALL, LARGE = "A100-SXM4-40GB", "A100-SXM4-80GB"
 
 
-def recommended(path: Path) -> dict[Action, Recommendation]:
+def recommended(url: str) -> dict[Action, Recommendation]:
     """What a cycle recommends for a service that may move and a pod that nobody restarts."""
     now = utc_now()
     kept = []
@@ -36,21 +36,20 @@ def recommended(path: Path) -> dict[Action, Recommendation]:
         frame = climbing(name, gpu_model=SMALL, memory_mib=40_960.0, end=now)
         kept.append(make_collected(frame.assign(gpu_uuid=f"GPU-{name}"), jobs=(job,)))
     free = make_samples(job_id="", gpu_model=LARGE, end=now).assign(gpu_uuid="GPU-large")
-    with open_store(f"duckdb:///{path}") as store:
+    with open_store(url) as store:
         store.keep(*kept, make_collected(free, jobs=()))
         outcome = run_cycle(world_of(store), now=now + timedelta(seconds=1))
     return {one.action: one for one in outcome.recommendations}
 
 
 def test_memory_that_runs_out_is_shown_with_what_can_be_done(
-    visitor: Visitor, tmp_path: Path
+    empty_store: str, visitor: Visitor, tmp_path: Path
 ) -> None:
     """Both are cards with their chance; advice can be approved and has no change to make."""
-    path = tmp_path / "trimtab.duckdb"
-    found = recommended(path)
+    found = recommended(empty_store)
     assert set(found) == {Action.LARGER_GPU, Action.LESS_MEMORY}
     advice = found[Action.LESS_MEMORY]
-    with running_server(path, tmp_path) as server:
+    with running_server(empty_store, tmp_path) as server:
         visitor.open(f"{server.base}/recommendations")
         page = visitor.page
         expect(page.get_by_text("2 of them keep jobs from running out")).to_be_visible()

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 from beds.identity_provider import FLAWS, Provider, running_identity_provider
 from beds.ports import free_port
+from beds.stores import Stores
 from browser.bed import Server, Visitor, running_server
 from browser.test_decisions import stored
 from factories import (
@@ -45,7 +45,7 @@ class SignedInServer:
     jobs: dict[str, str]
 
 
-def fill(path: Path) -> dict[str, str]:
+def fill(url: str) -> dict[str, str]:
     """Keep a job of ada's and one of bob's with advice on both; give the owner by its id."""
     now = floor_to_slot(utc_now(), 300)
     window = {"created_at": now, "expires_at": now + timedelta(hours=24)}
@@ -56,7 +56,7 @@ def fill(path: Path) -> dict[str, str]:
     advice = {
         job.owner: make_recommendation(job_id=job.job_id, plan_id=PLAN, **window) for job in jobs
     }
-    with open_store(f"duckdb:///{path}") as store:
+    with open_store(url) as store:
         for number, job in enumerate(jobs):
             samples = make_samples(job_id=job.job_id, end=now, gpu_uuid=f"GPU-{number}")
             store.keep(make_collected(samples, jobs))
@@ -73,14 +73,16 @@ def fill(path: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInServer]:
+def signing(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInServer]:
     """One server and one provider for all of these tests."""
     folder = tmp_path_factory.mktemp("oidc")
-    path = folder / "trimtab.duckdb"
-    jobs = fill(path)
     owner = "ada"
     port = free_port()
-    with running_identity_provider("trimtab", "canary-client-secret") as provider:
+    with (
+        stores.empty(folder) as url,
+        running_identity_provider("trimtab", "canary-client-secret") as provider,
+    ):
+        jobs = fill(url)
         provider.redirect_uri = f"http://127.0.0.1:{port}/oauth2callback"
         settings = ROLES | {
             "mode": "oidc",
@@ -91,7 +93,7 @@ def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SignedInServer
             "oidc_redirect_uri": provider.redirect_uri,
         }
         variables = {f"TRIMTAB_ACCESS_{name.upper()}": one for name, one in settings.items()}
-        with running_server(path, folder, port=port, **variables) as server:
+        with running_server(url, folder, port=port, **variables) as server:
             yield SignedInServer(server, provider, owner, jobs)
 
 

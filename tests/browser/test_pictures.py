@@ -109,13 +109,13 @@ def _apply_the_first(demo: Demo, visitor: Visitor, previewed: Callable[[], None]
     visitor.settle()
 
 
-def test_the_weekly_report(pictured_store: Path, browser: Browser, tmp_path: Path) -> None:
+def test_the_weekly_report(pictured_store: str, browser: Browser, tmp_path: Path) -> None:
     """The report of the week as HTML, and the first pages of the PDF."""
     for kind in ("html", "pdf"):
         subprocess.run(
             [
                 Path(sys.executable).with_name("trimtab"),
-                *("--store", f"duckdb:///{pictured_store}"),
+                *("--store", pictured_store),
                 *("report", "weekly", "--format", kind, "--out", tmp_path / f"week.{kind}"),
             ],
             check=True,

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from beds.stores import Stores
 from browser.bed import Server, Visitor, running_server
 from factories import make_collected
 from hostile.canaries import MARK, environment, running_adversary
@@ -19,15 +20,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def guarded(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server whose every source refuses and says back what it was told."""
     folder = tmp_path_factory.mktemp("guarded")
-    path = folder / "trimtab.duckdb"
-    with open_store(f"duckdb:///{path}") as store:
-        store.keep(make_collected())
-    with running_adversary() as adversary:
+    with stores.empty(folder) as url, running_adversary() as adversary:
+        with open_store(url) as store:
+            store.keep(make_collected())
         variables = environment(adversary, folder, "token")
-        with running_server(path, folder, **variables) as server:
+        with running_server(url, folder, **variables) as server:
             yield server
 
 

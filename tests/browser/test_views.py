@@ -93,9 +93,9 @@ def test_the_server_tells_its_health(server: Server) -> None:
     assert 'trimtab_store_rows{table="samples"}' in answer("/metrics")
 
 
-def test_an_empty_store_says_what_to_do(tmp_path: Path, visitor: Visitor) -> None:
+def test_an_empty_store_says_what_to_do(empty_store: str, tmp_path: Path, visitor: Visitor) -> None:
     """Without samples every view names the next command, and the server still ends cleanly."""
-    with running_server(tmp_path / "empty.duckdb", tmp_path) as empty:
+    with running_server(empty_store, tmp_path) as empty:
         visitor.page.goto(empty.base)
         for title in (one[0] for one in VIEWS if one[0] not in ("Health", "Settings")):
             if title != "Overview":

@@ -12,14 +12,14 @@ pytestmark = pytest.mark.browser
 
 
 def test_html_is_one_file_that_fetches_and_runs_nothing_foreign(
-    filled_store: Path, browser: Browser, tmp_path: Path
+    filled_store: str, browser: Browser, tmp_path: Path
 ) -> None:
     """Chromium opens it, draws the plot, asks no host, logs no error, runs no label."""
     week = tmp_path / "week.html"
     subprocess.run(
         [
             Path(sys.executable).with_name("trimtab"),
-            *("--store", f"duckdb:///{filled_store}"),
+            *("--store", filled_store),
             *("report", "weekly", "--format", "html", "--out", week),
         ],
         check=True,

@@ -104,23 +104,22 @@ def exposition(bed: KubernetesBed) -> str:
 
 
 def test_joules_reach_the_workloads(
-    bed: KubernetesBed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bed: KubernetesBed, store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Seven boards of three workloads: energy and GPUs by what a person would change."""
     start = floor_to_slot(datetime.now(tz=UTC), 300) + timedelta(minutes=5)
     end = start + timedelta(minutes=MINUTES)
     metrics = tmp_path / "metrics.prom"
     metrics.write_text(exposition(bed))
-    url = f"duckdb:///{tmp_path}/t.duckdb"
-    with open_store(url) as store:
+    with open_store(store_url) as store:
         for minute in range(MINUTES + 1):
             at = start + timedelta(minutes=minute)
             store.keep(read_dcgm_text(metrics, at, load_gpu_catalogue()))
-    common = ["--quiet", "--settings", str(settings_file(bed, tmp_path)), "--store", url]
+    common = ["--quiet", "--settings", str(settings_file(bed, tmp_path)), "--store", store_url]
     assert main([*common, "collect", "--now", end.isoformat(), "--format", "json"]) == 0
     (report,) = json.loads(capsys.readouterr().out)
     assert (report["state"], report["completeness_ratio"]) == ("ran", 1.0)
-    with open_store(url) as store:
+    with open_store(store_url) as store:
         energy = store.reader.energy(start=start, end=end, by="job")
         jobs = {job.job_id: job for job in store.reader.jobs()}
     found = dict(zip(energy["key"], energy["energy_kwh"], strict=True))
@@ -144,11 +143,11 @@ def test_joules_reach_the_workloads(
 
 
 def test_nodes_and_findings_of_a_reader(
-    bed: KubernetesBed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bed: KubernetesBed, store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The rights of deploy/kubernetes-reader.yaml are enough for everything that is read."""
     common = ["--quiet", "--settings", str(settings_file(bed, tmp_path))]
-    common += ["--store", f"duckdb:///{tmp_path}/t.duckdb"]
+    common += ["--store", store_url]
     assert main([*common, "collect"]) == 0
     capsys.readouterr()
     assert main([*common, "nodes", "--format", "json"]) == 0
@@ -161,11 +160,11 @@ def test_nodes_and_findings_of_a_reader(
 
 
 def test_a_user_without_rights_is_refused_by_name(
-    bed: KubernetesBed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bed: KubernetesBed, store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The message names what was refused and the role to bind."""
     common = ["--quiet", "--settings", str(settings_file(bed, tmp_path, "nobody"))]
-    common += ["--store", f"duckdb:///{tmp_path}/t.duckdb"]
+    common += ["--store", store_url]
     assert main([*common, "collect", "--format", "json"]) == 3
     (report,) = json.loads(capsys.readouterr().out)
     assert report["state"] == "failed"

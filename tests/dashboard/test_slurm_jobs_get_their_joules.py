@@ -55,12 +55,12 @@ def exposition(bed: SlurmBed, *, mapped: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def kept(bed: SlurmBed, folder: Path, *, mapped: bool) -> tuple[Store, datetime]:
+def kept(bed: SlurmBed, url: str, folder: Path, *, mapped: bool) -> tuple[Store, datetime]:
     """A store with ten minutes of samples, and what Slurm says of the jobs."""
     start = floor_to_slot(datetime.now(tz=UTC), 300) + timedelta(minutes=5)
     file = folder / "metrics.prom"
     file.write_text(exposition(bed, mapped=mapped))
-    store = open_store(f"duckdb:///{folder}/t.duckdb")
+    store = open_store(url)
     for minute in range(MINUTES + 1):
         at = start + timedelta(minutes=minute)
         store.keep(read_dcgm_text(file, at, load_gpu_catalogue()))
@@ -73,10 +73,10 @@ def kept(bed: SlurmBed, folder: Path, *, mapped: bool) -> tuple[Store, datetime]
 
 @pytest.mark.parametrize("mapped", [True, False])
 def test_energy_reaches_the_jobs_that_slurm_runs(
-    bed: SlurmBed, tmp_path: Path, mapped: bool
+    bed: SlurmBed, store_url: str, tmp_path: Path, mapped: bool
 ) -> None:
     """By the prolog's mapping in the labels, and by Slurm's own word alone: the same joules."""
-    store, end = kept(bed, tmp_path, mapped=mapped)
+    store, end = kept(bed, store_url, tmp_path, mapped=mapped)
     with store:
         energy = store.reader.energy(start=end - timedelta(hours=1), end=end, by="job")
         jobs = {job.job_id: job for job in store.reader.jobs()}
@@ -98,12 +98,12 @@ def test_energy_reaches_the_jobs_that_slurm_runs(
 
 
 def test_collect_reads_slurm(
-    bed: SlurmBed, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    bed: SlurmBed, store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`trimtab collect` with slurm.mode, then `trimtab jobs` and `nodes`, show what runs."""
     file = tmp_path / "trimtab.toml"
     file.write_text(f'[slurm]\nmode = "commands"\nconf_file = "{bed.conf}"\n')
-    common = ["--quiet", "--settings", str(file), "--store", f"duckdb:///{tmp_path}/t.duckdb"]
+    common = ["--quiet", "--settings", str(file), "--store", store_url]
     assert main([*common, "collect"]) == 0
     capsys.readouterr()
     assert main([*common, "jobs", "--format", "json"]) == 0

@@ -1,6 +1,5 @@
 """A real Slurm: a job about to run out is found, spread after approval, read back, measured."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,7 +22,7 @@ from data.records.commands import Measurement
 from data.records.decisions import Action, Recommendation
 from data.settings import Settings
 from data.source_settings import SlurmSettings
-from data.store import Store, open_store
+from data.store import Store
 from data.store.record_json import from_json
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
@@ -32,13 +31,6 @@ NODES = (
     BedNode(name="h1", gpu_type="h100", gpus=4, features="nvlink"),
     BedNode(name="c1", features="cpuonly"),
 )
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as opened:
-        yield opened
 
 
 def recommended(bed: SlurmBed, store: Store, job: str) -> Recommendation:

@@ -1,6 +1,5 @@
 """A real Kubernetes: a service about to run out moves to a larger GPU after approval, and back."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -20,19 +19,12 @@ from data.clock import utc_now
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import JobState, SchedulerFacts
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 SMALL, LARGE = "A100-SXM4-40GB", "A100-SXM4-80GB"
 PRODUCT = "nvidia.com/gpu.product"
 AT = "grows"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as opened:
-        yield opened
 
 
 def recommended(store: Store) -> Recommendation:

@@ -19,7 +19,7 @@ from data.errors import ChangeRefusedError, SourceRefusedError
 from data.records.submissions import Submission, SubmissionState
 from data.settings import Settings
 from data.source_settings import KubernetesSettings
-from data.store import Store, open_store
+from data.store import Store
 from data.submit_settings import SubmitSettings
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -50,13 +50,6 @@ def empty_cluster(bed: KubernetesBed) -> None:
     for pod in bed.pods():  # no collector of garbage runs in the bed
         bed.delete("Pod", pod["metadata"]["name"], grace_seconds=0)
     bed.until("no pod is left", lambda: not bed.pods())
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as opened:
-        yield opened
 
 
 def settings_of(bed: KubernetesBed, *, user: str = "admin", **submission: Any) -> Settings:

@@ -65,13 +65,6 @@ def empty_queue(bed: SlurmBed) -> None:
     bed.until("the queue is empty", lambda: not bed.run("squeue", "-h"))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """An empty store."""
-    with open_store(f"duckdb:///{tmp_path}/store.duckdb") as opened:
-        yield opened
-
-
 def settings_of(bed: SlurmBed, **submission: Any) -> Settings:
     """Settings for a bed; submission is on unless told otherwise."""
     return Settings(
@@ -359,6 +352,7 @@ def test_accounting_tells_what_slurmctld_forgot(
 
 def test_a_preview_changes_nothing(
     bed: SlurmBed,
+    store_url: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -372,14 +366,13 @@ def test_a_preview_changes_nothing(
     )
     for name, value in settings_environment(bed).items():
         monkeypatch.setenv(name, value)
-    url = f"duckdb:///{tmp_path}/cli.duckdb"
-    assert main(["--store", url, "submit", str(job), "--dry-run"]) == 0
+    assert main(["--store", store_url, "submit", str(job), "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert "#SBATCH --gres=gpu:a100:" in out
     assert "srun --export=ALL --kill-on-bad-exit=1 torchrun" in out
     assert "slurm says:" in out
     assert bed.run("squeue", "-h", "-t", "all", "-o", "%i") == before
-    with open_store(url) as store:
+    with open_store(store_url) as store:
         assert (store.reader.submissions(), store.reader.audit()) == ((), ())
 
 
@@ -394,6 +387,7 @@ def settings_environment(bed: SlurmBed) -> dict[str, str]:
 
 def test_the_command_submits_lists_and_watches(
     bed: SlurmBed,
+    store_url: str,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -406,7 +400,7 @@ def test_the_command_submits_lists_and_watches(
     )
     for name, value in settings_environment(bed).items():
         monkeypatch.setenv(name, value)
-    url = ["--store", f"duckdb:///{tmp_path}/cli.duckdb"]
+    url = ["--store", store_url]
     assert main([*url, "submit", str(job), "--yes"]) == 1
     assert "submit.enabled" in capsys.readouterr().err
     monkeypatch.setenv("TRIMTAB_SUBMIT_ENABLED", "true")

@@ -1,0 +1,44 @@
+"""Stores of one engine for whole stories: empty, or a copy of one that was filled once."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from shutil import copy
+
+import pytest
+from beds.postgres import PostgresBed
+from sqlalchemy.engine import make_url
+
+DUCKDB, POSTGRES = "duckdb", "postgres"
+ENGINES = [DUCKDB, pytest.param(POSTGRES, marks=pytest.mark.postgres)]
+"""For every test that runs on both."""
+
+on_both_engines = pytest.mark.parametrize("engine", ENGINES, indirect=True, scope="session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stores:
+    """Makes the stores of an engine; PostgreSQL starts with the first that needs it."""
+
+    engine: str
+    server: Callable[[], PostgresBed]
+
+    @contextmanager
+    def empty(self, folder: Path) -> Iterator[str]:
+        """The address of a store without tables; on DuckDB its file stays in the folder."""
+        if self.engine == DUCKDB:
+            yield f"duckdb:///{folder}/trimtab.duckdb"
+        else:
+            with self.server().database() as url:
+                yield url
+
+    @contextmanager
+    def copy_of(self, url: str, folder: Path) -> Iterator[str]:
+        """The address of a copy of a store that nobody has open."""
+        if self.engine == DUCKDB:
+            path = copy(url.removeprefix("duckdb:///"), folder / "trimtab.duckdb")
+            yield f"duckdb:///{path}"
+        else:
+            with self.server().database(template=str(make_url(url).database)) as own:
+                yield own
