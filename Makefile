@@ -65,8 +65,9 @@ bench: setup ## the benchmarks, beside their peers; minutes
 		$(PYTHON) -m "benchmarks.$$name" --data "$(DATA)" $(FULL); \
 	done
 
-bench-full: ## the benchmarks at full size, 10^5 fuzzed answers included; an hour
+bench-full: ## the benchmarks at full size, 10^5 fuzzed answers and 1,000 kills; an hour or two
 	@$(MAKE) bench FULL=--full
+	@TRIMTAB_KILL_ROUNDS=20 $(PYTHON) -m pytest -q tests/dashboard/test_random_kills.py
 
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
