@@ -8,7 +8,7 @@ DATA := ../shared/data
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test check bench bench-full golden lock reliability screenshots clean
+.PHONY: help setup servers demo test check bench bench-full golden lock sbom reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -78,6 +78,10 @@ lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade t
 	$$compile --extra dev --extra auth --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
+
+sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx.json
+	@mkdir -p dist
+	@$(PYTHON) deploy/sbom.py requirements.lock > dist/sbom.cdx.json
 
 reliability: setup servers ## run the tests of every fault and write docs/reliability.md
 	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest
