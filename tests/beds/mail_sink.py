@@ -49,13 +49,19 @@ def running_mail_sink() -> Iterator[MailSink]:
                     self.say("451 try later")
                 else:
                     self.say("354 go on")
-                    sink.mails.append(Kept(recipients, self.body()))
+                    text = self.body()
+                    if text is None:
+                        return
+                    sink.mails.append(Kept(recipients, text))
                     recipients = []
                     self.say("250 kept")
 
-        def body(self) -> str:
+        def body(self) -> str | None:
+            """Give the text up to its end, None when the sender is gone before."""
             lines = []
             while (line := self.rfile.readline().decode()) != ".\r\n":
+                if not line:
+                    return None
                 lines.append(line)
             return "".join(lines)
 
