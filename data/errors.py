@@ -3,7 +3,7 @@
 TrimtabError
 ├── SettingsError
 ├── UnknownGpuModelError
-├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError
+├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError, NoRoomError
 ├── CollectorError ─ SourceUnreachableError, SourceRefusedError, UnexpectedAnswerError,
 │                    SourceNotConfiguredError
 ├── ForecastError ─ NotEnoughHistoryError
@@ -62,6 +62,10 @@ class StoreError(TrimtabError):
 
 class StoreBusyError(StoreError):
     """Another process holds the DuckDB file."""
+
+
+class NoRoomError(StoreError):
+    """The disk of the store is nearly full: facts wait until there is room."""
 
 
 class SchemaTooNewError(StoreError):
