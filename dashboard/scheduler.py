@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from data.clock import utc_now
-from data.errors import TrimtabError
+from data.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +75,9 @@ class CycleThread:
                 self._cycle()
             except TrimtabError as failure:
                 error = str(failure)
+                logger.warning("cycle failed: %s", error)
+            except MemoryError:
+                error = f"{OUT_OF_MEMORY}. {MORE_MEMORY}"
                 logger.warning("cycle failed: %s", error)
             except Exception as failure:
                 error = f"defect in the cycle: {type(failure).__name__}"

@@ -5,6 +5,7 @@ A program whose imports took seconds would hardly ever be killed at its work.
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -31,10 +32,11 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a program ended: its exit code, and what each command printed that ended with 0."""
+    """How a program ended: its exit code, what each command printed that ended with 0, stderr."""
 
     code: int
     printed: tuple[str, ...]
+    said: str
 
     @property
     def killed(self) -> bool:
@@ -55,16 +57,19 @@ class Mortals:
         folder: Path,
         *,
         kill_after: float | None = None,
+        room_mib: int | None = None,
         **settings: object,
     ) -> Ended:
         """Run commands of `trimtab` one after another, and SIGKILL them after so many seconds.
 
-        What they write goes to files in the folder. A command that fails ends the program.
+        What they write goes to files in the folder. A command that fails ends the program, and
+        with unlimited memory the test: `room_mib` is what it may take beyond what it begins with.
         """
         order = {
             "commands": [["--quiet", *command] for command in commands],
             "folder": str(folder),
             "kill_after": kill_after,
+            "room_mib": room_mib,
             "settings": {name: str(value) for name, value in settings.items()},
         }
         self._asked.write(json.dumps(order) + "\n")
@@ -72,10 +77,11 @@ class Mortals:
         answer = self._said.readline()
         assert answer, "the process that forks the programs is gone"
         code = int(answer)
-        assert code in (0, -signal.SIGKILL), (folder / "stderr").read_text(encoding="utf-8")
+        said = (folder / "stderr").read_text(encoding="utf-8")
+        assert room_mib is not None or code in (0, -signal.SIGKILL), said
         done = (folder / "done").read_text(encoding="utf-8").splitlines()
         printed = (Path(folder / name).read_text(encoding="utf-8") for name in done)
-        return Ended(code=code, printed=tuple(printed))
+        return Ended(code=code, printed=tuple(printed), said=said)
 
 
 @contextmanager
@@ -114,6 +120,10 @@ def _run(order: dict[str, Any], folder: Path) -> int:
 
     os.environ |= order["settings"]
     os.dup2(os.open(folder / "stderr", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 2)
+    if order["room_mib"] is not None:
+        used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+        most = used * resource.getpagesize() + order["room_mib"] * 2**20
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     for number, command in enumerate(order["commands"]):
         os.dup2(os.open(folder / f"out-{number}", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 1)
         if code := main(command):
