@@ -67,7 +67,8 @@ bench: setup ## the benchmarks, beside their peers; minutes
 
 bench-full: ## the benchmarks at full size, 10^5 fuzzed answers and 1,000 kills; an hour or two
 	@$(MAKE) bench FULL=--full
-	@TRIMTAB_KILL_ROUNDS=20 $(PYTHON) -m pytest -q tests/dashboard/test_random_kills.py
+	@TRIMTAB_KILL_ROUNDS=20 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
+		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
