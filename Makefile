@@ -9,7 +9,7 @@ WORKERS := 2
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test check bench bench-full golden lock reliability screenshots clean
+.PHONY: help setup servers demo test check bench bench-full golden lock sbom reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -66,8 +66,10 @@ bench: setup ## the benchmarks, beside their peers; minutes
 		$(PYTHON) -m "benchmarks.$$name" --data "$(DATA)" $(FULL); \
 	done
 
-bench-full: ## the benchmarks at full size, 10^5 fuzzed answers included; an hour
+bench-full: ## the benchmarks at full size, 10^5 fuzzed answers and 1,000 kills; an hour or two
 	@$(MAKE) bench FULL=--full
+	@TRIMTAB_KILL_ROUNDS=20 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
+		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
@@ -78,6 +80,10 @@ lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade t
 	$$compile --extra dev --extra auth --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
+
+sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx.json
+	@mkdir -p dist
+	@$(PYTHON) deploy/sbom.py requirements.lock > dist/sbom.cdx.json
 
 reliability: setup servers ## run the tests of every fault and write docs/reliability.md
 	@TRIMTAB_RELIABILITY=1 $(PYTHON) -m pytest

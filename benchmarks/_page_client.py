@@ -2,6 +2,7 @@
 
 import time
 import urllib.request
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -15,22 +16,38 @@ _TIMEOUT = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How long a page took until its script had run, what it sent, and what went wrong."""
+    """How long a page took until its script had run, what it sent, and what went wrong.
+
+    `said` holds the names that were looked for and that the page sent.
+    """
 
     seconds: float
     mebibytes: float
     errors: tuple[str, ...]
+    said: frozenset[str] = frozenset()
 
 
-def open_page(base: str, page: str, query: str = "") -> Answer:
-    """Open a page in a new session and wait for the end of its script."""
+def open_page(
+    base: str, page: str, query: str = "", *, person: str = "", names: Iterable[str] = ()
+) -> Answer:
+    """Open a page in a new session and wait for the end of its script.
+
+    `person` is who a sign-in proxy would say it is; `names` are looked for in what is sent.
+    """
     started = time.perf_counter()
-    with urllib.request.urlopen(f"{base}/{quote(page)}", timeout=_TIMEOUT) as answer:  # noqa: S310 - loopback
+    headers = {"X-Forwarded-User": person} if person else {}
+    asked = urllib.request.Request(f"{base}/{quote(page)}", headers=headers)  # noqa: S310 - loopback
+    with urllib.request.urlopen(asked, timeout=_TIMEOUT) as answer:  # noqa: S310 - loopback
         answer.read()
-    received, errors = 0, []
+    received, errors, said = 0, [], set[str]()
     address = base.replace("http", "ws", 1) + "/_stcore/stream"
     with connect(
-        address, max_size=None, subprotocols=[Subprotocol("streamlit")], origin=Origin(base)
+        address,
+        max_size=None,
+        subprotocols=[Subprotocol("streamlit")],
+        origin=Origin(base),
+        additional_headers=headers,
+        open_timeout=_TIMEOUT,
     ) as socket:
         wish = BackMsg()
         wish.rerun_script.query_string = query
@@ -39,6 +56,7 @@ def open_page(base: str, page: str, query: str = "") -> Answer:
         while True:
             raw = socket.recv(timeout=_TIMEOUT)
             received += len(raw)
+            said |= {name for name in names if name.encode() in raw}
             message = ForwardMsg.FromString(raw)
             kind = message.WhichOneof("type")
             if kind == "delta":
@@ -51,4 +69,5 @@ def open_page(base: str, page: str, query: str = "") -> Answer:
         seconds=time.perf_counter() - started,
         mebibytes=received / 2**20,
         errors=tuple(errors),
+        said=frozenset(said),
     )

@@ -20,7 +20,7 @@ import sys
 import time
 import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -114,8 +114,10 @@ class Server:
 
 
 @contextmanager
-def served(store: Path, folder: Path) -> Iterator[Server]:
-    """Run `trimtab serve` with a stopwatch on the store."""
+def served(
+    store: Path, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[Server]:
+    """Run `trimtab serve` with a stopwatch on the store, under these settings (environment)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -128,7 +130,9 @@ def served(store: Path, folder: Path) -> Iterator[Server]:
             [sys.executable, "-m", "benchmarks._page_server",
              "--store", f"duckdb:///{store.resolve()}", "serve", "--port", str(port)],
             cwd=folder,
-            env=environ | {"TRIMTAB_PAGES_LOG": str(log), "PYTHONPATH": str(root)},
+            env=environ
+            | {"TRIMTAB_PAGES_LOG": str(log), "PYTHONPATH": str(root)}
+            | dict(settings or {}),
             stdout=sink,
             stderr=subprocess.STDOUT,
         )  # fmt: skip

@@ -24,7 +24,8 @@ def collect_all(
     """Give one Collected per source, in order; a failed one is empty and says why.
 
     `since` gives a source's own start of the window: where its last complete answer ended.
-    Samples more than five minutes ahead of the window are dropped and counted.
+    Samples more than five minutes ahead of the window are dropped and counted. A source that gave
+    samples is complete up to its newest one: what is later comes late, or our clock is ahead.
     """
     collected = []
     for position, collector in enumerate(collectors):
@@ -32,7 +33,7 @@ def collect_all(
             progress("collect", position, len(collectors))
         own = replace(window, start=(since or {}).get(collector.name, window.start))
         try:
-            collected.append(_without_future(collector.collect(own)))
+            collected.append(_up_to_newest(_without_future(collector.collect(own))))
         except CollectorError as error:
             collected.append(_failed(collector.name, own, error))
     if progress is not None and collectors:
@@ -57,6 +58,21 @@ def _without_future(collected: Collected) -> Collected:
             samples=int((~ahead).sum()),
         ),
     )
+
+
+def _up_to_newest(collected: Collected) -> Collected:
+    """Give what was collected, complete up to its newest sample where that is long before the end.
+
+    Otherwise a collection by a clock that ran ahead would leave a hole once it is set back.
+    """
+    report = collected.report
+    reached = report.complete_until or report.window_end
+    if reached is None or collected.samples.empty:
+        return collected
+    newest = collected.samples["sampled_at"].max().to_pydatetime()
+    if newest + LARGEST_SKEW >= reached:
+        return collected
+    return replace(collected, report=replace(report, complete_until=newest))
 
 
 def _failed(name: str, window: Window, error: CollectorError) -> Collected:

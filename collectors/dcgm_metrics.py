@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 
 import pandas as pd
 
@@ -19,6 +20,9 @@ from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.source_settings import PrometheusSettings
+
+TOO_MANY = "too-many-series"
+"""The reason of readings beyond `prometheus.most_series`: labels multiply without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +105,16 @@ class PrometheusDcgmCollector:
         scrape_seconds: float | None,
         dropped: Dropped,
     ) -> list[Series]:
-        results = list(
-            self.client.series(
-                metric,
-                start=start,
-                end=end,
-                step_seconds=self.settings.step_seconds,
-                scrape_seconds=scrape_seconds,
-            )
+        found = self.client.series(
+            metric,
+            start=start,
+            end=end,
+            step_seconds=self.settings.step_seconds,
+            scrape_seconds=scrape_seconds,
         )
+        results = list(islice(found, self.settings.most_series))
+        for one in found:
+            dropped.counts[TOO_MANY] += len(one["values"])
         answer = {"data": {"resultType": "matrix", "result": results}}
         return list(parse_answer(answer, dropped))
 

@@ -135,6 +135,7 @@ class GuardedSession(requests.Session):
                 return bytes(body)
             body += piece
             if len(body) > MOST_BYTES:
+                body.clear()  # the error is remembered as a gap, and keeps this frame alive
                 raise TooMuchAskedError(
                     f"the answer of {self.url} exceeds {MOST_BYTES >> 20} MiB",
                     "Narrow prometheus.selector or lengthen prometheus.step_seconds.",

@@ -25,6 +25,7 @@ from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
 from data.store.planning_view import PlanningView
+from data.store.room import require_room
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
@@ -83,14 +84,16 @@ def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, .
     """Collect from every source and keep the facts; give the reports and the new rows.
 
     A source is asked from where its last complete answer ended, however long ago within the
-    retention of samples, so that a gap is caught up; a new one from the look-back.
+    retention of samples, so that a gap is caught up; a new one from the look-back. Errors:
+    NoRoomError while the disk of the store is nearly full; StoreError.
     """
     settings, reader = world.settings, world.store.reader
+    require_room(reader.free_mib(), settings.store.least_free_mib)
     lookback = now - timedelta(hours=settings.prometheus.lookback_hours)
     oldest = now - timedelta(days=settings.retention.raw_days)
     since = {
-        source: max(oldest, min(until, now) - OVERLAP)
-        for source, until in reader.collected_until().items()
+        source: max(oldest, until - OVERLAP)
+        for source, until in reader.collected_until(now).items()
     }
     collected = collect_all(
         world.collectors,

@@ -2,13 +2,14 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from data.clock import utc_now
-from data.errors import TrimtabError
+from data.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +29,9 @@ class CycleThread:
     """Runs `cycle` every `pause`; a failing cycle is remembered and the next one still comes.
 
     With `early`, the pause is interrupted every `look_every` to ask it: when it answers True, the
-    next cycle comes at once. Stop and join the thread before the process ends: a thread inside
-    DuckDB at exit aborts with 134.
+    next cycle comes at once. The pause is counted on the clock that only goes forward: a host's
+    time set back by hours stops no cycle. Stop and join the thread before the process ends: a
+    thread inside DuckDB at exit aborts with 134.
     """
 
     def __init__(
@@ -39,11 +41,13 @@ class CycleThread:
         *,
         early: Callable[[], bool] | None = None,
         look_every: timedelta | None = None,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self._cycle = cycle
         self._pause = pause
         self._early = early
         self._look_every = look_every or pause
+        self._clock = clock
         self._stop = threading.Event()
         self._state = CycleState()
         self._thread = threading.Thread(target=self._run, name="trimtab-cycle")
@@ -72,20 +76,24 @@ class CycleThread:
             except TrimtabError as failure:
                 error = str(failure)
                 logger.warning("cycle failed: %s", error)
+            except MemoryError:
+                error = f"{OUT_OF_MEMORY}. {MORE_MEMORY}"
+                logger.warning("cycle failed: %s", error)
             except Exception as failure:
                 error = f"defect in the cycle: {type(failure).__name__}"
                 logger.exception("cycle failed by a defect")
-            finished = utc_now()
+            finished = self._clock()
             self._state = CycleState(
                 last_error=error, last_finished_at=finished, next_at=finished + self._pause
             )
-            self._rest(finished + self._pause)
+            self._rest(time.monotonic() + self._pause.total_seconds())
 
-    def _rest(self, until: datetime) -> None:
+    def _rest(self, until: float) -> None:
         """Wait until the next cycle is due, told to stop, or called for early."""
-        while not self._stop.is_set() and (left := until - utc_now()) > timedelta():
-            self._stop.wait(min(left, self._look_every).total_seconds())
-            if self._stop.is_set() or utc_now() >= until or self._early is None:
+        every = self._look_every.total_seconds()
+        while not self._stop.is_set() and (left := until - time.monotonic()) > 0:
+            self._stop.wait(min(left, every))
+            if self._stop.is_set() or time.monotonic() >= until or self._early is None:
                 continue
             try:
                 if self._early():

@@ -3,7 +3,7 @@
 TrimtabError
 ├── SettingsError
 ├── UnknownGpuModelError
-├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError
+├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError, NoRoomError
 ├── CollectorError ─ SourceUnreachableError, SourceRefusedError, UnexpectedAnswerError,
 │                    SourceNotConfiguredError
 ├── ForecastError ─ NotEnoughHistoryError
@@ -36,6 +36,13 @@ def scrub(text: str, *, limit: int = _CLIP) -> str:
     return masked if len(masked) <= limit else masked[: limit - 1] + "…"
 
 
+OUT_OF_MEMORY = "the process ran out of memory"
+MORE_MEMORY = (
+    "Nothing half done was kept. Give it more memory, or less to think about: a smaller "
+    "planning.history_days, prometheus.lookback_hours or prometheus.selector."
+)
+
+
 class TrimtabError(Exception):
     """Anything a person can act on; carries a message and a hint."""
 
@@ -62,6 +69,10 @@ class StoreError(TrimtabError):
 
 class StoreBusyError(StoreError):
     """Another process holds the DuckDB file."""
+
+
+class NoRoomError(StoreError):
+    """The disk of the store is nearly full: facts wait until there is room."""
 
 
 class SchemaTooNewError(StoreError):

@@ -34,6 +34,12 @@ class StoreSettings:
     url: str = documented(
         "duckdb:///.trimtab/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
     )
+    least_free_mib: float = documented(
+        500.0, "free space of a DuckDB file's disk below which nothing is collected, MiB"
+    )
+
+    def __post_init__(self) -> None:
+        require(self.least_free_mib >= 0, "store.least_free_mib", self.least_free_mib, "0 MiB up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

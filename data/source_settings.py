@@ -22,6 +22,9 @@ class PrometheusSettings:
     budget_seconds: float = documented(300.0, "time for all requests of one collection, s")
     step_seconds: int = documented(60, "resolution asked for, s")
     lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
+    most_series: int = documented(
+        100_000, "series read of one metric and day; further ones are left out and counted"
+    )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
 
     def __post_init__(self) -> None:
@@ -66,6 +69,12 @@ class PrometheusSettings:
             "prometheus.step_seconds",
             self.step_seconds,
             "1..3600 s",
+        )
+        require(
+            1 <= self.most_series <= 10_000_000,
+            "prometheus.most_series",
+            self.most_series,
+            "1..10000000",
         )
         require(
             0 < self.lookback_hours <= 24 * 400,

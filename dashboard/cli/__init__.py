@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from dashboard.cli.parser import build_parser
 from dashboard.foreign_text import shown
-from data.errors import SettingsError, TrimtabError
+from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -41,6 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"trimtab: {shown(error)}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, SettingsError) else EXIT_ERROR
+    except MemoryError:
+        if options.debug:
+            raise
+        print(f"trimtab: {OUT_OF_MEMORY}. {MORE_MEMORY}", file=sys.stderr)
+        return EXIT_ERROR
     except KeyboardInterrupt:
         print("trimtab: interrupted", file=sys.stderr)
         return 130

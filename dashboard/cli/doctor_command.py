@@ -12,13 +12,17 @@ from data.clock import utc_now
 from data.errors import TrimtabError
 from data.settings import Settings
 from data.store import open_store
+from data.store.room import require_room
 
 FINDINGS = 3
 
 
 def _check_store(settings: Settings) -> tuple[str, str]:
     with open_store(settings.store.url, create=False) as store:
-        return "ok", f"{store.reader.counts().get('samples', 0)} samples"
+        free = store.reader.free_mib()
+        require_room(free, settings.store.least_free_mib)
+        room = "" if free is None else f", {free:,.0f} MiB free"
+        return "ok", f"{store.reader.counts().get('samples', 0)} samples{room}"
 
 
 def _check_region(settings: Settings) -> tuple[str, str]:

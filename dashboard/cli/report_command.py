@@ -1,7 +1,9 @@
 """`trimtab report weekly`."""
 
 import argparse
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from dashboard.cli.cycle_commands import PARTIAL
@@ -63,9 +65,18 @@ def _rendered(report: WeeklyReport, form: str) -> bytes:
 
 
 def _write(body: bytes, path: Path) -> None:
+    """Write the report whole or not at all, so that an earlier one stays if this process dies."""
+    target = path.resolve()
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
-        path.write_bytes(body)
+        if target.exists() and not target.is_file():
+            target.write_bytes(body)  # a pipe or a device cannot be replaced
+        else:
+            beside.write_bytes(body)
+            beside.replace(target)
     except OSError as error:
+        with suppress(OSError):
+            beside.unlink()
         raise TrimtabError(
             f"cannot write the report to {path}: {error.strerror}",
             "Give --out a path in a folder that exists and can be written.",

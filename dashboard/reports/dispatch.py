@@ -50,8 +50,9 @@ def due_weeks(now: datetime, settings: ReportSettings, log: ReportLog) -> tuple[
         missed.append(week)
         week = _before(week, settings)
     # Of the newest week single editions may be left, when the process died between two of them.
+    # A week before one that was filed is due only by a clock that was set back.
     waits = {(newest.name, edition.key) for edition in recipients(settings)} - filed
-    return (*reversed(missed), *([newest] if waits else []))
+    return (*reversed(missed), *([newest] if waits and newest.name >= last_filed else []))
 
 
 def _before(week: Week, settings: ReportSettings) -> Week:

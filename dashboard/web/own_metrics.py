@@ -88,6 +88,9 @@ class OwnMetrics:
             yield _gauge("last_cycle_duration_seconds", "How long that cycle took.", took)
             yield _gauge("forecasts", "Jobs forecast in it.", cycle.forecast_count)
             yield _gauge("forecasts_skipped", "Jobs without forecast.", cycle.skipped_count)
+        free = self._reader.free_mib()
+        if free is not None:
+            yield _gauge("store_free_bytes", "Room left on the store's disk.", free * 2**20)
         rows = GaugeMetricFamily("trimtab_store_rows", "Rows kept.", labels=["table"])
         for table, count in self._reader.counts().items():
             rows.add_metric([table], count)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from data.errors import StoreBusyError, StoreError, scrub
+from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, scrub
 
 _PREFIX = "duckdb:///"
 _HOLDER = re.compile(r"PID (\d+)")
@@ -81,6 +81,8 @@ def _named(path: Path, text: str) -> StoreError:
             f"the store {path} is held by {who}",
             "Stop that process or use its dashboard, or give another file with --store.",
         )
+    if "out of memory" in text.lower() or "bad_alloc" in text:
+        return StoreError(f"{OUT_OF_MEMORY} using the store {path}", MORE_MEMORY)
     without_name = text.replace(path.name, "")
     if "WAL" in without_name or "replay" in without_name.lower():
         return StoreError(

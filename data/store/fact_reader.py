@@ -276,10 +276,11 @@ class FactReader:
         )
         return tuple(from_json(SourceReport, row.report) for row in rows)
 
-    def collected_until(self) -> dict[str, datetime]:
+    def collected_until(self, now: datetime) -> dict[str, datetime]:
         """Give per source the time up to which everything was asked for and answered.
 
-        A source that failed stays where it was, so that its next collection fills the gap.
+        A source that failed stays where it was, so that its next collection fills the gap. What
+        reaches beyond `now` was asked by a clock that ran ahead, and does not count.
         """
         rows = self._rows(
             sa.select(tables.batches.c.source, tables.batches.c.report).order_by(
@@ -290,6 +291,6 @@ class FactReader:
         for row in rows:
             report = from_json(SourceReport, row.report)
             reached = report.complete_until or report.window_end
-            if report.state is SourceState.RAN and reached is not None:
+            if report.state is SourceState.RAN and reached is not None and reached <= now:
                 until[row.source] = max(reached, until.get(row.source, reached))
         return until

@@ -2,7 +2,8 @@
 
 A message is derived from an audit entry, so none is lost; its id from entry, channel and recipient,
 so none is written twice. It is claimed by compare-and-swap before it is sent. Who dies between
-sending and noting it leaves the claim to run out: it is then sent again under the same id.
+sending and noting it leaves the claim to run out, or to be freed by the next process that opens a
+DuckDB file: it is then sent again under the same id.
 """
 
 from collections.abc import Callable, Sequence
@@ -142,6 +143,16 @@ class Outbox:
                 .where(box.c.message_id == claim.message.message_id, box.c.version == claim.version)
                 .values(version=claim.version + 1, **values)
             )
+
+
+def void_claims(connection: sa.Connection) -> None:
+    """Free every claim: for who just opened a store that one process alone can hold."""
+    box = tables.outbox
+    connection.execute(
+        box.update()
+        .where(box.c.state == "waiting", box.c.claimed_until > box.c.not_before)
+        .values(claimed_until=box.c.not_before, version=box.c.version + 1)
+    )
 
 
 def waiting_row(message: Message, now: datetime) -> dict[str, object]:

@@ -18,6 +18,7 @@ from data.store.page_reader import PageReader
 from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
+from data.store.room import free_mib
 from data.store.submissions import SubmissionReader
 
 SHORTEST_PREFIX = 6
@@ -181,6 +182,10 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         values["started_at"] = as_utc(values["started_at"])
         values["finished_at"] = as_utc(values["finished_at"])
         return CycleRow(**values)
+
+    def free_mib(self) -> float | None:
+        """Give the free space of the store's disk, MiB; None where a database server keeps it."""
+        return free_mib(self._engine)
 
     def counts(self) -> dict[str, int]:
         """Give the number of rows per table."""

@@ -29,7 +29,7 @@ from data.store.engine import open_engine, store_path
 from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
-from data.store.outbox import Outbox
+from data.store.outbox import Outbox, void_claims
 from data.store.plan_json import plan_to_json
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
@@ -56,8 +56,9 @@ def open_store(url: str, *, create: bool = True) -> "Store":
         with engine.begin() as connection:
             # Samples of a store made before roll-ups are marked by the migration.
             roll_up(connection)
-            # Who opens the file is its only process: whoever held a lease before is dead.
+            # Who opens the file is its only process: whoever held a lease or claim before is dead.
             void_leases(connection)
+            void_claims(connection)
     except BaseException:
         engine.dispose()
         raise

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import BinaryIO
 
 
 @dataclass
@@ -22,6 +23,16 @@ class MailSink:
     port: int = 0
     mails: list[Kept] = field(default_factory=list)
     refusing: bool = False
+
+
+def _body(lines: BinaryIO) -> str | None:
+    """Give the text of a mail up to its end, None when the sender is gone before."""
+    found = []
+    while (line := lines.readline().decode()) != ".\r\n":
+        if not line:
+            return None
+        found.append(line)
+    return "".join(found)
 
 
 @contextmanager
@@ -49,15 +60,12 @@ def running_mail_sink() -> Iterator[MailSink]:
                     self.say("451 try later")
                 else:
                     self.say("354 go on")
-                    sink.mails.append(Kept(recipients, self.body()))
+                    text = _body(self.rfile)
+                    if text is None:
+                        return
+                    sink.mails.append(Kept(recipients, text))
                     recipients = []
                     self.say("250 kept")
-
-        def body(self) -> str:
-            lines = []
-            while (line := self.rfile.readline().decode()) != ".\r\n":
-                lines.append(line)
-            return "".join(lines)
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Session) as server:
         sink.port = server.server_address[1]

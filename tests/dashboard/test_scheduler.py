@@ -3,14 +3,23 @@
 import threading
 from datetime import timedelta
 
+import pytest
+
 from dashboard.scheduler import CycleThread
 from data.errors import StoreError
 
 
-def test_a_failing_cycle_is_remembered_and_the_next_one_runs() -> None:
-    """First an error of ours, then a defect, then success."""
+def test_a_failing_cycle_is_remembered_and_the_next_one_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """First an error of ours, then a defect, then no memory, then success."""
     ran = threading.Semaphore(0)
-    failures = [StoreError("disk full", "Free space."), ZeroDivisionError(), None]
+    failures: list[Exception | None] = [
+        StoreError("disk full", "Free space."),
+        ZeroDivisionError(),
+        MemoryError(),
+        None,
+    ]
     seen: list[str] = []
 
     def cycle() -> None:
@@ -22,10 +31,11 @@ def test_a_failing_cycle_is_remembered_and_the_next_one_runs() -> None:
 
     thread = CycleThread(cycle, timedelta(milliseconds=1))
     with thread.running():
-        for _cycle in range(4):
+        for _cycle in range(5):
             assert ran.acquire(timeout=60)
     assert not thread.state.running
-    assert len(seen) >= 4
+    assert len(seen) >= 5
+    assert "cycle failed: the process ran out of memory" in caplog.text
     assert thread.state.last_error == ""
 
 

@@ -49,6 +49,12 @@ table(
 )
 memory_section()
 st.subheader("Store")
+free = reader.free_mib()
+if free is not None:
+    least = world.settings.settings.store.least_free_mib
+    (st.write if free >= least else st.error)(
+        f"{free:,.0f} MiB are free on its disk; below {least:,.0f} MiB nothing is collected."
+    )
 counts = reader.counts()
 table(pd.DataFrame({"table": list(counts), "rows": list(counts.values())}), "store")
 problems = reader.verify_audit()

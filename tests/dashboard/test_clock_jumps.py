@@ -1,0 +1,162 @@
+"""A host clock that jumps by hours and back: no hole, nothing twice, no cycle left out."""
+
+import threading
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from beds.mail_sink import running_mail_sink
+from factories import make_collected, make_samples
+
+from collectors.base import Window
+from dashboard.cycle import World, collect_and_keep, run_cycle
+from dashboard.notify.deliver import Notifier
+from dashboard.notify.report_rounds import ReportRounds
+from dashboard.scheduler import CycleThread
+from dashboard.wiring import build_world
+from data.access_settings import NotifySettings
+from data.collected import Collected
+from data.load_settings import load_settings
+from data.records.identifiers import digest_of
+from data.report_settings import ReportSettings
+from data.settings import Settings
+from data.store import Store, open_store
+
+START = datetime(2026, 3, 28, 12, tzinfo=UTC)
+QUARTER = timedelta(minutes=15)
+HOUR = timedelta(hours=1)
+
+
+@dataclass
+class Exporter:
+    """A source of one board, up to the real time, or that it takes for real: `ahead` of ours."""
+
+    real: datetime
+    ahead: timedelta = timedelta()
+    name: str = "exporter"
+
+    def collect(self, window: Window) -> Collected:
+        """Give the samples in (start, end] that have happened."""
+        end = min(window.end + self.ahead, self.real + self.ahead)
+        minutes = max(0, int((end - window.start) / timedelta(minutes=1)))
+        samples = make_samples(minutes=minutes, end=end)
+        given = make_collected(samples, batch_id=digest_of([window.start, window.end, self.real]))
+        report = replace(
+            given.report, source=self.name, window_start=window.start, window_end=window.end
+        )
+        return replace(given, report=report)
+
+
+def world_of(store: Store, exporter: Exporter) -> World:
+    """A world with this source alone."""
+    return replace(build_world(Settings(), store=store), collectors=(exporter,))
+
+
+def minutes_kept(store: Store) -> pd.Series:
+    """The times of all samples, in order."""
+    with store._engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT sampled_at FROM samples ORDER BY 1")).all()
+    return pd.Series(pd.to_datetime([row.sampled_at for row in found], utc=True))
+
+
+@pytest.mark.parametrize(
+    "jumps",
+    [
+        [0, 4, 0],
+        [0, 10, 0, 0],
+        [0, 300, 300, 0, 0],
+        [1800, 0, 0],
+        [0, -180, -180, 0],
+        [0, 300, -300, 12, -7, 0],
+    ],
+    ids=lambda jumps: ",".join(map(str, jumps)),
+)
+def test_a_clock_that_jumps_and_is_set_right_leaves_no_hole(
+    tmp_path: Path, jumps: list[int]
+) -> None:
+    """Minutes ahead or back at each collection, the last one right: every sample once."""
+    exporter = Exporter(real=START)
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        world = world_of(store, exporter)
+        collect_and_keep(world, START)
+        for ahead in jumps:
+            exporter.real += QUARTER
+            collect_and_keep(world, exporter.real + timedelta(minutes=ahead))
+        times = minutes_kept(store)
+    assert times.iloc[-1] == exporter.real
+    assert (times.diff().dropna() == pd.Timedelta(minutes=1)).all()
+
+
+def test_a_source_whose_clock_is_ahead_hides_nothing(tmp_path: Path) -> None:
+    """Its future is dropped and counted; what it says later of the same time is kept."""
+    exporter = Exporter(real=START, ahead=5 * HOUR)
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        world = world_of(store, exporter)
+        ((report,), _rows) = collect_and_keep(world, START)
+        assert dict(report.dropped) == {"in-the-future": 295}
+        exporter.real, exporter.ahead = START + HOUR, timedelta()
+        collect_and_keep(world, START + HOUR)
+        times = minutes_kept(store)
+    assert times.iloc[-1] == START + HOUR
+    assert (times.diff().dropna() == pd.Timedelta(minutes=1)).all()
+
+
+def test_cycles_come_on_time_when_the_clock_is_set_back() -> None:
+    """Three hours back after every cycle: the next one still comes after the pause."""
+    ran = threading.Semaphore(0)
+    times = iter(START - hours * 3 * HOUR for hours in range(10_000))
+    thread = CycleThread(ran.release, timedelta(milliseconds=1), clock=lambda: next(times))
+    with thread.running():
+        for _cycle in range(5):
+            assert ran.acquire(timeout=30)
+
+
+def test_each_week_is_reported_once_whatever_the_clock_does(store: Store) -> None:
+    """Hours and a day ahead, days back, over the change to summer time: one mail a week."""
+    end = datetime(2026, 4, 8, tzinfo=UTC)
+    store.keep(make_collected(make_samples(minutes=60 * 24, end=end, utilization_ratio=0.0)))
+    clock = datetime(2026, 3, 23, 8, tzinfo=UTC)
+    with running_mail_sink() as sink:
+        settings = Settings(
+            notify=NotifySettings(smtp_port=sink.port),
+            report=ReportSettings(mail_to="ops@site.example", timezone="Europe/Berlin"),
+        )
+        rounds = ReportRounds(store=store, settings=lambda: settings, clock=lambda: clock)
+        notifier = Notifier(store=store, settings=lambda: settings, clock=lambda: clock)
+        for hours in (0, 5, -5, 24, -30, 168, -50, 3, 26, 24, 168, -168, 168):
+            clock += hours * HOUR
+            rounds.file_due()
+            while notifier.deliver_once():
+                pass
+        clock += HOUR
+        while notifier.deliver_once():
+            pass
+        subjects = [one.text.partition("Subject: ")[2].splitlines()[0] for one in sink.mails]
+    weeks = [subject.rpartition("-to-")[2] for subject in subjects]
+    assert weeks == ["2026-03-23", "2026-03-30", "2026-04-06"]
+
+
+@pytest.mark.slow
+def test_a_cycle_before_the_last_plan_still_plans(tmp_path: Path) -> None:
+    """Set back by five hours, it plans on what was known then, and so does the one after."""
+    environ = {
+        "TRIMTAB_FLEET_ENABLED": "true",
+        "TRIMTAB_FLEET_NODES": "1",
+        "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "8",
+        "TRIMTAB_PLANNING_WORKERS": "1",
+        "TRIMTAB_PLANNING_BUDGET_SECONDS": "0.05",
+        "TRIMTAB_PLANNING_HORIZON_SLOTS": "8",
+    }
+    settings = load_settings(None, environ=environ).settings
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        world = build_world(settings, store=store)
+        for hours in (0, -5, 1):
+            now = START + hours * HOUR
+            outcome = run_cycle(world, now=now)
+            assert outcome.as_of == now
+            assert outcome.plan is not None
+            assert timedelta() <= outcome.plan.slot_starts[0] - now <= QUARTER
+        assert len(store.reader.recommendations(now=now)) >= len(outcome.recommendations)

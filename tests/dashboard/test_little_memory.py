@@ -1,0 +1,39 @@
+"""A cycle that is given too little memory: named, nothing half done, and the next one works."""
+
+from pathlib import Path
+
+import pytest
+from beds.mortal_programs import running_mortals
+from reliability import Measured
+
+from data.store import open_store
+
+ROOMS_MIB = (4, 16, 64)
+
+
+@pytest.mark.slow
+def test_a_cycle_without_memory_says_so_and_leaves_the_store_whole(
+    tmp_path: Path, measured: Measured
+) -> None:
+    """Whatever it may take beyond the start: one line of words or success, and facts whole."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    command = ["--store", url, "cycle", "--now", "2024-01-08T12:00:00+00:00", "--format", "json"]
+    fleet = {"TRIMTAB_FLEET_NODES": 4, "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": 12}
+    failed = []
+    with running_mortals(tmp_path) as mortals:
+        for room in ROOMS_MIB:
+            ended = mortals.run([command], tmp_path, room_mib=room, **fleet)
+            with open_store(url) as store:
+                counts = store.reader.counts()
+                assert store.reader.verify_audit() == ()
+            assert counts["cycles"] == counts["plans"]
+            assert (counts["samples"] > 0) == (counts["batches"] > 0)
+            if ended.code == 0:
+                break
+            assert ended.code == 1
+            assert ended.said.startswith("trimtab: the process ran out of memory"), ended.said
+            assert "Traceback" not in ended.said
+            failed.append(room)
+        assert failed[:1] == [4]
+        assert mortals.run([command], tmp_path, **fleet).code == 0
+    measured(f"cycles with {', '.join(map(str, failed))} MiB to take: named, the next one works")
