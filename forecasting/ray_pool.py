@@ -25,7 +25,7 @@ def by_ray(
     def answers(batch: Any) -> list[Any]:  # Ray takes functions only, no partial ones
         return function(batch)
 
-    ray = _connected(address)
+    ray = connected(address)
     try:
         remote = ray.remote(max_retries=_RETRIES)(answers)
         waiting = [remote.remote(batch) for batch in batches]
@@ -38,7 +38,11 @@ def by_ray(
         ray.shutdown()
 
 
-def _connected(address: str) -> Any:
+def connected(address: str) -> Any:
+    """Give Ray, connected to the cluster at `address`; whoever asks shuts it down.
+
+    Errors: SettingsError when Ray is not installed or nobody answers at the address.
+    """
     try:
         import ray
     except ImportError as error:
