@@ -50,14 +50,16 @@ def connected(address: str) -> Any:
             f"ray.address is {address!r}, but Ray is not installed",
             "Install Trimtab with its extra: trimtab[ray]; or leave ray.address empty.",
         ) from error
-    options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    options: dict[str, Any] = {
+        "address": address,  # "local" is Ray's own word: none connects to a cluster left behind
+        "log_to_driver": False,
+        "configure_logging": False,
+    }
     if address == LOCAL:
         options |= {"include_dashboard": False}
-    else:
-        options |= {"address": address}
     try:
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises bare ones when a node does not start in time
         raise SettingsError(
             f"no Ray cluster answers at ray.address {address!r}: {error}",
             "Use auto on a machine of the cluster, ray://HEAD:10001 from outside, or nothing.",
