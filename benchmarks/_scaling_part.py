@@ -136,7 +136,7 @@ def plan(path: Path, _nodes: int, _days: int) -> Found:
 def page(path: Path, _nodes: int, _days: int) -> Found:
     """Open views of a real server, once cold and then warm; the slowest of each counts."""
     with TemporaryDirectory() as place, served(path, Path(place)) as server:
-        made = [measured(server, view, "", 3) for view in VIEWS]
+        made = [measured(server, view, "", 1) for view in VIEWS]
         peak = _peak_of(server)
     errors = [text for one in made for answer in one.answers for text in answer.errors]
     if errors:

@@ -274,6 +274,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--full", action="store_true", help="up to 100,000 GPUs and 30 days")
     parser.add_argument("--data", default="../shared/data", help="not used: the fleet is made")
+    parser.add_argument("--gpus", type=int, nargs="*", help="these sizes instead")
     parser.add_argument("--minutes", type=float, default=60.0, help="most time for all sizes")
     parser.add_argument("--part-seconds", type=float, default=600.0, help="most time for one part")
     options = parser.parse_args()
@@ -284,12 +285,13 @@ def main() -> None:
     with TemporaryDirectory() as place:
         folder = Path(place)
         run_size(16, DAYS, folder, budget)  # compiles what is not compiled yet
+        wanted = options.gpus or (FULL if options.full else SMALL)
+        sizes = [run_size(one, DAYS, folder, budget) for one in wanted]
         days = [
             run_size(DAYS_GPUS, one, folder, budget)
             for one in (FULL_DAYS if options.full else SMALL_DAYS)
             if one != DAYS
         ]
-        sizes = [run_size(one, DAYS, folder, budget) for one in (FULL if options.full else SMALL)]
     jobs, slots, seeds = (1_000, 96, (1, 2)) if options.full else (300, 96, (1,))
     text = "\n".join(
         [

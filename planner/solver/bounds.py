@@ -55,9 +55,14 @@ def certified_bound(
     constant = priced_constant(market, prices)
     jobs = jobs_bound(ground, charges, label_room=label_room, expired=expired)
     found = replace(jobs, value=jobs.value + constant)
+    return or_jobs_alone(found, ground, charges.lam, forced)
+
+
+def or_jobs_alone(found: Bound, ground: Ground, lam: Floats, forced: Floats) -> Bound:
+    """Give the better of a bound and, with few jobs, that of every job on its own."""
     if len(ground.present) > _FEW_JOBS:
         return found
-    return _better(found, jobs_alone(ground, charges.lam, forced))
+    return _better(found, jobs_alone(ground, lam, forced))
 
 
 def jobs_bound(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data.errors import PlanningError
-from planner.solver.bounds import Bound, certified_bound
+from planner.solver.bounds import Bound, certified_bound, or_jobs_alone
 from planner.solver.check_problem import check_costs, check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
 from planner.solver.ground import Draft, Ground, make_ground
@@ -122,15 +122,17 @@ def solve(
     moves = _improved(task, draft, charges, found.bound, effort, clock)
     if draft_cost(draft) > now_cost:
         draft = today.draft
-    bound = start.bound if start else None
-    bound = bound or certified_bound(
-        task.ground,
-        task.market,
-        found.prices,
-        forced=task.survey.forced,
-        label_room=effort.label_room,
-        expired=clock.after(1.0),
-    )
+    if start is not None and start.bound is not None:
+        bound = or_jobs_alone(start.bound, task.ground, charges.lam, task.survey.forced)
+    else:
+        bound = certified_bound(
+            task.ground,
+            task.market,
+            found.prices,
+            forced=task.survey.forced,
+            label_room=effort.label_room,
+            expired=clock.after(1.0),
+        )
     clock.note(draft_cost(draft), bound.value)
     return _solved(task, draft, today, found, bound, moves, clock)
 

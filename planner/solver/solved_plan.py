@@ -29,7 +29,7 @@ class Start:
     """Where a search begins: prices near the best ones, which then move in short steps only.
 
     paths [J, H] of a plan made elsewhere (in parts) are the plan to improve, jobs planned anew
-    where they do not fit together; its bound is taken as it is.
+    where they do not fit together; its bound is not searched again.
     """
 
     prices: PlanPrices
