@@ -7,6 +7,7 @@ since what pages cost depends on the form and the number of forecasts, not on wh
 
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -29,17 +30,27 @@ _HISTORY_DAYS = 2
 
 
 def write_cycle(
-    store: Store, *, now: datetime, settings: Settings, most_jobs: int | None = None
+    store: Store,
+    *,
+    now: datetime,
+    settings: Settings,
+    most_jobs: int | None = None,
+    passed: Callable[[str], None] = lambda _stage: None,
 ) -> None:
-    """Think as a cycle does, and keep it; about the first `most_jobs` alone where that is said."""
+    """Think as a cycle does, and keep it; about the first `most_jobs` alone where that is said.
+
+    `passed` hears the name of each stage at its end: view, forecast, problem, plan, advice, kept.
+    """
     started = time.monotonic()
     planning = settings.planning
     view = store.reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=_HISTORY_DAYS
     )
     view = replace(view, jobs=view.jobs[:most_jobs])
+    passed("view")
     forecasts = _forecasts(view, settings)
     groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
+    passed("forecast")
     problem = make_problem(
         view.cluster,
         view.jobs,
@@ -53,8 +64,11 @@ def write_cycle(
         signals=view.signals,
         rules=fleet_rules(settings),
     )
+    passed("problem")
     plan = build_plan(problem, budget_seconds=planning.budget_seconds, created_at=now)
+    passed("plan")
     advice = advise(plan, problem, groups=groups)
+    passed("advice")
     store.keep_cycle(
         cycle_id="stored",
         started_at=now,
@@ -65,6 +79,7 @@ def write_cycle(
         plan=plan,
         recommendations=advice.recommendations,
     )
+    passed("kept")
 
 
 def _forecasts(

@@ -24,6 +24,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.store import rollup_sql, tables
+from data.store.bulk import read_frame
 from data.store.record_json import to_json
 from data.units import SECONDS_PER_DAY
 
@@ -144,12 +145,7 @@ class StoredFleet:
 def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
     """Write samples of the last hours, roll-ups of all days, jobs, nodes and a source's report."""
     lanes, boards = fleet.lanes()
-    frame = pd.DataFrame(
-        [(one.number, one.service, one.slurm, one.period, one.busy, one.phase, one.level,
-          one.namespace) for one in lanes],
-        columns=["lane", "service", "slurm", "period", "busy", "phase", "level", "namespace"],
-    )  # fmt: skip
-    _replace(connection, "fleet_boards", boards.merge(frame, on="lane"))
+    _write_boards(connection, lanes, boards)
     connection.execute(
         sa.text(_FIVE_MINUTES),
         {
@@ -176,6 +172,33 @@ def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
     _write_jobs(connection, fleet, lanes)
     _write_nodes(connection, fleet, boards)
     _write_report(connection, fleet, len(boards))
+
+
+def _write_boards(connection: sa.Connection, lanes: tuple[Lane, ...], boards: pd.DataFrame) -> None:
+    """Make the temporary table that readings are made from."""
+    frame = pd.DataFrame(
+        [(one.number, one.service, one.slurm, one.period, one.busy, one.phase, one.level,
+          one.namespace) for one in lanes],
+        columns=["lane", "service", "slurm", "period", "busy", "phase", "level", "namespace"],
+    )  # fmt: skip
+    _replace(connection, "fleet_boards", boards.merge(frame, on="lane"))
+
+
+def next_samples(connection: sa.Connection, fleet: StoredFleet, slots: int) -> pd.DataFrame:
+    """Give samples of the `slots` after the last reading, one a minute, as SAMPLES.
+
+    They are those of the slot's reading.
+    """
+    _write_boards(connection, *fleet.lanes())
+    return read_frame(
+        connection,
+        _LATER,
+        {
+            "first": fleet.last_slot + 1,
+            "until": fleet.last_slot + 1 + slots,
+            "oldest": fleet.first_slot,
+        },
+    )
 
 
 def _repeat(
@@ -272,6 +295,15 @@ INSERT INTO samples (sampled_at, gpu_uuid, mig_instance, mig_profile, node, gpu_
 SELECT to_timestamp(slot * {SLOT}), gpu_uuid, '', '', node, gpu_index, gpu_model, job, used,
     {_SIGNAL}, memory, memory_total_mib, power, tdp, '{SOURCE}'
 FROM ({_SLOTS})
+"""  # noqa: S608
+
+
+_LATER = f"""
+SELECT to_timestamp(slot * {SLOT} + 60 * minute) AS sampled_at, gpu_uuid, '' AS mig_instance,
+    '' AS mig_profile, node, gpu_index, gpu_model, job AS job_id, used AS utilization_ratio,
+    {_SIGNAL} AS utilization_signal, memory AS memory_used_mib, memory_total_mib,
+    power AS power_watts, tdp AS power_limit_watts, NULL::DOUBLE AS energy_joules
+FROM ({_SLOTS}), range({SLOT // 60}) AS minutes(minute)
 """  # noqa: S608
 
 

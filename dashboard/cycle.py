@@ -31,6 +31,7 @@ from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
+from forecasting.ray_workforce import RayWorkforce
 from forecasting.surprises import surprises
 from planner.memory_watch import watch_memory
 from planner.packing import build_plan
@@ -171,6 +172,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         created_at=now,
         last=last,
         reconsidered=_surprised(world, view, last),
+        workforce=RayWorkforce(world.settings.ray.address) if world.settings.ray.address else None,
         progress=lambda done, total: world.progress("plan", done, total),
     )
     advice = advise(

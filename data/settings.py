@@ -71,6 +71,7 @@ class RetentionSettings:
 
 FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
 BOARD_SHARING = ("namespace", "all", "none")
+PARTITIONS = ("whole", "cluster", "pool", "tenant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +130,10 @@ class PlanningSettings:
     pins: tuple[Pin, ...] = documented_rows(
         Pin, "jobs planned on exactly this: tables of job, gpu_model, gpu_count, mig_profile"
     )
+    partition_by: str = documented(
+        "whole",
+        "plan the fleet whole, or by cluster, pool or tenant, on Ray where it has an address",
+    )
     workers: int = documented(0, "forecasting threads or processes; 0: one per core")
     series_seconds: float = documented(60.0, "longest time Prophet may take for one series, s")
 
@@ -175,6 +180,12 @@ class PlanningSettings:
             self.board_sharing,
             " or ".join(BOARD_SHARING),
         )
+        require(
+            self.partition_by in PARTITIONS,
+            "planning.partition_by",
+            self.partition_by,
+            " or ".join(PARTITIONS),
+        )
         for name in ("hysteresis_ratio", "shortfall_weight", "shift_slack_hours"):
             value = getattr(self, name)
             require(0 <= value <= 1000, f"planning.{name}", value, "0..1000")
@@ -198,7 +209,7 @@ class PlanningSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaySettings:
-    """A Ray cluster that takes over forecasting (extra `ray`)."""
+    """A Ray cluster that takes over forecasts and parts of the plan (extra `ray`)."""
 
     address: str = documented(
         "", "Ray cluster such as auto or ray://head:10001, local for one here; empty: not used"

@@ -25,7 +25,7 @@ def by_ray(
     def answers(batch: Any) -> list[Any]:  # Ray takes functions only, no partial ones
         return function(batch)
 
-    ray = _connected(address)
+    ray = connected(address)
     try:
         remote = ray.remote(max_retries=_RETRIES)(answers)
         waiting = [remote.remote(batch) for batch in batches]
@@ -38,7 +38,11 @@ def by_ray(
         ray.shutdown()
 
 
-def _connected(address: str) -> Any:
+def connected(address: str) -> Any:
+    """Give Ray, connected to the cluster at `address`; whoever asks shuts it down.
+
+    Errors: SettingsError when Ray is not installed or nobody answers at the address.
+    """
     try:
         import ray
     except ImportError as error:
@@ -46,14 +50,16 @@ def _connected(address: str) -> Any:
             f"ray.address is {address!r}, but Ray is not installed",
             "Install Trimtab with its extra: trimtab[ray]; or leave ray.address empty.",
         ) from error
-    options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
+    options: dict[str, Any] = {
+        "address": address,  # "local" is Ray's own word: none connects to a cluster left behind
+        "log_to_driver": False,
+        "configure_logging": False,
+    }
     if address == LOCAL:
         options |= {"include_dashboard": False}
-    else:
-        options |= {"address": address}
     try:
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises bare ones when a node does not start in time
         raise SettingsError(
             f"no Ray cluster answers at ray.address {address!r}: {error}",
             "Use auto on a machine of the cluster, ray://HEAD:10001 from outside, or nothing.",

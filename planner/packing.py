@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,9 @@ from data.records.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.node_plan import NodePlacement, place_plan
 from planner.node_runs import Stretch
+from planner.partitions.parts_of_jobs import parts_of_jobs
+from planner.partitions.solve_parts import solve_parts
+from planner.partitions.workforce import Workforce
 from planner.placement_bounds import placement_bounds
 from planner.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.problem import PlanningProblem
@@ -76,14 +80,16 @@ def build_plan(
     progress: Callable[[int, int], None] | None = None,
     last: Plan | None = None,
     reconsidered: Collection[str] = (),
+    workforce: Workforce | None = None,
 ) -> Plan:
     """Give a feasible plan with its certified lower bounds.
 
     The work is bounded by counts, so the same problem gives the same plan; a budget that is too
     short for them ends the improvement early. Compiling, once per machine, is not part of it.
     With the `last` plan its first slots are kept and a job leaves its announced path only where
-    that pays, `reconsidered` jobs apart. Raises ImpossibleProblemError when jobs that must hold
-    GPUs cannot be placed together, or guarantees exceed the fleet.
+    that pays, `reconsidered` jobs apart. `workforce` plans the parts of `planning.partition_by`,
+    this process by default; the plan is the same. Raises ImpossibleProblemError when jobs that
+    must hold GPUs cannot be placed together, or guarantees exceed the fleet.
     """
     show = progress or (lambda _done, _total: None)
     show(0, 3)
@@ -94,7 +100,8 @@ def build_plan(
     clock = _Clock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
     start = rolling(problem, mapping, last, reconsidered)
-    solved, start = _solved(problem, mapping, start, clock)
+    solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
+    solved, start = _solved(problem, mapping, start, clock, solver)
     show(2, 3)
     today = _today(problem, mapping, clock)
     found, solved = _on_nodes(problem, mapping, solved, start, clock)
@@ -111,13 +118,17 @@ def _effort(problem: PlanningProblem) -> Effort:
 
 
 def _solved(
-    problem: PlanningProblem, mapping: SlotMapping, start: Rolling | None, clock: _Clock
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    start: Rolling | None,
+    clock: _Clock,
+    solver: Callable[..., SolvedPlan],
 ) -> tuple[SolvedPlan, Rolling | None]:
     """Give the slot plan; what is frozen gives way where it is impossible or worse than today."""
     effort = _effort(problem)
     if start is not None and start.frozen_slots:
         try:
-            found = solve(
+            found = solver(
                 start.frozen_problem,
                 budget_seconds=clock.share(_FROZEN_SHARE),
                 effort=effort,
@@ -130,7 +141,7 @@ def _solved(
         start = without_pins(start, mapping)
     warm = None if start is None else start.warmth
     budget = clock.share(_SOLVING_SHARE)
-    return solve(mapping.slots, budget_seconds=budget, effort=effort, warm=warm), start
+    return solver(mapping.slots, budget_seconds=budget, effort=effort, warm=warm), start
 
 
 def _cost_of_today(slots: SlotProblem) -> float:

@@ -8,16 +8,16 @@ counts is not a bound of this problem: it is one where jobs must not be repacked
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from planner.solver.bound_kernel import job_values
-from planner.solver.ground import Draft, Ground, empty_draft, uncoupled
+from planner.solver.ground import Ground, empty_draft, uncoupled
 from planner.solver.insertion_kernel import node_total
 from planner.solver.nodes import node_bound
-from planner.solver.prices import Market, Prices
-from planner.solver.primal import charges_of
+from planner.solver.prices import Exchange, Market, Prices
+from planner.solver.primal import Charges, charges_of
 from planner.solver.slot_problem import Floats
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
@@ -34,7 +34,7 @@ class Bound:
     name: str
 
 
-def priced_constant(market: Market, prices: Prices) -> float:
+def priced_constant(market: Exchange, prices: Prices) -> float:
     """Give the part of the Lagrangian that no job decides, with the best numbers of nodes."""
     worth = market.node_price(prices) * market.fleet.boards_per_node
     rows = market.conjugates(prices)
@@ -50,34 +50,57 @@ def certified_bound(
     label_room: int,
     expired: Callable[[], bool],
 ) -> Bound:
-    """Give the best bound that these prices certify.
+    """Give the best bound that these prices certify."""
+    charges = charges_of(market, prices)
+    constant = priced_constant(market, prices)
+    jobs = jobs_bound(ground, charges, label_room=label_room, expired=expired)
+    found = replace(jobs, value=jobs.value + constant)
+    return or_jobs_alone(found, ground, charges.lam, forced)
+
+
+def or_jobs_alone(found: Bound, ground: Ground, lam: Floats, forced: Floats) -> Bound:
+    """Give the better of a bound and, with few jobs, that of every job on its own."""
+    if len(ground.present) > _FEW_JOBS:
+        return found
+    return _better(found, jobs_alone(ground, lam, forced))
+
+
+def jobs_bound(
+    ground: Ground, charges: Charges, *, label_room: int, expired: Callable[[], bool]
+) -> Bound:
+    """Give the jobs' part of the bound of these charges: what they cost at least in all.
 
     Labels are run job by job until expired; the jobs left then keep the bound of their prices.
     """
-    everyone = np.arange(len(ground.present))
-    charges = charges_of(market, prices)
+    values = np.zeros(len(ground.present))
     draft = empty_draft(ground, charges.lam)
     free = uncoupled(ground)
-    values = np.zeros(len(everyone))
-    job_values(free, everyone, charges.rows, charges.nodes, draft, 0, values)
-    constant = priced_constant(market, prices)
-    found = Bound(value=float(values.sum()) + constant, name=BY_PRICES)
+    job_values(free, np.arange(len(values)), charges.rows, charges.nodes, draft, 0, values)
+    found = Bound(value=float(values.sum()), name=BY_PRICES)
     workers = np.flatnonzero(ground.work > 0)
     if label_room > 0 and len(workers) and not expired():
         at, size = 0, 1  # one job first: with milliseconds left a whole chunk would be late
         while at < len(workers) and not (at and expired()):
             part = workers[at : at + size]
             job_values(free, part, charges.rows, charges.nodes, draft, label_room, values)
+<<<<<<< HEAD
             at, size = at + size, min(2 * size, _CHUNK)
         found = _better(found, Bound(value=float(values.sum()) + constant, name=BY_LABELS))
     if len(everyone) > _FEW_JOBS:
         return found
     return _better(found, jobs_alone(ground, free, draft, forced))
+=======
+            if expired():
+                break
+        found = _better(found, Bound(value=float(values.sum()), name=BY_LABELS))
+    return found
+>>>>>>> scale
 
 
-def jobs_alone(ground: Ground, free: Ground, draft: Draft, forced: Floats) -> Bound:
+def jobs_alone(ground: Ground, lam: Floats, forced: Floats) -> Bound:
     """Give the sum of the jobs' own optima and of the nodes that forced boards [H, G] need."""
     values = np.zeros(len(ground.present))
+    free, draft = uncoupled(ground), empty_draft(ground, lam)
     nothing = np.zeros_like(ground.limit)
     unpriced = np.zeros_like(ground.node_cost)
     job_values(free, np.arange(len(values)), nothing, unpriced, draft, 0, values)

@@ -10,6 +10,7 @@ so, the step on w sees the difference of nodes in use between two slots instead 
 Adam needs no upper bound, unlike Polyak's step: 20 steps reach 0.05 % of the best bound.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -21,7 +22,10 @@ from planner.solver.lanes import LANES, Lanes
 from planner.solver.nodes import most_nodes, reduced_node_cost
 from planner.solver.slot_problem import Fleet, Floats, Indices
 
+SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95
+_COLD_RATE, _COLD_DECAY = 0.12, 0.95
+_WARM_RATE, _WARM_DECAY, _WARM_STEPS = 0.02, 0.8, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,17 +48,24 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market:
-    """The packed jobs and what they share: everything that prices are asked of."""
+class Exchange(ABC):
+    """What jobs share, and who is asked what the jobs do at prices of it."""
 
-    lanes: Lanes
     rows: CouplingRows
     fleet: Fleet
 
     @property
+    @abstractmethod
     def all_blocks(self) -> Indices:
-        """Give every block."""
-        return np.arange(len(self.lanes.rows))
+        """Give every block of jobs."""
+
+    @abstractmethod
+    def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
+        """Give the optimum of every job of the blocks at these prices."""
+
+    @abstractmethod
+    def free_prices(self) -> Prices:
+        """Give prices of zero; work at a third of what unfinished work costs."""
 
     def node_price(self, prices: Prices) -> Floats:
         """Give what a board costs for its node [H, G]."""
@@ -68,6 +79,49 @@ class Market:
         kilowatt = prices.rows[:, types : types + domains] @ self.rows.members.astype(np.float64)
         tenant = prices.rows[:, types + domains :]
         return board, kilowatt, np.hstack([tenant, np.zeros((len(tenant), 1))])
+
+    def constant(self, prices: Prices) -> float:
+        """Give the part of the bound that no job decides."""
+        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        nodes = (most_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
+        now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
+        return float(nodes - now - self.conjugates(prices))
+
+    def boxed(self, rows: Floats, fire_ups: Floats) -> Prices:
+        """Give free prices with these of rows [H, R] and fire-ups [H, G], brought into their box.
+
+        Work is priced as in `free_prices`.
+        """
+        high = np.maximum(self.rows.over_price, self.rows.price)
+        return replace(
+            self.free_prices(),
+            rows=np.clip(rows, -self.rows.floor_price, high),
+            fire_ups=np.clip(fire_ups, 0.0, self.fleet.fire_up_cost),
+        )
+
+    def conjugates(self, prices: Prices) -> float:
+        """Give what the rows keep back at these prices: a limit's worth of each."""
+        return float(conjugate(self.rows, prices.rows).sum())
+
+    def excess(self, prices: Prices, used: Floats) -> tuple[Floats, Floats]:
+        """Give the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
+        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        share = used[:, : self.rows.types] / self.fleet.boards_per_node
+        nodes = np.where(reduced < 0, most_nodes(self.fleet), share)
+        before = np.vstack([self.fleet.nodes_on[None, :], nodes[:-1]])
+        return used - answering_use(self.rows, prices.rows, used), nodes - before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Market(Exchange):
+    """The packed jobs and what they share: everything that prices are asked of."""
+
+    lanes: Lanes
+
+    @property
+    def all_blocks(self) -> Indices:
+        """Give every block."""
+        return np.arange(len(self.lanes.rows))
 
     def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
         """Give the optimum of every job of the blocks at these prices."""
@@ -83,25 +137,6 @@ class Market:
         )
         return Answer(value=float(value.sum()), values=value, used=used, work=work)
 
-    def constant(self, prices: Prices) -> float:
-        """Give the part of the bound that no job decides."""
-        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
-        nodes = (most_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
-        now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
-        return float(nodes - now - self.conjugates(prices))
-
-    def conjugates(self, prices: Prices) -> float:
-        """Give what the rows keep back at these prices: a limit's worth of each."""
-        return float(conjugate(self.rows, prices.rows).sum())
-
-    def excess(self, prices: Prices, used: Floats) -> tuple[Floats, Floats]:
-        """Give the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
-        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
-        share = used[:, : self.rows.types] / self.fleet.boards_per_node
-        nodes = np.where(reduced < 0, most_nodes(self.fleet), share)
-        before = np.vstack([self.fleet.nodes_on[None, :], nodes[:-1]])
-        return used - answering_use(self.rows, prices.rows, used), nodes - before
-
     def free_prices(self) -> Prices:
         """Give prices of zero; work at a third of what unfinished work costs."""
         shape = self.rows.limit.shape
@@ -115,7 +150,7 @@ class Market:
 class Adam:
     """Projected Adam on the prices of a market; `step` moves once along an excess."""
 
-    def __init__(self, market: Market, scale: Floats, *, rate: float, decay: float) -> None:
+    def __init__(self, market: Exchange, scale: Floats, *, rate: float, decay: float) -> None:
         self._market = market
         self._scale = scale
         self._rate, self._decay = rate, decay
@@ -148,7 +183,7 @@ class Adam:
         )
 
 
-def price_scale(market: Market, answer: Answer) -> Floats:
+def price_scale(market: Exchange, answer: Answer) -> Floats:
     """Give a typical price [R] of a board or kW: what the jobs pay for one at zero prices."""
     types, domains = market.rows.types, market.rows.domains
     boards = answer.used[:, :types].sum()
@@ -177,7 +212,7 @@ class PriceSearch:
 
 
 def search_prices(
-    market: Market,
+    market: Exchange,
     start: Prices,
     *,
     iterations: int,
@@ -216,3 +251,29 @@ def search_prices(
         prices = adam.step(prices, answer.used)
     scale = price_scale(market, answer) if scale is None else scale
     return PriceSearch(prices=best, bound=bound, values=values, scale=scale, trace=tuple(trace))
+
+
+def settled_prices(
+    market: Exchange,
+    start: Prices,
+    *,
+    jobs: int,
+    most_steps: int,
+    warm: bool,
+    expired: Callable[[], bool],
+) -> PriceSearch:
+    """Search prices for so many jobs: cold in long steps, warm in at most three short ones.
+
+    A step of a small problem costs a millisecond, so these are searched to the end.
+    """
+    small = jobs <= SMALL_JOBS
+    return search_prices(
+        market,
+        start,
+        iterations=min(_WARM_STEPS, most_steps) if warm else most_steps,
+        rate=_WARM_RATE if warm else _COLD_RATE,
+        decay=_WARM_DECAY if warm else _COLD_DECAY,
+        patience=30 if small else 5,
+        smallest_gain=1e-7 if small else 2e-5,
+        expired=expired,
+    )

@@ -9,17 +9,17 @@ the same problem, seed and effort give the same plan.
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from data.errors import PlanningError
-from planner.solver.bounds import Bound, certified_bound
+from planner.solver.bounds import Bound, certified_bound, or_jobs_alone
 from planner.solver.check_problem import check_costs, check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
 from planner.solver.ground import Draft, Ground, make_ground
 from planner.solver.lanes import pack
-from planner.solver.prices import Market, Prices, PriceSearch, search_prices
+from planner.solver.prices import SMALL_JOBS, Market, Prices, PriceSearch, settled_prices
 from planner.solver.primal import (
     Charges,
     charges_of,
@@ -32,13 +32,10 @@ from planner.solver.primal import (
 from planner.solver.replan import PlanPrices, Warmth, kept_plan
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
-from planner.solver.solved_plan import Effort, SolvedPlan
+from planner.solver.solved_plan import Effort, SolvedPlan, Start
 from planner.solver.survey_kernel import Survey, survey
 from planner.solver.today import Today, plan_of_today
 
-_COLD_RATE, _COLD_DECAY = 0.12, 0.95
-_WARM_RATE = 0.02
-_SMALL_JOBS = 200
 _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
@@ -94,11 +91,13 @@ def solve(
     seed: int = 1,
     effort: Effort | None = None,
     warm: Warmth | None = None,
+    start: Start | None = None,
 ) -> SolvedPlan:
     """Give a plan that fits, no dearer than today's, with its certified bound.
 
     `budget_seconds` of wall clock may be 0 (today's plan, and the bound of one round of programs)
-    or infinite (`effort` alone bounds the work). `seed` >= 1.
+    or infinite (`effort` alone bounds the work). `seed` >= 1. `warm` is an earlier plan that jobs
+    leave only where it pays, `start` where the search begins.
 
     Raises ImpossibleProblemError when the problem contradicts itself or when jobs that must hold
     GPUs find no room, PlanningError when `warm` is not of this problem's shape.
@@ -107,8 +106,9 @@ def solve(
     effort = effort or Effort()
     check_problem(problem)
     task = _prepared(problem, warm, seed)
-    start = _start_prices(task.market, warm)
-    found = _priced(task, start, effort, clock, warm=warm is not None)
+    known = start.prices if start else warm.prices if warm else None
+    near = _start_prices(task.market, known)
+    found = _priced(task, near, effort, clock, warm=known is not None)
     charges = charges_of(task.market, found.prices, found.values)
     today_path = paths_of_today(problem.jobs, task.ground.cost)
     today = plan_of_today(
@@ -116,18 +116,24 @@ def solve(
     )
     now_cost = draft_cost(today.draft)
     clock.note(now_cost, found.bound)
-    draft = _first_plan(task, found, charges, today, effort, clock, warm)
+    if start is not None and start.paths is not None:
+        draft = _joined(task, found, charges, today, start.paths)
+    else:
+        draft = _first_plan(task, found, charges, today, effort, clock, warm)
     moves = _improved(task, draft, charges, found.bound, effort, clock)
     if draft_cost(draft) > now_cost:
         draft = today.draft
-    bound = certified_bound(
-        task.ground,
-        task.market,
-        found.prices,
-        forced=task.survey.forced,
-        label_room=effort.label_room,
-        expired=clock.after(_LABEL_SHARE),
-    )
+    if start is not None and start.bound is not None:
+        bound = or_jobs_alone(start.bound, task.ground, charges.lam, task.survey.forced)
+    else:
+        bound = certified_bound(
+            task.ground,
+            task.market,
+            found.prices,
+            forced=task.survey.forced,
+            label_room=effort.label_room,
+            expired=clock.after(_LABEL_SHARE),
+        )
     clock.note(draft_cost(draft), bound.value)
     return _solved(task, draft, today, found, bound, moves, clock)
 
@@ -159,37 +165,26 @@ def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
     )
 
 
-def _start_prices(market: Market, warm: Warmth | None) -> Prices:
+def _start_prices(market: Market, near: PlanPrices | None) -> Prices:
     free = market.free_prices()
-    if warm is None:
+    if near is None:
         return free
     known = market.lanes.job >= 0
     work = np.zeros_like(free.work)
-    work[known] = warm.prices.work[market.lanes.job[known]]
-    high = np.maximum(market.rows.over_price, market.rows.price)
-    return Prices(
-        rows=np.clip(warm.prices.rows, -market.rows.floor_price, high),
-        fire_ups=np.clip(warm.prices.fire_ups, 0.0, market.fleet.fire_up_cost),
-        work=np.minimum(work, market.lanes.unfinished_price),
-    )
+    work[known] = near.work[market.lanes.job[known]]
+    work = np.minimum(work, market.lanes.unfinished_price)
+    return replace(market.boxed(near.rows, near.fire_ups), work=work)
 
 
 def _priced(
     task: _Task, start: Prices, effort: Effort, clock: _Clock, *, warm: bool
 ) -> PriceSearch:
-    """Search prices: cold in long steps, warm in at most three short ones.
-
-    A step of a small problem costs a millisecond, so these are searched to the end.
-    """
-    small = task.problem.size <= _SMALL_JOBS
-    return search_prices(
+    return settled_prices(
         task.market,
         start,
-        iterations=min(3, effort.price_steps) if warm else effort.price_steps,
-        rate=_WARM_RATE if warm else _COLD_RATE,
-        decay=0.8 if warm else _COLD_DECAY,
-        patience=30 if small else 5,
-        smallest_gain=1e-7 if small else 2e-5,
+        jobs=task.problem.size,
+        most_steps=effort.price_steps,
+        warm=warm,
         expired=clock.after(_DUAL_SHARE),
     )
 
@@ -211,7 +206,7 @@ def _first_plan(
         for first in (False, True):
             made = kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
             best = _cheaper(task, best, made)
-        if task.problem.size <= _SMALL_JOBS:
+        if task.problem.size <= SMALL_JOBS:
             # A lone job is in no move, so the announced path would be its last.
             made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
             best = _cheaper(task, best, made)
@@ -238,6 +233,20 @@ def _first_plan(
         best = _cheaper(task, best, made)
         clock.note(draft_cost(best), found.bound)
     return best
+
+
+def _joined(task: _Task, found: PriceSearch, charges: Charges, today: Today, paths: Path) -> Draft:
+    """Give the cheaper of today's plan and `paths`, jobs that they overfill planned anew."""
+    everyone = np.arange(task.problem.size)
+    best = today.draft.copy()
+    settle(task.ground, best, everyone, task.announced, task.churn)
+    prices = PlanPrices(rows=charges.rows, fire_ups=found.prices.fire_ups, work=charges.lam)
+    kept = np.ones(task.problem.size, dtype=np.bool_)
+    whole = Warmth(prices=prices, announced=paths, kept=kept, churn_price=0.0)
+    made = kept_plan(task.ground, charges, whole, np.zeros_like(task.churn), newcomers_first=False)
+    if made is not None:
+        settle(task.ground, made, everyone, task.announced, task.churn)
+    return _cheaper(task, best, made)
 
 
 def _cheaper(task: _Task, one: Draft, other: Draft | None) -> Draft:

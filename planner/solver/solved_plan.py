@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from planner.solver.bounds import Bound
 from planner.solver.replan import PlanPrices
 from planner.solver.slot_problem import Floats, Path
 
@@ -21,6 +22,19 @@ class Effort:
     dive_chunks: int = 20
     moves: int = 100_000
     label_room: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Where a search begins: prices near the best ones, which then move in short steps only.
+
+    paths [J, H] of a plan made elsewhere (in parts) are the plan to improve, jobs planned anew
+    where they do not fit together; its bound is not searched again.
+    """
+
+    prices: PlanPrices
+    paths: Path | None = None
+    bound: Bound | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

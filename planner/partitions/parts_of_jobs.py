@@ -1,0 +1,32 @@
+"""Which part of the plan a job belongs to, by what `planning.partition_by` says.
+
+A part is a cluster (jobs that one source names), a pool (boards that are alike to a plan, and the
+jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of several parts may use
+(boards of other pools, power, quotas) is shared; it gets prices.
+"""
+
+import numpy as np
+
+from planner.problem import JobProblem, PlanningProblem
+from planner.solver.slot_problem import Indices
+from planner.tenants import tenant_of
+
+
+def parts_of_jobs(problem: PlanningProblem) -> Indices:
+    """Give the number of the part of every job [J]; all the same where the plan is not divided."""
+    names = [_name(problem, column, one) for column, one in enumerate(problem.jobs)]
+    number = {name: index for index, name in enumerate(sorted(set(names)))}
+    return np.array([number[name] for name in names], dtype=np.int64)
+
+
+def _name(problem: PlanningProblem, column: int, one: JobProblem) -> str:
+    job = one.demand.job
+    match problem.planning.partition_by:
+        case "cluster":
+            return f"{job.platform} {job.source}"
+        case "pool":
+            return str(problem.pools.of_job[column])
+        case "tenant":
+            return tenant_of(job, problem.rules.tenants.by)
+        case _:
+            return ""

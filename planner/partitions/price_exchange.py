@@ -1,0 +1,79 @@
+"""Prices of all that parts share: each part answers them, and their use together moves them.
+
+The steps are those of the whole problem (`planner.solver.prices`), so the bound is as good as
+undivided; a round sends each part the prices [H, R + G] and gets back its use [H, R] and one sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from planner.partitions.part_work import Layout, Question, answer_of
+from planner.partitions.workforce import Workplaces
+from planner.solver.prices import Answer, Exchange, Prices
+from planner.solver.slot_problem import Floats, Indices
+
+_REMEMBERED = 0.9
+
+
+class MeanUse:
+    """The mean of what parts used [P, H, R], later answers counting more."""
+
+    def __init__(self, parts: int, shape: tuple[int, ...]) -> None:
+        self._sum = np.zeros((parts, *shape))
+        self._weight = 0.0
+
+    def note(self, used: Sequence[Floats]) -> None:
+        """Take in one round of answers."""
+        self._sum = _REMEMBERED * self._sum + np.stack(used)
+        self._weight = _REMEMBERED * self._weight + 1
+
+    def mean(self) -> Floats:
+        """Give the mean of the rounds so far."""
+        return np.asarray(self._sum / self._weight)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartMarket(Exchange):
+    """All parts as one market; blocks [B, 16] of the parts lie one after another."""
+
+    places: Workplaces
+    layouts: tuple[Layout, ...]
+    mean_use: MeanUse
+
+    @property
+    def all_blocks(self) -> Indices:
+        """Give every block."""
+        return np.arange(sum(len(one.job) for one in self.layouts))
+
+    def part_prices(self, prices: Prices) -> list[Prices]:
+        """Give the prices for each part, with those of its own work."""
+        ends = np.cumsum([0, *(len(one.job) for one in self.layouts)])
+        return [replace(prices, work=prices.work[a:b]) for a, b in pairwise(ends)]
+
+    def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
+        """Give the optimum of every job at these prices: each part answers for all its blocks."""
+        del blocks
+        found = self.places.each(
+            answer_of,
+            [Question(prices=one, searches=searches) for one in self.part_prices(prices)],
+        )
+        self.mean_use.note([one.used for one in found])
+        return Answer(
+            value=sum(one.value for one in found),
+            values=np.concatenate([one.values for one in found]),
+            used=np.sum([one.used for one in found], axis=0),
+            work=np.concatenate([one.work for one in found]),
+        )
+
+    def free_prices(self) -> Prices:
+        """Give prices of zero; work at a third of what unfinished work costs."""
+        shape = self.rows.limit.shape
+        unfinished = np.concatenate([one.unfinished_price for one in self.layouts])
+        return Prices(
+            rows=np.zeros(shape),
+            fire_ups=np.zeros((shape[0], self.rows.types)),
+            work=unfinished / 3,
+        )

@@ -1,0 +1,292 @@
+"""A slot problem solved in parts (clusters, pools, tenants), elsewhere if need be.
+
+    1 prices   of all that parts share: parts answer, their use together moves the prices
+    2 shares   of every limit, in proportion to the parts' use at these prices
+    3 plans    each part by itself, in its share, from these prices
+    4 bound    sum of what jobs cost at least at the best prices, plus what no job decides
+    5 joint    the paths put together, never dearer than today's allocation, and improved
+
+Lagrangian decomposition (Geoffrion 1974) with a right-hand-side allocation for the primal. The
+shares of a limit add up to it, so the parts' plans fit together. Parts that share nothing need no
+prices: each is solved by itself and the sum of the bounds is the bound.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.partitions.part_work import (
+    BoundQuestion,
+    Errand,
+    bound_of,
+    layout_of,
+    open_part,
+    plan_of,
+)
+from planner.partitions.price_exchange import MeanUse, PartMarket
+from planner.partitions.shares import shares_of
+from planner.partitions.split import Part, Shares, limited, split, touched, warmth_of_part
+from planner.partitions.workforce import LocalWorkforce, Workforce, Workplaces
+from planner.plan_cost import use_of
+from planner.solver.bounds import Bound, priced_constant
+from planner.solver.check_problem import check_problem
+from planner.solver.coupling_rows import CouplingRows, coupling_rows
+from planner.solver.prices import Prices, PriceSearch, settled_prices
+from planner.solver.replan import PlanPrices, Warmth
+from planner.solver.slot_problem import (
+    Floats,
+    Indices,
+    Path,
+    SlotProblem,
+    paths_of_today,
+    pinned_cost,
+)
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort, SolvedPlan, Start
+
+_PRICE_SHARE, _PART_SHARE = 0.3, 0.6
+"""Prices may take so much of the budget, the parts' plans so much of what is then left."""
+_JOINT_MOVES = 0.25
+"""Moves of the joint plan beside those of all parts."""
+_WHOLE_WITHIN = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    """One call: the problem, its parts, the rows that they touch [P, R], and what may be spent."""
+
+    problem: SlotProblem
+    rows: CouplingRows
+    parts: tuple[Part, ...]
+    touches: npt.NDArray[np.bool_]
+    warm: Warmth | None
+    seed: int
+    effort: Effort
+    started: float
+    budget_seconds: float
+
+    def left(self) -> float:
+        """Give the seconds that are left."""
+        return max(0.0, self.budget_seconds - (time.monotonic() - self.started))
+
+    @property
+    def shared(self) -> bool:
+        """Say whether two parts may use one row."""
+        return bool((self.touches.sum(axis=0) > 1).any())
+
+
+def solve_parts(
+    problem: SlotProblem,
+    part_of: Indices,
+    *,
+    budget_seconds: float,
+    seed: int = 1,
+    effort: Effort | None = None,
+    warm: Warmth | None = None,
+    workforce: Workforce | None = None,
+) -> SolvedPlan:
+    """Give the plan of the jobs' parts, part_of [J], with the certified bound of the whole.
+
+    `effort` is that of the whole; each part has its share of the moves by jobs. The same problem,
+    parts, seed and effort give the same plan, whatever the workforce (this process by default) and
+    whatever of it is lost on the way, as long as the budget does not end the work early.
+
+    Raises ImpossibleProblemError and PlanningError as `solve` does.
+    """
+    effort = effort or Effort()
+    if len(np.unique(part_of)) < 2:
+        return solve(problem, budget_seconds=budget_seconds, seed=seed, effort=effort, warm=warm)
+    started = time.monotonic()
+    check_problem(problem)
+    rows = coupling_rows(problem)
+    parts = split(problem, part_of, warm)
+    task = _Task(
+        problem=problem,
+        rows=rows,
+        parts=parts,
+        touches=np.stack([touched(part, rows) for part in parts]),
+        warm=warm,
+        seed=seed,
+        effort=effort,
+        started=started,
+        budget_seconds=budget_seconds,
+    )
+    weights = [float(part.problem.jobs.base_cost.size) for part in parts]
+    with (workforce or LocalWorkforce()).opened(open_part, parts, weights) as places:
+        start, made, steps = _coupled(task, places) if task.shared else _apart(task, places)
+    joint = Effort(
+        price_steps=0, moves=round(_JOINT_MOVES * effort.moves) if task.shared else 0, label_room=0
+    )
+    found = solve(
+        problem, budget_seconds=task.left(), seed=seed, effort=joint, warm=warm, start=start
+    )
+    return replace(
+        found,
+        prices=start.prices,
+        price_steps=steps,
+        moves=found.moves + sum(one.moves for one in made if one is not None),
+        seconds=time.monotonic() - started,
+    )
+
+
+Made = Sequence[SolvedPlan | None]
+
+
+def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
+    """Give the joint start of parts that share rows, their plans, and the price steps made."""
+    layouts = tuple(places.each(layout_of, [None] * len(task.parts)))
+    market = PartMarket(
+        rows=task.rows,
+        fleet=task.problem.fleet,
+        places=places,
+        layouts=layouts,
+        mean_use=MeanUse(len(task.parts), task.rows.limit.shape),
+    )
+    found = _priced(task, market)
+    each = market.part_prices(found.prices)
+    prices = [_by_job(one, layout.job) for one, layout in zip(each, layouts, strict=True)]
+    made = _plans(task, places, _shares(task, _wanted(task, market.mean_use)), prices)
+    bounds = places.each(
+        bound_of,
+        [BoundQuestion(prices=one, label_room=task.effort.label_room) for one in each],
+    )
+    value = sum(one.value for one in bounds) + priced_constant(market, found.prices)
+    start = Start(
+        prices=_joint_prices(task, prices, found.prices.rows, found.prices.fire_ups),
+        paths=_together(task, made),
+        bound=Bound(value=value, name=_name(bounds)),
+    )
+    return start, made, len(found.trace)
+
+
+def _priced(task: _Task, market: PartMarket) -> PriceSearch:
+    near = market.free_prices()
+    if task.warm is not None:
+        near = market.boxed(task.warm.prices.rows, task.warm.prices.fire_ups)
+        known = [
+            np.where(layout.job >= 0, task.warm.prices.work[part.jobs][layout.job], 0.0)
+            for part, layout in zip(task.parts, market.layouts, strict=True)
+        ]
+        most = np.concatenate([one.unfinished_price for one in market.layouts])
+        near = replace(near, work=np.minimum(np.concatenate(known), most))
+    end = task.started + _PRICE_SHARE * task.budget_seconds
+    return settled_prices(
+        market,
+        near,
+        jobs=task.problem.size,
+        most_steps=task.effort.price_steps,
+        warm=task.warm is not None,
+        expired=lambda: time.monotonic() >= end,
+    )
+
+
+def _by_job(prices: Prices, job_of_lane: Indices) -> PlanPrices:
+    """Give a part's prices with those of work by job."""
+    known = job_of_lane >= 0
+    work = np.zeros(int(known.sum()))
+    work[job_of_lane[known]] = prices.work[known]
+    return PlanPrices(rows=prices.rows, fire_ups=prices.fire_ups, work=work)
+
+
+def _joint_prices(
+    task: _Task, parts: Sequence[PlanPrices], rows: Floats, fire_ups: Floats
+) -> PlanPrices:
+    work = np.zeros(task.problem.size)
+    for part, own in zip(task.parts, parts, strict=True):
+        work[part.jobs] = own.work
+    return PlanPrices(rows=rows, fire_ups=fire_ups, work=work)
+
+
+def _wanted(task: _Task, answered: MeanUse) -> Floats:
+    """Give the use [P, H, R] that shares follow: of the announced paths, or of the answers."""
+    if task.warm is None:
+        return answered.mean()
+    announced = [warmth_of_part(part, task.warm).announced for part in task.parts]
+    return np.stack(
+        [
+            use_of(part.problem, task.rows, paths)
+            for part, paths in zip(task.parts, announced, strict=True)
+        ]
+    )
+
+
+def _shares(task: _Task, wanted: Floats) -> Shares:
+    boards = task.problem.grid.boards
+    whole = bool((np.abs(boards - np.round(boards)) < _WHOLE_WITHIN).all())
+    return shares_of(wanted, task.touches, task.rows, task.problem.fleet, whole=whole)
+
+
+def _plans(
+    task: _Task,
+    places: Workplaces,
+    shares: Shares,
+    prices: Sequence[PlanPrices] | None,
+) -> Made:
+    """Give every part's plan in its share, from prices where they are known already.
+
+    None is a part whose jobs find no room there. Without prices the bound is the part's as well.
+    """
+    errands = []
+    for number, part in enumerate(task.parts):
+        known = None if prices is None else prices[number]
+        warm = None if task.warm is None else warmth_of_part(part, task.warm)
+        if warm is not None and known is not None:
+            warm = replace(warm, prices=known)
+        ratio = len(part.jobs) / task.problem.size
+        errands.append(
+            Errand(
+                problem=limited(part, number, shares, task.rows),
+                budget_seconds=_PART_SHARE * task.left() * min(1.0, places.at_once * ratio),
+                seed=task.seed,
+                effort=replace(
+                    task.effort,
+                    moves=int(np.ceil(task.effort.moves * ratio)),
+                    label_room=0 if prices is not None else task.effort.label_room,
+                ),
+                warm=warm,
+                start=Start(prices=known) if known is not None and warm is None else None,
+            )
+        )
+    return places.each(plan_of, errands)
+
+
+def _together(task: _Task, made: Made) -> Path:
+    """Give the parts' paths as those of the whole; jobs of a part without plan as they are now."""
+    jobs = task.problem.jobs
+    paths = paths_of_today(jobs, pinned_cost(jobs))
+    for part, plan in zip(task.parts, made, strict=True):
+        if plan is not None:
+            paths[part.jobs] = part.columns[plan.paths]
+    return paths
+
+
+def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
+    """Give the start of parts that share nothing: each solved by itself, bounds added up."""
+    nothing = np.zeros((len(task.parts), *task.rows.limit.shape))
+    made = _plans(task, places, _shares(task, nothing), None)
+    rows, fire_ups = np.zeros(task.rows.limit.shape), np.zeros_like(task.problem.fleet.capacity.T)
+    solved = [one for one in made if one is not None]
+    if len(solved) < len(made):
+        # There is no room anywhere else: the whole problem says for which job, or finds a way.
+        whole = solve(task.problem, budget_seconds=task.left(), seed=task.seed, effort=task.effort)
+        return Start(prices=whole.prices, paths=whole.paths), made, whole.price_steps
+    for part, plan in zip(task.touches, solved, strict=True):
+        rows[:, part] = plan.prices.rows[:, part]
+        types = part[: task.rows.types]
+        fire_ups[:, types] = plan.prices.fire_ups[:, types]
+    value = sum(one.lower_bound for one in solved)
+    names = [Bound(value=one.lower_bound, name=one.bound_name) for one in solved]
+    start = Start(
+        prices=_joint_prices(task, [one.prices for one in solved], rows, fire_ups),
+        paths=_together(task, made),
+        bound=Bound(value=value, name=_name(names)),
+    )
+    return start, made, max(one.price_steps for one in solved)
+
+
+def _name(bounds: Sequence[Bound]) -> str:
+    """Give the names of the parts' bounds, each once."""
+    return ", ".join(sorted({one.name for one in bounds}))

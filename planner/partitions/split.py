@@ -1,0 +1,148 @@
+"""A slot problem cut into parts by job: which rows a part touches, and what it owns of them.
+
+Parts keep the rows of the whole problem (types, power domains, tenants), so prices are the same
+arrays everywhere; of the grid they keep the configurations that their jobs know.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.solver.coupling_rows import CouplingRows
+from planner.solver.replan import Warmth
+from planner.solver.slot_problem import (
+    ConfigurationGrid,
+    Fleet,
+    Floats,
+    Indices,
+    PowerDomains,
+    SlotProblem,
+    TenantQuotas,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part: its problem with all of what is shared, and where its jobs and columns come from.
+
+    jobs are rows of the whole problem, columns [S'] configurations of its grid.
+    """
+
+    problem: SlotProblem
+    jobs: Indices
+    columns: Indices
+
+
+def split(problem: SlotProblem, part_of: Indices, warm: Warmth | None = None) -> tuple[Part, ...]:
+    """Give the parts of jobs with the same number in part_of [J], in order of the numbers."""
+    return tuple(
+        _part(problem, np.flatnonzero(part_of == number), warm) for number in np.unique(part_of)
+    )
+
+
+def _part(problem: SlotProblem, jobs: Indices, warm: Warmth | None) -> Part:
+    own, grid = problem.jobs, problem.grid
+    cost = own.base_cost[jobs]
+    known = np.asarray(np.isfinite(cost).any(axis=(0, 1)))
+    known[own.present[jobs]] = True
+    required = None if own.required is None else own.required[jobs]
+    if required is not None:
+        known[required[required >= 0]] = True
+    if warm is not None:
+        known[np.unique(warm.announced[jobs])] = True
+    columns = np.flatnonzero(known)
+    place = np.full(len(known), -1, dtype=np.int16)
+    place[columns] = np.arange(len(columns))
+    planned = replace(
+        own,
+        names=tuple(own.names[job] for job in jobs),
+        base_cost=np.ascontiguousarray(cost[:, :, columns]),
+        power_kw=own.power_kw[np.ix_(jobs, columns)],
+        leave_cost=own.leave_cost[np.ix_(jobs, columns)],
+        enter_cost=own.enter_cost[np.ix_(jobs, columns)],
+        layout_cost=own.layout_cost[jobs],
+        present=place[own.present[jobs]].astype(np.int64),
+        tenant=own.tenant[jobs],
+        work=own.work[jobs],
+        rate=own.rate[np.ix_(jobs, columns)],
+        deadline=own.deadline[jobs],
+        unfinished_price=own.unfinished_price[jobs],
+        required=None if required is None else np.where(required >= 0, place[required], -1),
+    )
+    kept = ConfigurationGrid(
+        names=tuple(grid.names[column] for column in columns),
+        gpu_type=grid.gpu_type[columns],
+        boards=grid.boards[columns],
+        layout=grid.layout[columns],
+        layout_change=grid.layout_change,
+    )
+    return Part(problem=replace(problem, grid=kept, jobs=planned), jobs=jobs, columns=columns)
+
+
+def warmth_of_part(part: Part, warm: Warmth) -> Warmth:
+    """Give what the earlier plan is worth to a part, in its own columns."""
+    place = np.zeros(int(part.columns.max()) + 1, dtype=np.int16)
+    place[part.columns] = np.arange(len(part.columns))
+    return Warmth(
+        prices=replace(warm.prices, work=warm.prices.work[part.jobs]),
+        announced=place[warm.announced[part.jobs]],
+        kept=warm.kept[part.jobs],
+        churn_price=warm.churn_price,
+    )
+
+
+def touched(part: Part, rows: CouplingRows) -> npt.NDArray[np.bool_]:
+    """Give which rows [R] jobs of the part may use."""
+    grid, jobs = part.problem.grid, part.problem.jobs
+    kinds = np.unique(grid.gpu_type[grid.gpu_type >= 0])
+    found = np.zeros(len(rows.names), dtype=np.bool_)
+    found[kinds] = True
+    found[rows.types : rows.types + rows.domains] = rows.members[:, kinds].any(axis=1)
+    found[rows.types + rows.domains + np.unique(jobs.tenant[jobs.tenant >= 0])] = True
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What each part may count on [P, H, R]: its floor, what is free to it, and its limit.
+
+    nodes_on [P, G] is its share of the nodes that are on now. A row's cost is convex and grows
+    with its floor, so the parts' costs together are at least the cost of the row.
+    """
+
+    floor: Floats
+    free: Floats
+    limit: Floats
+    nodes_on: Floats
+
+
+def limited(part: Part, number: int, shares: Shares, rows: CouplingRows) -> SlotProblem:
+    """Give the problem of a part that has its share to itself."""
+    types, domains, problem = rows.types, rows.domains, part.problem
+    limit, free, floor = (one[number].T for one in (shares.limit, shares.free, shares.floor))
+    fleet: Fleet = replace(
+        problem.fleet,
+        capacity=np.ascontiguousarray(limit[:types]),
+        nodes_on=shares.nodes_on[number],
+    )
+    power: PowerDomains | None = None
+    if problem.power is not None:
+        power = replace(
+            problem.power, limit_kw=np.ascontiguousarray(limit[types : types + domains])
+        )
+    quotas: TenantQuotas | None = None
+    if problem.quotas is not None:
+        own = slice(types + domains, None)
+        promised = np.minimum(floor[own], free[own])
+        # A promise beyond the boards that the part was given is no promise it can keep.
+        room = limit[:types].sum(axis=0)
+        asked = promised.sum(axis=0)
+        kept = np.minimum(1.0, np.divide(room, asked, where=asked > 0, out=np.ones_like(room)))
+        quotas = replace(
+            problem.quotas,
+            guaranteed=promised * kept,
+            quota=np.ascontiguousarray(free[own]),
+            borrowable=np.maximum(limit[own] - free[own], 0.0),
+        )
+    return replace(problem, fleet=fleet, power=power, quotas=quotas)

@@ -1,0 +1,61 @@
+"""Who works on partitions: this process, or whoever is passed in.
+
+What a partition is planned with is made once, next to who works on it, and asked many times. What
+is asked must be a function of the partition and the argument alone, so that a worker that was lost
+may be replaced and asked again.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
+
+
+class Workplaces(Protocol):
+    """Partitions that are open somewhere."""
+
+    @property
+    def at_once(self) -> int:
+        """Give how many partitions are worked on at a time."""
+
+    def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
+        """Give function(opened partition, its argument) of every partition, in order."""
+
+
+class Workforce(Protocol):
+    """Opens partitions for the length of a plan."""
+
+    def opened(
+        self, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
+    ) -> AbstractContextManager[Workplaces]:
+        """Give make(item) of every item, kept where the work on it is done.
+
+        Functions are named ones of modules, as they may have to travel; `weights` say how much
+        work an item is beside the others.
+        """
+
+
+class _Here:
+    """Opened partitions of this process."""
+
+    at_once = 1
+
+    def __init__(self, opened: Sequence[Any]) -> None:
+        self._opened = opened
+
+    def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
+        """Give function(opened partition, its argument) of every partition, in order."""
+        return [
+            function(one, argument) for one, argument in zip(self._opened, arguments, strict=True)
+        ]
+
+
+class LocalWorkforce:
+    """One partition after the other in this process."""
+
+    @contextmanager
+    def opened(
+        self, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
+    ) -> Iterator[Workplaces]:
+        """Give make(item) of every item."""
+        del weights
+        yield _Here([make(item) for item in items])
