@@ -39,7 +39,7 @@ PARTS = ("collect", "forecast", "plan", "page")
 INTERVAL = 60 * ServeSettings().cycle_minutes
 MOST_MIB = 16 * 1024
 _LIMITS = {"collect": INTERVAL, "forecast": INTERVAL, "plan": INTERVAL, "page": 1.0}
-_BOARDS = 8
+_BOARDS, _LEAST_GPUS = 8, 16
 Found = dict[str, Any]
 
 
@@ -139,40 +139,48 @@ def _count(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """value = factor * GPUs^exponent through the sizes that were run, from 512 GPUs on."""
+    """value = base + what grows as GPUs^exponent, through the sizes that were run from 512 GPUs on.
 
-    factor: float
+    `last` is the value at the largest of them.
+    """
+
+    base: float
     exponent: float
     largest: int
+    last: float
 
     def reaches(self, limit: float) -> str:
-        """Give the size at which the limit is reached; beyond the largest run it is marked."""
-        if self.exponent <= 0.02:
-            return "not with the size"
-        gpus = (limit / self.factor) ** (1 / self.exponent)
+        """Give the size at which the limit is reached, from the largest run on at least linearly.
+
+        Beyond ten times the largest run nothing is said but that.
+        """
+        growth = max(1.0, self.exponent)
+        gpus = self.largest * ((limit - self.base) / (self.last - self.base)) ** (1 / growth)
         if gpus <= self.largest:
             return f"{gpus:,.0f} (within what was run)"
-        shown = f"{gpus:,.0f}" if gpus < 1e7 else "above 10 million"
-        return f"{shown} (extrapolated from {self.largest:,})"
+        if gpus > 10 * self.largest:
+            return f"beyond {10 * self.largest:,} (extrapolated from {self.largest:,})"
+        return f"{gpus:,.0f} (extrapolated from {self.largest:,})"
 
 
-def fit(sizes: Sequence[Size], part: str, name: str) -> Fit | None:
-    """Fit the growth of a figure; None with fewer than two sizes from 512 GPUs on."""
+def fit(sizes: Sequence[Size], smallest: Size, part: str, name: str) -> Fit | None:
+    """Fit the growth of a figure above that of the smallest fleet; None with fewer than two."""
+    base = smallest.figure(part, name)
     points = [
         (size.gpus, value)
         for size in sizes
         if size.gpus >= 512 and (value := size.figure(part, name))
     ]
-    if len(points) < 2:
+    if base is None or len(points) < 2 or any(value <= base for _gpus, value in points):
         return None
-    x, y = (np.log(np.array(one, dtype=np.float64)) for one in zip(*points, strict=True))
-    exponent, constant = np.polyfit(x, y, 1)
-    return Fit(
-        factor=float(np.exp(constant)), exponent=float(exponent), largest=max(p[0] for p in points)
-    )
+    x = np.log([float(gpus) for gpus, _value in points])
+    y = np.log([value - base for _gpus, value in points])
+    largest, last = max(points)
+    exponent = float(np.polyfit(x, y, 1)[0])
+    return Fit(base=base, exponent=exponent, largest=largest, last=last)
 
 
-def fit_lines(sizes: Sequence[Size]) -> list[str]:
+def fit_lines(sizes: Sequence[Size], smallest: Size) -> list[str]:
     """Give exponents and the sizes at which a part leaves its interval or 16 GiB."""
     lines = [
         (
@@ -182,7 +190,7 @@ def fit_lines(sizes: Sequence[Size]) -> list[str]:
         "|---|---:|---:|---|---:|---|",
     ]
     for part in PARTS:
-        seconds, memory = (fit(sizes, part, name) for name in ("cpu", "peak_mib"))
+        seconds, memory = (fit(sizes, smallest, part, name) for name in ("cpu", "peak_mib"))
         if seconds is None or memory is None:
             lines.append(f"| {part} | too few sizes were run | | | | |")
             continue
@@ -250,9 +258,9 @@ def partition_lines(jobs: int, slots: int, seeds: Sequence[int]) -> list[str]:
         lines.append(f"| {seed} | whole | 1 | {100 * whole.gap:.3f} % | | {seconds:.2f} | | |")
         random = np.random.default_rng(seed)
         divided = {
-            "tenants": problem.jobs.tenant,
-            "pools": problem.grid.gpu_type[problem.jobs.present],
-            "at random": random.integers(0, 16, jobs),
+            "tenant": problem.jobs.tenant,
+            "present pool": problem.grid.gpu_type[problem.jobs.present],
+            "random": random.integers(0, 16, jobs),
         }
         for name, part_of in divided.items():
             workforce = TimedWorkforce()
@@ -284,7 +292,8 @@ def main() -> None:
     warm_up()
     with TemporaryDirectory() as place:
         folder = Path(place)
-        run_size(16, DAYS, folder, budget)  # compiles what is not compiled yet
+        run_size(_LEAST_GPUS, DAYS, folder, budget)  # compiles what is not compiled yet
+        smallest = run_size(_LEAST_GPUS, DAYS, folder, budget)
         wanted = options.gpus or (FULL if options.full else SMALL)
         sizes = [run_size(one, DAYS, folder, budget) for one in wanted]
         days = [
@@ -298,7 +307,7 @@ def main() -> None:
             "# Scaling",
             "",
             (
-                f"`python -m benchmarks.scaling{' --full' if options.full else ''}`, simulated "
+                f"`python -m benchmarks.scaling {' '.join(sys.argv[1:])}`, simulated "
                 f"fleet, seed 7, slots of 15 min, 96 planned; one core (CPU seconds of all "
                 "threads), peak memory of the part's own process, Python and libraries included. "
                 "Collect: the next cycle's samples, one a minute, merged and rolled up. Forecast: "
@@ -316,11 +325,13 @@ def main() -> None:
             "## Growth, and where one machine ends",
             "",
             (
-                "Least squares on logarithms, from 512 GPUs on. The limit of a part is a cycle "
-                f"(`serve.cycle_minutes`, {INTERVAL:g} s) on one core, for pages 1 s."
+                f"Growth above what {_LEAST_GPUS} GPUs take, least squares on logarithms from 512 "
+                "GPUs on; limits are reached from the largest run on, at least linearly. The limit "
+                f"of a part is a cycle (`serve.cycle_minutes`, {INTERVAL:g} s) on one core, for "
+                "pages 1 s."
             ),
             "",
-            *fit_lines(sizes),
+            *fit_lines(sizes, smallest),
             "",
             "## A plan in parts",
             "",
