@@ -130,9 +130,27 @@ class Visitor:
             )
             self.page.wait_for_timeout(300)
 
+    def resize(self, width: int) -> None:
+        """Make the window this wide, and wait until the page has taken it in."""
+        height = (self.page.viewport_size or {"height": 1000})["height"]
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.wait_for_function("width => window.innerWidth === width", arg=width)
+        self.settle()
+
+    def fits(self) -> bool:
+        """Whether nothing has to be scrolled sideways."""
+        main = self.page.get_by_test_id("stMain")
+        return bool(main.evaluate("main => main.scrollWidth <= main.clientWidth"))
+
     def text(self) -> str:
         """All that a person can read on the page."""
         return self.page.inner_text("body")
+
+    def leave(self) -> None:
+        """Leave the page, and forget what it asked and said."""
+        self.page.goto("about:blank")
+        self.hosts.clear()
+        self.errors.clear()
 
     def watch(self) -> None:
         """Note every request, every error on the console and every dialog from now on."""
