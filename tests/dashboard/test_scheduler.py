@@ -23,7 +23,7 @@ def test_a_failing_cycle_is_remembered_and_the_next_one_runs() -> None:
     thread = CycleThread(cycle, timedelta(milliseconds=1))
     with thread.running():
         for _cycle in range(4):
-            assert ran.acquire(timeout=60)
+            assert ran.acquire(timeout=10)
     assert not thread.state.running
     assert len(seen) >= 4
     assert thread.state.last_error == ""
@@ -44,6 +44,6 @@ def test_a_cycle_comes_early_when_reality_has_left_the_band() -> None:
         ran.release, timedelta(days=1), early=early, look_every=timedelta(milliseconds=1)
     )
     with thread.running():
-        assert ran.acquire(timeout=60)
-        assert ran.acquire(timeout=60)
+        assert ran.acquire(timeout=10)
+        assert ran.acquire(timeout=10)
     assert answers == []
