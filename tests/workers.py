@@ -1,9 +1,9 @@
 """Which tests stay together when several worker processes run them (`make test`).
 
 Tests of one group run in one worker, in their order: those of a file, since they may share what it
-starts; those on one store in a browser; and all those on clusters. So the machine never carries two
-clusters at once, and these tests, which mostly wait for controllers, run beside pages, which mostly
-compute. Groups with servers come first: at the end there is always something small left to share.
+starts; those on one store in a browser; and all those on clusters. So no two clusters start at
+once, and these tests, which mostly wait for controllers, run beside pages, which mostly compute.
+Groups with servers come first: at the end there is always something small left to share.
 """
 
 import pytest
