@@ -39,7 +39,7 @@ def shared(items: list[_Item], *, together: bool = True) -> list[tuple[str, str]
     return [(one.nodeid, mark.args[0] if mark else "") for one, mark in marks.items()]
 
 
-def test_a_cluster_is_in_one_worker_and_first() -> None:
+def test_clusters_are_in_one_worker_and_first() -> None:
     """Whatever file asks for it; the other tests of these files stay with their file."""
     found = shared(
         [
@@ -49,11 +49,13 @@ def test_a_cluster_is_in_one_worker_and_first() -> None:
             item("c.py::page", "slow", "browser"),
             item("d.py::real[x@y]", "browser", "slurm"),
             item("e.py::page", "browser", fixtures=["filled_store"]),
+            item("f.py::real", "kubernetes"),
         ]
     )
     assert found == [
-        ("a.py::real", "slurm"),
-        ("d.py::real[x@y]", "slurm"),
+        ("a.py::real", "clusters"),
+        ("d.py::real[x@y]", "clusters"),
+        ("f.py::real", "clusters"),
         ("b.py::page", "pages"),
         ("c.py::page", "c.py"),
         ("e.py::page", "pages"),

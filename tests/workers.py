@@ -1,14 +1,15 @@
 """Which tests stay together when several worker processes run them (`make test`).
 
 Tests of one group run in one worker, in their order: those of a file, since they may share what it
-starts, and those of one kind of server, so that the machine never carries two clusters of a kind.
-Groups with servers come first, so that at the end there is always something small left to share.
+starts; those on one store in a browser; and all those on clusters. So no two clusters start at
+once, and these tests, which mostly wait for controllers, run beside pages, which mostly compute.
+Groups with servers come first: at the end there is always something small left to share.
 """
 
 import pytest
 
 _CLUSTERS = ("slurm", "kubernetes")
-_SERVERS = ("browser", "prometheus", "postgres", "slow")
+_RANKS = (*_CLUSTERS, "browser", "prometheus", "postgres", "slow")
 _SHARED_STORE = "filled_store"
 
 
@@ -24,9 +25,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: ranks[groups[item]])
 
 
-_RANKS = (*_CLUSTERS, *_SERVERS)
-
-
 def _rank(item: pytest.Item) -> int:
     """The place of the first of its marks; tests that need no server come last."""
     marks = {mark.name for mark in item.iter_markers()}
@@ -34,9 +32,8 @@ def _rank(item: pytest.Item) -> int:
 
 
 def _group(item: pytest.Item) -> str:
-    """The cluster that a test needs, the store that all pages show, or else its file."""
-    for name in _CLUSTERS:
-        if item.get_closest_marker(name):
-            return name
+    """Clusters, the store that most pages show, or else the file."""
+    if any(item.get_closest_marker(name) for name in _CLUSTERS):
+        return "clusters"
     shares = _SHARED_STORE in getattr(item, "fixturenames", ())
     return "pages" if shares else item.nodeid.partition("::")[0]

@@ -83,18 +83,9 @@ def jobs_bound(
         while at < len(workers) and not (at and expired()):
             part = workers[at : at + size]
             job_values(free, part, charges.rows, charges.nodes, draft, label_room, values)
-<<<<<<< HEAD
             at, size = at + size, min(2 * size, _CHUNK)
-        found = _better(found, Bound(value=float(values.sum()) + constant, name=BY_LABELS))
-    if len(everyone) > _FEW_JOBS:
-        return found
-    return _better(found, jobs_alone(ground, free, draft, forced))
-=======
-            if expired():
-                break
         found = _better(found, Bound(value=float(values.sum()), name=BY_LABELS))
     return found
->>>>>>> scale
 
 
 def jobs_alone(ground: Ground, lam: Floats, forced: Floats) -> Bound:

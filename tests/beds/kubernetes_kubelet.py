@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EXIT_AFTER = "bed/exit-after"
 """Annotation: seconds that a pod runs before it has succeeded. Without it a pod runs on."""
 
-_PERIOD_SECONDS = 0.1
+_PERIOD_SECONDS = 0.2
 _LONGEST_SECONDS = 3600.0
 
 

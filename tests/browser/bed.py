@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from beds.ports import free_port
-from playwright.sync_api import ConsoleMessage, Page, Request
+from playwright.sync_api import ConsoleMessage, Page, Request, WebSocket
 
 HOSTILE_JOB = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
@@ -25,6 +25,7 @@ HOSTILE_JOB = (
 PATIENCE = 120_000
 """ms that a page may take on a machine that does much else; what is there ends the wait at once."""
 _END_SECONDS = 120
+_UNHEARD_TENTHS = 300
 
 
 def wait_until_ready(
@@ -103,10 +104,12 @@ class Visitor:
     page: Page
     hosts: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
+    unanswered: bool = False
 
     def __post_init__(self) -> None:
-        """Be patient with every wait and click."""
+        """Be patient with every wait and click, and follow what the page tells the server."""
         self.page.set_default_timeout(PATIENCE)
+        self.page.on("websocket", self._follow)
 
     def open(self, address: str) -> None:
         """Open a page and wait until its script has run."""
@@ -122,17 +125,42 @@ class Visitor:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until the script of the page has run to its end, and answered twice in a row."""
+        """Wait until the script of the page has run to its end, and answered twice in a row.
+
+        A page at rest may be one whose last press the server has not heard of yet.
+        """
         for _ in range(2):
+            for _tenth in range(_UNHEARD_TENTHS):
+                if not self.unanswered:
+                    break
+                self.page.wait_for_timeout(100)
             self.page.wait_for_selector(
                 '[data-testid="stApp"][data-test-script-state="notRunning"]'
                 ":not(:has([data-stale='true']))"
             )
             self.page.wait_for_timeout(300)
 
+    def resize(self, width: int) -> None:
+        """Make the window this wide, and wait until the page has taken it in."""
+        height = (self.page.viewport_size or {"height": 1000})["height"]
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.wait_for_function("width => window.innerWidth === width", arg=width)
+        self.settle()
+
+    def fits(self) -> bool:
+        """Whether nothing has to be scrolled sideways."""
+        main = self.page.get_by_test_id("stMain")
+        return bool(main.evaluate("main => main.scrollWidth <= main.clientWidth"))
+
     def text(self) -> str:
         """All that a person can read on the page."""
         return self.page.inner_text("body")
+
+    def leave(self) -> None:
+        """Leave the page, and forget what it asked and said."""
+        self.page.goto("about:blank")
+        self.hosts.clear()
+        self.errors.clear()
 
     def watch(self) -> None:
         """Note every request, every error on the console and every dialog from now on."""
@@ -141,6 +169,14 @@ class Visitor:
         self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         self.page.on("dialog", lambda dialog: self.errors.append(f"dialog {dialog.message}"))
+
+    def _follow(self, socket: WebSocket) -> None:
+        def told(unanswered: bool) -> Callable[[object], None]:
+            return lambda _frame: setattr(self, "unanswered", unanswered)
+
+        socket.on("framesent", told(True))
+        socket.on("framereceived", told(False))
+        socket.on("close", told(False))
 
     def _note_request(self, request: Request) -> None:
         self._note_address(request.url)

@@ -10,7 +10,7 @@ import pytest
 from beds.stores import Stores
 from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
-from playwright.sync_api import Browser, expect, sync_playwright
+from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
@@ -22,6 +22,7 @@ from data.records.jobs import WorkloadKind
 from data.settings import PlanningSettings, Settings, StoreSettings
 
 STEP_SECONDS = 300
+SIZE: ViewportSize = {"width": 1360, "height": 1000}
 # Taking pictures is no test: it writes into docs.
 collect_ignore = [] if os.environ.get("TRIMTAB_SCREENSHOTS") == "1" else ["test_pictures.py"]
 CHROMIUM_FLAGS = (
@@ -128,10 +129,29 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
+@pytest.fixture(scope="module")
+def tab(browser: Browser) -> Iterator[Visitor]:
+    """A tab for tests that only look: it compiles the scripts of the pages once for all of them."""
+    with browser.new_context() as context:
+        seen = Visitor(context.new_page())
+        seen.watch()
+        yield seen
+
+
+@pytest.fixture
+def onlooker(tab: Visitor) -> Iterator[Visitor]:
+    """That tab, on no page, which must neither ask another host nor complain."""
+    tab.leave()
+    tab.page.set_viewport_size(SIZE)
+    yield tab
+    assert tab.hosts <= {"127.0.0.1"}
+    assert tab.errors == []
+
+
 @pytest.fixture
 def visitor(browser: Browser) -> Iterator[Visitor]:
-    """A tab that must neither ask another host nor complain, whatever the test does."""
-    with browser.new_context(viewport={"width": 1360, "height": 1000}) as context:
+    """A tab of its own that must neither ask another host nor complain, whatever the test does."""
+    with browser.new_context(viewport=SIZE) as context:
         seen = Visitor(context.new_page())
         seen.watch()
         yield seen

@@ -19,6 +19,8 @@ from data.store.migrate import migrate
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 NODES = 1250
 PLANNED_JOBS = 200
+WIDTHS = {"light": (1280, 1920), "dark": (1920, 1280)}
+"""px: where a view is opened, and what its window is then made."""
 VIEWS = [
     ("", r"of 10000 GPUs are allocated", 1),
     ("fleet", r"10000 boards on 1250 nodes", 3),
@@ -56,46 +58,43 @@ def large_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(scope="module", params=["light", "dark"])
 def scheme(request: pytest.FixtureRequest) -> str:
     """What the visitor's system asks for."""
     return str(request.param)
 
 
-@pytest.fixture(params=[1280, 1920])
-def large_visitor(
-    browser: Browser, request: pytest.FixtureRequest, scheme: str
-) -> Iterator[Visitor]:
-    """A tab of that width and colour scheme that must not complain or ask another host."""
-    size = {"width": int(request.param), "height": 1000}
-    with browser.new_context(viewport=size, color_scheme=scheme) as context:
+@pytest.fixture(scope="module")
+def tab(browser: Browser, scheme: str) -> Iterator[Visitor]:
+    """A tab of that colour scheme."""
+    with browser.new_context(color_scheme=scheme) as context:
         seen = Visitor(context.new_page())
         seen.watch()
         yield seen
-        assert seen.hosts <= {"127.0.0.1"}
-        assert seen.errors == []
 
 
 @pytest.mark.parametrize(
     ("path", "sentence", "plots"), VIEWS, ids=[one[0] or "overview" for one in VIEWS]
 )
 def test_a_view_of_ten_thousand_gpus(
-    large_server: Server, large_visitor: Visitor, path: str, sentence: str, plots: int
+    large_server: Server, onlooker: Visitor, scheme: str, path: str, sentence: str, plots: int
 ) -> None:
-    """It opens with its sentence and its plots, fits the window, and shows no error."""
-    large_visitor.open(f"{large_server.base}/{path}")
-    page = large_visitor.page
-    expect(page.locator("h4").first).to_have_text(re.compile(sentence))
-    if plots:
-        expect(page.locator(".js-plotly-plot:visible").nth(plots - 1)).to_be_visible()
-    assert page.locator('[data-testid="stException"]').count() == 0
-    assert "Traceback" not in large_visitor.text()
-    main = page.get_by_test_id("stMain")
-    assert main.evaluate("main => main.scrollWidth <= main.clientWidth")
+    """In both widths it has its sentence and its plots, fits the window, and shows no error."""
+    page = onlooker.page
+    page.set_viewport_size({"width": WIDTHS[scheme][0], "height": 1000})
+    onlooker.open(f"{large_server.base}/{path}")
+    for width in WIDTHS[scheme]:
+        onlooker.resize(width)
+        expect(page.locator("h4").first).to_have_text(re.compile(sentence))
+        if plots:
+            expect(page.locator(".js-plotly-plot:visible").nth(plots - 1)).to_be_visible()
+        assert page.locator('[data-testid="stException"]').count() == 0
+        assert "Traceback" not in onlooker.text()
+        assert onlooker.fits(), width
 
 
-def test_jobs_are_paged_in_the_address(large_server: Server, large_visitor: Visitor) -> None:
+def test_jobs_are_paged_in_the_address(large_server: Server, onlooker: Visitor) -> None:
     """Filters, order and page of the table are in the address, and hold when it is opened."""
-    large_visitor.open(f"{large_server.base}/jobs?namespace=ads&order=energy&show=ever+seen&page=2")
-    expect(large_visitor.page.get_by_text(re.compile(r"101–200 of [\d,]+ jobs"))).to_be_visible()
-    assert "namespace=ads" in large_visitor.page.url
+    onlooker.open(f"{large_server.base}/jobs?namespace=ads&order=energy&show=ever+seen&page=2")
+    expect(onlooker.page.get_by_text(re.compile(r"101–200 of [\d,]+ jobs"))).to_be_visible()
+    assert "namespace=ads" in onlooker.page.url
