@@ -3,6 +3,7 @@
 No browser: requests are sent in the order in which they get lost, on a page whose drawing is held.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -87,7 +88,8 @@ class Tab:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
     """The small page on a port of its own."""
     folder, port = tmp_path_factory.mktemp("small-page"), free_port()
-    with subprocess.Popen([sys.executable, PROGRAM, folder, str(port)]) as process:
+    environ = os.environ | {"PYTHONPATH": str(PROGRAM.parents[2])}
+    with subprocess.Popen([sys.executable, PROGRAM, folder, str(port)], env=environ) as process:
         yield folder, port
         process.terminate()
 
@@ -100,7 +102,7 @@ def tab(served: tuple[Path, int]) -> Iterator[Tab]:
     (folder / "go").touch()
     wait_for(lambda: _listens(port))
     address = f"ws://127.0.0.1:{port}/_stcore/stream"
-    with connect(address, subprotocols=["streamlit"]) as connection:
+    with connect(address, subprotocols=["streamlit"], max_queue=None) as connection:
         found = Tab(connection, folder, {})
         found.ask()
         found.read_page()
