@@ -13,7 +13,13 @@ forgets it. Streamlit (1.67) drops it wherever that request is given up before i
 * A tab that is closed or reloaded stops the runner.
 
 So a session notes each press until its callback is about to run, and puts it, with the values that
-the page held, into every request until then. Only one run gets it: `Presses.claim`.
+the page held, into every request until then. Only one run gets it: `Presses.claim`. What is lost
+still is a press that the server has not read when the tab's connection ends, or the server.
+
+Fast reruns stay on. Without them a request for the whole page can follow a fragment's run in the
+same thread, where `_fragment` has set `context_dg_stack` to the fragment's place and nothing sets
+it back after a run that was not interrupted: the whole page is then drawn into the card (seen as
+elements below [0, 6, 0, 5]), and the browser ends with "Bad delta path index".
 """
 
 import threading

@@ -63,6 +63,13 @@ class Tab:
             elif message.HasField("script_finished"):
                 return
 
+    def arrive(self) -> None:
+        """Wait until the session has taken in what was sent."""
+        self.connection.send(BackMsg(app_heartbeat=True).SerializeToString())
+        message = ForwardMsg()
+        while not message.HasField("heartbeat_ack"):
+            message.ParseFromString(self.connection.recv(timeout=60))
+
     def hold(self) -> None:
         """Have the name's own run stay in the card until `let_go`."""
         (self.folder / "go").unlink()
@@ -153,6 +160,7 @@ def test_a_press_is_heard_when_the_tab_is_closed(tab: Tab) -> None:
     """The press waits for the name's run, and the tab goes: it is heard."""
     tab.hold()
     tab.ask("approve", fragment=tab.card)
+    tab.arrive()
     tab.connection.close()
     wait_for(lambda: tab.heard() == ["approve Robin"])
 
