@@ -1,8 +1,8 @@
 """What can be done with a recommendation now, and what is being done: the foot of its card.
 
-A click is a command written to the store within the callback, before the page is drawn and before
-anything that another control could interrupt: with Streamlit that is every look into the session
-but `to_dict`. What the page then shows comes from the store.
+A click is a command written to the store within the callback, before the page is drawn; that the
+callback runs whatever else is pressed is seen to by `kept_clicks`. What the page then shows comes
+from the store.
 """
 
 from collections.abc import Callable
@@ -136,8 +136,8 @@ def _act(key: str, action: Action) -> None:
 
 
 def _given(key: str) -> Given | None:
-    """Read what the click was made with, without a point at which it could be interrupted."""
-    held = st.session_state.to_dict()
+    """Read what the click was made with."""
+    held = st.session_state
     access = current_world().desk.settings().access
     if access.mode == "local":
         person: Person | None = Person(name=str(held.get(f"{key}-by", "")), via="local")

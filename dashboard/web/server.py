@@ -17,6 +17,7 @@ from streamlit import config
 from streamlit.starlette import App
 
 from dashboard.web.browser_rules import BrowserRules
+from dashboard.web.kept_clicks import keep_clicks
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
@@ -70,6 +71,7 @@ def build_app(world: WebWorld) -> App:
     """Give the ASGI application; the cycle thread runs while it does."""
     for option, value in _OPTIONS.items():
         config.set_option(option, value)
+    keep_clicks()
     register(world)
 
     def live(_request: Request) -> Response:

@@ -74,8 +74,11 @@ def applying(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[Appl
 
 
 @pytest.fixture
-def loaded(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[ApplyingServer]:
+def loaded(
+    stores: Stores, filled_store: str, tmp_path: Path, visitor: Visitor
+) -> Iterator[ApplyingServer]:
     """A server that applies and is slow to draw."""
+    visitor.page.set_default_timeout(60_000)
     with (
         stores.copy_of(filled_store, tmp_path) as url,
         applying_server(url, tmp_path, TRIMTAB_TEST_SLOW="0.4") as running,
@@ -138,21 +141,32 @@ def test_a_double_click_and_two_tabs_give_one_change(
 def test_a_decision_survives_another_control_right_after_it(
     loaded: ApplyingServer, visitor: Visitor
 ) -> None:
-    """Approved, another card and other states opened while the page is still drawing: it is kept.
-
-    The name has arrived before. A click while it still travels, followed at once by a control that
-    draws the whole page, can be lost by Streamlit: the card then still says `proposed`.
-    """
+    """Name typed, approved, another card and other states opened while it draws: it is kept."""
     visitor.open(f"{loaded.server.base}/recommendations")
     card, chosen = first_card(visitor)
     card.get_by_label("Your name").fill("Robin")
-    card.get_by_label("Your name").blur()
-    visitor.settle()
     other = visitor.page.locator("[class*='st-key-card-list-']").nth(2)
     card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
     other.get_by_text("Why", exact=True).click(no_wait_after=True)
     visitor.page.get_by_test_id("stButtonGroup").get_by_text("written", exact=True).click()
     visitor.settle()
+    assert stored(loaded.server)[chosen].state == "approved"
+
+
+@pytest.mark.parametrize("leave", ["for another page", "for good"])
+def test_a_decision_survives_leaving_right_after_it(
+    loaded: ApplyingServer, visitor: Visitor, leave: str
+) -> None:
+    """Name typed, approved, and gone while the page is still drawing: it is kept."""
+    visitor.open(f"{loaded.server.base}/recommendations")
+    card, chosen = first_card(visitor)
+    card.get_by_label("Your name").fill("Robin")
+    card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
+    if leave == "for another page":
+        visitor.go("Audit")
+    else:
+        visitor.page.goto("about:blank")
+        visitor.open(f"{loaded.server.base}/audit")
     assert stored(loaded.server)[chosen].state == "approved"
 
 
