@@ -28,6 +28,9 @@ HEADINGS: Mapping[str, str] = {
     "counter_kwh": "energy counter (kWh)",
     "power_kwh": "power integral (kWh)",
     "jumps": "jumps not believed",
+    "xid": "XID",
+    "first_seen_at": "first shown",
+    "next_step": "what to do",
     # plans
     "job_id": "job",
     "slots": "length (slots)",

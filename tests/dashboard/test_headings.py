@@ -22,6 +22,7 @@ from dashboard.web.headings import HEADINGS, column_settings, heading
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
 from dashboard.wiring import build_world
+from data.columns import XIDS, check_frame
 from data.load_settings import load_settings
 from data.store import open_store
 
@@ -42,7 +43,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebWorld]:
         source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=900)
         store.keep(source.collect(Window(start=NOW - timedelta(days=2), end=NOW)))
         idle = make_samples(gpus=2, minutes=24 * 60, job_id="idle", end=NOW, utilization_ratio=0.0)
-        store.keep(make_collected(idle, (make_job("idle", gpu_count=2, last_seen_at=NOW),)))
+        jobs = (make_job("idle", gpu_count=2, last_seen_at=NOW),)
+        store.keep(make_collected(idle, jobs, xids=shown_codes()))
         run_cycle(build_world(settings, store=store), now=NOW)
         yield WebWorld(
             store=store,
@@ -53,6 +55,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebWorld]:
             run_lifespan=nullcontext,
             clock=lambda: NOW,
         )
+
+
+def shown_codes() -> pd.DataFrame:
+    """Every board of the idle job has fallen off the bus."""
+    boards = ["GPU-0000", "GPU-0001"]
+    frame = pd.DataFrame({"gpu_uuid": boards, "xid": 79, "node": "n", "gpu_index": ["0", "1"]})
+    times = pd.Timestamp(NOW).as_unit("us")
+    return check_frame(frame.assign(first_seen_at=times, last_seen_at=times), XIDS)
 
 
 def headings_of(app: AppTest) -> list[str]:
