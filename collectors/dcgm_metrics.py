@@ -8,10 +8,12 @@ from itertools import islice
 import pandas as pd
 
 from collectors.base import Window
+from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
-from collectors.metric_dialects import INFOS, NEEDED
+from collectors.metric_dialects import INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
+from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
 from data.collected import Collected
@@ -49,38 +51,32 @@ class PrometheusDcgmCollector:
                 f"{self.name} holds no GPU metric",
                 f"Does it scrape dcgm-exporter? Expected names such as {NEEDED[0]}.",
             )
+        asked = [*held, *(name for name in XIDS if name in names)]
         step = self.settings.step_seconds
         start = floor_to_slot(window.start, step) + timedelta(seconds=step)
         end = floor_to_slot(window.end, step)
         dropped = Dropped()
         scrape = self.client.scrape_seconds(held[0], end)
-        samples = pd.concat(
-            [
-                samples_of(
-                    (
-                        one
-                        for name in held
-                        for one in self._series(name, first, last, scrape, dropped)
-                    ),
-                    self.catalogue,
-                    dropped,
-                )
-                for first, last in _days(start, end, step)
-            ]
-            or [empty_frame(SAMPLES)],
-            ignore_index=True,
-        )
+        read = [
+            (samples_of(day, self.catalogue, dropped), xids_of(day, self.catalogue, dropped))
+            for day in self._days(asked, start, end, scrape, dropped)
+        ]
+        samples = pd.concat([one for one, _ in read] or [empty_frame(SAMPLES)], ignore_index=True)
+        xids = pd.concat([one for _, one in read] or [empty_frame(columns.XIDS)], ignore_index=True)
         warnings = self.client.take_warnings()
         answered, gap_start = self.client.answered()
         readings = samples[["gpu_uuid", "mig_instance", "sampled_at"]].drop_duplicates()
         devices = len(readings[["gpu_uuid", "mig_instance"]].drop_duplicates())
-        content = int(pd.util.hash_pandas_object(samples, index=False).sum())
+        content = sum(
+            int(pd.util.hash_pandas_object(one, index=False).sum()) for one in (samples, xids)
+        )
         steps = (end - start) // timedelta(seconds=step) + 1
         expected = max(0, steps) * devices
         return Collected(
             batch_id=digest_of([self.name, window.start, window.end, content]),
             samples=samples,
             jobs=jobs_of(samples, self.name),
+            xids=xids,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
@@ -96,6 +92,22 @@ class PrometheusDcgmCollector:
                 complete_until=None if gap_start is None else max(window.start, gap_start),
             ),
         )
+
+    def _days(
+        self,
+        names: list[str],
+        start: datetime,
+        end: datetime,
+        scrape_seconds: float | None,
+        dropped: Dropped,
+    ) -> Iterator[list[Series]]:
+        """Give the series of these metrics day by day, so that memory stays bounded."""
+        for first, last in _days(start, end, self.settings.step_seconds):
+            yield [
+                one
+                for name in names
+                for one in self._series(name, first, last, scrape_seconds, dropped)
+            ]
 
     def _series(
         self,

@@ -58,8 +58,8 @@ class _Readings:
 
 def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
     """Give the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
-    everything = list(_readable(series, dropped))
-    info = _known(everything)
+    everything = list(readable(series, dropped))
+    info = info_labels(everything)
     holders: dict[tuple[str, str, str], int] = {}
     devices: list[list[Device]] = []
     quantities: dict[str, _Readings] = {}
@@ -89,7 +89,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
     return _wide(quantities, list(holders), devices)
 
 
-def _readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
+def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
     """Give the series with labels that can be kept; the readings of others are counted."""
     for one in series:
         labels = readable_labels(one.labels)
@@ -99,7 +99,7 @@ def _readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
             yield replace(one, labels=labels)
 
 
-def _known(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
+def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
     """Give the labels of the info series by uuid, of MIG instances by uuid/instance.
 
     Where several speak of one device, the last in the order of their labels counts.

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.metric_dialects import BY_NAME, INFOS
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -163,6 +164,7 @@ def _collected(
         ),
         samples=samples,
         jobs=jobs_of(samples, source),
+        xids=xids_of(series, catalogue, dropped),
         report=SourceReport(
             source=source,
             state=SourceState.RAN,

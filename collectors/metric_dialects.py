@@ -31,8 +31,9 @@ class Field:
     """One DCGM field. `largest` is the largest plausible reading in our unit.
 
     `board`: the reading is of the whole board, whatever instance the series names. `used`: samples
-    keep it; the others are known, so that they do not count as unknown. `percent_or_ratio`:
-    releases disagree whether it is 0..100 or 0..1, and only a reading above 1 settles it.
+    keep it; the others are known, so that they do not count as unknown, or go elsewhere.
+    `percent_or_ratio`: releases disagree whether it is 0..100 or 0..1, and only a reading above 1
+    settles it.
     """
 
     field_id: int
@@ -286,6 +287,11 @@ BY_NAME: dict[str, tuple[Field, float]] = {
 
 NEEDED: tuple[str, ...] = tuple(name for field in FIELDS if field.used for name, _ in field.names)
 """The metrics that samples are made of, under every name."""
+
+XIDS: tuple[str, ...] = tuple(
+    name for field in FIELDS if field.quantity == "last_xid" for name, _ in field.names
+)
+"""The gauge that holds the code of a board's last error, under every name."""
 
 INFO = "nvidia_smi_gpu_info"
 """nvidia_gpu_exporter names model and index on this series only; the others carry the uuid."""

@@ -12,11 +12,13 @@ from itertools import pairwise
 import numpy as np
 
 from dashboard.cycle import fleet_rules
+from dashboard.submission.memory_outlook import recipes_of, watched_in
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SettingsError, StoreError
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
+from data.records.memory import MemoryOutlook
 from data.records.plans import Plan
 from data.records.power_caps import CapLaw
 from data.settings import Settings
@@ -26,6 +28,7 @@ from data.units import GRAMS_PER_KILOGRAM
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models
 from planner.energy import power_under
+from planner.memory_watch import watch_memory
 from planner.packing import build_plan
 from planner.problem import JobProblem, PlanningProblem, make_problem
 from planner.recommendations.path_costs import path_cost
@@ -81,13 +84,17 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """What the plan in force was made from, read once and asked many times."""
+    """What the plan in force was made from, read once and asked many times.
+
+    `held_memory_mib` is by job what it stays under, of those whose phase of more memory is over.
+    """
 
     plan: Plan
     view: PlanningView
     jobs: tuple[Job, ...]
     forecasts: tuple[DemandForecast | ForecastSkipped, ...]
     cap_laws: Mapping[str, CapLaw]
+    held_memory_mib: Mapping[str, float]
 
 
 def read_basis(reader: StoreReader, settings: Settings) -> Basis:
@@ -104,12 +111,25 @@ def read_basis(reader: StoreReader, settings: Settings) -> Basis:
     forecasts = reader.forecasts(plan.plan_id)
     known = {one.job_id for one in forecasts}
     models = power_models(view.readings, load_gpu_catalogue())
+    jobs = tuple(job for job in view.jobs if job.job_id in known)
+    watched = watched_in(
+        jobs,
+        view.history,
+        forecasts,
+        recipes=recipes_of(reader.submissions()),
+        latest=view.as_of,
+    )
     return Basis(
         plan=plan,
         view=view,
-        jobs=tuple(job for job in view.jobs if job.job_id in known),
+        jobs=jobs,
         forecasts=forecasts,
         cap_laws=learned_cap_laws(models.values(), load_gpu_catalogue()),
+        held_memory_mib={
+            one.job_id: one.held_mib
+            for one in watch_memory(watched)
+            if one.outlook is MemoryOutlook.ROOM
+        },
     )
 
 
@@ -152,6 +172,7 @@ def what_if(basis: Basis, settings: Settings, knobs: Mapping[str, float]) -> Wha
         signals=basis.view.signals,
         cap_laws=basis.cap_laws,
         rules=fleet_rules(changed),
+        held_memory_mib=basis.held_memory_mib,
     )
     copy = build_plan(
         problem,

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
+from data.columns import ALLOCATIONS, SAMPLES, XIDS, check_frame, empty_frame
 from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
 
@@ -19,9 +19,14 @@ def no_allocations() -> pd.DataFrame:
     return empty_frame(ALLOCATIONS)
 
 
+def no_xids() -> pd.DataFrame:
+    """Give no XID codes: the source does not report them."""
+    return empty_frame(XIDS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """Samples (columns SAMPLES), jobs, nodes, who held what (ALLOCATIONS), and how it went.
+    """Samples (SAMPLES), jobs, nodes, who held what (ALLOCATIONS), errors (XIDS), how it went.
 
     `batch_id` is the same for the same source, window and content: keeping it twice is harmless.
     """
@@ -31,8 +36,10 @@ class Collected:
     jobs: tuple[Job, ...] = ()
     nodes: tuple[Node, ...] = ()
     allocations: pd.DataFrame = field(default_factory=no_allocations)
+    xids: pd.DataFrame = field(default_factory=no_xids)
     report: SourceReport
 
     def __post_init__(self) -> None:
         check_frame(self.samples, SAMPLES)
         check_frame(self.allocations, ALLOCATIONS)
+        check_frame(self.xids, XIDS)

@@ -76,6 +76,26 @@ ALLOCATIONS = FrameColumns(
 )
 """Who held which GPUs when. A row names one device (index or UUID), or a count on a node."""
 
+XIDS = FrameColumns(
+    name="xids",
+    columns=MappingProxyType(
+        {
+            "gpu_uuid": (TEXT, "board UUID"),
+            "xid": (COUNT, "the code that the board showed as its last; 0 for none"),
+            "node": (TEXT, "host name, '' when not known"),
+            "gpu_index": (TEXT, "the board's number on its node, '' when not known"),
+            "first_seen_at": (TIME, "first reading that showed it, UTC"),
+            "last_seen_at": (TIME, "last reading that showed it, UTC"),
+        }
+    ),
+    required=frozenset({"gpu_uuid", "xid", "first_seen_at", "last_seen_at"}),
+)
+"""Which last XID code a board showed from when to when. A board without a row: nobody reports it.
+
+The driver's gauge keeps the code of the last error until the driver is loaded again, so showing a
+code is no new error, and the same error twice looks like one.
+"""
+
 HISTORY = FrameColumns(
     name="history",
     columns=MappingProxyType(

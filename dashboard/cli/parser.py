@@ -9,6 +9,7 @@ from dashboard.cli.energy_options import add_energy_options
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.store_parser import add_serve_options, add_store
+from dashboard.cli.what_if_options import add_plan_options
 
 
 def _deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
@@ -104,12 +105,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "the plan of the latest cycle, with its bounds and gap, nodes and tenants",
         lists=True,
     )
-    plan.add_argument(
-        "--by",
-        choices=("job", "node", "tenant", "bound"),
-        default="job",
-        help="rows of the table: stretches of jobs, nodes, lending, lower bounds",
-    )
+    add_plan_options(plan)
 
 
 def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

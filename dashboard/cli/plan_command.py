@@ -15,6 +15,10 @@ _NO_CYCLE = "No cycle has run yet: run `trimtab cycle`."
 
 def plan(options: argparse.Namespace) -> int:
     """Show the plan of the latest cycle: by job, node, tenant or bound; as JSON all of it."""
+    if options.what_if:
+        from dashboard.cli.what_if_command import compare
+
+        return compare(options)
     with open_for_reading(settings_of(options)) as store:
         latest = store.reader.latest_plan()
     if options.format == "json":

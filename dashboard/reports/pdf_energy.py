@@ -8,19 +8,9 @@ from dashboard.reports.render_report import bare_text, number_text, percent_text
 from dashboard.reports.weekly_energy import EnergyLine
 from dashboard.reports.weekly_report import WeeklyReport
 from dashboard.savings import LedgerRow
+from data.records.decisions import Range
 
-_SAVED_HEADER = (
-    "id",
-    "state",
-    "action",
-    "job",
-    "GPU-h promised",
-    "saved",
-    "kWh promised",
-    "saved",
-    "kgCO2e saved",
-    "unknown because",
-)
+_SAVED_HEADER = ("change", "GPU-hours saved", "kWh saved", "kgCO2e saved")
 _ENERGY_HEADER = (
     "GPU-h",
     "measured",
@@ -41,27 +31,23 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
     ]
     if saved.rows:
         total = (
-            "total",
-            f"{saved.gpu_hours.measured} of {len(saved.rows)}",
-            "",
-            "",
-            bare_text(saved.gpu_hours.predicted),
-            bare_text(saved.gpu_hours.realised),
-            bare_text(saved.energy.predicted),
-            bare_text(saved.energy.realised),
+            f"total of what is known, {saved.gpu_hours.measured} of {len(saved.rows)} changes",
+            _kept(saved.gpu_hours.realised, saved.gpu_hours.predicted),
+            _kept(saved.energy.realised, saved.energy.predicted),
             bare_text(saved.emissions_kgco2e),
-            "",
         )
         story += [
             table(
                 _SAVED_HEADER,
-                [*(_saved_row(row) for row in saved.rows), total],
-                widths=(2.3, 1.7, 1.8, 2.6, 2, 2, 2, 2, 2, 2.6),
-                numbers=(4, 5, 6, 7, 8),
+                [*map(_saved_row, saved.rows), total],
+                widths=(6, 4, 4, 4),
+                numbers=(1, 2, 3),
+                notes=[row.reason and f"Unknown: {row.reason}" for row in saved.rows],
             ),
             paragraph(
-                "Site energy and location-based emissions, measured per unit of work over the "
-                "slots after a change. A change counts in the week in which it was measured.",
+                "Below each amount what was promised for the same hours. Site energy and "
+                "location-based emissions, measured per unit of work over the slots after a "
+                "change. A change counts in the week in which it was measured.",
                 SOFTLY,
             ),
         ]
@@ -76,27 +62,21 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
 
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
-    one = row.measurement
-    known = (
-        (
-            one.predicted_gpu_hours,
-            one.realised_gpu_hours,
-            one.predicted_energy_kwh,
-            one.realised_energy_kwh,
-            one.realised_emissions_kgco2e,
-        )
-        if one
-        else (None,) * 5
-    )
-    said = row.recommendation
+    one, said = row.measurement, row.recommendation
+    name = (f"{said.action}, {row.state}", said.target, said.recommendation_id)
+    if one is None:
+        return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (
-        said.recommendation_id,
-        row.state,
-        said.action,
-        said.target,
-        *map(bare_text, known),
-        row.reason,
+        name,
+        _kept(one.realised_gpu_hours, one.predicted_gpu_hours),
+        _kept(one.realised_energy_kwh, one.predicted_energy_kwh),
+        bare_text(one.realised_emissions_kgco2e),
     )
+
+
+def _kept(saved: Range | None, promised: Range | None) -> tuple[str, str]:
+    """Give what was saved, and below it what was promised."""
+    return bare_text(saved), f"of {bare_text(promised)}"
 
 
 def energy_part(report: WeeklyReport) -> list[Flowable]:

@@ -1,6 +1,9 @@
 """Fonts, paragraph styles and tables of the PDF; text from clusters goes through `paragraph`."""
 
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import matplotlib
@@ -25,6 +28,7 @@ _LONGEST = 200
 
 BODY = ParagraphStyle("body", fontName=_FONT, fontSize=8.5, leading=12, textColor=INK)
 SMALL = ParagraphStyle("small", parent=BODY, fontSize=7, leading=9)
+NOTE = ParagraphStyle("note", parent=SMALL, textColor=SOFT)
 SOFTLY = ParagraphStyle("soft", parent=SMALL, textColor=SOFT)
 NUMBER = ParagraphStyle("number", parent=SMALL, alignment=2)
 TITLE = ParagraphStyle("title", parent=BODY, fontName=_BOLD, fontSize=16, leading=20)
@@ -34,6 +38,16 @@ HEADING = ParagraphStyle(
 FINDING = ParagraphStyle("finding", parent=BODY, fontSize=10.5, leading=15, spaceAfter=6)
 HEAD, HEAD_NUMBER = (
     ParagraphStyle(f"head {one.name}", parent=one, fontName=_BOLD) for one in (SMALL, NUMBER)
+)
+
+
+_STYLE: tuple[tuple[Any, ...], ...] = (
+    ("LINEBELOW", (0, 0), (-1, 0), 0.4, LINE),
+    ("VALIGN", (0, 0), (-1, -1), "TOP"),
+    ("LEFTPADDING", (0, 0), (-1, -1), 2),
+    ("RIGHTPADDING", (0, 0), (-1, -1), 4),
+    ("TOPPADDING", (0, 0), (-1, -1), 2),
+    ("BOTTOMPADDING", (0, 0), (-1, -1), 3),
 )
 
 
@@ -49,7 +63,8 @@ def register_fonts() -> None:
 def paragraph(text: object, style: ParagraphStyle = SMALL) -> Paragraph:
     """Give untrusted text as one paragraph: no markup, nothing unprintable, cut."""
     plain = shown(text)
-    cut = plain if len(plain) <= _LONGEST or style in (FINDING, BODY) else f"{plain[:_LONGEST]}…"
+    whole = len(plain) <= _LONGEST or style in (FINDING, BODY, NOTE)
+    cut = plain if whole else f"{plain[:_LONGEST]}…"
     return Paragraph(escape(cut), style)
 
 
@@ -59,35 +74,37 @@ def table(
     *,
     widths: tuple[float, ...],
     numbers: tuple[int, ...] = (),
+    notes: Sequence[str] = (),
 ) -> Table:
     """Give a table over the page's width; `widths` are shares, `numbers` the right-aligned columns.
 
-    Its header repeats on every page.
+    A cell that is a tuple holds a paragraph each. The header repeats on every page. Of `notes`
+    each stands below its row, over all columns; '' is none.
     """
-
-    def line(
-        cells: tuple[object, ...], plain: ParagraphStyle, number: ParagraphStyle
-    ) -> list[Paragraph]:
-        return [
-            paragraph(cell, number if column in numbers else plain)
-            for column, cell in enumerate(cells)
-        ]
-
-    made = Table(
-        [line(header, HEAD, HEAD_NUMBER), *(line(row, SMALL, NUMBER) for row in rows)],
-        colWidths=[WIDTH * share / sum(widths) for share in widths],
-        repeatRows=1,
-    )
-    made.setStyle(
-        TableStyle(
-            [
-                ("LINEBELOW", (0, 0), (-1, -1), 0.4, LINE),
-                ("VALIGN", (0, 0), (-1, -1), "TOP"),
-                ("LEFTPADDING", (0, 0), (-1, -1), 2),
-                ("RIGHTPADDING", (0, 0), (-1, -1), 4),
-                ("TOPPADDING", (0, 0), (-1, -1), 2),
-                ("BOTTOMPADDING", (0, 0), (-1, -1), 3),
-            ]
-        )
-    )
+    lines, style = [_line(header, HEAD, HEAD_NUMBER, numbers)], list(_STYLE)
+    for row, note in zip_longest(rows, notes, fillvalue=""):
+        lines.append(_line(tuple(row), SMALL, NUMBER, numbers))
+        if note:
+            at = len(lines)
+            lines.append([[paragraph(note, NOTE)], *[[] for _ in header[1:]]])
+            style += [("SPAN", (0, at), (-1, at)), ("NOSPLIT", (0, at - 1), (-1, at))]
+        style.append(("LINEBELOW", (0, len(lines) - 1), (-1, len(lines) - 1), 0.4, LINE))
+    made = Table(lines, colWidths=[WIDTH * share / sum(widths) for share in widths], repeatRows=1)
+    made.setStyle(TableStyle(style))
     return made
+
+
+def _line(
+    cells: tuple[object, ...],
+    plain: ParagraphStyle,
+    number: ParagraphStyle,
+    numbers: tuple[int, ...],
+) -> list[list[Paragraph]]:
+    """Give a row's cells; a cell that is a tuple holds a paragraph each."""
+    return [
+        [
+            paragraph(text, number if column in numbers else plain)
+            for text in (cell if isinstance(cell, tuple) else (cell,))
+        ]
+        for column, cell in enumerate(cells)
+    ]

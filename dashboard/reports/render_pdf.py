@@ -25,6 +25,10 @@ from dashboard.reports.weekly_report import WeeklyReport
 
 _TOP = 10
 _MOST_RECOMMENDATIONS = 40
+_SAVES = (
+    "Saved money, energy of the site and location-based emissions, each with its range; — where "
+    "it is not known."
+)
 
 
 def render_pdf(report: WeeklyReport) -> bytes:
@@ -117,24 +121,32 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     waiting = [one for one in report.recommendations if one.state in ("proposed", "approved")]
     if not waiting:
         return [heading, paragraph("No recommendation waits for a decision.")]
+    shown = [one.recommendation for one in waiting[:_MOST_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            said.recommendation_id,
-            one.state,
-            said.action,
-            said.target,
-            f"{said.now.describe()} → {said.summary}",
-            range_text(said.savings.cost),
-            range_text(said.savings.energy_kwh),
+            (f"{said.action}, {one.state}", said.target, said.recommendation_id),
+            (f"{said.now.describe()} →", said.summary),
+            (
+                range_text(said.savings.cost),
+                range_text(said.savings.energy_kwh),
+                range_text(said.savings.emissions_kgco2e),
+                f"in {said.savings.horizon_hours:g} h",
+            ),
             said.risk,
         )
-        for one in waiting[:_MOST_RECOMMENDATIONS]
-        for said in (one.recommendation,)
+        for one, said in zip(waiting, shown, strict=False)
     ]
-    header = ("id", "state", "action", "job", "now → proposed", "saves", "energy", "risk")
+    header = ("recommendation", "now → proposed", "saves", "risk")
     return [
         heading,
-        table(header, rows, widths=(2.4, 1.7, 1.9, 3.3, 3.8, 2.6, 2.4, 1.6), numbers=(5, 6)),
+        table(
+            header,
+            rows,
+            widths=(5.6, 5.4, 5, 1.6),
+            numbers=(2,),
+            notes=[said.why for said in shown],
+        ),
+        paragraph(_SAVES, SOFTLY),
         *_rest(len(waiting), _MOST_RECOMMENDATIONS),
     ]
 

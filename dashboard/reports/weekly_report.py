@@ -16,7 +16,6 @@ from dashboard.savings import ledger
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.decisions import AuditEntry
-from data.records.forecasts import ForecastSkipped
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
@@ -93,7 +92,8 @@ def make_weekly_report(
 ) -> WeeklyReport:
     """Give the report of one week, or the edition of it that a namespace or an owner gets."""
     whole = edition == WHOLE
-    jobs = edition.jobs(reader.jobs())
+    # Of the whole fleet's only those count that held something in the week.
+    jobs = edition.jobs(reader.jobs(seen_since=week.start) if whole else reader.jobs())
     energy = weekly_energy(
         reader, week=week, settings=settings, carbon=carbon, jobs=None if whole else jobs
     )
@@ -104,7 +104,7 @@ def make_weekly_report(
         if whole or one.recommendation.job_id in jobs
     )
     ours = {one.recommendation.digest for one in recommendations}
-    forecasts = [one for one in reader.forecasts() if whole or one.job_id in jobs]
+    forecasts = [skipped for job, skipped in reader.forecast_jobs() if whole or job in jobs]
     decided = tuple(
         one
         for one in reader.audit()
@@ -129,7 +129,7 @@ def make_weekly_report(
         currency=settings.energy.currency,
         plan=reader.latest_plan() if whole else None,
         forecasts=len(forecasts),
-        forecasts_skipped=sum(isinstance(one, ForecastSkipped) for one in forecasts),
+        forecasts_skipped=sum(forecasts),
     )
 
 

@@ -32,7 +32,7 @@ def watched_jobs(
         job_id, start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds
     )
     return watched_in(
-        _jobs(reader, job_id),
+        _jobs(reader, job_id, seen_since=latest - _LATELY),
         history,
         _forecasts(reader, job_id),
         recipes=recipes_of(reader.submissions()),
@@ -84,9 +84,9 @@ def _forecasts(reader: StoreReader, job_id: str) -> tuple[DemandForecast, ...]:
     return (found,) if isinstance(found, DemandForecast) else ()
 
 
-def _jobs(reader: StoreReader, job_id: str) -> tuple[Job, ...]:
+def _jobs(reader: StoreReader, job_id: str, *, seen_since: datetime) -> tuple[Job, ...]:
     if not job_id:
-        return reader.jobs()
+        return reader.jobs(seen_since=seen_since)
     found = reader.job(job_id)
     return () if found is None else (found,)
 

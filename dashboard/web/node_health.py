@@ -1,4 +1,4 @@
-"""Boards and nodes that need a look: silent, closed by their scheduler, without power readings."""
+"""Boards and nodes that need a look: silent, in error, closed, without power readings."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -6,18 +6,24 @@ from typing import Any
 
 import pandas as pd
 
+from data.catalogue.xid_table import meaning_of
 from data.records.cluster import Node
 
 _COLUMNS = ["what", "where", "since or why"]
 
 
 def troubles(
-    boards: pd.DataFrame, day: pd.DataFrame, nodes: Sequence[Node], jumps: pd.DataFrame
+    boards: pd.DataFrame,
+    day: pd.DataFrame,
+    nodes: Sequence[Node],
+    jumps: pd.DataFrame,
+    xids: pd.DataFrame,
 ) -> pd.DataFrame:
     """Give a row per trouble: what, where, since when or why.
 
     `boards` are those of the last hour and `day` those of the last 24 h (StoreReader.boards),
-    `jumps` the boards whose energy counter contradicts their power (energy_disagreements).
+    `jumps` the boards whose energy counter contradicts their power (energy_disagreements), and
+    `xids` the errors of boards that are worth a look (xid_errors).
     """
     silent = day[~day["gpu_uuid"].isin(boards["gpu_uuid"])]
     mute = boards[boards["power_watts"].isna()]
@@ -26,6 +32,14 @@ def troubles(
         *(
             ("board is silent", _place(one), f"last seen {_time(one['last_seen_at'])}")
             for one in silent.to_dict("records")
+        ),
+        *(
+            (
+                f"XID {one['xid']}: {meaning_of(one['xid']).what}",
+                f"{one['node']} · GPU {one['gpu_index']}",
+                f"shown since {_time(one['first_seen_at'])}; {meaning_of(one['xid']).next_step}",
+            )
+            for one in xids.to_dict("records")
         ),
         *(
             ("node takes no jobs", one.name, f"{one.state} {one.reason}".strip() or "not said")

@@ -11,6 +11,7 @@ import streamlit as st
 
 from dashboard.csv_export import csv_text
 from dashboard.foreign_text import markdown
+from dashboard.web.headings import column_settings
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.decisions import Range
@@ -107,16 +108,26 @@ def chart(figure: go.Figure, key: str) -> None:
 
 
 def table(
-    rows: pd.DataFrame, name: str, *, every: Callable[[], pd.DataFrame] | None = None
+    rows: pd.DataFrame,
+    name: str,
+    *,
+    every: Callable[[], pd.DataFrame] | None = None,
+    headings: Mapping[str, str] | None = None,
 ) -> None:
     """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
 
-    `every` gives what is exported where `rows` are only one page of it.
+    `every` gives what is exported where `rows` are only one page of it. `headings` are those of
+    this table alone, see `column_settings`.
     """
     shown = rows.copy()
     for column in rows.columns[rows.dtypes == "float64"]:
         shown[column] = rows[column].map(_three_digits)
-    st.dataframe(shown, hide_index=True, placeholder=UNKNOWN)
+    st.dataframe(
+        shown,
+        hide_index=True,
+        placeholder=UNKNOWN,
+        column_config=column_settings(rows, other=headings),
+    )
     whole = every or (lambda: rows)
     with st.container(horizontal=True):
         # Functions: the files are made when somebody asks for them, not at every rerun.

@@ -36,23 +36,50 @@ def what_if_panel(plan_id: str) -> None:
             name: _slider(column, name, settings)
             for column, name in zip(columns, _SLIDERS, strict=True)
         }
-        if st.form_submit_button("Solve a copy"):
-            turned = {name: value for name, value in knobs.items() if value != _of(settings, name)}
-            st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
+        asked = st.form_submit_button("Solve a copy")
+    turned = {name: value for name, value in knobs.items() if value != _of(settings, name)}
+    if asked:
+        _into_address(turned)
+    shown = st.session_state.get(_FOUND)
+    if asked or (_in_address() and (shown is None or shown[:2] != (plan_id, turned))):
+        st.session_state[_FOUND] = (plan_id, turned, _solved(settings, turned))
     shown = st.session_state.get(_FOUND)
     if shown is not None and shown[0] == plan_id and shown[2] is not None:
         _show(shown[1], shown[2])
 
 
+def _in_address() -> bool:
+    return any(name in st.query_params for name in _SLIDERS)
+
+
+def _into_address(turned: dict[str, float]) -> None:
+    """Keep what is turned in the address: whoever opens it sees the same comparison."""
+    for name in _SLIDERS:
+        if name in turned:
+            st.query_params[name] = f"{turned[name]:g}"
+        elif name in st.query_params:
+            del st.query_params[name]
+
+
+def _start_of(name: str, in_force: float, low: float, high: float) -> float:
+    """Give where a slider starts: as the address says where it can be read, else as in force."""
+    try:
+        asked = float(st.query_params.get(name, ""))
+    except ValueError:
+        return in_force
+    return asked if low <= asked <= high else in_force
+
+
 def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Settings) -> float:
     in_force = _of(settings, name)
     title, low, high, step = _SLIDERS[name]
+    high = max(high, in_force)
     return float(
         column.slider(
             title.format(currency=settings.energy.currency),
             low,
-            max(high, in_force),
-            in_force,
+            high,
+            _start_of(name, in_force, low, high),
             step,
             key=f"what-if-{name}",
         )

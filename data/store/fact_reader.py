@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
-from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, check_frame
+from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
 from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
 from data.records.jobs import Job
-from data.store import samples_sql, tables
+from data.store import board_xids, samples_sql, tables
 from data.store.bulk import read_frame
 from data.store.planning_view import PlanningView
 from data.store.record_json import from_json
@@ -109,9 +109,12 @@ class FactReader:
             signals=dict(zip(signals["job_id"], signals["signal"], strict=True)),
         )
 
-    def jobs(self) -> tuple[Job, ...]:
-        """Give every job ever seen, by id; a pod whose workload is known is not one of its own."""
-        rows = self._rows(sa.text(samples_sql.JOBS))
+    def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:
+        """Give every job seen since then, by id; a pod whose workload is known is not its own.
+
+        A large fleet has seen a hundred thousand, and few of them lately.
+        """
+        rows = self._rows(sa.text(samples_sql.JOBS).bindparams(seen_since=seen_since))
         return self._completed(from_json(Job, row.record) for row in rows)
 
     def job(self, job_id: str) -> Job | None:
@@ -264,6 +267,13 @@ class FactReader:
             start=floor_to_slot(start, SECONDS_PER_HOUR),
             end=_ceiling(end, SECONDS_PER_HOUR),
         )
+
+    def board_xids(self, *, since: datetime) -> pd.DataFrame:
+        """Give the XID codes that boards showed since then (columns XIDS), latest first per board.
+
+        Code 0 says that a board had none; a board that is not in it, that nobody reports them.
+        """
+        return check_frame(self._frame(board_xids.LATEST, since=since), XIDS)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Give the latest report of every source."""

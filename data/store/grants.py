@@ -27,6 +27,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "batches": {"cycle": _APPEND},
         "jobs": {"cycle": _REPLACE},
         "nodes": {"cycle": _REPLACE},
+        "board_xids": {"cycle": _KEEP},
         "measured_peaks": {"cycle": _APPEND},
         # Thoughts; superseded ones are forgotten.
         "cycles": {"cycle": _APPEND},

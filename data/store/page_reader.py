@@ -129,7 +129,8 @@ class PageReader(FactReader):
     def forecasts_of(self, quantity: Quantity) -> tuple[DemandForecast, ...]:
         """Give the latest cycle's forecasts with the path and peaks of one quantity alone.
 
-        All quantities of a large fleet are ten times as long to make records of.
+        All quantities of a large fleet are ten times as long to make records of, and of one
+        path the weights of the mix are a third: they are left out.
         """
         found = []
         for one in self._known_forecasts():
@@ -137,6 +138,7 @@ class PageReader(FactReader):
                 name: [part for part in one.get(name, ()) if part["quantity"] == quantity]
                 for name in ("paths", "peaks")
             }
+            kept["paths"] = [{**part, "weights": []} for part in kept["paths"]]
             if kept["paths"]:
                 found.append(build(DemandForecast, {**one, **kept}))
         return tuple(found)
@@ -150,6 +152,16 @@ class PageReader(FactReader):
         )
         counts = {bool(row.skipped): int(row.jobs) for row in rows}
         return counts.get(False, 0), counts.get(True, 0)
+
+    def forecast_jobs(self) -> tuple[tuple[str, bool], ...]:
+        """Give the jobs of the latest cycle, and of each whether it could not be forecast."""
+        forecasts = tables.forecasts.c
+        rows = self._rows(
+            sa.select(forecasts.job_id, forecasts.skipped)
+            .where(forecasts.cycle_id == _newest_cycle())
+            .order_by(forecasts.position)
+        )
+        return tuple((row.job_id, bool(row.skipped)) for row in rows)
 
     def skipped_forecasts(self) -> tuple[ForecastSkipped, ...]:
         """Give the jobs that the latest cycle could not forecast, and why."""

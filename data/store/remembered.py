@@ -90,6 +90,7 @@ class RememberingReader(StoreReader):
     nodes = _kept(StoreReader.nodes)
     gpus = _kept(StoreReader.gpus)
     boards = _kept(StoreReader.boards)
+    board_xids = _kept(StoreReader.board_xids)
     board_history = _kept(StoreReader.board_history)
     job_history = _kept(StoreReader.job_history)
     fleet_history = _kept(StoreReader.fleet_history)

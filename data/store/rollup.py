@@ -26,6 +26,7 @@ _RESOLUTIONS = (
     ("samples", "sampled_at", "raw_days"),
     ("five_minute", "slot_start", "five_minute_days"),
     ("hourly", "slot_start", "hourly_days"),
+    ("board_xids", "last_seen_at", "five_minute_days"),
 )
 
 

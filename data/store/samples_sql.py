@@ -242,7 +242,7 @@ FROM (
 """  # noqa: S608
 
 JOBS = """
-SELECT record FROM jobs WHERE job_id NOT IN (
+SELECT record FROM jobs WHERE last_seen_at >= :seen_since AND job_id NOT IN (
     SELECT label_id FROM allocations WHERE label_id <> job_id
 ) ORDER BY job_id
 """

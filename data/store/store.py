@@ -22,6 +22,7 @@ from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
+from data.store.board_xids import keep_xids
 from data.store.bridge import Lock, hold, is_postgres, is_postgres_url
 from data.store.bulk import insert_new_rows
 from data.store.commands import Commands, require_may_follow, void_leases
@@ -156,9 +157,9 @@ class Store:
     def keep(self, *collected: Collected, progress: Progress | None = None) -> int:
         """Keep the facts of one or more sources and roll them up; give the number of new samples.
 
-        All or nothing. A batch kept before changes nothing; samples, jobs, nodes and allocations
-        merge with what is kept in whatever order they come. Samples older than their retention
-        are refused and counted in the report as `older-than-retention`.
+        All or nothing. A batch kept before changes nothing; samples, jobs, nodes, allocations and
+        XID codes merge with what is kept in whatever order they come. Samples older than their
+        retention are refused and counted in the report as `older-than-retention`.
         """
         with self._transaction(Lock.FACTS) as connection:
             rows = sum(_keep(connection, one) for one in collected)
@@ -335,6 +336,7 @@ def _keep(connection: sa.Connection, collected: Collected) -> int:
     rows, late = keep_samples(connection, collected.samples, collected.batch_id)
     keep_allocations(connection, collected.allocations)
     keep_nodes(connection, collected.nodes)
+    keep_xids(connection, collected.xids)
     keep_jobs(connection, collected.jobs)
     report = collected.report
     if late:

@@ -35,6 +35,16 @@ nodes = sa.Table(
     _time("seen_at"),
     _text("record"),
 )
+board_xids = sa.Table(
+    "board_xids",
+    metadata,
+    _text("gpu_uuid", key=True),
+    _count("xid", key=True),
+    _text("node"),
+    _text("gpu_index"),
+    _time("first_seen_at"),
+    _time("last_seen_at"),
+)
 cycles = sa.Table(
     "cycles",
     metadata,

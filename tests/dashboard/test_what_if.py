@@ -1,22 +1,34 @@
 """A copy of the plan's problem under other settings: what it shows, and that nothing is kept."""
 
+import json
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from factories import NOW
+from streamlit.testing.v1 import AppTest
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.cli import main
+from dashboard.cli.what_if_options import KNOBS as COMMAND_KNOBS
 from dashboard.cycle import run_cycle
-from dashboard.what_if import Basis, changed_settings, difference_rows, read_basis, what_if
+from dashboard.desk import Desk
+from dashboard.scheduler import CycleState
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
+from dashboard.what_if import KNOBS, Basis, changed_settings, difference_rows, read_basis, what_if
 from dashboard.wiring import build_world
 from data.errors import SettingsError, StoreError
+from data.load_settings import LoadedSettings
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 SETTINGS = Settings(planning=PlanningSettings(workers=1, history_days=2))
 
 
@@ -125,3 +137,74 @@ def test_without_a_plan_there_is_nothing_to_ask(tmp_path: Path) -> None:
         pytest.raises(StoreError, match="no plan"),
     ):
         read_basis(empty.reader, SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a store like it that nobody holds open."""
+    path = tmp_path_factory.mktemp("what-if-command") / "t.duckdb"
+    with open_store(f"duckdb:///{path}") as opened:
+        source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=900)
+        opened.keep(source.collect(Window(start=NOW - timedelta(days=2), end=NOW)))
+        run_cycle(build_world(SETTINGS, store=opened), now=NOW)
+    return f"duckdb:///{path}"
+
+
+def test_the_command_asks_the_same(closed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON with the knobs, both plans priced alike, and the gap of the copy."""
+    knobs = ["--what-if", "headroom=1", "--what-if", "churn=0", "--what-if", "carbon-price=50"]
+    assert main(["--store", closed, "plan", *knobs, "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["knobs"] == {"headroom": 1.0, "churn": 0.0, "carbon-price": 50.0}
+    assert said["what_if"]["gpu_hours"] >= said["plan_in_force"]["gpu_hours"]
+    assert 0 <= said["gap"] < 1
+
+
+@pytest.mark.parametrize("knob", ["headrom=1", "headroom", "headroom=much"])
+def test_the_command_refuses_what_it_does_not_know(
+    closed: str, knob: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As wrong usage, naming the knobs."""
+    with pytest.raises(SystemExit) as refused:
+        main(["--store", closed, "plan", "--what-if", knob])
+    assert refused.value.code == 2
+    assert "headroom" in capsys.readouterr().err
+
+
+def test_both_faces_turn_the_same_knobs() -> None:
+    """The options of the command are the knobs that there are."""
+    assert set(COMMAND_KNOBS) == set(KNOBS)
+
+
+def test_memory_that_has_become_free_counts_in_the_copy(basis: Basis) -> None:
+    """Jobs that once filled their boards and are held to a MiB may go where they did not fit."""
+    history = basis.view.history.assign(memory_used_mib=1e6)
+    full = replace(basis, view=replace(basis.view, history=history), held_memory_mib={})
+    freed = replace(full, held_memory_mib={job.job_id: 1.0 for job in basis.jobs})
+    with_room, without = (what_if(one, SETTINGS, {}).changed for one in (freed, full))
+    assert with_room.money + with_room.service_cost < without.money + without.service_cost
+
+
+def test_a_link_shows_the_same_comparison(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opened at an address with knobs, the sliders stand there and the copy is solved."""
+    # Streamlit puts the page in the place of `__main__`.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    register(
+        WebWorld(
+            store=store,
+            settings=LoadedSettings(settings=SETTINGS, origins={}),
+            desk=Desk(store=store, settings=lambda: SETTINGS),
+            cycle_state=CycleState,
+            worker_problem=lambda: "",
+            run_lifespan=nullcontext,
+            clock=lambda: NOW,
+        )
+    )
+    page = AppTest.from_file(str(APP), default_timeout=120)
+    page.query_params["headroom"] = "0.5"
+    page.query_params["churn"] = "much"
+    page.switch_page("views/plan.py").run()
+    assert not page.exception
+    assert page.slider(key="what-if-headroom").value == 0.5
+    assert page.slider(key="what-if-churn").value == SETTINGS.planning.churn_ratio
+    assert any(one.value.startswith("With headroom 0") for one in page.markdown)

@@ -157,6 +157,14 @@ def test_demand_is_added_up(store: Store) -> None:
     assert total[0] == one.slot_starts
     assert total[1].q50 == (4.0, 5.0)
     assert store.reader.forecast_counts() == (2, 1)
+    assert store.reader.forecast_jobs() == ((IDLE, False), (OLD, True), (BUSY, False))
+
+
+def test_jobs_can_be_those_seen_lately(store: Store) -> None:
+    """A job that was last seen before is left out; without a time none is."""
+    lately = store.reader.jobs(seen_since=NOW - timedelta(days=1))
+    assert {job.job_id for job in lately} == {IDLE, BUSY}
+    assert {job.job_id for job in store.reader.jobs()} == {IDLE, BUSY, OLD}
 
 
 def test_forecasts_are_read_one_by_one_and_by_quantity(store: Store) -> None:

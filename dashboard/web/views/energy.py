@@ -21,6 +21,8 @@ from dashboard.web.energy_parts import (
 from dashboard.web.page import chart, empty_state, figures, finding, plain, range_text, table
 from dashboard.web.session import current_world
 
+_TOLD = ("kind", "name", "value", "year", "source")
+
 world = current_world()
 reader = world.reader
 settings = world.settings.settings
@@ -103,7 +105,7 @@ if not empty_state():
         ),
         "energy",
     )
-    table(rows_shown(whole), f"energy-by-{choice.by.value}")
+    table(rows_shown(whole), f"energy-by-{choice.by.value}", headings={"idle": "idle GPU-hours"})
     st.caption(
         "Exactly, with all bounds and hours: by hour as CSV, the whole statement with method and "
         "factors as JSON. The same by command: "
@@ -145,16 +147,7 @@ if not empty_state():
             f"On {len(apart)} boards the energy counter and the integral of power differ by more "
             "than a tenth: check their sensors before quoting their energy."
         )
-        table(
-            apart.rename(
-                columns={
-                    "gpu_uuid": "board",
-                    "counter_kwh": "counter (kWh)",
-                    "power_kwh": "power integral (kWh)",
-                    "jumps": "jumps not believed",
-                }
-            ),
-            "energy-disagreements",
-        )
+        table(apart, "energy-disagreements")
     st.subheader("Method and factors")
-    table(pd.DataFrame(factor_rows(whole)).fillna("").astype(str), "energy-factors")
+    told = [{name: str(row.get(name) or "") for name in _TOLD} for row in factor_rows(whole)]
+    table(pd.DataFrame(told), "energy-factors")

@@ -13,9 +13,11 @@ from dashboard.web.choices import ALL, choose, choose_days, choose_page
 from dashboard.web.node_health import troubles
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
 from dashboard.web.session import current_world
+from dashboard.web.xid_errors import NOT_REPORTED, board_rows, errors_in, worth_a_look, xid_texts
 from data.clock import utc_now
 
 _NODES = 40
+_XID_DAYS = 30
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
 _SORTS = {
     "least work first": ("unused", False),
@@ -50,6 +52,7 @@ def boards_now(end: datetime) -> pd.DataFrame:
     boards["work"] = 100 * boards["used_ratio"]
     boards["allocated"] = 100 * boards["allocated_ratio"]
     boards["memory"] = 100 * boards["memory_used_mib"] / boards["memory_total_mib"]
+    boards["xid"] = xid_texts(boards, reader.board_xids(since=end - timedelta(days=1)))
     boards["unused"] = 1 - boards["used_ratio"].fillna(0)
     return boards
 
@@ -105,6 +108,7 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
         gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
     )
     chart(board_history(history), "board")
+    show_xids(gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     st.caption(
         plain(f"Held in the last {days} d by {', '.join(held_by[:8])}")
@@ -113,18 +117,40 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
     )
 
 
+def show_xids(gpu: str, end: datetime) -> None:
+    """Show which XID errors one board showed."""
+    known = reader.board_xids(since=end - timedelta(days=_XID_DAYS))
+    mine = known[known["gpu_uuid"] == gpu]
+    if mine.empty:
+        st.caption(f"XID errors of this board are unknown: {NOT_REPORTED}.")
+    elif errors_in(mine).empty:
+        st.caption(f"No XID error in the last {_XID_DAYS} d.")
+    else:
+        table(board_rows(mine).drop(columns=["node", "gpu_index", "gpu_uuid"]), "board-xids")
+        st.caption(
+            "A board shows the code of its last error until its driver is loaded again: that it "
+            "still does is no new error, and the same error twice looks like one."
+        )
+
+
 def show_health(boards: pd.DataFrame, end: datetime) -> None:
     """Show what of boards and nodes needs a look."""
     st.subheader("Health of boards and nodes")
     day = {"start": end - timedelta(days=1), "end": end}
+    xids = reader.board_xids(since=day["start"])
     found = troubles(
-        boards, reader.boards(**day), reader.nodes(), reader.energy_disagreements(**day)
+        boards,
+        reader.boards(**day),
+        reader.nodes(),
+        reader.energy_disagreements(**day),
+        worth_a_look(xids, since=day["start"]),
     )
     if found.empty:
         st.write("All boards of the last 24 h still report, with power; every node takes jobs.")
     else:
         table(found.head(500), "health", every=lambda: found)
-    st.caption("XID errors are not kept: `dmesg` of the node or your DCGM alerts tell them.")
+    if xids.empty:
+        st.caption(f"XID errors are unknown: {NOT_REPORTED}.")
 
 
 if not empty_state():

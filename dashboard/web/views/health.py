@@ -6,6 +6,7 @@ import streamlit as st
 from dashboard.web.memory_line import memory_section
 from dashboard.web.page import finding, plain, table
 from dashboard.web.session import current_world
+from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
 
 world = current_world()
@@ -48,6 +49,7 @@ table(
     "sources",
 )
 memory_section()
+xid_section(reader, world.clock())
 st.subheader("Store")
 free = reader.free_mib()
 if free is not None:

@@ -17,6 +17,12 @@ from planner.memory.calibration import Calibration
 from planner.training_plans import GpuType, TrainingPlan
 
 _SHOWN = 20
+_OF_PLANS = {
+    "data": "data parallel",
+    "tensor": "tensor parallel",
+    "pipeline": "pipeline stages",
+    "accumulation": "accumulation (steps)",
+}
 
 world = current_world()
 settings = world.settings.settings
@@ -85,7 +91,7 @@ else:
     chart(memory_bars([bar(one) for one in of_types.values()]), "memory-bars")
     st.subheader("Plans")
     rows = [plan_row(one, currency=settings.energy.currency) for one in plans[:_SHOWN]]
-    table(pd.DataFrame(rows), "plans")
+    table(pd.DataFrame(rows), "plans", headings=_OF_PLANS)
     if len(plans) > _SHOWN:
         st.caption(f"The best {_SHOWN} of {len(plans)}.")
     with st.expander("What its memory is made of"):

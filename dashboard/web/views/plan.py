@@ -20,6 +20,7 @@ _GPUS_A_PAGE = 96
 # With more GPUs, nodes come first as one row each. (A bare text here would be shown on the page.)
 _DETAIL_UP_TO = 256
 _LISTED = 200
+_OF_TENANTS = {one: f"{one} (boards)" for one in ("quota", "guaranteed", "now")}
 
 world = current_world()
 reader = world.reader
@@ -144,7 +145,7 @@ def show_rows(plan: Plan) -> None:
         show_off(plan)
     if plan.tenants:
         st.subheader("Who lends and who borrows")
-        table(pd.DataFrame(tenant_rows(plan)), "tenants")
+        table(pd.DataFrame(tenant_rows(plan)), "tenants", headings=_OF_TENANTS)
         st.caption(
             "Boards. A tenant borrows what is above its quota; it lends what it leaves of its own "
             "as far as others borrow. Without stated quotas, equal shares are shown and not kept."

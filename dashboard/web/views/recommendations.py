@@ -40,6 +40,7 @@ def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendati
 
 
 reader = current_world().reader
+energy = current_world().settings.settings.energy
 if not empty_state():
     stored = visible(reader.recommendations(now=current_world().clock()))
     waiting = [one for one in stored if one.state == "proposed"]
@@ -118,4 +119,5 @@ if not empty_state():
                 ]
             ),
             "recommendations",
+            headings={"saves": f"saves ({currency or energy.currency})"},
         )

@@ -1,0 +1,91 @@
+"""What stands above the columns of tables: people's words and the unit.
+
+The rows, and so the files made of them, keep the names that programs read; here alone each is told
+in the words of docs/vocabulary.md. A name without an entry is in people's words already.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+HEADINGS: Mapping[str, str] = {
+    # boards and nodes
+    "gpu_uuid": "board",
+    "gpu_index": "GPU",
+    "gpu_model": "GPU model",
+    "gpus": "GPUs",
+    "mig_profiles": "MIG instances",
+    "jobs": "held by",
+    "allocated_ratio": "allocated (%)",
+    "used_ratio": "work (%)",
+    "memory_used_mib": "memory used, largest (MiB)",
+    "memory_total_mib": "memory (MiB)",
+    "power_watts": "power, mean (W)",
+    "last_seen_at": "last seen",
+    "counter_kwh": "energy counter (kWh)",
+    "power_kwh": "power integral (kWh)",
+    "jumps": "jumps not believed",
+    "xid": "XID",
+    "first_seen_at": "first shown",
+    "next_step": "what to do",
+    # plans
+    "job_id": "job",
+    "slots": "length (slots)",
+    "off_hours": "off (h)",
+    "off": "off in slots",
+    "lower_bound": "lower bound",
+    "gap": "gap (%)",
+    "planned_mean": "planned, mean (boards)",
+    "borrowed_now": "borrowed now (boards)",
+    "borrowed_mean": "borrowed, mean (boards)",
+    "lent_mean": "lent, mean (boards)",
+    # memory of a job that is not sent yet
+    "gpu": "GPU model",
+    "micro_batch": "micro-batch",
+    "p50_gib": "memory, p50 (GiB)",
+    "p99_gib": "memory, p99 (GiB)",
+    "memory_gib": "of a GPU (GiB)",
+    "binding_event": "binding event",
+    "speed_per_gpu": "speed per GPU (relative)",
+    "speed_is": "speed is",
+    "gib": "GiB",
+    # energy, savings, runs
+    "kWh": "energy (kWh)",
+    "kWh, 24 h": "energy, 24 h (kWh)",
+    "hours": "length (h)",
+    "throughput": "throughput, of the promise",
+    "peak allocated, q90": "peak allocated, q90 (GPUs)",
+}
+_PERCENT = {"allocated_ratio", "used_ratio", "gap"}
+_COST = re.compile(r"cost_([a-z]+)_per_work")
+
+
+def heading(name: str) -> str:
+    """Give what a column is called on a page."""
+    cost = _COST.fullmatch(name)
+    return f"cost per work ({cost[1].upper()})" if cost else HEADINGS.get(name, name)
+
+
+def column_settings(
+    rows: pd.DataFrame, *, other: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Give Streamlit's settings of a table's columns: heading, shares in %, times in UTC.
+
+    `other` are headings of this table alone: with its currency, or of a word that means something
+    else in another table.
+    """
+    own = other or {}
+    names = [str(name) for name in rows.columns]
+    return {name: _column(name, own.get(name) or heading(name), rows[name]) for name in names}
+
+
+def _column(name: str, title: str, values: "pd.Series[Any]") -> Any:
+    if pd.api.types.is_datetime64_any_dtype(values):
+        form = "YYYY-MM-DD HH:mm:ss" if values.dt.second.any() else "YYYY-MM-DD HH:mm"
+        return st.column_config.DatetimeColumn(f"{title} (UTC)", format=form, timezone="UTC")
+    if name in _PERCENT:
+        return st.column_config.NumberColumn(title, format="percent")
+    return st.column_config.Column(title)

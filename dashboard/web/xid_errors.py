@@ -1,0 +1,116 @@
+"""XID errors as pages show them: the last code of each board, and what it means.
+
+A board shows the code of its last error until its driver is loaded again, so the code says that
+the error happened, and the first time it was shown about when.
+"""
+
+from datetime import datetime
+
+import pandas as pd
+
+from data.catalogue.xid_table import NO_ERROR, meaning_of
+
+NOT_REPORTED = (
+    "no source reports XID errors: let dcgm-exporter publish DCGM_FI_DEV_XID_ERRORS, or look into "
+    "the nodes' kernel logs"
+)
+
+
+_CODE_COLUMNS = [
+    "xid",
+    "boards",
+    "concerns",
+    "what",
+    "first_seen_at",
+    "last_seen_at",
+    "next_step",
+]
+
+
+def latest_xids(xids: pd.DataFrame) -> pd.DataFrame:
+    """Give the row of each board's latest code (columns XIDS); `xids` as `board_xids` gives it."""
+    return xids.drop_duplicates("gpu_uuid", ignore_index=True)
+
+
+def xid_texts(boards: pd.DataFrame, xids: pd.DataFrame) -> pd.Series:
+    """Give for each board its latest code, 'none', or None when nobody reports it."""
+    latest = latest_xids(xids).set_index("gpu_uuid")["xid"]
+    found = boards["gpu_uuid"].map(latest)
+    texts = [None if pd.isna(one) else _text(int(one)) for one in found]
+    return pd.Series(texts, index=boards.index, dtype=object)
+
+
+def _text(xid: int) -> str:
+    return "none" if xid == NO_ERROR else str(xid)
+
+
+def errors_in(xids: pd.DataFrame) -> pd.DataFrame:
+    """Give the rows that show an error, the latest first."""
+    errors = xids[xids["xid"] != NO_ERROR]
+    return errors.sort_values(
+        ["last_seen_at", "first_seen_at", "gpu_uuid"],
+        ascending=[False, False, True],
+        ignore_index=True,
+    )
+
+
+def worth_a_look(xids: pd.DataFrame, *, since: datetime) -> pd.DataFrame:
+    """Give the boards' latest errors that do not concern a job alone, or are new since then.
+
+    A job's own fault of last month is still shown by its board, and is nobody's trouble any more.
+    """
+    errors = errors_in(latest_xids(xids))
+    old_fault = errors["xid"].map(lambda one: meaning_of(one).concerns == "job")
+    return errors[~old_fault.astype(bool) | (errors["first_seen_at"] >= since)]
+
+
+def board_rows(xids: pd.DataFrame) -> pd.DataFrame:
+    """Give a row per board and error: where, the code, what it means, when it was shown."""
+    return pd.DataFrame(
+        [
+            {
+                "node": one["node"],
+                "gpu_index": one["gpu_index"],
+                "xid": one["xid"],
+                "concerns": meaning_of(one["xid"]).concerns,
+                "what": meaning_of(one["xid"]).what,
+                "first_seen_at": one["first_seen_at"],
+                "last_seen_at": one["last_seen_at"],
+                "next_step": meaning_of(one["xid"]).next_step,
+                "gpu_uuid": one["gpu_uuid"],
+            }
+            for one in errors_in(xids).to_dict("records")
+        ]
+    )
+
+
+def code_rows(xids: pd.DataFrame) -> pd.DataFrame:
+    """Give a row per code that boards showed: on how many, since when, and what to do."""
+    rows = (
+        errors_in(xids)
+        .groupby("xid", as_index=False)
+        .agg(
+            boards=("gpu_uuid", "nunique"),
+            first_seen_at=("first_seen_at", "min"),
+            last_seen_at=("last_seen_at", "max"),
+        )
+    )
+    for name in ("concerns", "what", "next_step"):
+        rows[name] = [getattr(meaning_of(int(one)), name) for one in rows["xid"]]
+    shown = rows.sort_values(["boards", "xid"], ascending=[False, True], ignore_index=True)
+    return shown[_CODE_COLUMNS]
+
+
+def finding(xids: pd.DataFrame, *, end: datetime, days: int) -> str:
+    """Give the answer in one sentence."""
+    if xids.empty:
+        return f"Unknown: {NOT_REPORTED}."
+    reporting = xids["gpu_uuid"].nunique()
+    errors = errors_in(xids)
+    new = errors[errors["first_seen_at"] > end - pd.Timedelta(days=1)]
+    if errors.empty:
+        return f"None: {reporting:,} boards report, and none showed a code in the last {days} d."
+    return (
+        f"{errors['gpu_uuid'].nunique():,} of {reporting:,} boards that report showed an error in "
+        f"the last {days} d, {new['gpu_uuid'].nunique():,} of them a new one in the last 24 h."
+    )

@@ -1,0 +1,47 @@
+"""What the XID codes of NVIDIA's driver mean, and what to do next, for the common ones."""
+
+import csv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+
+NO_ERROR = 0
+"""What a board shows before its first error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class XidMeaning:
+    """One code: whom it concerns (job, board, link, node or unknown), what happened, what to do."""
+
+    xid: int
+    concerns: str
+    what: str
+    next_step: str
+
+
+@cache
+def _shipped() -> Mapping[int, XidMeaning]:
+    text = files("data.catalogue").joinpath("xid_errors.csv").read_text(encoding="utf-8")
+    rows = (
+        XidMeaning(
+            xid=int(row["xid"]),
+            concerns=row["concerns"],
+            what=row["what"],
+            next_step=row["next_step"],
+        )
+        for row in csv.DictReader(text.splitlines())
+    )
+    return MappingProxyType({one.xid: one for one in rows})
+
+
+def meaning_of(xid: int) -> XidMeaning:
+    """Give what a code means; one that is not in the table says where to look."""
+    known = _shipped().get(xid)
+    return known or XidMeaning(
+        xid=xid,
+        concerns="unknown",
+        what="a code that this table does not hold",
+        next_step="look it up in NVIDIA's Xid catalogue; the node's kernel log has the details",
+    )

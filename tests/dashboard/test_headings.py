@@ -1,0 +1,120 @@
+"""What stands above the columns of every view's tables."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from datetime import timedelta
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from factories import NOW, make_collected, make_job, make_samples
+from streamlit.testing.v1 import AppTest
+
+from collectors.base import Window
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from dashboard.cycle import run_cycle
+from dashboard.desk import Desk
+from dashboard.scheduler import CycleState
+from dashboard.web.headings import HEADINGS, column_settings, heading
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
+from dashboard.wiring import build_world
+from data.columns import XIDS, check_frame
+from data.load_settings import load_settings
+from data.store import open_store
+
+VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
+RAW = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
+WITH_TABLES = {"fleet", "jobs", "forecasts", "plan", "recommendations", "energy", "health"}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebWorld]:
+    """Two days of a small fleet, a job whose two boards idle, and one cycle on them."""
+    path = tmp_path_factory.mktemp("headings") / "t.duckdb"
+    loaded = load_settings(
+        environ={}, overrides={"store.url": f"duckdb:///{path}", "planning.workers": "1"}
+    )
+    settings = loaded.settings
+    with open_store(settings.store.url) as store:
+        source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=900)
+        store.keep(source.collect(Window(start=NOW - timedelta(days=2), end=NOW)))
+        idle = make_samples(gpus=2, minutes=24 * 60, job_id="idle", end=NOW, utilization_ratio=0.0)
+        jobs = (make_job("idle", gpu_count=2, last_seen_at=NOW),)
+        store.keep(make_collected(idle, jobs, xids=shown_codes()))
+        run_cycle(build_world(settings, store=store), now=NOW)
+        yield WebWorld(
+            store=store,
+            settings=loaded,
+            desk=Desk(store=store, settings=lambda: settings),
+            cycle_state=CycleState,
+            worker_problem=lambda: "",
+            run_lifespan=nullcontext,
+            clock=lambda: NOW,
+        )
+
+
+def shown_codes() -> pd.DataFrame:
+    """Every board of the idle job has fallen off the bus."""
+    boards = ["GPU-0000", "GPU-0001"]
+    frame = pd.DataFrame({"gpu_uuid": boards, "xid": 79, "node": "n", "gpu_index": ["0", "1"]})
+    times = pd.Timestamp(NOW).as_unit("us")
+    return check_frame(frame.assign(first_seen_at=times, last_seen_at=times), XIDS)
+
+
+def headings_of(app: AppTest) -> list[str]:
+    """What a person reads above the columns of all tables of a page."""
+    found = []
+    for one in app.dataframe:
+        settings = json.loads(one.proto.columns or "{}")
+        found += [settings.get(name, {}).get("label") or name for name in one.value.columns]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "view", sorted(one.stem for one in VIEWS.glob("*.py") if one.stem != "__init__")
+)
+def test_no_table_shows_a_name_of_the_program(
+    view: str, world: WebWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every view's tables are headed by words, never by a column's name in the code."""
+    # Streamlit puts the page in the place of `__main__`.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    register(world)
+    app = AppTest.from_file(str(VIEWS.parent / "app.py"), default_timeout=60)
+    if view != "overview":
+        app.switch_page(f"views/{view}.py")
+    app.run()
+    assert not app.exception
+    shown = headings_of(app)
+    assert view not in WITH_TABLES or shown
+    assert [one for one in shown if RAW.search(one)] == []
+
+
+def test_every_heading_is_in_words() -> None:
+    """No entry of the table of headings is a program's name again."""
+    assert [one for one in HEADINGS.values() if RAW.search(one)] == []
+
+
+def test_a_heading_names_the_currency() -> None:
+    """The column of a cost carries its currency in its name."""
+    assert heading("cost_eur_per_work") == "cost per work (EUR)"
+
+
+def test_times_say_their_zone() -> None:
+    """A column of times is shown in UTC and says so; its seconds are shown where there are any."""
+    rows = pd.DataFrame({"last_seen_at": [NOW], "at": [NOW + timedelta(seconds=5)]})
+    shown = column_settings(rows)
+    assert [one["label"] for one in shown.values()] == ["last seen (UTC)", "at (UTC)"]
+    assert [one["type_config"]["format"][-2:] for one in shown.values()] == ["mm", "ss"]
+
+
+def test_a_table_may_name_its_own_columns() -> None:
+    """A word that means something else in one table is told there."""
+    rows = pd.DataFrame({"now": [1.0], "used_ratio": [0.5]})
+    shown = column_settings(rows, other={"now": "now (boards)"})
+    assert [one["label"] for one in shown.values()] == ["now (boards)", "work (%)"]

@@ -1,0 +1,87 @@
+"""XID errors as pages show them."""
+
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+from factories import NOW
+
+from dashboard.web.xid_errors import board_rows, code_rows, finding, worth_a_look, xid_texts
+from data.catalogue.xid_table import meaning_of
+from data.columns import XIDS, check_frame, empty_frame
+
+COMMON = (13, 31, 43, 45, 48, 61, 62, 63, 64, 74, 79, 92, 94, 95, 119, 120)
+
+
+def shown(*rows: tuple[str, int, float, float]) -> pd.DataFrame:
+    """Codes of boards from so many to so many hours before NOW, as the store gives them."""
+    frame = pd.DataFrame(
+        [
+            {
+                "gpu_uuid": board,
+                "xid": xid,
+                "node": "n1",
+                "gpu_index": board[-1],
+                "first_seen_at": NOW - timedelta(hours=first),
+                "last_seen_at": NOW - timedelta(hours=last),
+            }
+            for board, xid, first, last in rows
+        ]
+    )
+    return check_frame(frame, XIDS)
+
+
+EVENTS = shown(("GPU-0", 79, 2, 0), ("GPU-0", 0, 90, 2), ("GPU-1", 0, 90, 0), ("GPU-2", 13, 80, 0))
+
+
+@pytest.mark.parametrize("xid", COMMON)
+def test_the_common_codes_are_explained(xid: int) -> None:
+    """What it is, whom it concerns, what to do next."""
+    one = meaning_of(xid)
+    assert one.concerns in ("job", "board", "link", "node")
+    assert one.what
+    assert one.next_step
+
+
+def test_another_code_is_not_made_up() -> None:
+    """It is shown as not known here, with where to look."""
+    one = meaning_of(4711)
+    assert (one.xid, one.concerns) == (4711, "unknown")
+    assert "catalogue" in one.next_step
+
+
+def test_a_board_shows_its_code_none_or_unknown() -> None:
+    """The latest code counts; a board of which nobody reports stays unknown."""
+    boards = pd.DataFrame({"gpu_uuid": ["GPU-1", "GPU-0", "GPU-9"]})
+    assert xid_texts(boards, EVENTS).tolist() == ["none", "79", None]
+
+
+def test_an_old_fault_of_a_job_is_nobodys_trouble() -> None:
+    """A board still shows it; what concerns the board itself stays, however old."""
+    day = NOW - timedelta(days=1)
+    assert worth_a_look(EVENTS, since=day)["xid"].tolist() == [79]
+    old = shown(("GPU-0", 48, 500, 0), ("GPU-1", 31, 5, 0), ("GPU-2", 31, 50, 0))
+    assert worth_a_look(old, since=day)["gpu_uuid"].tolist() == ["GPU-1", "GPU-0"]
+    assert worth_a_look(empty_frame(XIDS), since=day).empty
+
+
+def test_codes_are_counted_by_board() -> None:
+    """The most frequent first; none is no code."""
+    many = shown(("GPU-0", 79, 2, 0), ("GPU-1", 13, 9, 1), ("GPU-2", 13, 8, 0), ("GPU-3", 0, 9, 0))
+    rows = code_rows(many)
+    assert rows[["xid", "boards"]].to_numpy().tolist() == [[13, 2], [79, 1]]
+    assert rows["first_seen_at"].iloc[0] == NOW - timedelta(hours=9)
+    assert len(board_rows(many)) == 3
+
+
+@pytest.mark.parametrize(
+    ("xids", "words"),
+    [
+        (empty_frame(XIDS), "Unknown: no source reports"),
+        (shown(("GPU-0", 0, 5, 0)), "None: 1 boards report"),
+        (EVENTS, "2 of 3 boards that report showed an error in the last 7 d, 1 of them a new one"),
+    ],
+)
+def test_the_page_opens_with_the_answer(xids: pd.DataFrame, words: str) -> None:
+    """Unknown, none, or how many and how many of them are new."""
+    assert words in finding(xids, end=NOW, days=7)
