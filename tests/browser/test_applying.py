@@ -186,7 +186,7 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     expect(moving.get_by_text(re.compile("applying is stopped"))).to_be_visible()
     assert applying.sent(chosen) == []
     visitor.page.get_by_role("button", name="Resume applying").click()
-    expect(moving).to_have_count(0)
+    expect(moving).to_have_count(0, timeout=60_000)
     assert len(applying.sent(chosen)) == 1
     visitor.go("Savings")
     expect(visitor.page.get_by_text(re.compile("none of them can be measured yet"))).to_be_visible()
