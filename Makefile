@@ -51,7 +51,7 @@ demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:
 	@$(BIN)/trimtab demo
 
 test: setup servers ## every test, real servers and browser included
-	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
+	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: setup ## format, lint, types, imports, docs and the tests that need no server
 	@$(BIN)/ruff format --check .

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import workers
 from beds.postgres import PostgresBed, running_postgres
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores
 from reliability import Measured, ReliabilityReport
@@ -21,11 +20,7 @@ assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Share tests among workers; write the table of faults when asked to.
-
-    TRIMTAB_RELIABILITY=1 runs the tests of that table alone, `whole` all tests.
-    """
-    config.pluginmanager.register(workers)
+    """Write the table of faults when asked to: `1` runs its tests alone, `whole` all of them."""
     asked = os.environ.get("TRIMTAB_RELIABILITY")
     if asked in ("1", "whole"):
         config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))

@@ -93,5 +93,5 @@ class ReliabilityReport:
 
 
 def test_of(node: str) -> str:
-    """Give the name of a test without parameters and group, from the folder of the tests on."""
-    return node.partition("[")[0].partition("@")[0].removeprefix("tests/")
+    """Give the name of a test without its parameters, from the folder of the tests on."""
+    return node.partition("[")[0].removeprefix("tests/")
