@@ -18,6 +18,7 @@ from streamlit.starlette import App
 
 from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.kept_clicks import keep_clicks
+from dashboard.web.kept_downloads import keep_downloads
 from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
@@ -72,6 +73,7 @@ def build_app(world: WebWorld) -> App:
     for option, value in _OPTIONS.items():
         config.set_option(option, value)
     keep_clicks()
+    keep_downloads()
     register(world)
 
     def live(_request: Request) -> Response:

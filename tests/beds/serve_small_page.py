@@ -2,7 +2,7 @@
 
 Its card is a fragment with a name and two buttons. While FOLDER has no file `go`, a run stays in
 the card, at no point where Streamlit could stop it. What the buttons' callbacks hear is appended to
-the file `heard`.
+the file `heard`. Below the card is a file to download.
 """
 
 import sys
@@ -14,6 +14,7 @@ import uvicorn
 from streamlit.starlette import App
 
 from dashboard.web.kept_clicks import keep_clicks
+from dashboard.web.kept_downloads import keep_downloads
 
 _PAGE = """
 import sys
@@ -24,9 +25,9 @@ sys.modules["small_page"].page(Path(__file__).parent)
 
 
 def page(folder: Path) -> None:
-    """Draw the card, and a word after it."""
+    """Draw the card, and a file to download after it."""
     st.fragment(_card)(folder)
-    st.write("The end")
+    st.download_button("CSV", lambda: "a,b\n1,2\n", "table.csv", on_click="ignore")
 
 
 def _card(folder: Path) -> None:
@@ -49,4 +50,5 @@ if __name__ == "__main__":
     script = Path(sys.argv[1]) / "page.py"
     script.write_text(_PAGE, encoding="utf-8")
     keep_clicks()
+    keep_downloads()
     uvicorn.run(App(script), port=int(sys.argv[2]), log_level="warning")

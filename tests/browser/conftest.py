@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from beds.small_page import Tab, open_tab, serving
 from beds.stores import Stores
 from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
 from factories import make_collected, make_job, make_samples
@@ -157,3 +158,18 @@ def visitor(browser: Browser) -> Iterator[Visitor]:
         yield seen
         assert seen.hosts <= {"127.0.0.1"}
         assert seen.errors == []
+
+
+@pytest.fixture(scope="session")
+def small_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, int]]:
+    """A served page whose drawing can be held: its folder and port."""
+    folder = tmp_path_factory.mktemp("small-page")
+    with serving(folder) as port:
+        yield folder, port
+
+
+@pytest.fixture
+def bare_tab(small_page: tuple[Path, int]) -> Iterator[Tab]:
+    """A tab on the small page, that has drawn it."""
+    with open_tab(*small_page) as tab:
+        yield tab

@@ -118,6 +118,7 @@ if not empty_state():
             f"energy-by-{choice.by.value}-hourly.csv",
             "text/csv",
             key="hourly-csv",
+            on_click="ignore",
         )
         st.download_button(
             "Statement JSON",
@@ -125,6 +126,7 @@ if not empty_state():
             f"energy-statement-{choice.end:%Y-%m-%d}.json",
             "application/json",
             key="statement-json",
+            on_click="ignore",
         )
     for line in whole.unknown:
         st.markdown(f"* Unknown: {plain(line)}")
