@@ -6,7 +6,7 @@ nodes that hold little are emptied where that pays for the moves, and empty node
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 _MILLI = 1000
+_HOLDS = 4
+"""How often units are held at home that others took the place of; each time more of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +175,31 @@ def _placed(
         still = [n for n, unit in enumerate(units) if n not in other and unit.must]
         displaced = any(units[n].settled for n in still)
         found = other if len(still) < len(lacking) and not displaced else found
+    return _held(problem, units, fixed, found, budget_seconds / 2, seed)
+
+
+def _held(
+    problem: PlanningProblem,
+    units: Sequence[Unit],
+    fixed: Places,
+    found: Places,
+    budget: float,
+    seed: int,
+) -> Places:
+    """Give units that stay what they are their places back, however others are placed then.
+
+    They fit all together, as they do now. Others can be planned anew without what finds no room.
+    """
+    for _ in range(_HOLDS):
+        lost = {
+            n for n, unit in enumerate(units) if unit.home and n not in found and n not in fixed
+        }
+        if not lost:
+            break
+        units = [
+            replace(one, may_move=one.may_move and n not in lost) for n, one in enumerate(units)
+        ]
+        found = _search(problem, units, fixed, budget, seed)
     return found
 
 

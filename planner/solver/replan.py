@@ -124,6 +124,35 @@ def kept_plan(
     return draft
 
 
+def towards(ground: Ground, charges: Charges, today: Draft, warm: Warmth, churn: Floats) -> Draft:
+    """Give today's plan with every announced path of a kept job that fits, others planned anew.
+
+    There is always one, also where `kept_plan` finds no room for a job. Jobs that give most boards
+    back go first, again and again as long as that made room for one that takes more.
+    """
+    draft = today.copy()
+    kept = np.flatnonzero(warm.kept & (warm.announced != draft.path).any(axis=1))
+    more = ground.boards[warm.announced[kept]].sum(axis=1) - ground.boards[draft.path[kept]].sum(1)
+    waiting = [int(job) for job in kept[np.argsort(more, kind="stable")]]
+    while waiting:
+        late = []
+        for job in waiting:
+            add_path(ground, job, draft.path[job], -1.0, draft.used)
+            if not _kept(ground, draft, job, warm.announced[job]):
+                add_path(ground, job, draft.path[job], 1.0, draft.used)
+                late.append(job)
+        if len(late) == len(waiting):
+            break
+        waiting = late
+    for new in np.flatnonzero(~warm.kept):
+        present = draft.path[new].copy()
+        add_path(ground, new, present, -1.0, draft.used)
+        if not _inserted(ground, draft, charges, np.array([new]), _WEIGHT):
+            _kept(ground, draft, int(new), present)
+    settle(ground, draft, np.arange(len(ground.present)), warm.announced, churn)
+    return draft
+
+
 def _kept(ground: Ground, draft: Draft, job: int, path: Path) -> bool:
     """Add an announced path where it fits."""
     if not path_fits(ground, job, path, draft.used):

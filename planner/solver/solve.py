@@ -29,7 +29,7 @@ from planner.solver.primal import (
     priced_sequence,
     release,
 )
-from planner.solver.replan import PlanPrices, Warmth, kept_plan
+from planner.solver.replan import PlanPrices, Warmth, kept_plan, towards
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
@@ -206,6 +206,7 @@ def _first_plan(
         for first in (False, True):
             made = kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
             best = _cheaper(task, best, made)
+        best = _cheaper(task, best, towards(task.ground, charges, today.draft, warm, task.churn))
         if task.problem.size <= SMALL_JOBS:
             # A lone job is in no move, so the announced path would be its last.
             made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
