@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from collectors.dcgm_readings import Dropped, Series, info_labels, readable
@@ -52,6 +53,18 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
                 }
             )
     return merged_xids(rows)
+
+
+def shown_xids(samples: pd.DataFrame, codes: npt.NDArray[np.int64]) -> pd.DataFrame:
+    """Give which codes boards showed (columns XIDS), of the code that goes with each sample."""
+    named = samples[["gpu_uuid", "node", "gpu_index", "sampled_at"]].assign(xid=codes)
+    frame = named.groupby(_KEY, as_index=False).agg(
+        node=("node", "last"),
+        gpu_index=("gpu_index", "last"),
+        first_seen_at=("sampled_at", "min"),
+        last_seen_at=("sampled_at", "max"),
+    )
+    return check_frame(frame, columns.XIDS)
 
 
 def merged_xids(rows: list[dict[str, Any]]) -> pd.DataFrame:

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from collectors.metric_dialects import BY_NAME, INFO, Kind
-from collectors.simulated_fleet import SimulatedFleet, coarse_utilization
+from collectors.simulated_fleet import SimulatedFleet
+from collectors.simulated_signals import coarse_utilization
 
 _REPORTED_NAMES = {
     "H100-SXM5-80GB": "NVIDIA H100 80GB HBM3",
@@ -110,6 +111,7 @@ _CLASSIC = (
     "DCGM_FI_DEV_FB_RESERVED",
     "DCGM_FI_DEV_POWER_USAGE",
     "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+    "DCGM_FI_DEV_XID_ERRORS",
 )
 DIALECTS: Mapping[str, Dialect] = {
     "dcgm": Dialect(metrics=_CLASSIC, labels=_dcgm()),
@@ -123,6 +125,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "DCGM_FI_DEV_BOARD_POWER_WATTS",
             "DCGM_FI_DEV_BOARD_POWER_LIMIT_ENFORCED_WATTS",
             "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+            "DCGM_FI_DEV_XID_ERROR",
         ),
         labels=_dcgm("hostname"),
     ),
@@ -133,6 +136,7 @@ DIALECTS: Mapping[str, Dialect] = {
             "dcgm_fb_free",
             "dcgm_power_usage",
             "dcgm_total_energy_consumption",
+            "dcgm_xid_errors",
         ),
         labels=_first_exporter,
     ),
@@ -193,7 +197,7 @@ def sample_lines(
     lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in speech.metrics}
     if speech.info is not None:
         lines[INFO] = []
-    rows: Iterable[Any] = samples.itertuples(index=False)
+    rows: Iterable[Any] = samples.assign(last_xid=fleet.last_xids(samples)).itertuples(index=False)
     for row in rows:
         if row.mig_instance and dialect in _WHOLE_BOARDS:
             continue
@@ -228,6 +232,7 @@ def _readings(row: Any) -> dict[str, float]:
         "power_watts": row.power_watts,
         "power_limit_watts": row.power_limit_watts,
         "energy_joules": row.energy_joules,
+        "last_xid": row.last_xid,
     }
     if not row.mig_instance:
         found["gpu_util"] = coarse

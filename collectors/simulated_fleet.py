@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from collectors.base import Window
+from collectors.board_xids import shown_xids
 from collectors.simulated_holdings import (
     BUSIEST,
     Epoch,
@@ -31,12 +32,14 @@ from collectors.simulated_signals import (
     Times,
     Values,
     board_power,
+    coarse_utilization,
     memory_ratio,
     missing,
     noisy,
     run_of,
     utilization,
 )
+from collectors.simulated_xids import SimulatedXids, driver_loaded
 from data.collected import Collected
 from data.columns import SAMPLES, check_frame, empty_frame
 from data.records.cluster import SourceReport, SourceState
@@ -45,7 +48,6 @@ from data.records.jobs import Job
 
 SOURCE = "simulated-fleet"
 _GRID_SECONDS = 300
-_DRIVER_LIFE_SECONDS = 3 * 86_400
 _UTIL_ONLY_MODEL = "L40S-48GB"
 _EMPTY_MEMORY = 0.004
 
@@ -108,8 +110,7 @@ class SimulatedFleet:
         """Give the energy counter in J: power summed on a 5 min grid since the driver's load."""
         if not len(times):
             return np.zeros(0)
-        offset = board // 8 * 7_919 % _DRIVER_LIFE_SECONDS
-        loaded = (times + offset) // _DRIVER_LIFE_SECONDS * _DRIVER_LIFE_SECONDS - offset
+        loaded = driver_loaded(np.full_like(times, board), times)
         first = int(loaded.min()) // _GRID_SECONDS * _GRID_SECONDS
         grid = np.arange(first, int(times.max()) + _GRID_SECONDS, _GRID_SECONDS, dtype=np.int64)
         total = np.concatenate([[0.0], np.cumsum(self._power(board, grid)) * _GRID_SECONDS])
@@ -189,6 +190,25 @@ class SimulatedFleet:
         names = np.array(["" if run < 0 else tenant.job_id(int(run)) for run in runs], dtype=object)
         return used, list(names[codes])
 
+    def last_xids(self, samples: pd.DataFrame) -> Times:
+        """Give the code of the last XID error that each sample's board shows, 0 for none."""
+        board_of = {device.gpu_uuid: device.board for device in self.devices}
+        boards = np.asarray(samples["gpu_uuid"].map(board_of), dtype=np.int64)
+        times = np.asarray(samples["sampled_at"].dt.as_unit("s").astype("int64"), dtype=np.int64)
+        count = self.devices[-1].board + 1
+        return SimulatedXids(seed=self.seed, boards=count, works=self._works).last_codes(
+            boards, times
+        )
+
+    def _works(self, board: int, at: int) -> bool:
+        """Tell whether a job does something on the board."""
+        times = np.array([at], dtype=np.int64)
+        return any(
+            self._utilization(epoch, device, times)[0] > 0
+            for epoch, _inside in self.settlement.parts(times)
+            for device in epoch.boards[board]
+        )
+
     def jobs(self, start: datetime, end: datetime) -> tuple[Job, ...]:
         """Give every job that ran in (start, end]."""
         first, last = int(start.timestamp()), int(end.timestamp())
@@ -234,14 +254,6 @@ def _cap(epoch: Epoch, devices: list[Device]) -> float | None:
     return min((cap for cap in caps if cap is not None), default=None)
 
 
-def coarse_utilization(activity: Values) -> Values:
-    """Give what GPU_UTIL says for an SM activity: any kernel in the period counts, so it is high.
-
-    Whole percents, as the exporter reports them.
-    """
-    return np.asarray(np.round(np.clip(activity * 1.6, 0, 1), 2))
-
-
 def _job(tenant: Tenant, run: int, device: Device, count: int, begins: int, ends: int) -> Job:
     return Job(
         job_id=tenant.job_id(run),
@@ -280,6 +292,7 @@ class SimulatedFleetCollector:
             batch_id=digest_of([SOURCE, fleet.seed, fleet.nodes, window.start, window.end]),
             samples=samples,
             jobs=fleet.jobs(window.start, window.end),
+            xids=shown_xids(samples, fleet.last_xids(samples)),
             report=SourceReport(
                 source=SOURCE,
                 state=SourceState.RAN,

@@ -80,6 +80,14 @@ def noisy(values: Values, stream: int, times: Times) -> Values:
     return np.asarray(np.clip(values * (1 + 0.08 * noise), 0.0, 1.0))
 
 
+def coarse_utilization(activity: Values) -> Values:
+    """Give what GPU_UTIL says for an SM activity: any kernel in the period counts, so it is high.
+
+    Whole percents, as the exporter reports them.
+    """
+    return np.asarray(np.round(np.clip(activity * 1.6, 0, 1), 2))
+
+
 def memory_ratio(tenant: Tenant, times: Times) -> Values:
     """Give the used share of a device's memory 0..1; frameworks reserve early and keep it."""
     run, elapsed = run_of(tenant, times)

@@ -9,6 +9,7 @@ from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, find_boards
 from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import ProcessJobs
+from collectors.nvml.xid_events import XidEvents
 from data.errors import CollectorError, scrub
 from data.source_settings import NvmlSettings
 
@@ -23,6 +24,7 @@ _HOST_PIDS = (
 _GPM_FIX = (
     "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 (modprobe option)"
 )
+_XID_FIX = "its errors stay unknown; run dcgm-exporter, or look into the kernel log"
 _FIXES = {
     "NoPermission": "run as root (or with CAP_SYS_ADMIN)",
     "NotSupported": "this board or driver does not have it; nothing to do",
@@ -64,7 +66,7 @@ def _driver_and_boards() -> list[Finding]:
         )
     for board in boards:
         found += _board(board)
-    return found
+    return [*found, *_xid_events(boards)]
 
 
 def _board(board: Board) -> list[Finding]:
@@ -92,6 +94,24 @@ def _board(board: Board) -> list[Finding]:
         fix = _FIXES.get(reason.partition(": ")[2], "see `nvidia-smi -q`")
         found.append((f"{what} {name}", "missing", f"{reason}: {fix}"))
     return found
+
+
+def _xid_events(boards: tuple[Board, ...]) -> list[Finding]:
+    """Name the boards whose XID errors NVML does not report."""
+    calls, events = NvmlCalls(), XidEvents()
+    try:
+        events.watch(calls, boards)
+        events.rows(calls, boards, node="", at=0.0)
+    finally:
+        events.close()
+    refused = [
+        (f"GPU {board.index} XID events", "missing", f"{events.refused[board.uuid]}: {_XID_FIX}")
+        for board in boards
+        if board.uuid in events.refused
+    ]
+    # a lost board has its own finding
+    others = [one for one in calls.missing if not one.endswith(": GpuIsLost")]
+    return [*refused, *(("XID events", "missing", f"{one}: {_XID_FIX}") for one in others)]
 
 
 def _mig(board: Board) -> Finding:

@@ -2,6 +2,7 @@
 
 NVML knows only now: a collection is one reading, stamped with the end of the window when that is
 now. Utilisation is SM activity on boards with GPM (Hopper and newer), else the driver's own rate.
+XID errors are those since the session began (see `xid_events`): of one reading, its own moment's.
 """
 
 from collections import Counter
@@ -15,12 +16,14 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
+from collectors.board_xids import merged_xids
 from collectors.dcgm_readings import jobs_of
 from collectors.nvml.activity import SmActivity
 from collectors.nvml.job_mapping_files import MappingFiles, booted_at
 from collectors.nvml.library import nvml_session
 from collectors.nvml.process_jobs import POD_LABEL, ProcessJobs
 from collectors.nvml.readings import NvmlReader, Reading
+from collectors.nvml.xid_events import XidEvents
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import utc_now
 from data.collected import Collected
@@ -33,6 +36,8 @@ from data.source_settings import NvmlSettings
 NOW = timedelta(seconds=5)
 """A window that ended no longer ago ends now."""
 _SHOWN_REASONS = 5
+_NO_GPU = "no GPU on this machine"
+_NO_BOARD = "no board answers"
 _BLIND = (
     "processes are not seen, so samples name no job: run as root and with the host's PID "
     "namespace (Kubernetes: hostPID: true), or set nvml.mapping_directory"
@@ -56,33 +61,39 @@ class NvmlCollector:
         return f"nvml {self.node}"
 
     def collect(self, window: Window) -> Collected:
-        """Give one reading of every GPU, taken now. Errors: CollectorError."""
+        """Give one reading of every GPU, taken now. Errors: CollectorError.
+
+        It knows of XID errors only what happens while it is taken: `NvmlSampler` sees all.
+        """
         with self.reading() as read:
             return self.collected([read(lambda: self._stamp(window))], window)
 
     @contextmanager
     def reading(self) -> Any:
         """Hold NVML open and give the function that takes a reading. Errors: CollectorError."""
-        activity = SmActivity()
+        activity, events = SmActivity(), XidEvents()
         reader = NvmlReader(
             node=self.node,
             catalogue=self.catalogue,
             processes=ProcessJobs(self.proc_root),
             mapping=self._mapping,
             activity=activity,
+            events=events,
             gpm_gap_seconds=self.gpm_gap_seconds,
         )
         with nvml_session(self.settings):
             try:
                 yield reader.read
             finally:
+                events.close()
                 activity.close()
 
     def collected(
         self, readings: Sequence[Reading], window: Window, *, overflowed: int = 0
     ) -> Collected:
-        """Give readings as one Collected. Errors: SourceUnreachableError when no board answered.
+        """Give readings as one Collected. Errors: SourceUnreachableError when nothing is known.
 
+        That no board answers is told as a warning where their XID errors are known: they say why.
         `overflowed` readings were lost because nobody collected them.
         """
         missing: Counter[str] = Counter()
@@ -90,22 +101,25 @@ class NvmlCollector:
             missing.update(one.missing)
         boards = sum(one.boards for one in readings)
         boards_read = sum(one.boards_read for one in readings)
-        if not boards_read and (boards or missing):
+        xids = merged_xids([dict(row) for one in readings for row in one.xids])
+        if not boards_read and (boards or missing) and xids.empty:
             raise SourceUnreachableError(
                 f"{self.name}: none of {boards} boards could be read: {_reasons(missing)}",
                 "See whether `nvidia-smi` answers; `dmesg | grep -i xid` names a lost board.",
             )
         missing["sampler: not collected in time"] += overflowed
         samples = _samples([row for one in readings for row in _stamped(one)])
+        texts = [one.to_csv(index=False) for one in (samples, xids)]
         held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
         return Collected(
-            batch_id=digest_of([self.name, window.start, window.end, samples.to_csv(index=False)]),
+            batch_id=digest_of([self.name, window.start, window.end, *texts]),
             samples=samples,
             jobs=jobs_of(held, self.name),
+            xids=xids,
             report=SourceReport(
                 source=self.name,
                 state=SourceState.RAN,
-                reason="" if len(samples) else "no GPU on this machine",
+                reason="" if len(samples) else _NO_BOARD if boards else _NO_GPU,
                 samples=len(samples),
                 dropped=tuple(sorted((+missing).items())),
                 completeness_ratio=boards_read / boards if boards else None,

@@ -15,6 +15,7 @@ from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, Instance, find_boards
 from collectors.nvml.job_mapping_files import MappingFiles
 from collectors.nvml.process_jobs import ProcessJobs
+from collectors.nvml.xid_events import XidEvents
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
 from data.units import bytes_to_mib
@@ -32,6 +33,7 @@ _LONGEST_NAME = 100
 class Reading:
     """The rows of one moment, boards seen and read, and what was missing, by reason.
 
+    `xids` are the codes that boards showed since the session began, with their first and last time.
     `at` is exact, so that a reading falls in one window; its rows are stamped in whole seconds.
     """
 
@@ -40,6 +42,7 @@ class Reading:
     boards: int
     boards_read: int
     missing: Counter[str]
+    xids: tuple[Row, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +57,14 @@ class NvmlReader:
     processes: ProcessJobs
     mapping: Callable[[], MappingFiles | None]
     activity: SmActivity = field(default_factory=SmActivity)
+    events: XidEvents = field(default_factory=XidEvents)
     gpm_gap_seconds: float = 0.2
 
     def read(self, clock: Callable[[], datetime]) -> Reading:
         """Read every board once; a board that is lost on the way gives no row, others stay."""
         calls = NvmlCalls()
         count, boards = find_boards(calls)
+        self.events.watch(calls, boards)
         self._begin(calls, boards)
         at = clock()
         mapping = self.mapping()
@@ -77,8 +82,14 @@ class NvmlReader:
             rows += found
             boards_read += 1
         calls.missing.update(mapping.reasons if mapping else ())
+        xids = self.events.rows(calls, boards, node=self.node, at=at.timestamp())
         return Reading(
-            at=at, rows=tuple(rows), boards=count, boards_read=boards_read, missing=calls.missing
+            at=at,
+            rows=tuple(rows),
+            boards=count,
+            boards_read=boards_read,
+            missing=calls.missing,
+            xids=xids,
         )
 
     def _begin(self, calls: NvmlCalls, boards: tuple[Board, ...]) -> None:

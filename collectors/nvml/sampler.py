@@ -1,7 +1,8 @@
 """Readings between two collections: a small thread reads NVML every few seconds.
 
 With one reading a cycle the store sees one moment of many minutes; with these it sees power and
-SM activity over all of the time, GPM giving the mean between two readings.
+SM activity over all of the time, GPM giving the mean between two readings. Its session stays open,
+so no XID error between two readings or collections is lost.
 """
 
 import threading

@@ -2,6 +2,7 @@
 
 from reportlab.platypus import Flowable, Spacer
 
+from dashboard.action_titles import title_of
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
 from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
 from dashboard.reports.render_report import bare_text, number_text, percent_text, range_text
@@ -63,7 +64,7 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
     one, said = row.measurement, row.recommendation
-    name = (f"{said.action}, {row.state}", said.target, said.recommendation_id)
+    name = (f"{title_of(said.action)}, {row.state}", said.target, said.recommendation_id)
     if one is None:
         return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (

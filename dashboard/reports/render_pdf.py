@@ -7,6 +7,7 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
+from dashboard.action_titles import title_of
 from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
     FINDING,
@@ -124,7 +125,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     shown = [one.recommendation for one in waiting[:_MOST_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            (f"{said.action}, {one.state}", said.target, said.recommendation_id),
+            (f"{title_of(said.action)}, {one.state}", said.target, said.recommendation_id),
             (f"{said.now.describe()} →", said.summary),
             (
                 range_text(said.savings.cost),

@@ -10,6 +10,7 @@ from datetime import date, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from dashboard.action_titles import title_of
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
@@ -89,6 +90,7 @@ def _environment(week: Week, *, html: bool) -> Environment:
         number=number_text,
         time=lambda at: time_text(at, week),
         md=markdown_text,
+        action_title=title_of,
     )
     return environment
 

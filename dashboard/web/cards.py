@@ -7,28 +7,13 @@ from typing import Literal
 
 import streamlit as st
 
+from dashboard.action_titles import title_of
 from dashboard.web.decision_panel import decision_panel
 from dashboard.web.evidence import show_evidence
 from dashboard.web.page import plain, range_text
 from data.records.decisions import Recommendation
 from data.store import StoredRecommendation
 
-TITLES = {
-    "fewer-gpus": "Fewer GPUs",
-    "smaller-gpu": "Smaller GPU",
-    "mig-slice": "MIG slice",
-    "power-cap": "Power cap",
-    "co-locate": "Share a board",
-    "reclaim": "Reclaim idle GPU",
-    "shift-in-time": "Wait for cheaper or cleaner hours",
-    "scale-out": "More GPUs before a peak",
-    "time-limit": "Shorter time limit",
-    "add-gpus": "More boards needed",
-    "consolidate": "Power a node down",
-    "larger-gpu": "Larger GPU before memory runs out",
-    "spread": "More GPUs before memory runs out",
-    "less-memory": "Less memory before it runs out",
-}
 _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "proposed": "violet",
     "approved": "green",
@@ -54,7 +39,7 @@ def card(stored: StoredRecommendation, place: str) -> None:
     with st.container(border=True, key=f"card-{key}"):
         title, state = st.columns([4, 1])
         title.markdown(
-            f"**{TITLES[one.action]}** · {plain(one.target)}  \n"
+            f"**{title_of(one.action)}** · {plain(one.target)}  \n"
             f"{plain(one.now.describe())} → **{plain(one.summary)}**"
         )
         by = f" by {stored.decided_by}" if stored.decided_by else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.desk import Preview
-from dashboard.web.identity import local_name, remember_name, signed_in
+from dashboard.web.identity import acting, local_name, remember_name, signed_in
 from dashboard.web.page import plain, range_text
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
@@ -138,11 +138,7 @@ def _act(key: str, action: Action) -> None:
 def _given(key: str) -> Given | None:
     """Read what the click was made with."""
     held = st.session_state
-    access = current_world().desk.settings().access
-    if access.mode == "local":
-        person: Person | None = Person(name=str(held.get(f"{key}-by", "")), via="local")
-    else:
-        person = signed_in(access)
+    person = acting(current_world().desk.settings().access, f"{key}-by")
     if person is None:
         return None
     preview: Preview | None = held.get(f"{key}-preview")

@@ -40,6 +40,16 @@ def signed_in(access: AccessSettings) -> Person | None:
     return Person(name=st.session_state.get(_NAME, ""), via="local")
 
 
+def acting(access: AccessSettings, key: str) -> Person | None:
+    """Give who made a click, None when nobody is signed in.
+
+    In local mode it is the name in the `local_name` of that key as it stood at the click.
+    """
+    if access.mode == "local":
+        return Person(name=str(st.session_state.get(key, "")), via="local")
+    return signed_in(access)
+
+
 def proxied(stated: str) -> Person:
     """Give the person that the middleware wrote into its header."""
     found = json.loads(stated)

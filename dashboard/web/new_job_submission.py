@@ -1,6 +1,7 @@
 """Submitting from the New job page, behind the same gate as the command line.
 
-What was shown is what is sent: the proposal stays in the session until it is sent or replaced.
+What was shown is what is sent: the proposal stays in the session until it is sent or replaced. Both
+buttons act in the callback of their click, before the page is drawn (see `kept_clicks`).
 """
 
 from collections.abc import Callable
@@ -15,15 +16,18 @@ from dashboard.submission.proposal import Proposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
-from dashboard.web.identity import local_name, remember_name, signed_in
+from dashboard.web.identity import acting, local_name, remember_name, signed_in
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import TrimtabError
+from data.errors import ChangeRefusedError, TrimtabError
+from data.records.commands import Person
 
 _PROPOSAL = "new-job-proposal"
 _SAID = "new-job-said"
+_BY = "new-job-by"
+_UNSEEN = "Nothing was sent: the preview has changed. Look at it, then submit."
 
 
 def submission_part(job: JobFile) -> None:
@@ -39,23 +43,21 @@ def submission_part(job: JobFile) -> None:
         st.info(plain(reason))
     name, preview, send = st.columns([3, 1, 1], vertical_alignment="bottom")
     with name:
-        by = local_name("new-job-by") if settings.access.mode == "local" else person.name
-    if preview.button("Preview", width="stretch", key="new-job-preview"):
-        st.session_state.pop(_SAID, None)
-        _attempt(lambda: _preview(job, by))
+        by = local_name(_BY) if settings.access.mode == "local" else person.name
+    preview.button(
+        "Preview", width="stretch", key="new-job-preview", on_click=_preview, args=(job,)
+    )
     proposal: Proposal | None = st.session_state.get(_PROPOSAL)
-    clicked = send.button(
+    send.button(
         "Submit",
         width="stretch",
         type="primary",
         key="new-job-submit",
         disabled=bool(reason) or proposal is None or not by.strip(),
         help=plain(reason) or "Preview first; what is shown is what is sent.",
+        on_click=_submit,
+        args=(proposal,),
     )
-    if clicked and proposal is not None:
-        st.session_state.pop(_PROPOSAL)
-        _attempt(lambda: _send(proposal, by))
-        st.rerun()
     if said := st.session_state.get(_SAID):
         (st.success if said[0] else st.error)(plain(said[1]))
     if proposal is not None:
@@ -65,15 +67,38 @@ def submission_part(job: JobFile) -> None:
     _submitted()
 
 
-def _attempt(action: Callable[[], None]) -> None:
-    """Run a command; its refusal is kept, so that it is still there after the page was drawn."""
+def _preview(job: JobFile) -> None:
+    st.session_state.pop(_SAID, None)
+    _attempt(lambda person: _propose(job, person.name))
+
+
+def _submit(shown: Proposal | None) -> None:
+    """Send what the page showed when Submit was pressed, once.
+
+    The press may come a second time, after another preview, or past a button that is switched off.
+    """
+    held: Proposal | None = st.session_state.get(_PROPOSAL)
+    if shown is None or held is None:
+        return
+    if held is not shown:
+        st.session_state[_SAID] = (False, _UNSEEN)
+        return
+    del st.session_state[_PROPOSAL]
+    _attempt(lambda person: _send(shown, person))
+
+
+def _attempt(action: Callable[[Person], None]) -> None:
+    """Run a command for who asked; its refusal is kept until the page is drawn."""
+    person = acting(current_world().desk.settings().access, _BY)
+    if person is None:
+        return
     try:
-        action()
+        action(person)
     except TrimtabError as error:
         st.session_state[_SAID] = (False, str(error))
 
 
-def _preview(job: JobFile, by: str) -> None:
+def _propose(job: JobFile, by: str) -> None:
     world = current_world()
     settings = world.desk.settings()
     target = target_of(settings, target_name(settings))
@@ -88,12 +113,15 @@ def _preview(job: JobFile, by: str) -> None:
     )
 
 
-def _send(proposal: Proposal, by: str) -> None:
+def _send(proposal: Proposal, person: Person) -> None:
     world = current_world()
     settings = world.desk.settings()
+    refusal = why_not_submit(person, settings.access)
+    if refusal:
+        raise ChangeRefusedError("the job was not submitted", refusal)
     target = target_of(settings, proposal.submission.target)
-    sent = submit(proposal, target, world.store, settings=settings, by=by, now=utc_now())
-    remember_name(by)
+    sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=utc_now())
+    remember_name(person.name)
     st.session_state[_SAID] = (
         True,
         f"Submitted {sent.submission_id} as {sent.latest.job_id}.",

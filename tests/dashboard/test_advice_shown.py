@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 from factories import H100, NOW, make_range, make_recommendation
 
+from dashboard.action_titles import TITLES
 from dashboard.apply.change_file import change_for
 from dashboard.web.boards import boards_of
-from dashboard.web.cards import TITLES, effect_text
+from dashboard.web.cards import effect_text
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
 from data.records.decisions import ADVICE, Action, Range, Recommendation, Transition

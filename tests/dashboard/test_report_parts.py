@@ -135,6 +135,7 @@ def test_the_pdf_says_what_the_report_says(report: WeeklyReport) -> None:
         flat = " ".join(" ".join(page.get_textpage().get_text_range() for page in document).split())
     assert report.finding in flat
     assert "CET" in flat
+    assert "Fewer GPUs, proposed" in flat
     assert "<b>&<font" in flat
     assert "{{7*7}}" in flat
     assert "\u202e" not in flat

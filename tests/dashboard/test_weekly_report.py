@@ -9,6 +9,7 @@ import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
+from dashboard.reports.report_tables import csv_tables
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
@@ -53,6 +54,17 @@ def report_of(store: Store) -> WeeklyReport:
 def test_markdown_is_golden(store: Store, golden: Callable[[str, str], None]) -> None:
     """The text changes only on purpose."""
     golden("weekly.md", render_markdown(report_of(store)))
+
+
+def test_people_read_titles_and_programs_the_action(store: Store) -> None:
+    """Markdown and HTML call a recommendation what its card does; JSON and CSV keep the word."""
+    report = report_of(store)
+    for text in (render_markdown(report), render_html(report)):
+        assert "Fewer GPUs" in text
+        assert "fewer-gpus" not in text
+    document = json.loads(render_json(report))
+    assert {one["action"] for one in document["recommendations"]} == {"fewer-gpus"}
+    assert ",fewer-gpus," in csv_tables(report)["recommendations.csv"]
 
 
 def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> None:

@@ -11,11 +11,14 @@
  *   gpu0 memory_total B              gpu0 memory_reserved B   gpu0 memory_used B
  *   gpu0 process PID                 gpu0 mig_slots 7
  *   gpu0 error CALL CODE             gpu0 lost_at CALL
+ *   gpu0 xid CODE                    gpu0 xid none            gpu0 xid_file PATH
  *   gpu0.mig2 instance 3             gpu0.mig2 slices 1       gpu0.mig2 slice_mb 9856
  *
  * A fact that is not given is NOT_SUPPORTED by its call. From the call named by lost_at on, every
  * call on that board answers GPU_IS_LOST. With limit_file the limit lives in that file, as it lives in
- * the board: it outlasts the process that set it. Structures follow NVIDIA's public nvml.h.
+ * the board: it outlasts the process that set it. An xid happens as soon as the board's events are
+ * registered, in the order given; one more for each code that is written to xid_file after that.
+ * Structures follow NVIDIA's public nvml.h.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +26,13 @@
 
 enum {
     SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
-    INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
+    INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25, UNKNOWN = 999
 };
 #define BOARDS 16
 #define SLOTS 8
 #define ERRORS 24
 #define PROCESSES 64
+#define XIDS 16
 #define TEXT 128
 
 typedef struct { char call[TEXT]; int code; } Refusal;
@@ -39,6 +43,10 @@ typedef struct Device {
     char name[TEXT], uuid[TEXT], lost_at[TEXT], limit_file[TEXT];
     Refusal refusal[ERRORS];
     unsigned pid[PROCESSES];
+    int has_events, xids, xids_told;
+    unsigned long long xid[XIDS];
+    char xid_file[TEXT];
+    long xid_offset;
     double power_mw, average_mw, limit_mw, utilization, sm_util, default_mw, least_mw, most_mw;
     unsigned long long energy_mj, energy_step_mj, total, reserved, used, slice_mb;
     int has_energy, has_memory;
@@ -47,7 +55,7 @@ typedef struct Device {
 typedef struct { Device *device; int instance; } GpmSample;
 
 static Device boards[BOARDS], migs[BOARDS][SLOTS], machine;
-static int board_count, sessions, live_samples;
+static int board_count, sessions, live_samples, live_sets;
 
 static void blank(Device *one, Device *board, int index) {
     memset(one, 0, sizeof *one);
@@ -92,6 +100,14 @@ static void learn(Device *one, const char *key, const char *value) {
     else if (!strcmp(key, "slices")) one->slices = atoi(value);
     else if (!strcmp(key, "slice_mb")) one->slice_mb = strtoull(value, NULL, 10);
     else if (!strcmp(key, "mig_slots")) one->mig_slots = atoi(value);
+    else if (!strcmp(key, "xid_file")) {
+        text(one->xid_file, value);
+        one->has_events = 1;
+    }
+    else if (!strcmp(key, "xid") && one->xids < XIDS) {
+        one->has_events = 1;
+        if (strcmp(value, "none")) one->xid[one->xids++] = strtoull(value, NULL, 10);
+    }
     else if (!strcmp(key, "process") && one->processes < PROCESSES)
         one->pid[one->processes++] = (unsigned)strtoul(value, NULL, 10);
     else if (!strcmp(key, "error") && sscanf(value, "%127s %d", call, &code) == 2
@@ -160,6 +176,7 @@ int nvmlShutdown(void) {
 }
 int nvml_stub_sessions(void) { return sessions; }
 int nvml_stub_live_samples(void) { return live_samples; }
+int nvml_stub_live_sets(void) { return live_sets; }
 const char *nvmlErrorString(int code) { (void)code; return "a refusal"; }
 
 int nvmlSystemGetDriverVersion(char *to, unsigned size) {
@@ -382,5 +399,68 @@ int nvmlGpmMetricsGet(Metrics *asked) {
     asked->metrics[0].status = SUCCESS;
     asked->metrics[0].value = asked->after->device->sm_util;
     return SUCCESS;
+}
+#endif
+
+enum { XID_EVENT = 8 };
+typedef struct { Device *device[BOARDS]; int devices; } EventSet;
+typedef struct {
+    Device *device;
+    unsigned long long type, data;
+    unsigned gpu_instance, compute_instance;
+} EventData;
+
+int nvmlEventSetCreate(EventSet **set) {
+    ASK(NULL);
+    *set = calloc(1, sizeof **set);
+    live_sets++;
+    return SUCCESS;
+}
+int nvmlEventSetFree(EventSet *set) {
+    free(set);
+    live_sets--;
+    return SUCCESS;
+}
+/* What was written to the file before belongs to the time before. */
+int nvmlDeviceRegisterEvents(Device *one, unsigned long long types, EventSet *set) {
+    ASK(one);
+    if (types != XID_EVENT || !one->has_events) return NOT_SUPPORTED;
+    FILE *file = one->xid_file[0] ? fopen(one->xid_file, "r") : NULL;
+    if (file) {
+        fseek(file, 0, SEEK_END);
+        one->xid_offset = ftell(file);
+        fclose(file);
+    }
+    one->xids_told = 0;
+    set->device[set->devices++] = one;
+    return SUCCESS;
+}
+#ifndef OLD_DRIVER
+static int next_xid(Device *one, unsigned long long *xid) {
+    if (one->xids_told < one->xids) {
+        *xid = one->xid[one->xids_told++];
+        return 1;
+    }
+    FILE *file = one->xid_file[0] ? fopen(one->xid_file, "r") : NULL;
+    int found = 0;
+    if (file) {
+        fseek(file, one->xid_offset, SEEK_SET);
+        found = fscanf(file, "%llu\n", xid) == 1;
+        if (found) one->xid_offset = ftell(file);
+        fclose(file);
+    }
+    return found;
+}
+int nvmlEventSetWait_v2(EventSet *set, EventData *event, unsigned milliseconds) {
+    (void)milliseconds;
+    ASK(NULL);
+    for (int i = 0; i < set->devices; i++)
+        if (next_xid(set->device[i], &event->data)) {
+            event->device = set->device[i];
+            event->type = XID_EVENT;
+            event->gpu_instance = event->compute_instance = 0xFFFFFFFF;
+            return SUCCESS;
+        }
+    return TIMEOUT;
 }
 #endif

@@ -65,17 +65,28 @@ def page(
         yield AppTest.from_file(str(PAGE), default_timeout=60), store
 
 
-def test_what_is_previewed_is_sent_once(bed: SlurmBed, page: tuple[AppTest, Store]) -> None:
-    """Form, preview, submit: Slurm has the job, the store the very text of the preview."""
-    app, store = page
+def describe(app: AppTest, name: str) -> None:
+    """Fill the form as ada would, and have the plans shown."""
     app.run()
     app.selectbox(key="job-model").set_value("tinyllama-1.1b")
-    app.text_input(key="job-name").set_value("by-page")
+    app.text_input(key="job-name").set_value(name)
     app.button[0].click().run()
     assert app.button(key="new-job-submit").disabled
     app.text_input(key="new-job-by").set_value("ada").run()
-    app.button(key="new-job-preview").click().run()
+
+
+def script_of(app: AppTest) -> str:
+    """The batch script that the page shows."""
     (shown,) = [one.value for one in app.code if one.value.startswith("#!/bin/bash")]
+    return str(shown)
+
+
+def test_what_is_previewed_is_sent_once(bed: SlurmBed, page: tuple[AppTest, Store]) -> None:
+    """Form, preview, submit: Slurm has the job, the store the very text of the preview."""
+    app, store = page
+    describe(app, "by-page")
+    app.button(key="new-job-preview").click().run()
+    shown = script_of(app)
     assert "#SBATCH --gres=gpu:h100:" in shown
     assert store.reader.submissions() == ()
     app.button(key="new-job-submit").click().run()
@@ -86,3 +97,46 @@ def test_what_is_previewed_is_sent_once(bed: SlurmBed, page: tuple[AppTest, Stor
     assert bed.run("squeue", "-h", "-n", "by-page", "-t", "all", "-o", "%i") == number
     assert any("Submitted" in one.value for one in app.success)
     assert app.button(key="new-job-submit").disabled
+
+
+def test_a_press_that_comes_twice_sends_once(bed: SlurmBed, page: tuple[AppTest, Store]) -> None:
+    """The button is off after the first; a second press that is under way finds nothing to send."""
+    app, store = page
+    describe(app, "pressed-twice")
+    app.button(key="new-job-preview").click().run()
+    app.button(key="new-job-submit").click().run()
+    late = app.button(key="new-job-submit")
+    assert late.disabled
+    late.proto.disabled = False
+    late.click().run()
+    assert not app.exception
+    assert any("Submitted" in one.value for one in app.success)
+    assert len(store.reader.submissions()) == 1
+    listed = bed.run("squeue", "-h", "-n", "pressed-twice", "-t", "all", "-o", "%i")
+    assert len(listed.split()) == 1
+
+
+def test_a_press_with_a_new_preview_sends_nothing(page: tuple[AppTest, Store]) -> None:
+    """Preview and Submit in one request: the script that would go was never shown."""
+    app, store = page
+    describe(app, "unseen")
+    app.button(key="new-job-preview").click().run()
+    app.button(key="new-job-preview").click()
+    app.button(key="new-job-submit").click()
+    app.run()
+    assert any("Nothing was sent" in one.value for one in app.error)
+    assert store.reader.submissions() == ()
+    assert not app.button(key="new-job-submit").disabled
+    app.button(key="new-job-submit").click().run()
+    assert len(store.reader.submissions()) == 1
+
+
+def test_a_press_is_carried_out_before_the_page_is_drawn(page: tuple[AppTest, Store]) -> None:
+    """The job is sent though the run that the press asked for does not reach the button."""
+    app, store = page
+    describe(app, "page-left")
+    app.button(key="new-job-preview").click().run()
+    app.session_state["new-job-asked"] = None
+    app.button(key="new-job-submit").click().run()
+    assert [one.key for one in app.button if one.key == "new-job-submit"] == []
+    assert [one.name for one in store.reader.submissions()] == ["page-left"]
