@@ -144,11 +144,11 @@ def towards(ground: Ground, charges: Charges, today: Draft, warm: Warmth, churn:
         if len(late) == len(waiting):
             break
         waiting = late
-    for new in np.flatnonzero(~warm.kept):
+    for new in map(int, np.flatnonzero(~warm.kept)):
         present = draft.path[new].copy()
         add_path(ground, new, present, -1.0, draft.used)
         if not _inserted(ground, draft, charges, np.array([new]), _WEIGHT):
-            _kept(ground, draft, int(new), present)
+            _kept(ground, draft, new, present)
     settle(ground, draft, np.arange(len(ground.present)), warm.announced, churn)
     return draft
 
