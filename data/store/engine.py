@@ -5,6 +5,8 @@ connection object shared by threads silently returns wrong rows.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -69,6 +71,18 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
         engine.dispose()
         raise
     return engine
+
+
+@contextmanager
+def failures_named(connection: sa.Connection) -> Iterator[None]:
+    """Name what the driver raises where SQLAlchemy does not see it: frames in, rows out as Arrow.
+
+    Errors: StoreError.
+    """
+    try:
+        yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _named(Path(connection.engine.url.database or ""), str(error)) from error
 
 
 def _named(path: Path, text: str) -> StoreError:
