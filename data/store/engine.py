@@ -15,6 +15,10 @@ from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, 
 
 _PREFIX = "duckdb:///"
 _HOLDER = re.compile(r"PID (\d+)")
+_NO_MEMORY = re.compile(
+    r"out of memory|bad_alloc|MemoryError|cannot allocate memory|can't start new thread",
+    re.IGNORECASE,
+)
 _CONFIG = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -95,7 +99,7 @@ def _named(path: Path, text: str) -> StoreError:
             f"the store {path} is held by {who}",
             "Stop that process or use its dashboard, or give another file with --store.",
         )
-    if "out of memory" in text.lower() or "bad_alloc" in text:
+    if _NO_MEMORY.search(text):
         return StoreError(f"{OUT_OF_MEMORY} using the store {path}", MORE_MEMORY)
     without_name = text.replace(path.name, "")
     if "WAL" in without_name or "replay" in without_name.lower():

@@ -10,8 +10,7 @@ from data.store.bulk import read_table
 from data.store.engine import open_engine
 
 FAILS_WHILE_FETCHED = (
-    "SELECT CASE WHEN range > 500000 THEN error('Out of Memory Error: failed to allocate')"
-    " ELSE 1 END AS one FROM range(1000000)"
+    "SELECT CASE WHEN range > 500000 THEN error('{}') ELSE 1 END AS one FROM range(1000000)"
 )
 
 
@@ -52,12 +51,15 @@ def test_other_failures_are_none(failure: Exception) -> None:
     assert not lacks_memory(failure)
 
 
-def test_what_fails_while_rows_are_fetched_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "words", ["Out of Memory Error: failed to allocate", "MemoryError: <EMPTY MESSAGE>"]
+)
+def test_what_fails_while_rows_are_fetched_is_named(words: str, tmp_path: Path) -> None:
     """DuckDB makes the Arrow table out of SQLAlchemy's sight."""
     engine = open_engine(tmp_path / "t.duckdb", create=True)
     with (
         engine.connect() as connection,
         pytest.raises(StoreError, match=r"the process ran out of memory using the store .*duckdb"),
     ):
-        read_table(connection, FAILS_WHILE_FETCHED)
+        read_table(connection, FAILS_WHILE_FETCHED.format(words))
     engine.dispose()
