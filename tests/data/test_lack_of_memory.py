@@ -52,7 +52,12 @@ def test_other_failures_are_none(failure: Exception) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["Out of Memory Error: failed to allocate", "MemoryError: <EMPTY MESSAGE>"]
+    "words",
+    [
+        "Out of Memory Error",
+        "Failed to allocate block of 262144 bytes (bad allocation)",
+        "MemoryError: <EMPTY MESSAGE>",
+    ],
 )
 def test_what_fails_while_rows_are_fetched_is_named(words: str, tmp_path: Path) -> None:
     """DuckDB makes the Arrow table out of SQLAlchemy's sight."""
