@@ -16,7 +16,7 @@ from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, 
 _PREFIX = "duckdb:///"
 _HOLDER = re.compile(r"PID (\d+)")
 _NO_MEMORY = re.compile(
-    r"out of memory|bad.alloc|failed to allocate|MemoryError|cannot allocate memory|can't start new thread",
+    r"out of memory|bad.alloc|(?:failed to|cannot) allocate|MemoryError|can't start new thread",
     re.IGNORECASE,
 )
 _CONFIG = {
