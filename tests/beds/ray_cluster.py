@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,6 @@ from forecasting.ray_driver import LOCAL
 
 _TESTS = Path(__file__).parents[1]
 _ATTEMPTS = 4
-_LONGER_THAN_A_CLUSTER_LIVES = 300.0
 
 
 _Answer = TypeVar("_Answer")
@@ -67,17 +65,13 @@ def all_added(fates: list[Fate]) -> list[tuple[int, bool]]:
 
 
 def _kill(victim: str) -> None:
-    """Kill, from a worker: `worker`, its `raylet`, the `gcs_server`, or the `driver` of these."""
-    if victim == "worker":
-        os._exit(1)
+    """Kill this worker, and first its `raylet`, the `gcs_server`, or the `driver` of these."""
     raylet = os.getppid()
     driver = _parent(raylet)
-    doomed = {"raylet": [raylet], "driver": [driver]}.get(victim)
-    for process in doomed if doomed is not None else _children(driver, victim):
+    doomed = {"worker": [], "raylet": [raylet], "driver": [driver]}
+    for process in doomed[victim] if victim in doomed else _children(driver, victim):
         os.kill(process, signal.SIGKILL)
-    if victim == "gcs_server":
-        os._exit(1)  # without it nobody starts the worker again
-    time.sleep(_LONGER_THAN_A_CLUSTER_LIVES)
+    os._exit(1)
 
 
 def _parent(process: int) -> int:
