@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from data.clock import utc_now
-from data.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError
+from data.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError, lacks_memory
 
 logger = logging.getLogger(__name__)
 
@@ -76,12 +76,13 @@ class CycleThread:
             except TrimtabError as failure:
                 error = str(failure)
                 logger.warning("cycle failed: %s", error)
-            except MemoryError:
-                error = f"{OUT_OF_MEMORY}. {MORE_MEMORY}"
-                logger.warning("cycle failed: %s", error)
             except Exception as failure:
-                error = f"defect in the cycle: {type(failure).__name__}"
-                logger.exception("cycle failed by a defect")
+                if lacks_memory(failure):
+                    error = f"{OUT_OF_MEMORY}. {MORE_MEMORY}"
+                    logger.warning("cycle failed: %s", error)
+                else:
+                    error = f"defect in the cycle: {type(failure).__name__}"
+                    logger.exception("cycle failed by a defect")
             finished = self._clock()
             self._state = CycleState(
                 last_error=error, last_finished_at=finished, next_at=finished + self._pause

@@ -11,6 +11,7 @@ TrimtabError
 └── ApplyError ─ ApprovalMissingError, StalePlanError, ChangeRefusedError, NotVerifiedError
 """
 
+import errno
 import re
 
 _SECRET = re.compile(
@@ -41,6 +42,30 @@ MORE_MEMORY = (
     "Nothing half done was kept. Give it more memory, or less to think about: a smaller "
     "planning.history_days, prometheus.lookback_hours or prometheus.selector."
 )
+
+
+_NO_MEMORY_WORDS = re.compile(
+    r"cannot allocate memory|out of memory|bad_alloc|failed to map segment|can't start new thread",
+    re.IGNORECASE,
+)
+
+
+def lacks_memory(failure: BaseException) -> bool:
+    """Say whether a failure, or one that it came from, is that no memory was left.
+
+    Beside Python's own error: the system's, and in words of a library that cannot be loaded, a
+    thread that has no room for its stack, or C++ below.
+    """
+    seen: BaseException | None = failure
+    while seen is not None:
+        if isinstance(seen, MemoryError) or getattr(seen, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(seen, (OSError, ImportError, RuntimeError, SystemError)) and (
+            _NO_MEMORY_WORDS.search(str(seen))
+        ):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 class TrimtabError(Exception):

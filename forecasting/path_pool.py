@@ -61,7 +61,14 @@ def _answers(
 
 
 def _by_threads(tasks: Sequence[PathTask], workers: int) -> Iterator[QuantilePath]:
-    """Ask the mix for batches of series: Prophet's part of it is faster for many at once."""
+    """Ask the mix for batches of series: Prophet's part of it is faster for many at once.
+
+    One worker needs no thread: Python waits without end for one that has no memory to start with.
+    """
+    if workers == 1:
+        for batch in _batches(tasks):
+            yield from mixed_paths(batch)
+        return
     with ThreadPoolExecutor(workers) as pool:
         for paths in pool.map(mixed_paths, _batches(tasks)):
             yield from paths

@@ -1,78 +1,53 @@
 """Things kept open on a Ray cluster (extra `ray`) and asked many times, answers in order.
 
 A worker opens its share of them once. Ray starts a worker that died again, opens its share again
-and repeats what it was asked; what Ray gives up is opened and answered here. So a failing cluster
-costs time and no results, as long as an answer depends on the thing and the argument alone.
-
-Things, arguments and answers travel as bytes of a pickle: arrays that Ray itself unpacks cannot be
-written to, and compiled functions would be compiled a second time for these.
+and repeats what it was asked; what Ray gives up, or a lost cluster leaves behind, is opened and
+answered here. So a failing cluster costs time and no results, as long as an answer depends on the
+thing and the argument alone.
 """
 
-import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from typing import Any
 
-from forecasting.ray_pool import connected
-
-_RESTARTS = 3
-
-
-class _Worker:
-    """One worker of the cluster: opens its things by number and answers about them."""
-
-    def __init__(self, make: Callable[[Any], Any], numbers: Sequence[int], *items: bytes) -> None:
-        self._opened = {
-            number: make(_unpacked(item)) for number, item in zip(numbers, items, strict=True)
-        }
-
-    def answers(self, function: Callable[[Any, Any], Any], arguments: dict[int, bytes]) -> bytes:
-        """Give the packed answers to arguments by number of the thing."""
-        return _packed(
-            {
-                number: function(self._opened[number], _unpacked(argument))
-                for number, argument in arguments.items()
-            }
-        )
+from forecasting.ray_driver import END, RETRIES, Driver, given, packed, ray_driver, unpacked
 
 
 class _OnRay:
     """Opened things by the worker that has them."""
 
     def __init__(
-        self, ray: Any, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
+        self,
+        driver: Driver,
+        make: Callable[[Any], Any],
+        items: Sequence[Any],
+        weights: Sequence[float],
     ) -> None:
-        self._ray, self._make, self._items = ray, make, items
-        self._shares = shared_out(weights, int(ray.cluster_resources().get("CPU", 1)))
-        worker = ray.remote(max_restarts=_RESTARTS, max_task_retries=_RESTARTS)(_Worker)
-        # Held here as long as the workers: one that starts again opens its things from these.
-        self._packed = [ray.put(_packed(item)) for item in items]
-        self._workers = [
-            worker.remote(make, share, *(self._packed[number] for number in share))
-            for share in self._shares
-        ]
+        self._driver, self._make, self._items = driver, make, items
+        self._shares = shared_out(weights, driver.cpus)
         self._here: dict[int, Any] = {}
+        for share in self._shares:
+            driver.say(packed((make, {number: items[number] for number in share})))
+        driver.say(END)
 
     @property
     def at_once(self) -> int:
         """Give how many workers there are."""
-        return len(self._workers)
+        return len(self._shares)
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
         """Give function(thing, argument) of every thing, in order."""
-        waiting = [
-            worker.answers.remote(
-                function, {number: _packed(arguments[number]) for number in share}
-            )
-            for worker, share in zip(self._workers, self._shares, strict=True)
-        ]
+        for share in self._shares:
+            self._driver.say(packed((function, {number: arguments[number] for number in share})))
         found: dict[int, Any] = {}
-        for share, answer in zip(self._shares, waiting, strict=True):
-            try:
-                found |= _unpacked(self._ray.get(answer))
-            except self._ray.exceptions.RayError:
-                for number in share:
-                    found[number] = function(self._opened_here(number), arguments[number])
+        for share in self._shares:
+            answer = self._driver.hear()
+            if answer is not None:
+                found |= unpacked(answer)
+                continue
+            for number in share:
+                found[number] = function(self._opened_here(number), arguments[number])
         return [found[number] for number in range(len(self._items))]
 
     def _opened_here(self, number: int) -> Any:
@@ -95,11 +70,8 @@ class RayWorkforce:
         self, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
     ) -> Iterator[_OnRay]:
         """Give make(item) of every item, kept by workers that share them out by weight."""
-        ray = connected(self._address)
-        try:
-            yield _OnRay(ray, make, items, weights)
-        finally:
-            ray.shutdown()
+        with ray_driver(self._address, _keep_open) as driver:
+            yield _OnRay(driver, make, items, weights)
 
 
 def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
@@ -114,9 +86,31 @@ def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
     return [sorted(share) for share in shares]
 
 
-def _packed(value: Any) -> bytes:
-    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+class _Worker:
+    """One worker of the cluster: opens its things by number and answers about them."""
+
+    def __init__(self, share: bytes) -> None:
+        make, items = unpacked(share)
+        self._opened = {number: make(item) for number, item in items.items()}
+
+    def answers(self, asked: bytes) -> bytes:
+        """Give the packed answers to arguments by number of the thing."""
+        function, arguments = unpacked(asked)
+        return packed(
+            {
+                number: function(self._opened[number], argument)
+                for number, argument in arguments.items()
+            }
+        )
 
 
-def _unpacked(packed: bytes) -> Any:
-    return pickle.loads(packed)  # noqa: S301 - made by _packed on a machine of the same cluster
+def _keep_open(ray: Any, line: Connection) -> None:
+    """Give each share to a worker, then ask all of them once in every round."""
+    worker = ray.remote(max_restarts=RETRIES, max_task_retries=RETRIES)(_Worker)
+    # Held here as long as the workers: one that starts again opens its things from these.
+    shares = [ray.put(share) for share in iter(line.recv_bytes, END)]
+    workers = [worker.remote(share) for share in shares]
+    while True:
+        waiting = [one.answers.remote(line.recv_bytes()) for one in workers]
+        for answer in waiting:
+            line.send_bytes(given(ray, answer))

@@ -3,6 +3,7 @@
 Exit codes: 0 ok, 1 error, 2 usage, 3 findings or partial. A traceback only with --debug.
 """
 
+import argparse
 import logging
 import os
 import sys
@@ -10,10 +11,13 @@ from collections.abc import Sequence
 
 from dashboard.cli.parser import build_parser
 from dashboard.foreign_text import shown
-from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError
+from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
 
 EXIT_ERROR = 1
 EXIT_USAGE = 2
+_STDERR = 2
+_NO_MEMORY = f"trimtab: {OUT_OF_MEMORY}. {MORE_MEMORY}\n".encode()
+"""Made beforehand, and written past the streams: saying it takes no memory."""
 
 
 class OneLine(logging.LogRecord):
@@ -35,17 +39,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Its debug lines hold whole addresses, and a webhook's address is a secret.
     logging.getLogger("urllib3").setLevel(logging.INFO)
     try:
+        return _run(options)
+    except Exception as failure:
+        if options.debug or not lacks_memory(failure):
+            raise
+        os.write(_STDERR, _NO_MEMORY)
+        return EXIT_ERROR
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run the command, and say what ended it that has words of its own."""
+    try:
         return int(options.run(options))
     except TrimtabError as error:
         if options.debug:
             raise
         print(f"trimtab: {shown(error)}", file=sys.stderr)
         return EXIT_USAGE if isinstance(error, SettingsError) else EXIT_ERROR
-    except MemoryError:
-        if options.debug:
-            raise
-        print(f"trimtab: {OUT_OF_MEMORY}. {MORE_MEMORY}", file=sys.stderr)
-        return EXIT_ERROR
     except KeyboardInterrupt:
         print("trimtab: interrupted", file=sys.stderr)
         return 130

@@ -13,6 +13,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from data.store.bridge import count_changed, is_postgres, spoken
+from data.store.engine import failures_named
 
 INCOMING = "incoming_frame"
 _UTC = "datetime64[us, UTC]"
@@ -23,7 +24,8 @@ def incoming(
     connection: sa.Connection, frame: pd.DataFrame, name: str = INCOMING
 ) -> Iterator[None]:
     """Make the frame a relation of that name, for this connection and as long as the block runs."""
-    rows = pa.Table.from_pandas(frame, preserve_index=False)
+    # Without threads: Python waits without end for one that has no memory to start with.
+    rows = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
     if is_postgres(connection):
         from data.store.postgres_frames import drop_incoming, put_incoming
 
@@ -32,7 +34,8 @@ def incoming(
         drop_incoming(connection, name)  # after a failure the transaction takes it away
         return
     driver: Any = connection.connection.driver_connection
-    driver.register(name, rows)
+    with failures_named(connection):
+        driver.register(name, rows)
     try:
         yield
     finally:
@@ -70,7 +73,8 @@ def read_table(
     cursor = connection.execute(sa.text(query), dict(parameters or {})).cursor
     if cursor is None:
         raise RuntimeError("the query gave no rows")
-    table: pa.Table = cursor.to_arrow_table()
+    with failures_named(connection):
+        table: pa.Table = cursor.to_arrow_table()
     return table
 
 
@@ -94,7 +98,8 @@ def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
         copy_in(connection, f"{table} ({columns})", rows)
         return
     driver: Any = connection.connection.driver_connection
-    driver.register(INCOMING, rows)
+    with failures_named(connection):
+        driver.register(INCOMING, rows)
     try:
         connection.exec_driver_sql(
             f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {INCOMING}"  # noqa: S608

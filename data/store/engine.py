@@ -5,6 +5,8 @@ connection object shared by threads silently returns wrong rows.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -13,6 +15,10 @@ from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, 
 
 _PREFIX = "duckdb:///"
 _HOLDER = re.compile(r"PID (\d+)")
+_NO_MEMORY = re.compile(
+    r"out of memory|bad.alloc|(?:failed to|cannot) allocate|MemoryError|can't start new thread",
+    re.IGNORECASE,
+)
 _CONFIG = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -71,6 +77,18 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
     return engine
 
 
+@contextmanager
+def failures_named(connection: sa.Connection) -> Iterator[None]:
+    """Name what the driver raises where SQLAlchemy does not see it: frames in, rows out as Arrow.
+
+    Errors: StoreError.
+    """
+    try:
+        yield
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise _named(Path(connection.engine.url.database or ""), str(error)) from error
+
+
 def _named(path: Path, text: str) -> StoreError:
     """Give the failure in our words; every error of the driver passes here."""
     text = text.replace(str(path), path.name)
@@ -81,7 +99,7 @@ def _named(path: Path, text: str) -> StoreError:
             f"the store {path} is held by {who}",
             "Stop that process or use its dashboard, or give another file with --store.",
         )
-    if "out of memory" in text.lower() or "bad_alloc" in text:
+    if _NO_MEMORY.search(text):
         return StoreError(f"{OUT_OF_MEMORY} using the store {path}", MORE_MEMORY)
     without_name = text.replace(path.name, "")
     if "WAL" in without_name or "replay" in without_name.lower():

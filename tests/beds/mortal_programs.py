@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,7 +58,7 @@ class Mortals:
         folder: Path,
         *,
         kill_after: float | None = None,
-        room_mib: int | None = None,
+        room_mib: float | None = None,
         **settings: object,
     ) -> Ended:
         """Run commands of `trimtab` one after another, and SIGKILL them after so many seconds.
@@ -122,8 +123,8 @@ def _run(order: dict[str, Any], folder: Path) -> int:
     os.dup2(os.open(folder / "stderr", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 2)
     if order["room_mib"] is not None:
         used = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
-        most = used * resource.getpagesize() + order["room_mib"] * 2**20
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        most = used * resource.getpagesize() + int(order["room_mib"] * 2**20)
+        resource.setrlimit(resource.RLIMIT_AS, (most, resource.RLIM_INFINITY))
     for number, command in enumerate(order["commands"]):
         os.dup2(os.open(folder / f"out-{number}", os.O_CREAT | os.O_TRUNC | os.O_WRONLY), 1)
         if code := main(command):
@@ -143,6 +144,10 @@ def _fork(order: dict[str, Any]) -> int:
         code = 1
         try:
             code = _run(order, folder)
+        except BaseException:  # noqa: BLE001 - whatever ends a program is told
+            # With as much memory as there is: the words may be what there was no room for.
+            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2)
+            traceback.print_exc()
         finally:
             os._exit(code)
     after = order["kill_after"]

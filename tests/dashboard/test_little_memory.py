@@ -8,9 +8,9 @@ from reliability import Measured
 
 from data.store import open_store
 
-ROOMS_MIB = (4, 16, 64)
+ROOMS_MIB = (1, 2, 4, 8, 16, 32, 64, 96)
+"""Too little to collect with, to read with, to plan with."""
 WORDS = "trimtab: the process ran out of memory"
-"""Or nothing, where memory is too short for words too; the exit status and the store still tell."""
 
 
 @pytest.mark.slow
@@ -33,10 +33,10 @@ def test_a_cycle_without_memory_says_so_and_leaves_the_store_whole(
             if ended.code == 0:
                 break
             assert ended.code == 1
-            assert ended.said.startswith(WORDS) or not ended.said
+            assert ended.said.startswith(WORDS), ended.said
             assert "Traceback" not in ended.said
             failed.append(room)
-        assert failed[:1] == [4]
+        assert failed[:3] == [1, 2, 4]
         assert mortals.run([command], tmp_path, **fleet).code == 0
     rooms = ", ".join(map(str, failed))
-    measured(f"cycles with {rooms} MiB to take: nothing half kept, the next one works")
+    measured(f"cycles with {rooms} MiB to take: named, nothing half kept, the next one works")

@@ -5,12 +5,14 @@ import sys
 from dataclasses import replace
 
 import pytest
+from beds.ray_cluster import Fate, all_added, on_a_cluster
 from forecasting_cases import HOURLY, daily, series
 
 from data.errors import SettingsError
+from data.records.forecasts import QuantilePath
 from forecasting.forecast_path import PathTask
 from forecasting.path_pool import paths_of
-from forecasting.ray_pool import LOCAL, by_ray
+from forecasting.ray_pool import by_ray
 
 TASKS = [
     PathTask(series=series(daily(4, seed=seed)), first_slot=4 * 86_400, horizon=6)
@@ -19,28 +21,35 @@ TASKS = [
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # what Ray itself warns of
 def test_a_cluster_gives_what_threads_give() -> None:
     """Two batches of series: the same paths in the same order; a batch that fails is done here."""
-    assert paths_of(TASKS, settings=HOURLY, ray_address=LOCAL) == paths_of(TASKS, settings=HOURLY)
     naive = replace(HOURLY, model="seasonal-naive")
-    assert paths_of(TASKS[:3], settings=naive, ray_address=LOCAL) == paths_of(
-        TASKS[:3], settings=naive
-    )
+
+    def there(address: str) -> tuple[list[QuantilePath], list[QuantilePath]]:
+        many = paths_of(TASKS, settings=HOURLY, ray_address=address)
+        return many, paths_of(TASKS[:3], settings=naive, ray_address=address)
+
+    here = paths_of(TASKS, settings=HOURLY), paths_of(TASKS[:3], settings=naive)
+    assert on_a_cluster(there) == here
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # what Ray itself warns of
-def test_a_dying_worker_costs_no_result() -> None:
-    """A batch whose workers die every time is done by the caller."""
+@pytest.mark.parametrize("victim", ["worker", "raylet"])
+def test_whatever_dies_costs_no_result(victim: str) -> None:
+    """A batch whose workers die every time, or take the cluster along, is done by the caller."""
     home = os.getpid()
+    batches = [[Fate(home=home, add=add)] for add in (1, 2, 3)]
+    batches[1].append(Fate(home=home, add=4, victim=victim))
 
-    def answer(batch: list[int]) -> list[int]:
-        if os.getpid() != home and 3 in batch:
-            os._exit(1)
-        return [one + 1 for one in batch]
+    def answers(address: str) -> list[list[tuple[int, bool]]]:
+        return list(by_ray(all_added, batches, address=address))
 
-    assert list(by_ray(answer, [[1, 2], [3, 4]], address=LOCAL)) == [[2, 3], [4, 5]]
+    first, doomed, last = on_a_cluster(answers)
+    assert doomed == [(3, True), (5, True)]
+    assert (first[0][0], last[0][0]) == (2, 4)
+    if victim == "worker":
+        assert not first[0][1]
+        assert not last[0][1]
 
 
 def test_without_ray_the_setting_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,138 @@
+"""Ray's driver in a process of its own, which is spoken to in bytes and may end at any time.
+
+Ray ends the process that drives it, without an exception, in more ways than one: when the raylet
+of its machine dies, when the head stays away for a minute, and when another thread frees an object
+of Ray's while `ray.shutdown` runs (a quarter of a second). It prints to stdout and takes SIGTERM
+over, too. So nothing of Ray comes into the process that asks: it stays whole, and what the driver
+has not answered it does itself.
+
+Whatever goes out and back is a pickle's bytes, which the driver carries unread: functions are named
+ones of modules. Arrays that Ray itself unpacks could not be written to, and compiled functions
+would be compiled a second time for these.
+"""
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from typing import Any
+
+from loky.backend import get_context
+
+from data.errors import SettingsError, scrub
+
+LOCAL = "local"
+"""An address that starts a cluster on this machine, for trying it out."""
+RETRIES = 3
+"""How often Ray repeats what a worker died of before it gives it up."""
+END = b""
+"""Ends a list of packed things; as an answer, says that Ray has given it up."""
+_SECONDS_TO_END = 20.0
+
+Work = Callable[[Any, Connection], None]
+"""What a driver does: it is given Ray, connected, and the line to whoever asks."""
+
+
+class Driver:
+    """A driver that is running, or has been lost."""
+
+    def __init__(self, line: Connection, cpus: int) -> None:
+        self._line = line
+        self.cpus = cpus
+        """How many the cluster had at first."""
+
+    def say(self, packed: bytes) -> None:
+        """Send bytes to the driver's work; to one that is lost, nothing."""
+        with suppress(OSError):
+            self._line.send_bytes(packed)
+
+    def hear(self) -> bytes | None:
+        """Give the next answer; None when Ray has given it up or the driver is lost."""
+        try:
+            return self._line.recv_bytes() or None
+        except (EOFError, OSError):
+            return None
+
+
+@contextmanager
+def ray_driver(address: str, work: Work) -> Iterator[Driver]:
+    """Give a driver of the cluster at `address` that does `work`; it ends with the block.
+
+    Errors: SettingsError when Ray is not installed or nobody answers at the address.
+    """
+    if find_spec("ray") is None:
+        raise SettingsError(
+            f"ray.address is {address!r}, but Ray is not installed",
+            "Install Trimtab with its extra: trimtab[ray]; or leave ray.address empty.",
+        )
+    # Loky's processes do not run the parent's __main__ again, which may be a page of Streamlit.
+    context = get_context("loky")
+    line, its_line = context.Pipe()
+    process = context.Process(target=_drive, args=(its_line, address, work), daemon=True)
+    process.start()
+    its_line.close()
+    try:
+        yield Driver(line, _cpus(line, address))
+    finally:
+        line.close()
+        process.join(_SECONDS_TO_END)
+        if process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+
+
+def packed(value: Any) -> bytes:
+    """Give the value as bytes."""
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def unpacked(value: bytes) -> Any:
+    """Give what was packed."""
+    return pickle.loads(value)  # noqa: S301 - made by `packed` on a machine of the same cluster
+
+
+def given(ray: Any, answer: Any) -> bytes:
+    """Give the bytes of a worker's answer once it is there, END when Ray gives it up."""
+    try:
+        return bytes(ray.get(answer))
+    except ray.exceptions.RayError:
+        return END
+
+
+def _cpus(line: Connection, address: str) -> int:
+    """Give the driver's first word: the cluster's CPUs, or why there is no cluster."""
+    try:
+        word = line.recv()
+    except (EOFError, OSError):
+        word = "Ray ended its process while it connected"
+    if isinstance(word, int):
+        return word
+    raise SettingsError(
+        f"no Ray cluster answers at ray.address {address!r}: {word}",
+        "Use auto on a machine of the cluster, ray://HEAD:10001 from outside, or nothing.",
+    )
+
+
+def _drive(line: Connection, address: str, work: Work) -> None:
+    """Be the driver."""
+    os.dup2(2, 1)  # what Ray prints is no data
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks is interrupted, and closes the line
+    ray: Any = import_module("ray")
+    options: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
+    try:
+        # "local" is Ray's own word: "auto" connects to a cluster that was left behind.
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
+    except Exception as error:  # noqa: BLE001 - Ray raises bare ones when a node starts too slowly
+        line.send(scrub(str(error)) or type(error).__name__)
+        return
+    try:
+        line.send(int(ray.cluster_resources().get("CPU", 1)))
+        work(ray, line)
+    except (EOFError, OSError, ray.exceptions.RayError):
+        pass  # whoever asked has ended, or the cluster
+    finally:
+        ray.shutdown()
