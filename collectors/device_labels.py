@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.storable_text import storable
 
 Labels = Mapping[str, str]
 
@@ -35,17 +36,12 @@ class Device:
 
 
 def readable_labels(labels: Mapping[str, object]) -> Labels | None:
-    r"""Give the labels as text that can be kept and shown, None when one is no text or too long.
-
-    JSON allows half characters (`\ud800`) and NUL in text; no store takes both.
-    """
+    """Give the labels as text that can be kept and shown, None when one is no text or too long."""
     found: dict[str, str] = {}
     for name, value in labels.items():
         if not isinstance(value, str) or len(value) > _LONGEST_LABEL:
             return None
-        if not value.isascii() or "\0" in value:
-            value = value.encode("utf-8", "replace").decode("utf-8").replace("\0", "\ufffd")
-        found[name] = value
+        found[name] = storable(value)
     return found
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from data.storable_text import storable
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadAnswer:
@@ -35,7 +37,7 @@ def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAns
         kept = [point for point in values if _is_reading(point, first, last)]
         readings += len(values) - len(kept)
         if kept:
-            metric = {_text(name): _text(value) for name, value in (labels or {}).items()}
+            metric = {storable(name): storable(value) for name, value in (labels or {}).items()}
             series.append({"metric": metric, "values": kept})
     return ReadAnswer(series=series, broken_series=broken, broken_readings=readings)
 
@@ -52,13 +54,4 @@ def _is_reading(point: object, first: float, last: float) -> bool:
         and first <= point[0] <= last
         # A whole number here is none that a server writes, and may be too large for a float.
         and not isinstance(point[1], int)
-    )
-
-
-def _text(text: str) -> str:
-    r"""Give a label that can be stored: JSON allows half characters (`\ud800`) and NUL."""
-    if text.isascii() and "\0" not in text:
-        return text
-    return (
-        text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
     )

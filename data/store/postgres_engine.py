@@ -5,8 +5,11 @@ The password may stand in the address; better, libpq reads it from PGPASSFILE or
 
 import psycopg
 import sqlalchemy as sa
+from psycopg.abc import Buffer
+from psycopg.types.string import StrDumper
 
 from data.errors import StoreBusyError, StoreError, scrub
+from data.storable_text import storable
 
 _SESSION = {
     "timezone": "UTC",
@@ -21,6 +24,14 @@ _SESSION = {
 _FULL = ("too many", "connection slots are reserved", "starting up", "shutting down")
 _CONNECT_SECONDS = 10
 _POOL, _OVERFLOW, _POOL_SECONDS = 4, 8, 30
+
+
+class _Text(StrDumper):
+    """Sends text without what PostgreSQL takes in none: questions too may hold what people send."""
+
+    def dump(self, obj: str) -> Buffer | None:
+        """Give the bytes."""
+        return super().dump(storable(obj))
 
 
 class _Pool(sa.QueuePool):
@@ -75,7 +86,11 @@ def open_postgres(address: str, *, program: str = "trimtab") -> sa.Engine:
         if isinstance(failure, psycopg.Error):
             raise named_failure(url, failure) from failure
 
+    def send_storable(driver: psycopg.Connection, _record: object) -> None:
+        driver.adapters.register_dumper(str, _Text)
+
     sa.event.listen(engine, "handle_error", name_failure)
+    sa.event.listen(engine, "connect", send_storable)
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
