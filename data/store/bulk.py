@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from data.store.bridge import count_changed, is_postgres, spoken
@@ -25,7 +26,7 @@ def incoming(
 ) -> Iterator[None]:
     """Make the frame a relation of that name, for this connection and as long as the block runs."""
     # Without threads: Python waits without end for one that has no memory to start with.
-    rows = pa.Table.from_pandas(frame, preserve_index=False, nthreads=1)
+    rows = _storable(pa.Table.from_pandas(frame, preserve_index=False, nthreads=1))
     if is_postgres(connection):
         from data.store.postgres_frames import drop_incoming, put_incoming
 
@@ -91,7 +92,7 @@ def read_frame(
 
 def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
     """Append the rows as they are to a table that holds none of them."""
-    columns = ", ".join(rows.column_names)
+    columns, rows = ", ".join(rows.column_names), _storable(rows)
     if is_postgres(connection):
         from data.store.postgres_frames import copy_in
 
@@ -106,3 +107,13 @@ def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
         )
     finally:
         driver.unregister(INCOMING)
+
+
+def _storable(rows: pa.Table) -> pa.Table:
+    """Give the rows with NUL replaced in texts, as `storable` does."""
+    for index, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
+        text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
+        if text and pc.any(pc.match_substring(column, "\0")).as_py():
+            whole = pc.replace_substring(column, "\0", "\N{REPLACEMENT CHARACTER}")
+            rows = rows.set_column(index, field, whole)
+    return rows

@@ -17,6 +17,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.settings import Settings
+from data.storable_text import storable
 from data.store import open_store
 
 CATALOGUE = load_gpu_catalogue()
@@ -123,7 +124,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WeeklyReport:
 def test_idle_hours_are_in_the_finding_and_in_the_parts(report: WeeklyReport) -> None:
     """One GPU did nothing for a day, another worked half of its time."""
     worst, other = report.waste
-    assert (worst.namespace, worst.largest_job) == ("<i>n", HOSTILE)
+    assert (worst.namespace, worst.largest_job) == ("<i>n", storable(HOSTILE))
     assert worst.idle_gpu_hours == pytest.approx(24, abs=0.1)
     assert other.idle_gpu_hours == pytest.approx(12, abs=0.1)
     assert "36 GPU-hours" in report.finding
