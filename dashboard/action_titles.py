@@ -23,7 +23,7 @@ TITLES: Mapping[Action, str] = MappingProxyType(
         Action.LESS_MEMORY: "Less memory before it runs out",
     }
 )
-"""Every action has one. Files that programs read (JSON, CSV) keep the action's own word."""
+"""Every action has one. What reports and commands write for programs keeps the action itself."""
 
 
 def title_of(action: Action) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from dashboard.action_titles import title_of
 from dashboard.web.choices import ALL, choose, choose_page
 from dashboard.web.page import empty_state, finding, number, table
 from dashboard.web.session import current_world
@@ -83,7 +84,7 @@ if not empty_state():
         order = choose("Largest first by", list(ORDERS), "order")
     wanted = job_filter()
     proposed = {
-        one.recommendation.job_id: str(one.recommendation.action)
+        one.recommendation.job_id: title_of(one.recommendation.action)
         for one in reader.recommendations(now=world.clock())
         if one.state in ("proposed", "approved")
     }

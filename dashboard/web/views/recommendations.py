@@ -5,6 +5,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
+from dashboard.action_titles import title_of
 from dashboard.charts.plan_steps import plan_steps
 from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
@@ -104,7 +105,7 @@ if not empty_state():
                     {
                         "id": one.recommendation.recommendation_id,
                         "state": one.state,
-                        "action": str(one.recommendation.action),
+                        "action": title_of(one.recommendation.action),
                         "job": one.recommendation.target,
                         "now": one.recommendation.now.describe(),
                         "proposed": one.recommendation.summary,
