@@ -1,7 +1,8 @@
 r"""Text from outside as every store can hold it.
 
-JSON, and a browser, may send half characters (`\ud800`) and NUL; no store takes both. What cannot
-be kept becomes a replacement character, the same in every store, before anything is hashed.
+JSON, and a browser, may send NUL and half characters (`\ud800`); no store takes both. What comes
+from outside gets replacement characters for either (`storable`); the store itself refuses half
+characters, by name, and replaces NUL before anything is hashed, so that all stores hold the same.
 """
 
 import re
@@ -11,14 +12,18 @@ _ESCAPED_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 def storable(text: str) -> str:
     """Give the text with replacement characters for what no store takes."""
-    if text.isascii() and "\0" not in text:
+    if text.isascii():
+        return without_nul(text)
+    return without_nul(text.encode("utf-8", "replace").decode("utf-8"))
+
+
+def without_nul(text: str) -> str:
+    """Give the text with the replacement character for NUL."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def json_without_nul(text: str) -> str:
+    r"""Give a JSON document whose strings hold no NUL: it stands in it as `\u0000`."""
+    if r"\u0000" not in text:
         return text
-    whole = text.encode("utf-8", "replace").decode("utf-8")
-    return whole.replace("\0", "\N{REPLACEMENT CHARACTER}")
-
-
-def storable_json(text: str) -> str:
-    r"""Give a JSON document whose strings can be kept: NUL stands in it as `\u0000`."""
-    if r"\u0000" in text:
-        text = _ESCAPED_NUL.sub("\\1\N{REPLACEMENT CHARACTER}", text)
-    return storable(text)
+    return _ESCAPED_NUL.sub("\\1\N{REPLACEMENT CHARACTER}", text)

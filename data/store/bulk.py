@@ -110,7 +110,7 @@ def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
 
 
 def _storable(rows: pa.Table) -> pa.Table:
-    """Give the rows with NUL replaced in texts, as `storable` does."""
+    """Give the rows with NUL replaced in texts, as `without_nul` does."""
     for index, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
         text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
         if text and pc.any(pc.match_substring(column, "\0")).as_py():

@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from data.records.decisions import AuditEntry
 from data.records.identifiers import digest_of
-from data.storable_text import storable
+from data.storable_text import without_nul
 from data.store import tables
 from data.store.audit_chain import next_entry
 from data.store.fact_reader import as_utc
@@ -57,7 +57,7 @@ def append_entry(
     covered_digest: str = "",
 ) -> AuditEntry:
     """Append one audit entry."""
-    actor, detail = storable(actor), storable(detail)
+    actor, detail = without_nul(actor), without_nul(detail)
     last = connection.execute(
         sa.select(tables.audit).order_by(tables.audit.c.sequence.desc()).limit(1)
     ).first()
@@ -102,7 +102,8 @@ def append_row(
     """Append a row to one of `tables.COVERED`, and the entry that covers it."""
     sequence = next_sequence(connection, table)
     row = {"sequence": sequence, "entry": next_sequence(connection, tables.audit)} | {
-        name: storable(value) if isinstance(value, str) else value for name, value in values.items()
+        name: without_nul(value) if isinstance(value, str) else value
+        for name, value in values.items()
     }
     connection.execute(table.insert().values(**row))
     return append_entry(

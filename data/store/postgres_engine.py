@@ -9,7 +9,7 @@ from psycopg.abc import Buffer
 from psycopg.types.string import StrDumper
 
 from data.errors import StoreBusyError, StoreError, scrub
-from data.storable_text import storable
+from data.storable_text import without_nul
 
 _SESSION = {
     "timezone": "UTC",
@@ -31,7 +31,7 @@ class _Text(StrDumper):
 
     def dump(self, obj: str) -> Buffer | None:
         """Give the bytes."""
-        return super().dump(storable(obj))
+        return super().dump(without_nul(obj))
 
 
 class _Pool(sa.QueuePool):

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from data.records.identifiers import canonical_json
-from data.storable_text import storable_json
+from data.storable_text import json_without_nul
 
 Record = TypeVar("Record")
 _AS_JSON_HAS_IT = (str, int, float, bool)
@@ -18,7 +18,7 @@ _AS_JSON_HAS_IT = (str, int, float, bool)
 
 def to_json(record: object) -> str:
     """Give the canonical JSON of a record, as a store can hold it."""
-    return storable_json(canonical_json(record))
+    return json_without_nul(canonical_json(record))
 
 
 def from_json(kind: type[Record], text: str) -> Record:
