@@ -1,6 +1,7 @@
 """The fleet over the week as a vector drawing: used, idle, unknown and free GPUs, stacked."""
 
 import itertools
+from datetime import timedelta
 from typing import Literal
 
 import pandas as pd
@@ -21,6 +22,8 @@ _BANDS = (
 )
 _LEFT, _BOTTOM, _HEIGHT, _TOP = 34, 26, 130, 18
 _FONT, _SIZE = "DejaVuSans", 6.5
+_LABEL = 36
+"""About as wide as the label of a day."""
 _GAP_HOURS = 1.5
 
 
@@ -77,11 +80,11 @@ def _axes(week: Week, most: float, scale_x: float, scale_y: float) -> Group:
         axes.add(Line(_LEFT, y, WIDTH, y, strokeColor=LINE, strokeWidth=0.4))
         axes.add(_text(_LEFT - 4, y - 2, f"{share * most:,.0f}", "end"))
     axes.add(_text(0, _BOTTOM + _HEIGHT + 8, "GPUs"))
-    for day in range(7):
-        x = _LEFT + 24 * day * scale_x
+    for at in week.midnights():
+        x = _LEFT + (at - week.start) / timedelta(hours=1) * scale_x
         axes.add(Line(x, _BOTTOM, x, _BOTTOM - 3, strokeColor=SOFT, strokeWidth=0.4))
-        at = week.start + pd.Timedelta(days=day)
-        axes.add(_text(x, _BOTTOM - 11, f"{week.date_of(at):%a %d %b}"))
+        if x + _LABEL <= WIDTH:
+            axes.add(_text(x, _BOTTOM - 11, f"{week.date_of(at):%a %d %b}"))
     axes.add(_text(WIDTH, 4, f"time ({week.zone})", "end"))
     return axes
 

@@ -43,6 +43,13 @@ class Week:
         """Give the day in the zone of the week."""
         return at.astimezone(ZoneInfo(self.zone)).date()
 
+    def midnights(self) -> tuple[datetime, ...]:
+        """Give the moments (UTC) of the week at which a day begins in its zone."""
+        zone, first = ZoneInfo(self.zone), self.date_of(self.start)
+        days = (first + timedelta(days=number) for number in range(9))
+        found = (datetime.combine(day, time(), tzinfo=zone).astimezone(UTC) for day in days)
+        return tuple(at for at in found if self.start <= at < self.end)
+
 
 def last_whole_week(now: datetime, settings: ReportSettings) -> Week:
     """Give the newest week of the settings' calendar that has ended by `now` (UTC)."""

@@ -52,6 +52,18 @@ def test_the_name_is_the_local_date_of_its_end() -> None:
     assert week.name == "week-to-2026-01-05"
 
 
+def test_days_begin_at_local_midnight_also_when_clocks_change() -> None:
+    """A week to half past eleven has seven midnights inside; Berlin's last one is an hour early."""
+    week = Week(end=datetime(2026, 3, 29, 23, 30, tzinfo=UTC), zone="Europe/Berlin")
+    assert [f"{week.date_of(at):%m-%d} {at:%H}" for at in week.midnights()] == [
+        *(f"03-{day} 23" for day in range(24, 30)),
+        "03-30 22",
+    ]
+    whole = Week(end=datetime(2026, 1, 5, tzinfo=UTC), zone="UTC")
+    assert whole.midnights()[0] == whole.start
+    assert len(whole.midnights()) == 7
+
+
 @pytest.mark.parametrize("wrong", [{"timezone": "Mars/Olympus"}, {"timezone": "../etc/passwd"}])
 def test_an_unknown_zone_is_refused(wrong: dict[str, str]) -> None:
     """The setting and the value are named."""
