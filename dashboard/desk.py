@@ -148,11 +148,11 @@ class Desk:
         access = self.settings().access
         if role_of(person, access) != "owner":
             return tuple(one for one in found if may_look(person, access, one.recommendation, None))
-        job = self.store.reader.job
+        jobs = self.store.reader.jobs_of({one.recommendation.job_id for one in found})
         return tuple(
             one
             for one in found
-            if may_look(person, access, one.recommendation, job(one.recommendation.job_id))
+            if may_look(person, access, one.recommendation, jobs.get(one.recommendation.job_id))
         )
 
     def stopped(self) -> Stopped | None:

@@ -3,7 +3,7 @@
 Every call takes a connection of its own, so any thread may call.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -123,6 +123,12 @@ class FactReader:
         found = self._completed(from_json(Job, row.record) for row in rows)
         return found[0] if found else None
 
+    def jobs_of(self, job_ids: Collection[str]) -> dict[str, Job]:
+        """Give those of these jobs that were ever seen, by id, in one question."""
+        wanted = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids))
+        rows = self._rows(wanted)
+        return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
+
     def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
         """Give the jobs with the GPU model that telemetry reports where a scheduler has none.
 
@@ -130,8 +136,10 @@ class FactReader:
         the last day.
         """
         jobs, catalogue = tuple(jobs), load_gpu_catalogue()
+        if all(catalogue.find(job.gpu_model) is not None for job in jobs):
+            return jobs
         latest = self.latest_sample_at()
-        if latest is None or all(catalogue.find(job.gpu_model) is not None for job in jobs):
+        if latest is None:
             return jobs
         held = {
             gpu.job_id: gpu
