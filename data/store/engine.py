@@ -101,6 +101,11 @@ def _named(path: Path, text: str) -> StoreError:
         )
     if _NO_MEMORY.search(text):
         return StoreError(f"{OUT_OF_MEMORY} using the store {path}", MORE_MEMORY)
+    if text.startswith("INTERRUPT Error"):  # of its threads another failed, and its words are lost
+        return StoreError(
+            f"a statement broke off using the store {path}, and DuckDB kept no reason",
+            f"Mostly memory ran out. {MORE_MEMORY}",
+        )
     without_name = text.replace(path.name, "")
     if "WAL" in without_name or "replay" in without_name.lower():
         return StoreError(

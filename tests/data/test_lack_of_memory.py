@@ -3,11 +3,13 @@
 import errno
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from data.errors import CollectorError, StoreError, lacks_memory
+from data.store import engine as duckdb_engine
 from data.store.bulk import read_table
-from data.store.engine import open_engine
+from data.store.engine import failures_named, open_engine
 
 FAILS_WHILE_FETCHED = (
     "SELECT CASE WHEN range > 500000 THEN error('{}') ELSE 1 END AS one FROM range(1000000)"
@@ -59,12 +61,31 @@ def test_other_failures_are_none(failure: Exception) -> None:
         "MemoryError: <EMPTY MESSAGE>",
     ],
 )
-def test_what_fails_while_rows_are_fetched_is_named(words: str, tmp_path: Path) -> None:
-    """DuckDB makes the Arrow table out of SQLAlchemy's sight."""
+def test_what_fails_while_rows_are_fetched_is_named(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB makes the Arrow table out of SQLAlchemy's sight.
+
+    One thread: of two, one time in some hundred, it tells only that the other was interrupted.
+    """
+    monkeypatch.setitem(duckdb_engine._CONFIG, "threads", "1")
     engine = open_engine(tmp_path / "t.duckdb", create=True)
     with (
         engine.connect() as connection,
         pytest.raises(StoreError, match=r"the process ran out of memory using the store .*duckdb"),
     ):
         read_table(connection, FAILS_WHILE_FETCHED.format(words))
+    engine.dispose()
+
+
+def test_an_interruption_by_nobody_is_told_as_one(tmp_path: Path) -> None:
+    """A failing thread interrupts the others first: theirs may be the only words that come."""
+    lost = duckdb.InterruptException("INTERRUPT Error: Interrupted!")
+    engine = open_engine(tmp_path / "t.duckdb", create=True)
+    with (
+        engine.connect() as connection,
+        pytest.raises(StoreError, match=r"broke off .*t\.duckdb, .* Mostly memory ran out"),
+        failures_named(connection),
+    ):
+        raise lost
     engine.dispose()
