@@ -12,6 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from dashboard.cycle import fleet_rules
+from dashboard.submission.memory_outlook import watched_in
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped
@@ -21,6 +22,7 @@ from data.store import Store
 from data.store.planning_view import PlanningView
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
+from planner.memory_watch import watch_memory
 from planner.packing import build_plan
 from planner.problem import make_problem
 from planner.recommendations.advise import advise
@@ -39,7 +41,8 @@ def write_cycle(
 ) -> None:
     """Think as a cycle does, and keep it; about the first `most_jobs` alone where that is said.
 
-    `passed` hears the name of each stage at its end: view, forecast, problem, plan, advice, kept.
+    `passed` hears the name of each stage at its end: view, forecast, memory, problem, plan, advice,
+    kept.
     """
     started = time.monotonic()
     planning = settings.planning
@@ -51,6 +54,9 @@ def write_cycle(
     forecasts = _forecasts(view, settings)
     groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
     passed("forecast")
+    watched = watched_in(view.jobs, view.history, forecasts, recipes={}, latest=view.as_of)
+    memory = watch_memory(watched)
+    passed("memory")
     problem = make_problem(
         view.cluster,
         view.jobs,
@@ -76,6 +82,7 @@ def write_cycle(
         reports=(),
         forecasts=forecasts,
         group_forecasts=groups,
+        memory=memory,
         plan=plan,
         recommendations=advice.recommendations,
     )

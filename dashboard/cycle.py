@@ -191,6 +191,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         reports=reports,
         forecasts=forecasts,
         group_forecasts=group_forecasts,
+        memory=memory,
         plan=plan,
         recommendations=advice.recommendations,
     )

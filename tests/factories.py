@@ -1,5 +1,6 @@
 """Records and frames for tests: real values, one place to change them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from data.records.cluster import SourceReport, SourceState
 from data.records.decisions import Action, Evidence, Range, Recommendation, Risk, Savings
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, WorkloadKind
+from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration, JobPlan, Plan
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -158,3 +160,25 @@ def make_plan(**changes: Any) -> Plan:
         "seconds": 0.1,
     }
     return Plan(**(values | changes))
+
+
+def make_memory_finding(**changes: Any) -> MemoryFinding:
+    """A job whose memory runs out within a day; `changes` replace its fields."""
+    finding = MemoryFinding(
+        job_id="search/<ranker>",
+        outlook=MemoryOutlook.RUNS_OUT,
+        gpu_model="A100-SXM4-40GB",
+        limit_mib=40_960.0,
+        now_mib=38_000.0,
+        largest_mib=38_500.5,
+        peak_q50_mib=41_000.0,
+        peak_q95_mib=44_000.25,
+        horizon_hours=24.0,
+        probability=0.8,
+        at=NOW + timedelta(hours=3),
+        room_mib=0.0,
+        why="GPU memory runs out within 24 h",
+        advice=(MemoryAdvice(remedy=MemoryRemedy.MOVE, text="Move it", fits=True),),
+        evidence=("12 slots", "growing"),
+    )
+    return replace(finding, **changes)

@@ -11,30 +11,25 @@ from dashboard.submission.watch import job_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
-from data.records.memory import MemoryFinding
 from data.records.submissions import Attempt, Submission
 from data.store import StoreReader
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory_watch import WatchedJob, watch_memory
+from planner.memory_watch import WatchedJob
 
 _HISTORY = timedelta(days=7)
 _LATELY = timedelta(hours=1)
 
 
-def watched_jobs(
-    reader: StoreReader, *, slot_seconds: int, job_id: str = ""
-) -> tuple[WatchedJob, ...]:
-    """Give every job that runs now, has a forecast and a known memory limit; or that one alone."""
+def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob, ...]:
+    """Give every job that runs now, has a forecast and a known memory limit."""
     latest = reader.latest_sample_at()
     if latest is None:
         return ()
-    history = reader.job_history(
-        job_id, start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds
-    )
+    history = reader.job_history("", start=latest - _HISTORY, end=latest, slot_seconds=slot_seconds)
     return watched_in(
-        _jobs(reader, job_id, seen_since=latest - _LATELY),
+        reader.jobs(seen_since=latest - _LATELY),
         history,
-        _forecasts(reader, job_id),
+        reader.forecasts_of(Quantity.MEMORY),
         recipes=recipes_of(reader.submissions()),
         latest=latest,
     )
@@ -75,27 +70,6 @@ def watched_in(
         and job.job_id in known
         and job.last_seen_at >= latest - _LATELY
     )
-
-
-def _forecasts(reader: StoreReader, job_id: str) -> tuple[DemandForecast, ...]:
-    if not job_id:
-        return reader.forecasts_of(Quantity.MEMORY)
-    found = reader.forecast(job_id)
-    return (found,) if isinstance(found, DemandForecast) else ()
-
-
-def _jobs(reader: StoreReader, job_id: str, *, seen_since: datetime) -> tuple[Job, ...]:
-    if not job_id:
-        return reader.jobs(seen_since=seen_since)
-    found = reader.job(job_id)
-    return () if found is None else (found,)
-
-
-def memory_findings(
-    reader: StoreReader, *, slot_seconds: int, job_id: str = ""
-) -> tuple[MemoryFinding, ...]:
-    """Give what is foreseen of the memory of the jobs that run now, or of one of them."""
-    return watch_memory(watched_jobs(reader, slot_seconds=slot_seconds, job_id=job_id))
 
 
 def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:

@@ -3,24 +3,16 @@
 import pandas as pd
 import streamlit as st
 
-from dashboard.submission.memory_outlook import memory_findings
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
-from data.records.memory import MemoryFinding, MemoryOutlook
-
-
-def _findings(job_id: str = "") -> tuple[MemoryFinding, ...]:
-    world = current_world()
-    seconds = world.settings.settings.planning.slot_minutes * 60
-    return world.reader.remember(
-        ("memory", seconds, job_id),
-        lambda: memory_findings(world.reader, slot_seconds=seconds, job_id=job_id),
-    )
+from data.records.memory import MemoryOutlook
 
 
 def memory_line(job_id: str) -> None:
     """Say below a job's memory what will run out, with what can be done, or where room is."""
-    for one in _findings(job_id):
+    for one in current_world().reader.memory_outlook() or ():
+        if one.job_id != job_id:
+            continue
         alarm = one.outlook is MemoryOutlook.RUNS_OUT
         (st.warning if alarm else st.info)(plain(f"{one.why}."))
         for advice in one.advice:
@@ -31,8 +23,11 @@ def memory_line(job_id: str) -> None:
 
 def memory_section() -> None:
     """List every job whose memory will run out or has become free."""
-    found = _findings()
+    found = current_world().reader.memory_outlook()
     st.subheader("Memory")
+    if found is None:
+        st.write("No cycle has looked at the memory of running jobs yet.")
+        return
     if not found:
         st.write("No running job is foreseen to run out of GPU memory.")
         return

@@ -34,6 +34,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "plans": {"cycle": _REPLACE},
         "forecasts": {"cycle": _REPLACE},
         "group_forecasts": {"cycle": _REPLACE},
+        "memory_outlooks": {"cycle": _REPLACE},
         "recommendations": {"cycle": _REPLACE},
         # The record.
         "audit": {"web": _APPEND, "cycle": _APPEND, "apply": _APPEND},

@@ -115,7 +115,7 @@ class PageReader(FactReader):
             sa.select(tables.forecasts.c.skipped, tables.forecasts.c.record).where(
                 tables.forecasts.c.cycle_id.in_(cycle)
                 if plan_id
-                else tables.forecasts.c.cycle_id == _newest_cycle(),
+                else tables.forecasts.c.cycle_id == newest_cycle(),
                 tables.forecasts.c.job_id == job_id,
             )
         )
@@ -147,7 +147,7 @@ class PageReader(FactReader):
         """Give how many jobs the latest cycle forecast, and how many it could not."""
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, sa.func.count().label("jobs"))
-            .where(tables.forecasts.c.cycle_id == _newest_cycle())
+            .where(tables.forecasts.c.cycle_id == newest_cycle())
             .group_by(tables.forecasts.c.skipped)
         )
         counts = {bool(row.skipped): int(row.jobs) for row in rows}
@@ -158,7 +158,7 @@ class PageReader(FactReader):
         forecasts = tables.forecasts.c
         rows = self._rows(
             sa.select(forecasts.job_id, forecasts.skipped)
-            .where(forecasts.cycle_id == _newest_cycle())
+            .where(forecasts.cycle_id == newest_cycle())
             .order_by(forecasts.position)
         )
         return tuple((row.job_id, bool(row.skipped)) for row in rows)
@@ -167,7 +167,7 @@ class PageReader(FactReader):
         """Give the jobs that the latest cycle could not forecast, and why."""
         rows = self._rows(
             sa.select(tables.forecasts.c.record)
-            .where(tables.forecasts.c.cycle_id == _newest_cycle(), tables.forecasts.c.skipped)
+            .where(tables.forecasts.c.cycle_id == newest_cycle(), tables.forecasts.c.skipped)
             .order_by(tables.forecasts.c.position)
         )
         return tuple(from_json(ForecastSkipped, row.record) for row in rows)
@@ -219,7 +219,7 @@ class PageReader(FactReader):
         rows = self._rows(
             sa.select(tables.forecasts.c.record)
             .where(
-                tables.forecasts.c.cycle_id == _newest_cycle(),
+                tables.forecasts.c.cycle_id == newest_cycle(),
                 sa.not_(tables.forecasts.c.skipped),
             )
             .order_by(tables.forecasts.c.position)
@@ -227,7 +227,8 @@ class PageReader(FactReader):
         return (json.loads(row.record) for row in rows)
 
 
-def _newest_cycle() -> sa.ScalarSelect[str]:
+def newest_cycle() -> sa.ScalarSelect[str]:
+    """Give the id of the latest cycle, as part of a question."""
     return (
         sa.select(tables.cycles.c.cycle_id).order_by(tables.cycles.c.sequence.desc()).limit(1)
     ).scalar_subquery()

@@ -10,11 +10,12 @@ from data.errors import StoreError
 from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.lifecycle import State, shown_state
+from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.store import tables
 from data.store.energy_parts import EnergyReader
 from data.store.fact_reader import as_utc
-from data.store.page_reader import PageReader
+from data.store.page_reader import PageReader, newest_cycle
 from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
@@ -97,15 +98,24 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
 
     def group_forecasts(self) -> tuple[GroupForecast, ...]:
         """Give the latest cycle's forecasts of fleet, namespaces and GPU models."""
-        newest = (
-            sa.select(tables.cycles.c.cycle_id).order_by(tables.cycles.c.sequence.desc()).limit(1)
-        ).scalar_subquery()
         rows = self._rows(
             sa.select(tables.group_forecasts.c.record)
-            .where(tables.group_forecasts.c.cycle_id == newest)
+            .where(tables.group_forecasts.c.cycle_id == newest_cycle())
             .order_by(tables.group_forecasts.c.position)
         )
         return tuple(from_json(GroupForecast, row.record) for row in rows)
+
+    def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
+        """Give what the latest cycle foresaw of the running jobs' memory, None if it did not look.
+
+        As `watch_memory` orders it: the likeliest to run out first, then the largest room.
+        """
+        rows = self._rows(
+            sa.select(tables.memory_outlooks.c.record).where(
+                tables.memory_outlooks.c.cycle_id == newest_cycle()
+            )
+        )
+        return from_json(tuple[MemoryFinding, ...], rows[0].record) if rows else None
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Give all, the newest plan first, then by central cost saving, largest first."""

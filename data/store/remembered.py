@@ -108,6 +108,7 @@ class RememberingReader(StoreReader):
     skipped_forecasts = _kept(StoreReader.skipped_forecasts)
     demand_total = _kept(StoreReader.demand_total)
     group_forecasts = _kept(StoreReader.group_forecasts)
+    memory_outlook = _kept(StoreReader.memory_outlook)
     last_cycle = _kept(StoreReader.last_cycle)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:

@@ -18,6 +18,7 @@ from data.records.commands import Person
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.lifecycle import Event
+from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
@@ -180,10 +181,14 @@ class Store:
         reports: Sequence[SourceReport],
         forecasts: Sequence[DemandForecast | ForecastSkipped],
         group_forecasts: Sequence[GroupForecast] = (),
+        memory: Sequence[MemoryFinding] | None = None,
         plan: Plan,
         recommendations: Sequence[Recommendation],
     ) -> None:
-        """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing."""
+        """Keep the thoughts of one cycle, all or nothing; a cycle kept before changes nothing.
+
+        `memory` is what is foreseen of the running jobs' memory, None where nobody looked.
+        """
         skipped = [isinstance(one, ForecastSkipped) for one in forecasts]
         with self._transaction(Lock.FACTS) as connection:
             known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
@@ -231,6 +236,13 @@ class Store:
                 ],
                 key=("cycle_id", "position"),
             )
+            if memory is not None:
+                _insert(
+                    connection,
+                    "memory_outlooks",
+                    [{"cycle_id": cycle_id, "record": to_json(tuple(memory))}],
+                    key=("cycle_id",),
+                )
             _insert(
                 connection,
                 "recommendations",

@@ -74,6 +74,9 @@ group_forecasts = sa.Table(
     _count("position", key=True),
     _text("record"),
 )
+memory_outlooks = sa.Table(
+    "memory_outlooks", metadata, _text("cycle_id", key=True), _text("record")
+)
 recommendations = sa.Table(
     "recommendations",
     metadata,

@@ -29,9 +29,10 @@ def forget_thoughts(
             tables.cycles.c.sequence < newest,
         )
 
-    forecasts, groups, plans, advice = (
+    forecasts, groups, memory, plans, advice = (
         tables.forecasts,
         tables.group_forecasts,
+        tables.memory_outlooks,
         tables.plans,
         tables.recommendations,
     )
@@ -39,6 +40,7 @@ def forget_thoughts(
     gone = (
         (forecasts, forecasts.c.cycle_id.in_(old(retention.forecast_hours))),
         (groups, groups.c.cycle_id.in_(old(retention.forecast_hours))),
+        (memory, memory.c.cycle_id.in_(old(retention.forecast_hours))),
         (
             plans,
             plans.c.cycle_id.in_(old(retention.plan_hours)) & plans.c.plan_id.not_in(kept_plans),

@@ -10,6 +10,8 @@ import pytest
 from beds.postgres import PostgresBed
 from sqlalchemy.engine import make_url
 
+from data.store import Store
+
 DUCKDB, POSTGRES = "duckdb", "postgres"
 ENGINES = [DUCKDB, pytest.param(POSTGRES, marks=pytest.mark.postgres)]
 """For every test that runs on both."""
@@ -42,3 +44,15 @@ class Stores:
         else:
             with self.server().database(template=str(make_url(url).database)) as own:
                 yield own
+
+
+_TABLE_OF_SCHEMA = {7: "board_xids", 8: "memory_outlooks"}
+
+
+def back_to_schema(store: Store, version: int) -> None:
+    """Make the store what a Trimtab of that schema (6 or later) would have left."""
+    with store._engine.begin() as connection:
+        for number, table in _TABLE_OF_SCHEMA.items():
+            if number > version:
+                connection.exec_driver_sql(f"DROP TABLE {table}")
+        connection.exec_driver_sql(f"DELETE FROM schema_version WHERE version > {version}")  # noqa: S608

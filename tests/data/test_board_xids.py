@@ -5,6 +5,7 @@ from itertools import permutations
 
 import pandas as pd
 import pytest
+from beds.stores import back_to_schema
 from factories import NOW, make_collected, make_samples
 
 from data.settings import RetentionSettings
@@ -94,9 +95,7 @@ def test_a_store_of_the_schema_before_is_brought_forward(store_url: str) -> None
     """It has no codes, keeps its samples, and takes codes from then on."""
     with open_store(store_url) as store:
         store.keep(make_collected())
-        with store._engine.begin() as connection:
-            connection.exec_driver_sql("DROP TABLE board_xids")
-            connection.exec_driver_sql("DELETE FROM schema_version WHERE version >= 7")
+        back_to_schema(store, 6)
     with open_store(store_url) as store:
         assert known(store) == []
         assert store.reader.counts()["samples"] > 0
