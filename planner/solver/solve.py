@@ -203,10 +203,14 @@ def _first_plan(
     everyone = np.arange(task.problem.size)
     settle(task.ground, best, everyone, task.announced, task.churn)
     if warm is not None:
-        for first in (False, True):
-            made = kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
+        kept = [
+            kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
+            for first in (False, True)
+        ]
+        if None in kept:
+            kept.append(towards(task.ground, charges, today.draft, warm, task.churn))
+        for made in kept:
             best = _cheaper(task, best, made)
-        best = _cheaper(task, best, towards(task.ground, charges, today.draft, warm, task.churn))
         if task.problem.size <= SMALL_JOBS:
             # A lone job is in no move, so the announced path would be its last.
             made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
