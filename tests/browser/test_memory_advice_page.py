@@ -7,7 +7,7 @@ import pytest
 from browser.bed import Visitor, running_server
 from factories import make_collected, make_job, make_samples
 from memory_cases import climbing, world_of
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from dashboard.cycle import run_cycle
 from data.clock import utc_now
@@ -42,6 +42,11 @@ def recommended(url: str) -> dict[Action, Recommendation]:
     return {one.action: one for one in outcome.recommendations}
 
 
+def card_of(page: Page, one: Recommendation) -> Locator:
+    """The card of a recommendation."""
+    return page.locator(f"[class*='st-key-card-'][class*='{one.recommendation_id}']")
+
+
 def test_memory_that_runs_out_is_shown_with_what_can_be_done(
     empty_store: str, visitor: Visitor, tmp_path: Path
 ) -> None:
@@ -53,8 +58,9 @@ def test_memory_that_runs_out_is_shown_with_what_can_be_done(
         visitor.open(f"{server.base}/recommendations")
         page = visitor.page
         expect(page.get_by_text("2 of them keep jobs from running out")).to_be_visible()
-        expect(page.get_by_text("Larger GPU before memory runs out")).to_be_visible()
-        card = page.locator(f"[class*='st-key-card-'][class*='{advice.recommendation_id}']")
+        larger = card_of(page, found[Action.LARGER_GPU])
+        expect(larger.get_by_text("Larger GPU before memory runs out")).to_be_visible()
+        card = card_of(page, advice)
         expect(card.get_by_text("in its own program")).to_be_visible()
         card.get_by_label("Your name").fill("Robin")
         card.get_by_role("button", name="Approve").click()

@@ -31,9 +31,12 @@ def test_who_stays_as_now_keeps_a_place_whatever_others_do(seed: int) -> None:
     assert [one for one in placed.failed if one.option == 0 and one.home] == []
 
 
-@pytest.mark.parametrize("seed", [6, 11, 34, 45, 55, 57])
+@pytest.mark.parametrize("seed", [6, 9, 11, 18, 34, 45, 55, 57])
 def test_a_plan_that_finds_no_room_is_repaired_and_not_given_up(seed: int) -> None:
-    """Full fleets that fell back to today, a fifth to two fifths above the bound."""
+    """Full fleets: most fell back to today, a fifth to two fifths above the bound.
+
+    Of 9 and 18 the repair alone cost 11 and 7 %.
+    """
     plan = build_plan(
         fleet_case(seed, nodes=9, slots=8, busy=0.95), budget_seconds=60, created_at=NOW
     )
