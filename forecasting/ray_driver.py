@@ -11,6 +11,7 @@ ones of modules. Arrays that Ray itself unpacks could not be written to, and com
 would be compiled a second time for these.
 """
 
+import logging
 import os
 import pickle
 import signal
@@ -31,7 +32,10 @@ RETRIES = 3
 """How often Ray repeats what a worker died of before it gives it up."""
 END = b""
 """Ends a list of packed things; as an answer, says that Ray has given it up."""
+ANSWER_SECONDS = 600.0
+"""How long an answer is waited for, or the connection: then the driver counts as lost."""
 _SECONDS_TO_END = 20.0
+_log = logging.getLogger(__name__)
 
 Work = Callable[[Any, Connection], None]
 """What a driver does: it is given Ray, connected, and the line to whoever asks."""
@@ -42,6 +46,8 @@ class Driver:
 
     def __init__(self, line: Connection, cpus: int) -> None:
         self._line = line
+        self._lost = False
+        self._told = False
         self.cpus = cpus
         """How many the cluster had at first."""
 
@@ -52,10 +58,18 @@ class Driver:
 
     def hear(self) -> bytes | None:
         """Give the next answer; None when Ray has given it up or the driver is lost."""
+        answer, why = END, "Ray gave an answer up"
         try:
-            return self._line.recv_bytes() or None
+            if not self._lost and self._line.poll(ANSWER_SECONDS):
+                answer = self._line.recv_bytes()
+            else:
+                self._lost, why = True, f"Ray gave no answer within {ANSWER_SECONDS:.0f} s"
         except (EOFError, OSError):
-            return None
+            self._lost, why = True, "the Ray cluster was lost"
+        if not answer and not self._told:
+            _log.warning("%s: computed by this process instead", why)
+            self._told = True
+        return answer or None
 
 
 @contextmanager
@@ -106,7 +120,7 @@ def given(ray: Any, answer: Any) -> bytes:
 def _cpus(line: Connection, address: str) -> int:
     """Give the driver's first word: the cluster's CPUs, or why there is no cluster."""
     try:
-        word = line.recv()
+        word = line.recv() if line.poll(ANSWER_SECONDS) else "no word of it for too long"
     except (EOFError, OSError):
         word = "Ray ended its process while it connected"
     if isinstance(word, int):
