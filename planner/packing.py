@@ -43,8 +43,9 @@ _MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
 _KEEP = 1e6
 """Churn price in repairs: no other job is to lose the place that it has found."""
 _REPAIRS = 8
-_SEARCHES, _NEAR = 4, 0.005
-"""Searches after repairs, as long as each pays and the gap is above half a percent."""
+_SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
+"""Searches after repairs, as long as each pays and the gap is above half a percent. Of 1,400 jobs
+and more none paid: what it won found no room either, and took the repairs longer."""
 _FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
 """Shares of the time left for the plan with frozen slots, without, and every later step."""
 SECONDS_PER_DAY = 86_400
@@ -192,7 +193,7 @@ def _on_nodes(
     """
     slots = mapping.slots if start is None else start.frozen_problem
     best, without = _repaired(problem, mapping, slots, solved, clock)
-    for _ in range(_SEARCHES):
+    for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
         near = best.cost - solved.lower_bound <= _NEAR * best.cost
         if near or without is slots or clock.share(1.0) <= 0:
             break
