@@ -54,7 +54,10 @@ def fleet_image(boards: pd.DataFrame, measure: Measure) -> go.Figure:
             colorscale=_WORK_SCALE if work else "Cividis",
             zmin=_FREE if work else 0,
             zmax=measure.top or float(max([1.0, *known])),
-            colorbar={"title": f"{measure.title}, {measure.unit}", "thickness": 12},
+            colorbar={
+                "title": {"text": f"{measure.title}, {measure.unit}", "side": "right"},
+                "thickness": 12,
+            },
             hoverongaps=False,
         )
     )

@@ -75,7 +75,10 @@ def fleet_map(boards: pd.DataFrame, measure: Measure) -> go.Figure:
         else "Cividis",
         zmin=0,
         zmax=measure.top or float(np.nanmax([1.0, *values[~np.isnan(values)]])),
-        colorbar={"title": f"{measure.title}, {measure.unit}", "thickness": 12},
+        colorbar={
+            "title": {"text": f"{measure.title}, {measure.unit}", "side": "right"},
+            "thickness": 12,
+        },
         xgap=2,
         ygap=2,
     )

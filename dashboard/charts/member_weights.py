@@ -9,6 +9,9 @@ from data.records.forecasts import LeadWeights
 
 _COLOURS = (FREE, NAMELESS, USED, PROPOSED, IDLE, SEASONAL)
 
+_BARS, _LEGEND_LINE = 240, 20
+"""Pixels."""
+
 
 def member_weights(weights: Sequence[LeadWeights]) -> go.Figure:
     """Give stacked bars, one per lead time, of the members' weights in %."""
@@ -23,6 +26,7 @@ def member_weights(weights: Sequence[LeadWeights]) -> go.Figure:
             marker_color=faded(_COLOURS[position % len(_COLOURS)], 0.9),
             hovertemplate="%{y:.0f} %",
         )
-    figure = dress(figure, y_title="weight (%)", height=260, barmode="stack")
+    height = _BARS + _LEGEND_LINE * len(members)  # in a narrow column each has a line of its own
+    figure = dress(figure, y_title="weight (%)", height=height, barmode="stack")
     figure.update_xaxes(title="lead time up to", type="category")
     return figure

@@ -7,7 +7,8 @@ from datetime import datetime
 from typing import Any
 
 from dashboard.cli.forecast_rows import forecast_row, group_row
-from dashboard.cli.output import print_json, print_rows, say
+from dashboard.cli.list_commands import REPORT_COLUMNS, report_row
+from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.cli.plan_command import plan_figures
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
@@ -19,9 +20,7 @@ from data.records.cluster import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
 from planner.recommendations.portfolio import Portfolio
 
-PARTIAL = 3
 _CENT = 0.005
-REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 
 
 def planning_time(world: World, asked: datetime | None) -> datetime:
@@ -33,21 +32,6 @@ def planning_time(world: World, asked: datetime | None) -> datetime:
         return asked
     latest = world.store.reader.latest_sample_at()
     return latest if not world.collectors and latest is not None else utc_now()
-
-
-def report_row(report: SourceReport) -> dict[str, Any]:
-    """Give one source report as the command line prints it."""
-    return {
-        "source": report.source,
-        "state": str(report.state),
-        "reason": report.reason,
-        "samples": report.samples,
-        "dropped": dict(report.dropped),
-        "completeness_ratio": report.completeness_ratio,
-        "warnings": list(report.warnings),
-        "window_start": report.window_start,
-        "window_end": report.window_end,
-    }
 
 
 def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
@@ -138,14 +122,6 @@ def _memory_words(found: Portfolio) -> str:
         f" Beside them the changes against running out of memory {verb} "
         f"{abs(found.for_memory):.2f} {found.unit}."
     )
-
-
-def range_text(value: Any) -> str:
-    """Give a range as `central (low–high) unit`, empty when unknown."""
-    if value is None:
-        return ""
-    low, central, high = (round(one, 9) + 0.0 for one in (value.low, value.central, value.high))
-    return f"{central:.3g} ({low:.3g}–{high:.3g}) {value.unit}"
 
 
 def _warn_of_failures(reports: tuple[SourceReport, ...]) -> bool:

@@ -4,9 +4,8 @@ import argparse
 import sys
 from datetime import timedelta
 
-from dashboard.cli.cycle_commands import PARTIAL, range_text
 from dashboard.cli.energy_options import PERIODS
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.export import statement_csv, statement_document

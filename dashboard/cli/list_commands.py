@@ -3,14 +3,30 @@
 import argparse
 from typing import Any
 
-from dashboard.cli.cycle_commands import REPORT_COLUMNS, report_row
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from data.load_settings import setting_rows
+from data.records.cluster import SourceReport
 from data.records.jobs import SchedulerFacts
 
 FINDINGS = 3
+REPORT_COLUMNS = ("source", "state", "samples", "completeness_ratio", "reason")
 _NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
+
+
+def report_row(report: SourceReport) -> dict[str, Any]:
+    """Give one source report as the command line prints it."""
+    return {
+        "source": report.source,
+        "state": str(report.state),
+        "reason": report.reason,
+        "samples": report.samples,
+        "dropped": dict(report.dropped),
+        "completeness_ratio": report.completeness_ratio,
+        "warnings": list(report.warnings),
+        "window_start": report.window_start,
+        "window_end": report.window_end,
+    }
 
 
 def jobs(options: argparse.Namespace) -> int:

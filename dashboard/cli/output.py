@@ -8,9 +8,13 @@ from dataclasses import asdict, is_dataclass
 from datetime import datetime
 from typing import Any, TextIO
 
+from dashboard import figure_text
 from dashboard.csv_export import csv_text
 from dashboard.foreign_text import shown
+from data.records.decisions import Range
 
+PARTIAL = 3
+"""The exit code of an answer that lacks a part."""
 UNKNOWN = "—"
 _BEYOND_ASCII = re.compile("[^ -~\n]")
 
@@ -82,3 +86,8 @@ def print_rows(
                 for text, width, right in zip(line, widths, numeric, strict=True)
             ).rstrip()
         )
+
+
+def range_text(value: Range | None) -> str:
+    """Give a range as `central (low–high) unit`, empty when unknown."""
+    return figure_text.range_text(value, unknown="")

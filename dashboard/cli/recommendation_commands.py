@@ -3,8 +3,7 @@
 import argparse
 
 from dashboard import decisions
-from dashboard.cli.cycle_commands import range_text
-from dashboard.cli.output import print_json, print_rows, say
+from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import open_for_reading, settings_of
 from data.clock import utc_now
 from data.errors import ChangeRefusedError

@@ -6,8 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from dashboard.cli.cycle_commands import PARTIAL
-from dashboard.cli.output import print_rows, say
+from dashboard.cli.output import PARTIAL, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.reports.editions import recipients
 from dashboard.reports.render_report import render_html, render_json, render_markdown

@@ -2,8 +2,7 @@
 
 import argparse
 
-from dashboard.cli.cycle_commands import range_text
-from dashboard.cli.output import print_json, print_rows
+from dashboard.cli.output import print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_hours
 from data.clock import utc_now

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
-from dashboard.cycle import Progress
 from data.clock import utc_now
 
 if TYPE_CHECKING:
+    from dashboard.cycle import Progress
     from dashboard.recorded_jobs import JobRecording
     from planner.replay import Figures
     from planner.rightsizing.past import Policy
@@ -85,7 +85,9 @@ def _check(options: argparse.Namespace) -> None:
         )
 
 
-def _rows(one: "JobRecording", options: argparse.Namespace, show: Progress) -> list[dict[str, Any]]:
+def _rows(
+    one: "JobRecording", options: argparse.Namespace, show: "Progress"
+) -> list[dict[str, Any]]:
     from dashboard.step_forecasts import step_forecasts
     from planner.replay import replay
 

@@ -6,13 +6,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from dashboard.cycle import Progress
 from data.load_settings import LoadedSettings, load_settings
 from data.store import Store, open_store
+
+if TYPE_CHECKING:
+    from dashboard.cycle import Progress
 
 _OVERRIDES = {
     "store": "store.url",
@@ -42,7 +44,7 @@ def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
 
 
 @contextmanager
-def progress_on_stderr(options: argparse.Namespace) -> Iterator[Progress]:
+def progress_on_stderr(options: argparse.Namespace) -> "Iterator[Progress]":
     """Give a progress function with one bar per stage; silent with --quiet or without terminal."""
     bars: dict[str, tqdm[Any]] = {}
 

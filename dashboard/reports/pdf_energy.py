@@ -3,9 +3,10 @@
 from reportlab.platypus import Flowable, Spacer
 
 from dashboard.action_titles import title_of
+from dashboard.figure_text import range_text
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
 from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
-from dashboard.reports.render_report import bare_text, number_text, percent_text, range_text
+from dashboard.reports.render_report import bare_text, number_text, percent_text
 from dashboard.reports.weekly_energy import EnergyLine
 from dashboard.reports.weekly_report import WeeklyReport
 from dashboard.savings import LedgerRow

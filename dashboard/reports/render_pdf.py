@@ -8,6 +8,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
 from dashboard.action_titles import title_of
+from dashboard.figure_text import range_text
 from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
     FINDING,
@@ -21,7 +22,7 @@ from dashboard.reports.pdf_style import (
     table,
 )
 from dashboard.reports.pdf_timeline import pdf_timeline
-from dashboard.reports.render_report import number_text, range_text, time_text
+from dashboard.reports.render_report import number_text, time_text
 from dashboard.reports.weekly_report import WeeklyReport
 
 _TOP = 10

@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dashboard.action_titles import title_of
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.figure_text import bare_range_text, figure_text, range_text
 from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
 from dashboard.reports.esg.periods import WHOLE_RANGE
@@ -28,19 +29,11 @@ _LONGEST = 200
 _CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
 
 
-def range_text(value: Range | None) -> str:
-    """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
-    if value is None:
-        return UNKNOWN
-    return f"{_figure(value.central)} ({_figure(value.low)}–{_figure(value.high)}) {value.unit}"
-
-
 def bare_text(value: Range | None, ratio: float | None = None) -> str:
     """Give a range without its unit, and the share of the board-time that it covers, if not all."""
     if value is None:
         return UNKNOWN
-    shown = f"{_figure(value.central)} ({_figure(value.low)}–{_figure(value.high)})"
-    return covered(shown, ratio)
+    return covered(bare_range_text(value), ratio)
 
 
 def percent_text(ratio: float | None) -> str:
@@ -50,12 +43,7 @@ def percent_text(ratio: float | None) -> str:
 
 def number_text(value: float | None) -> str:
     """Give a number with three significant digits, an em dash when unknown."""
-    return UNKNOWN if value is None else _figure(value)
-
-
-def _figure(value: float) -> str:
-    digits = f"{value:.3g}"
-    return f"{value:,.0f}" if "e" in digits or abs(value) >= 1000 else digits
+    return UNKNOWN if value is None else figure_text(value)
 
 
 def time_text(at: datetime | None, week: Week) -> str:

@@ -8,9 +8,10 @@ from typing import Literal
 import streamlit as st
 
 from dashboard.action_titles import title_of
+from dashboard.figure_text import range_text
 from dashboard.web.decision_panel import decision_panel
 from dashboard.web.evidence import show_evidence
-from dashboard.web.page import plain, range_text
+from dashboard.web.page import plain
 from data.records.decisions import Recommendation
 from data.store import StoredRecommendation
 

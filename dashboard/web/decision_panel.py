@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import streamlit as st
 
 from dashboard.desk import Preview
+from dashboard.figure_text import range_text
 from dashboard.web.identity import acting, local_name, remember_name, signed_in
-from dashboard.web.page import plain, range_text
+from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.commands import Measurement, Person

@@ -9,8 +9,9 @@ from datetime import datetime, timedelta
 
 import streamlit as st
 
+from dashboard.figure_text import range_text
 from dashboard.savings import ledger, total_gpu_hours
-from dashboard.web.page import plain, range_text
+from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from data.records.lifecycle import STANDING, State
 from data.settings import Settings

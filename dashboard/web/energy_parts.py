@@ -7,9 +7,9 @@ from operator import attrgetter
 import pandas as pd
 
 from dashboard.charts.energy_stack import StackPart
+from dashboard.figure_text import range_text
 from dashboard.reports.esg.statement import EsgStatement, Holder, StatementRow, covered
 from dashboard.web.energy_choice import SHOWN
-from dashboard.web.page import range_text
 from data.records.decisions import Range
 
 _COMPARABLE = 0.05

@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from dashboard.csv_export import csv_text
+from dashboard.figure_text import figure_text, range_texts
 from dashboard.foreign_text import markdown
 from dashboard.web.headings import column_settings
 from dashboard.web.session import current_world
@@ -33,27 +34,15 @@ def plain(text: str) -> str:
     return markdown(text)
 
 
-def range_text(value: Range | None) -> str:
-    """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
-    if value is None:
-        return UNKNOWN
-    low, central, high = (_figure(one) for one in (value.low, value.central, value.high))
-    return f"{central} ({low}–{high}) {value.unit}"
-
-
 def number(value: float | None, unit: str) -> str:
     """Give a number with three significant digits and its unit, an em dash when unknown."""
-    return UNKNOWN if value is None or value != value else f"{_figure(value)} {unit}"
+    return UNKNOWN if value is None or value != value else f"{figure_text(value)} {unit}"
 
 
 def measured(value: float | None, unit: str, lacking: str) -> tuple[str, str]:
     """Give a figure and its small print: nothing when it is known, else why it is not."""
     shown = number(value, unit)
     return shown, lacking if shown == UNKNOWN else ""
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def age_line() -> None:
@@ -97,8 +86,8 @@ def _main_and_note(value: Range | tuple[str, str] | str | None) -> tuple[str, st
     if value is None:
         return UNKNOWN, "power was never reported"
     if isinstance(value, Range):
-        bounds = f"{_figure(value.low)}–{_figure(value.high)} {value.unit}"
-        return f"{_figure(value.central)} {value.unit}", bounds
+        low, central, high = range_texts(value)
+        return f"{central} {value.unit}", f"{low}–{high} {value.unit}"
     return (value, "") if isinstance(value, str) else value
 
 

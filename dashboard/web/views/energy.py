@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.energy_stack import energy_stack
+from dashboard.figure_text import range_text
 from dashboard.reports.esg.build import calendar_of, make_statement
 from dashboard.reports.esg.export import factor_rows, statement_csv, statement_document
 from dashboard.reports.esg.periods import Every
@@ -18,7 +19,7 @@ from dashboard.web.energy_parts import (
     rows_shown,
     stack_parts,
 )
-from dashboard.web.page import chart, empty_state, figures, finding, plain, range_text, table
+from dashboard.web.page import chart, empty_state, figures, finding, plain, table
 from dashboard.web.session import current_world
 
 _TOLD = ("kind", "name", "value", "year", "source")

@@ -6,11 +6,12 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.figure_text import range_text
 from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.week import Week, last_whole_week
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from dashboard.web.page import chart, empty_state, finding, range_text, table
+from dashboard.web.page import chart, empty_state, finding, table
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue

@@ -4,8 +4,9 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
+from dashboard.figure_text import range_text
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
-from dashboard.web.page import chart, figures, finding, range_text, table
+from dashboard.web.page import chart, figures, finding, table
 from dashboard.web.session import current_world
 
 

@@ -1,0 +1,36 @@
+"""Numbers for people: three significant digits, and no more of a range than its largest has."""
+
+from math import floor, log10
+
+from data.records.decisions import Range
+
+_DIGITS = 3
+_THOUSAND = 1000
+
+
+def figure_text(value: float) -> str:
+    """Give a number with three significant digits, whole from a thousand on."""
+    return f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:.{_DIGITS}g}"
+
+
+def range_texts(value: Range) -> tuple[str, str, str]:
+    """Give low, central and high, all rounded at the last digit of the largest of them.
+
+    What is far below that digit is within the range's own uncertainty of zero.
+    """
+    known = (value.low, value.central, value.high)
+    largest = max(abs(one) for one in known)
+    decimals = _DIGITS - 1 - floor(log10(largest)) if largest > 0 else 0
+    low, central, high = (figure_text(round(one, max(0, decimals)) + 0.0) for one in known)
+    return low, central, high
+
+
+def bare_range_text(value: Range) -> str:
+    """Give a range as `12.4 (9.8–15.1)`."""
+    low, central, high = range_texts(value)
+    return f"{central} ({low}–{high})"
+
+
+def range_text(value: Range | None, unknown: str = "—") -> str:
+    """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
+    return unknown if value is None else f"{bare_range_text(value)} {value.unit}"

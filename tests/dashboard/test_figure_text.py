@@ -1,0 +1,51 @@
+"""Numbers for people have three digits, and ranges one last digit."""
+
+import pytest
+
+from dashboard.figure_text import figure_text, range_text, range_texts
+from data.records.decisions import Range
+
+
+def between(low: float, central: float, high: float) -> Range:
+    """A range in kWh."""
+    return Range(low=low, central=central, high=high, unit="kWh")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.123456, "0.123"),
+        (12.345, "12.3"),
+        (999.4, "999"),
+        (1234.5, "1,234"),
+        (-1999.6, "-2,000"),
+        (1e-5, "1e-05"),
+    ],
+)
+def test_three_digits(value: float, text: str) -> None:
+    """Whole from a thousand on."""
+    assert figure_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (between(9.8, 12.4, 15.1), "12.4 (9.8–15.1) kWh"),
+        (between(-0.609, -0.00425, 2.34), "0 (-0.61–2.34) kWh"),
+        (between(60.0, 60.0, 60.64), "60 (60–60.6) kWh"),
+        (between(940.2, 1512.3, 2198.0), "1,512 (940–2,198) kWh"),
+        (between(-1900.0, -20.4, -1.6), "-20 (-1,900–-2) kWh"),
+        (between(0.0, 0.0, 0.0), "0 (0–0) kWh"),
+        (between(0.00012, 0.00034, 0.00056), "0.00034 (0.00012–0.00056) kWh"),
+        (None, "—"),
+    ],
+)
+def test_a_range_has_the_last_digit_of_its_largest(value: Range | None, text: str) -> None:
+    """A central value far below its own bounds is zero for all that is known."""
+    assert range_text(value) == text
+
+
+def test_low_central_high() -> None:
+    """In that order."""
+    assert range_texts(between(1.0, 2.0, 3.0)) == ("1", "2", "3")
