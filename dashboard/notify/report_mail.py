@@ -5,7 +5,6 @@ from datetime import datetime
 from email.message import EmailMessage
 
 from dashboard.reports.editions import edition_of
-from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.render_report import render_html, render_markdown
 from dashboard.reports.report_tables import csv_tables
 from dashboard.reports.week import Week
@@ -39,6 +38,9 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
 
 def attach(mail: EmailMessage, report: WeeklyReport) -> None:
     """Put the report into the mail: Markdown to read, HTML, PDF and CSV attached."""
+    # Loading what draws a PDF takes a second, which no server needs to start.
+    from dashboard.reports.render_pdf import render_pdf
+
     name = f"trimtab-{report.week.name}"
     mail.set_content(render_markdown(report))
     mail.add_attachment(render_pdf(report), "application", "pdf", filename=f"{name}.pdf")

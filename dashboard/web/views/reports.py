@@ -7,7 +7,6 @@ import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.figure_text import range_text
-from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.week import Week, last_whole_week
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
@@ -16,9 +15,17 @@ from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
+
+def _pdf(report: WeeklyReport) -> bytes:
+    """Give the PDF; what draws it is loaded with the first one."""
+    from dashboard.reports.render_pdf import render_pdf
+
+    return render_pdf(report)
+
+
 _FORMS = (
     ("HTML", "html", "text/html", render_html),
-    ("PDF", "pdf", "application/pdf", render_pdf),
+    ("PDF", "pdf", "application/pdf", _pdf),
     ("Markdown", "md", "text/markdown", render_markdown),
     ("JSON", "json", "application/json", render_json),
 )
