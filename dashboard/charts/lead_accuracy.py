@@ -1,6 +1,6 @@
 """How well forecasts did by lead time: loss against naive, and whether bands kept their promise."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import plotly.graph_objects as go
@@ -10,6 +10,8 @@ from dashboard.charts.palette import FREE, IDLE, PROBLEM, USED, dress
 from data.records.forecasts import Backtest
 
 NOMINAL_PERCENT = 80
+_ALIKE = 1.05
+"""Leads that differ by no more are one: a horizon that begins a slot later ends a slot later."""
 
 
 def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
@@ -17,14 +19,14 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
 
     Leads that no series was tested at are absent; series whose naive loss is zero do not count.
     """
-    leads = sorted({one.until_hours for test in backtests for one in test.by_lead})
-    rows = {lead: _means(backtests, lead) for lead in leads}
+    leads = _alike({one.until_hours for test in backtests for one in test.by_lead})
+    rows = [_means(backtests, alike) for alike in leads.values()]
     figure = make_subplots(rows=1, cols=2, horizontal_spacing=0.18)
     names = [f"{lead:g} h" for lead in leads]
     for column, name, colour in ((0, "in use", USED), (1, "seasonal naive", IDLE)):
         figure.add_scatter(
             x=names,
-            y=[rows[lead][column] for lead in leads],
+            y=[row[column] for row in rows],
             name=name,
             mode="lines+markers",
             line={"color": colour},
@@ -33,7 +35,7 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
         )
     figure.add_scatter(
         x=names,
-        y=[100 * rows[lead][2] for lead in leads],
+        y=[100 * row[2] for row in rows],
         name="coverage",
         mode="lines+markers",
         line={"color": USED, "dash": "dot"},
@@ -49,8 +51,19 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
     return figure
 
 
-def _means(backtests: Sequence[Backtest], lead: float) -> tuple[float, float, float]:
-    found = [one for test in backtests for one in test.by_lead if one.until_hours == lead]
+def _alike(leads: Set[float]) -> dict[float, frozenset[float]]:
+    """Give the leads that are one by the shortest of them, in order."""
+    groups: dict[float, frozenset[float]] = {}
+    first = 0.0
+    for lead in sorted(leads):
+        if lead > _ALIKE * first:
+            first = lead
+        groups[first] = groups.get(first, frozenset()) | {lead}
+    return groups
+
+
+def _means(backtests: Sequence[Backtest], leads: Set[float]) -> tuple[float, float, float]:
+    found = [one for test in backtests for one in test.by_lead if one.until_hours in leads]
     judged = [one for one in found if one.naive_loss > 0]
 
     def mean(values: list[float]) -> float:

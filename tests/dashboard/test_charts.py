@@ -194,6 +194,15 @@ def test_accuracy_by_lead_is_a_mean_over_series() -> None:
     assert list(coverage.y) == pytest.approx([100 * 2.6 / 3] * 2)
 
 
+def test_leads_that_end_a_slot_later_are_one() -> None:
+    """A horizon of 24 h and one of 24.25 h share a point; 25.5 h is another lead."""
+    tests = [backtest_of(loss, 1.0, 0.8, last=last) for loss, last in
+             ((0.2, 24.0), (0.4, 24.25), (0.9, 25.5))]  # fmt: skip
+    in_use = lead_accuracy(tests).data[0]
+    assert list(in_use.x) == ["1 h", "24 h", "25.5 h"]
+    assert list(in_use.y) == pytest.approx([0.5, 0.3, 0.9])
+
+
 def test_weights_are_stacked_to_a_hundred_percent() -> None:
     """One bar per member, one column per lead."""
     rows = [
@@ -206,7 +215,7 @@ def test_weights_are_stacked_to_a_hundred_percent() -> None:
     assert not member_weights([]).data
 
 
-def backtest_of(loss: float, naive: float, coverage: float) -> Backtest:
+def backtest_of(loss: float, naive: float, coverage: float, last: float = 24.0) -> Backtest:
     """A backtest at two leads."""
     leads = tuple(
         LeadAccuracy(
@@ -217,6 +226,6 @@ def backtest_of(loss: float, naive: float, coverage: float) -> Backtest:
             coverage_ratio=coverage,
             origins=5,
         )
-        for hours in (1.0, 24.0)
+        for hours in (1.0, last)
     )
     return Backtest(losses=(), held_out_slots=9, coverage_ratio=coverage, by_lead=leads)
