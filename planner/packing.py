@@ -44,8 +44,8 @@ _KEEP = 1e6
 """Churn price in repairs: no other job is to lose the place that it has found."""
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
-"""Searches after repairs, as long as each pays and the gap is above half a percent. Of 1,400 jobs
-and more none paid: what it won found no room either, and took the repairs longer."""
+"""Searches after repairs, as long as each pays and the gap is above half a percent. With 1,400 and
+3,600 jobs the first did not pay, and took as long as the plan itself: so many jobs have none."""
 _FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
 """Shares of the time left for the plan with frozen slots, without, and every later step."""
 SECONDS_PER_DAY = 86_400
