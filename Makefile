@@ -6,10 +6,11 @@ STAMP := .venv/.setup-stamp
 UV_VERSION := 0.13.8
 DATA := ../shared/data
 WORKERS := 2
+SCENARIOS := 300
 UNMARKED := not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test check bench bench-full golden lock sbom reliability screenshots clean
+.PHONY: help setup servers demo test test-all check bench bench-full golden lock sbom reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -53,6 +54,11 @@ demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:
 test: setup servers ## every test, real servers and browser included
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
+test-all: test ## `make test`, then its slow end: 300 scenarios a campaign, 1,000 kills, long load
+	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP --timeout=14400 tests/outsiders
+	@TRIMTAB_KILL_ROUNDS=20 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
+		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
+
 check: setup ## format, lint, types, imports, docs and the tests that need no server
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
@@ -66,10 +72,8 @@ bench: setup ## the benchmarks, beside their peers; minutes
 		$(PYTHON) -m "benchmarks.$$name" --data "$(DATA)" $(FULL); \
 	done
 
-bench-full: ## the benchmarks at full size, 10^5 fuzzed answers and 1,000 kills; an hour or two
+bench-full: ## the benchmarks at full size and 10^5 fuzzed answers; an hour or two
 	@$(MAKE) bench FULL=--full
-	@TRIMTAB_KILL_ROUNDS=20 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
-		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
 
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
