@@ -1,8 +1,9 @@
 """A small stand-in of a Kubernetes API of 2026, for what the real one of the bed is too old for.
 
-It holds objects by path, takes JSON patches as the real server does (409, 422 and dry runs, checked
-against its recorded refusals) and lets the pod template of a Job change while it is suspended and
-has no pods (KEP-5440), which no server at hand does. It makes no pods.
+It holds objects by path, takes JSON patches as the real server does (409, 422 and dry runs,
+checked against its recorded refusals) and lets the pod template of a Job change while it is
+suspended and has no pods (KEP-5440), which no server at hand does. What it holds and what a patch
+makes is checked against the schemas that servers from 1.33 to 1.37 publish. It makes no pods.
 """
 
 import copy
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from beds.published_schemas import schema_refusal
 
 from dashboard.apply.kubernetes.pointers import as_text, patched, value_at
 
@@ -44,6 +47,8 @@ class FakeApi(ThreadingHTTPServer):
         metadata.setdefault("uid", f"uid-of-{path}")
         metadata.setdefault("resourceVersion", "1")
         metadata.setdefault("generation", 1)
+        refusal = schema_refusal(document)
+        assert refusal is None, refusal
         self.objects[path] = document
         return document
 
@@ -72,6 +77,8 @@ class FakeApi(ThreadingHTTPServer):
         new = patched(old, operations)
         if value_at(new, "/metadata/resourceVersion") != value_at(old, "/metadata/resourceVersion"):
             return _status(409, "Conflict", "the object has been modified")
+        if (refusal := schema_refusal(new)) is not None:
+            return _status(400, "BadRequest", refusal)
         if new.get("kind") == "Job" and not _may(old, new):
             return _status(422, "Invalid", "spec.template: field is immutable")
         if "dryRun" not in parse_qs(query):

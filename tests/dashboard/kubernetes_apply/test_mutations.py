@@ -27,7 +27,11 @@ OWNERS: list[dict[str, Any]] = [
     {"annotations": {"argocd.argoproj.io/instance": "a"}},
     {"labels": {"helm.toolkit.fluxcd.io/name": "a"}},
     {"labels": {"kueue.x-k8s.io/queue-name": "q"}},
-    {"ownerReferences": [{"kind": "Model", "name": "m", "uid": "u", "controller": True}]},
+    {
+        "ownerReferences": [
+            {"apiVersion": "x/v1", "kind": "Model", "name": "m", "uid": "u", "controller": True}
+        ]
+    },
     {"managedFields": [{"manager": "helm", "operation": "Apply", "fieldsV1": {"f:spec": {}}}]},
 ]
 
@@ -37,9 +41,10 @@ ROLLING = {
 }
 
 
-def custom(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-    """An object of a custom kind."""
-    return {"kind": kind, "metadata": {"name": "work", "namespace": "ml"}, "spec": spec}
+def work(version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of a kind."""
+    about = {"name": "work", "namespace": "ml"}
+    return {"apiVersion": version, "kind": kind, "metadata": about, "spec": spec}
 
 
 def cases() -> list[tuple[str, dict[str, Any], Recommendation]]:
@@ -58,11 +63,12 @@ def cases() -> list[tuple[str, dict[str, Any], Recommendation]]:
         (f"{APPS}/serve", serve, proposal("ml/deployment/serve", gpus(4), gpus(2), **wish)),
         (f"{APPS}/serve", serve, proposal("ml/deployment/serve", gpus(4), gpus(2))),
         (f"{APPS}/serve", serve, proposal("ml/deployment/serve", gpus(4), gpus(0))),
-        (f"{PYTORCH}/work", custom("PyTorchJob", elastic),
+        (f"{PYTORCH}/work", work("kubeflow.org/v1", "PyTorchJob", elastic),
          proposal("ml/pytorchjob/work", gpus(8), gpus(4))),
-        (f"{RAY}/work", custom("RayCluster", ray),
+        (f"{RAY}/work", work("ray.io/v1", "RayCluster", ray),
          proposal("ml/raycluster/work", gpus(6), gpus(4))),
-        (f"{BATCH}/work", custom("Job", job), proposal("ml/job/work", gpus(4), gpus(2), **wish)),
+        (f"{BATCH}/work", work("batch/v1", "Job", job),
+         proposal("ml/job/work", gpus(4), gpus(2), **wish)),
     ]  # fmt: skip
 
 
