@@ -27,7 +27,7 @@ from planner.plan_cost import changes_of, cost_of_jobs, use_of
 from planner.problem import PlanningProblem
 from planner.rolling_plan import Rolling, kept_prices, revised, rolling, without_pins
 from planner.slot_mapping import SlotMapping, as_slot_problem
-from planner.solver.bounds import Bound
+from planner.solver.bounds import Bound, checked_bound
 from planner.solver.coupling_rows import coupling_rows
 from planner.solver.replan import Warmth
 from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
@@ -309,7 +309,7 @@ def _plan(
     rows = coupling_rows(mapping.slots)
     days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
     changes = changes_of(mapping.slots, found.paths) + found.placed.moves
-    lower_bound = min(solved.lower_bound, found.cost)
+    lower_bound = checked_bound(solved.lower_bound, found.cost)
     cost_bound = PlanBound(
         name=solved.bound_name,
         value=lower_bound,

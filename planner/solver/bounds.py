@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from data.errors import PlanningError
 from planner.solver.bound_kernel import job_values
 from planner.solver.ground import Ground, empty_draft, uncoupled
 from planner.solver.insertion_kernel import node_total
@@ -22,6 +23,8 @@ from planner.solver.slot_problem import Floats
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
 _CHUNK = 8
+_ROUNDING = 1e-6
+"""Share of a cost that sums of floats in another order may differ by."""
 _FEW_JOBS = 256
 """With more jobs, what whole nodes add is nothing beside what prices add."""
 
@@ -32,6 +35,20 @@ class Bound:
 
     value: float
     name: str
+
+
+def checked_bound(bound: float, cost: float) -> float:
+    """Return the bound to publish beside the cost of a feasible plan.
+
+    A bound above the cost is wrong, whatever made it: it raises PlanningError instead of being cut
+    down to a gap of zero.
+    """
+    if bound > cost + _ROUNDING * max(1.0, abs(cost)):
+        raise PlanningError(
+            f"the lower bound {bound:.6f} lies above the cost {cost:.6f} of a feasible plan",
+            "the certificate is wrong: report it with the problem",
+        )
+    return min(bound, cost)
 
 
 def priced_constant(market: Exchange, prices: Prices) -> float:

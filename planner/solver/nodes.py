@@ -1,9 +1,11 @@
 """Nodes switched on per type and slot: what they cost, and what they are worth in the dual.
 
-At least ceil(use / boards per node) nodes are on, at most ceil(capacity / boards per node). A node
-that is off costs nothing; switching one on costs its fire-up. Cost is linear in nodes, so the best
-numbers fall apart into layers: layer i is on or off in every slot by itself, and the layers are
-nested. Fire-ups in temporal bin packing: Aydin, Muter and Birbil 2020.
+At least ceil(use / boards per node) nodes are on in a slot. A node may stay on, idle, through slots
+in which its boards cannot be used: maintenance lowers the capacity and switches nothing off. So the
+nodes that are on are limited by what the horizon ever has, not by the slot's capacity. A node that
+is off costs nothing; switching one on costs a boot. Cost is linear in nodes, so the best numbers
+fall apart into layers: layer i is on or off in every slot by itself, and the layers are nested.
+Boots in temporal bin packing ("fire-ups"): Aydin, Muter and Birbil 2020.
 """
 
 import numpy as np
@@ -16,9 +18,13 @@ def nodes_needed(fleet: Fleet, used: Floats) -> Indices:
     return np.ceil(used / fleet.boards_per_node - 1e-6).astype(np.int64)
 
 
-def most_nodes(fleet: Fleet) -> Floats:
-    """Give the nodes of every type and slot [H, G]."""
-    return np.asarray(np.ceil(fleet.capacity.T / fleet.boards_per_node - 1e-6))
+def max_nodes(fleet: Fleet) -> Floats:
+    """Return how many nodes of every type may be on at once [G].
+
+    A cheapest plan never has more on than are on now or than some slot's boards need.
+    """
+    there = np.ceil(fleet.capacity.max(axis=1) / fleet.boards_per_node - 1e-6)
+    return np.asarray(np.maximum(there, fleet.nodes_on))
 
 
 def reduced_node_cost(fleet: Fleet, fire_ups: Floats) -> Floats:
@@ -28,25 +34,18 @@ def reduced_node_cost(fleet: Fleet, fire_ups: Floats) -> Floats:
 
 
 def node_bound(fleet: Fleet, worth: Floats) -> float:
-    """Give the least sum of node cost - worth and fire-ups, worth [H, G] of one node in a slot.
+    """Return the least sum of node cost - worth and boots, worth [H, G] of one node in a slot.
 
-    Exact: layers between two levels of (nodes on now, nodes there are) are alike, and one layer is
-    a dynamic program over off and on.
+    Exact: the layers that are on now are alike, so are the others, and one layer is a dynamic
+    program over off and on.
     """
-    most = most_nodes(fleet)
     total = 0.0
-    for kind in range(len(fleet.gpu_types)):
+    for kind, most in enumerate(max_nodes(fleet)):
         now = float(fleet.nodes_on[kind])
-        levels = np.unique(np.concatenate([[0.0, now], most[:, kind]]))
-        tops = levels[1:]
+        boot = float(fleet.fire_up_cost[kind])
         gain = fleet.node_cost[kind] - worth[:, kind]
-        fire_up = float(fleet.fire_up_cost[kind])
-        off = np.zeros(len(tops))
-        on = np.where(tops <= now, 0.0, np.inf)
+        off, on = np.zeros(2), np.array([0.0, np.inf])
         for slot in range(len(gain)):
-            there = tops <= most[slot, kind]
-            switched = np.minimum(on, off + fire_up) + gain[slot]
-            off = np.minimum(off, on)
-            on = np.where(there, switched, np.inf)
-        total += float((np.diff(levels) * np.minimum(off, on)).sum())
+            off, on = np.minimum(off, on), np.minimum(on, off + boot) + gain[slot]
+        total += float(np.array([now, most - now]) @ np.minimum(off, on))
     return total

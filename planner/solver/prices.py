@@ -19,7 +19,7 @@ import numpy as np
 from planner.solver.coupling_rows import CouplingRows, answering_use, conjugate
 from planner.solver.dp_kernel import price_blocks
 from planner.solver.lanes import LANES, Lanes
-from planner.solver.nodes import most_nodes, reduced_node_cost
+from planner.solver.nodes import max_nodes, reduced_node_cost
 from planner.solver.slot_problem import Fleet, Floats, Indices
 
 SMALL_JOBS = 200
@@ -83,7 +83,7 @@ class Exchange(ABC):
     def constant(self, prices: Prices) -> float:
         """Give the part of the bound that no job decides."""
         reduced = reduced_node_cost(self.fleet, prices.fire_ups)
-        nodes = (most_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
+        nodes = (max_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
         now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
         return float(nodes - now - self.conjugates(prices))
 
@@ -107,7 +107,7 @@ class Exchange(ABC):
         """Give the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
         reduced = reduced_node_cost(self.fleet, prices.fire_ups)
         share = used[:, : self.rows.types] / self.fleet.boards_per_node
-        nodes = np.where(reduced < 0, most_nodes(self.fleet), share)
+        nodes = np.where(reduced < 0, max_nodes(self.fleet), share)
         before = np.vstack([self.fleet.nodes_on[None, :], nodes[:-1]])
         return used - answering_use(self.rows, prices.rows, used), nodes - before
 

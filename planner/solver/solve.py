@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from data.errors import PlanningError
-from planner.solver.bounds import Bound, certified_bound, or_jobs_alone
+from planner.solver.bounds import Bound, certified_bound, checked_bound, or_jobs_alone
 from planner.solver.check_problem import check_costs, check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
 from planner.solver.ground import Draft, Ground, make_ground
@@ -321,7 +321,7 @@ def _solved(
         cost=cost,
         cost_of_now=draft_cost(today.draft),
         now_fits=today.fits,
-        lower_bound=min(bound.value, cost),
+        lower_bound=checked_bound(bound.value, cost),
         bound_name=bound.name,
         prices=PlanPrices(rows=found.prices.rows, fire_ups=found.prices.fire_ups, work=lam),
         used=draft.used,
