@@ -1,5 +1,6 @@
 """One job, one node as Slurm answered them, in one shape for every release and both backends."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,7 @@ from data.records.jobs import JobState
 
 Record = Mapping[str, Any]
 
+_NODES_ASKED = re.compile(r"(?:^|,)node=(\d+)")
 OVER = {JobState.FINISHED, JobState.FAILED, JobState.CANCELLED}
 _UNFIT = (
     "DOWN",
@@ -157,13 +159,27 @@ def workload_of(record: Record) -> str:
     return identifier_of(record.get("job_id"))
 
 
+def node_counts(record: Record) -> tuple[int, int]:
+    """Return the nodes that a job asks for at least, and the nodes that Slurm counts it with.
+
+    A requeued job shows the count of its last run until it starts again, whatever it asks for
+    since; 22.05 then shows no maximum either. What it asks for stands in `tres_req_str`.
+    """
+    shown = int(number_of(record.get("node_count")) or 0)
+    match = _NODES_ASKED.search(text_of(record.get("tres_req_str")))
+    asked = int(match[1]) if match else shown
+    requeued = number_of(record.get("restart_cnt")) and "PENDING" in words_of(record["job_state"])
+    is_stale = requeued and match and not number_of(record.get("max_nodes"))
+    return asked, asked if is_stale else shown
+
+
 def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
     """What was asked for in total.
 
     `tres_req_str` comes last: without slurmdbd it holds no GPUs, and after a change of the node
     count of a waiting job it keeps the old total.
     """
-    nodes = int(number_of(record.get("node_count")) or node_count or 1)
+    nodes = node_counts(record)[1] or node_count or 1
     tasks = int(number_of(record.get("tasks")) or 1)
     for field, times in (("tres_per_node", nodes), ("tres_per_job", 1), ("tres_per_task", tasks)):
         found = gpus_of(record.get(field))
@@ -190,7 +206,7 @@ def _queue_extra(record: Record, resized_at: datetime | None) -> tuple[tuple[str
         "restarts": identifier_of(record.get("restart_cnt")),
         "requeue": {"True": "yes", "False": "no"}.get(str(record.get("requeue")), ""),
         "features": text_of(record.get("features")),
-        "nodes_requested": identifier_of(record.get("node_count")),
+        "nodes_requested": str(node_counts(record)[1] or ""),
         "gres": spelling[1],
         "gres_per": spelling[0],
         "resized_at": resized_at.isoformat() if resized_at else "",

@@ -6,6 +6,7 @@ stores each step before it is sent and reads back after a crash.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
@@ -70,6 +71,40 @@ class Applier(Protocol):
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look once whether the first `done` steps of the change hold. Never raises."""
+        ...
+
+
+class Left(StrEnum):
+    """What is left of a change that is given up half-way."""
+
+    NOTHING = "nothing"
+    ALL = "all"
+    PART = "part"
+    AS_IT_IS = "as-it-is"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """What a call to `close` found.
+
+    NOTHING: the target is as it was before. ALL: every step holds. PART: some of it stands and
+    holds nothing up. AS_IT_IS: there is nothing to close. UNKNOWN: call again.
+    """
+
+    left: Left
+    detail: str
+
+
+@runtime_checkable
+class ClosesChanges(Protocol):
+    """An applier whose changes pass through states in which no target may be left.
+
+    Optional: ask with isinstance. Called before a change of which a step failed is concluded.
+    """
+
+    def close(self, change: Change, *, sent: int) -> Closed:
+        """Finish or take back a change of which `sent` steps were sent. Never raises."""
         ...
 
 

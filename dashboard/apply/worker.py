@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from dashboard.apply import build_appliers
 from dashboard.apply.base import Applier, NotesChanges
+from dashboard.apply.cut_short import put_to_rest
 from dashboard.apply.next_move import (
     Conclude,
     Finish,
@@ -134,7 +135,7 @@ class Worker:
             progress = progress_of(task.journal())
             pace = _pace(task.settings())
             move = next_move(progress, fresh, now=task.clock(), pace=pace)
-            move = _permitted(task, progress, move)
+            move = put_to_rest(task, progress, _permitted(task, progress, move), pace.poll)
             if progress.outcome is not None and _is_undone(task):
                 move = Finish()
             if isinstance(move, Wait):

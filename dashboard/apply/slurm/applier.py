@@ -1,23 +1,28 @@
 """The Slurm applier: jobs resized, shortened, shifted, reclaimed; nodes drained."""
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from collectors.slurm.answering import read_nodes
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
+from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import capacity_refusals
 from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job
+from dashboard.apply.slurm.closing import closing_of, held_text
 from dashboard.apply.slurm.moves import SIZES, Moves, moves_back, moves_for
 from dashboard.apply.slurm.programs import SlurmPrograms
 from dashboard.apply.slurm.rest import SlurmRestWriter
 from dashboard.apply.slurm.sending import StepSender, is_same_job
 from dashboard.apply.slurm.steps import moves_of, steps_of, undo_steps
 from dashboard.apply.slurm.targets import (
+    WAS,
     job_target,
     keys_for,
     require_as_planned,
@@ -27,8 +32,16 @@ from dashboard.apply.slurm.verifying import read_back_job
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import ChangeRefusedError, CollectorError, StalePlanError
-from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
+from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
+from data.records.changes import (
+    Change,
+    ChangeStep,
+    ReadBack,
+    Rehearsal,
+    StepOutcome,
+    StepResult,
+    Target,
+)
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, Platform
@@ -97,7 +110,8 @@ class SlurmApplier:
     def look_again(self, change: Change) -> Target:
         """Read the target of a change afresh, whatever its fields are now. Errors: as `look`.
 
-        A job that the change itself has requeued is the same one, under the identity it had.
+        A job that the change itself has requeued is the same one, under the identity it had; while
+        its last run ends there is nothing to see yet.
         """
         client = self._client()
         try:
@@ -108,6 +122,11 @@ class SlurmApplier:
             nodes, models = self._site(client)
         except CollectorError as error:
             raise as_apply_error(error) from error
+        requeued = any(step.verb == "requeuehold" for step in change.steps)
+        if requeued and reading.facts.state == "COMPLETING":
+            raise ApplyError(
+                f"the last run of Slurm job {number} has not ended yet", "Wait for it."
+            )
         require_touchable(reading.facts, number)
         if not is_same_job(change, reading.facts):
             raise StalePlanError(
@@ -116,9 +135,8 @@ class SlurmApplier:
             )
         keys = (key for key, _value in change.target.state)
         found = job_target(reading, keys, name=change.target.name, nodes=nodes, models=models)
-        return Target(
-            kind=found.kind, name=found.name, identity=change.target.identity, state=found.state
-        )
+        was = tuple(pair for pair in change.target.state if pair[0] == WAS)
+        return replace(found, identity=change.target.identity, state=found.state + was)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
         """Give the steps and the steps back; pure. Errors: ChangeRefusedError."""
@@ -143,6 +161,9 @@ class SlurmApplier:
             dict(target.state),
             allow_requeue=self._settings.allow_requeue,
         )
+        state = tuple(pair for pair in target.state if pair[0] != WAS)
+        was = json.dumps({key: value for key, value in change.target.state if key != WAS})
+        target = replace(target, state=(*state, (WAS, was)))
         return self._change(change.recommendation_digest, target, moves)
 
     def _change(self, digest: str, target: Target, moves: Moves) -> Change:
@@ -194,6 +215,32 @@ class SlurmApplier:
         if change.target.kind == node_changes.KIND:
             return node_changes.read_back_node(client, change, done)
         return read_back_job(client, change, done, self._clock())
+
+    def close(self, change: Change, *, sent: int) -> Closed:
+        """Finish or take back a change that is given up; a hold of ours ends. Never raises."""
+        if change.target.kind == node_changes.KIND:
+            return Closed(left=Left.AS_IT_IS, detail="")
+        before = dict(change.target.state)
+        for last in (False, True):
+            try:
+                target = self.look_again(change)
+            except (StalePlanError, ChangeRefusedError) as gone:
+                return Closed(left=Left.AS_IT_IS, detail=str(gone))
+            except ApplyError as error:
+                return Closed(left=Left.UNKNOWN, detail=f"{held_text(change, sent)}: {error}")
+            state = dict(target.state)
+            total = state.get("TRES", "") if last else before.get("TRES", "")
+            closing = closing_of(moves_of(change.steps), sent, state, total=total)
+            if not closing.moves:
+                return Closed(left=closing.left, detail=closing.detail)
+            steps = steps_of(closing.moves, state)
+            back = replace(change, target=target, steps=steps, undo=())
+            for step in steps:
+                said = self.execute(step, back)
+                if said.outcome is not StepOutcome.DONE:
+                    detail = f"{held_text(change, sent)}: {step.text}: {said.detail}"
+                    return Closed(left=Left.UNKNOWN, detail=detail)
+        return Closed(left=Left.UNKNOWN, detail="what was set is taken back")
 
     def _client(self) -> SlurmClient:
         if self._settings.mode == "rest":

@@ -1,10 +1,12 @@
 """One job as Slurm sees it at this moment, in the words of `scontrol update`."""
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from collectors.slurm.answers import (
+    gpus_of,
     hosts_of,
     identifier_of,
     moment_of,
@@ -12,13 +14,15 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
-from collectors.slurm.records import Record, SlurmJob, read_queue_job
+from collectors.slurm.records import Record, SlurmJob, node_counts, read_queue_job
 from dashboard.apply.slurm.gres_text import one_spelling
 
 _OVER = {
     "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "BOOT_FAIL", "DEADLINE",
     "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
 }  # fmt: skip
+_BILLING = re.compile(r",?billing=[^,]*")
+"""The controller's own weighing of a request; it differs by whether the job has run before."""
 _HELD_BY_USER = ("JobHeldUser", "job_requeued_in_held_state")
 PER = ("node", "job", "task", "socket")
 GPU_FIELDS = {"node": "Gres", "job": "TresPerJob", "task": "TresPerTask"}
@@ -31,7 +35,9 @@ class JobFacts:
 
     `state` is PENDING, RUNNING, SUSPENDED, COMPLETING, OVER or Slurm's own word. `gpus_by` are the
     (per, request) pairs that ask for GPUs, in one spelling; a job has one, or it is not touched.
-    `eligible_at` is the earliest start, None while it is held. Counts are whole numbers as text.
+    `eligible_at` is the earliest start, None while it is held. `nodes_asked` is the least number of
+    nodes that the request names, also while the job runs; `tres_asked` is the request in total, as
+    `tres_req_str` says it. Counts are whole numbers as text.
     """
 
     job: SlurmJob
@@ -40,8 +46,9 @@ class JobFacts:
     is_het: bool
     array_state: str
     gpus_by: tuple[tuple[str, str], ...]
-    nodes_minimum: int
+    nodes_asked: int
     nodes_maximum: int
+    tres_asked: str
     tasks: int
     cpus: int
     memory_mib_per_node: float
@@ -73,7 +80,7 @@ class JobFacts:
     def node_count(self) -> str:
         """`2-2` or the range `1-4` while it waits, `2` when it has its nodes."""
         if self.state == "PENDING":
-            return f"{self.nodes_minimum}-{self.nodes_maximum}"
+            return f"{self.nodes_asked}-{self.nodes_maximum}"
         return str(len(self.job.nodes))
 
     def value(self, field: str) -> str:
@@ -92,8 +99,22 @@ class JobFacts:
             "Hold": self.held,
             "Restarts": str(self.restarts),
             "JobState": self.state,
+            "TRES": self.tres_asked,
+            "nodes_asked": str(self.nodes_asked),
+            "gpus": str(sum(one.count for one in self.job.gpus)),
         }
         return values[field]
+
+    @property
+    def total_is_stale(self) -> bool:
+        """Tell whether the total still counts the GPUs of another number of nodes.
+
+        `NumNodes=` leaves it as it was, and limits are checked against it; `Gres=` corrects it.
+        """
+        each = gpus_of(dict(self.gpus_by).get("node"))
+        total = sum(one.count for one in gpus_of(self.tres_asked))
+        wanted = sum(one.count for one in each) * self.nodes_asked
+        return self.state == "PENDING" and bool(each and total) and total != wanted
 
 
 def _minutes(seconds: float | None) -> str:
@@ -157,7 +178,7 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
     Errors: ValueError, KeyError for what is no job.
     """
     job = read_queue_job(record)
-    minimum = max(1, _whole(record.get("node_count")))
+    asked, shown = (max(1, count) for count in node_counts(record))
     return JobFacts(
         job=job,
         state=_state(words_of(record["job_state"])),
@@ -169,8 +190,9 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
             for per in PER
             if (request := one_spelling(text_of(record.get(f"tres_per_{per}"))))
         ),
-        nodes_minimum=minimum,
-        nodes_maximum=max(minimum, _whole(record.get("max_nodes"))),
+        nodes_asked=asked,
+        nodes_maximum=max(asked, _whole(record.get("max_nodes")) or shown),
+        tres_asked=_BILLING.sub("", text_of(record.get("tres_req_str"))),
         tasks=max(1, _whole(record.get("tasks"))),
         cpus=max(1, _whole(record.get("cpus"))),
         memory_mib_per_node=number_of(record.get("memory_per_node")) or 0.0,

@@ -102,7 +102,7 @@ def arranged(
         return Moves(moves=tuple(_update(*change) for change in changes))
     where = state["JobState"]
     if where == "PENDING":
-        updates = tuple(_pending(*change) for change in changes)
+        updates = tuple(pending_update(*change) for change in changes)
         if len(updates) > 1 and state.get("Hold") == "no":
             return Moves(moves=_held(updates))
         return Moves(moves=updates)
@@ -121,7 +121,7 @@ def arranged(
                 after=str(restarts + 1),
             ),
             Move(verb="wait", field="JobState", before="RUNNING", after="PENDING"),
-            *(_pending(*change) for change in changes),
+            *(pending_update(*change) for change in changes),
             Move(verb="release", field="Hold", before="user", after="no"),
         ),
         notes=(_REQUEUED,),
@@ -146,7 +146,8 @@ def _update(field: str, before: str, after: str) -> Move:
     return Move(verb="update", field=field, before=before, after=after)
 
 
-def _pending(field: str, before: str, after: str) -> Move:
+def pending_update(field: str, before: str, after: str) -> Move:
+    """Return the update of a field as waiting jobs take it."""
     if field == "NumNodes":
         return _update(field, pending_nodes(before), pending_nodes(after))
     return _update(field, before, after)
@@ -186,6 +187,11 @@ def _require_requeue(state: State, allow_requeue: bool) -> None:
             f"the job cannot be requeued ({state['JobState']}, batch {state['batch']}, "
             f"requeue {state['requeue']})",
             "Ask its owner to submit the next run with the proposed size.",
+        )
+    if state.get("Hold", "no") != "no":
+        raise refuse(
+            "the job is held although it runs, so a requeue would not start it again",
+            "Whoever held it has to release it first.",
         )
 
 
@@ -280,11 +286,17 @@ def _sizes(
     if per == "task":
         return _by_task(state, request, wanted, count)
     low, _, high = pending_nodes(state["NumNodes"]).partition("-")
-    if low != high:
-        raise refuse(f"the job asks for {low} to {high} nodes, so its GPU count is not one number")
+    asked = state.get("nodes_asked") or low
+    if not asked == low == high:
+        raise refuse(
+            f"the job asks for {asked} to {high} nodes, so its GPU count is not one number"
+        )
     nodes, each = _shape(int(low), wanted.count, count)
     after = with_gpus(request, GpuRequest(gpu_type=wanted.gpu_type, count=each))
-    return _differing([("NumNodes", state["NumNodes"], str(nodes)), ("Gres", request, after)])
+    if nodes == int(low):
+        return _differing([("Gres", request, after)])
+    # Gres follows even where it stays: else the total keeps the GPUs of the old nodes.
+    return [("NumNodes", state["NumNodes"], str(nodes)), ("Gres", request, after)]
 
 
 def _differing(changes: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
@@ -313,11 +325,12 @@ def _by_task(
 def _shape(nodes: int, each: int, count: int) -> tuple[int, int]:
     """Give (nodes, GPUs a node): as many nodes as now, else full ones, else the most that divide.
 
-    A job that grows past its nodes' count keeps them, when that divides.
+    Never more nodes than now: Slurm would raise CPUs and memory with them and keep those on the
+    way back.
     """
     if count % nodes == 0:
         return nodes, count // nodes
-    if count % each == 0:
+    if count % each == 0 and count // each < nodes:
         return count // each, each
     most = next(number for number in range(min(nodes, count), 0, -1) if count % number == 0)
     return most, count // most
@@ -363,33 +376,51 @@ def _reclaim(state: State) -> Moves:
 
 
 def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) -> Moves:
-    """Give the moves that restore the fields that `moves` touched, last first.
+    """Give the moves that restore the fields that `moves` touched, nodes first and GPUs last.
 
+    None when all is as it was. A job that waits on our hold is let go whatever else was changed.
     Errors: StalePlanError when a field holds neither value, ChangeRefusedError.
     """
     if any(move.verb == "cancel" for move in moves):
         raise refuse("a cancelled job does not come back", "Its owner has to submit it again.")
-    changes = []
-    for move in reversed([one for one in moves if one.verb not in CONTROL]):
-        now = state.get(move.field, "")
-        if same_value(move.field, now, move.before):
-            continue
-        if not same_value(move.field, now, move.after):
-            raise StalePlanError(
-                f"{move.field} is now {scrub(now)!r}, neither {move.before!r} nor {move.after!r}",
-                "Somebody changed it since: nothing is restored.",
-            )
-        changes.append((move.field, now, move.before))
-    left_held = _left_held(moves, state)
-    if not changes and not left_held:
-        raise StalePlanError("everything is as it was before", "There is nothing to restore.")
-    back = (
-        arranged(tuple(changes), state, allow_requeue=allow_requeue) if changes else Moves(moves=())
-    )
+    left_held = left_held_by(moves, state)
+    stray = tuple(move for move in moves if move.verb not in CONTROL and _is_stray(move, state))
+    if stray and not left_held:
+        now = scrub(state.get(stray[0].field, ""))
+        raise StalePlanError(
+            f"{stray[0].field} is now {now!r}, neither {stray[0].before!r} nor {stray[0].after!r}",
+            "Somebody changed it since: nothing is restored.",
+        )
+    changes = restored(tuple(move for move in moves if move not in stray), state)
+    back = arranged(changes, state, allow_requeue=allow_requeue) if changes else Moves(moves=())
     return Moves(moves=(*back.moves, *left_held), notes=back.notes)
 
 
-def _left_held(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
+def _is_stray(move: Move, state: State) -> bool:
+    now = state.get(move.field, "")
+    return not any(same_value(move.field, now, one) for one in (move.before, move.after))
+
+
+def restored(moves: tuple[Move, ...], state: State) -> tuple[tuple[str, str, str], ...]:
+    """Return (field, now, before) of every field that holds what `moves` set, in order.
+
+    Slurm derives the total of GPUs from the nodes only when it is told the GPUs.
+    """
+    changes = [
+        (move.field, state.get(move.field, ""), move.before)
+        for move in moves
+        if move.verb not in CONTROL
+    ]
+    moved = [change for change in changes if not same_value(*change)]
+    fields = {field for field, _now, _before in moved}
+    in_place = state.get("JobState") != "PENDING" and all(map(_in_place, moved))
+    gres = state.get("Gres", "")
+    if "NumNodes" in fields and "Gres" not in fields and gres and not in_place:
+        moved.append(("Gres", gres, gres))
+    return tuple(moved)
+
+
+def left_held_by(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
     """Give the release of a job that waits on our hold, because a later step was not taken."""
     ours = any(move.verb in ("hold", "requeuehold") for move in moves)
     if not ours or state.get("Hold", "no") == "no" or state["JobState"] != "PENDING":

@@ -17,7 +17,8 @@ from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
 _LOOK_AGAIN_SECONDS = 0.5
-_ENDING_SECONDS = 5.0
+_ENDING_SECONDS = 1800.0
+"""How long the last run of a requeued job may take to end: an epilog may copy for minutes."""
 Clock = Callable[[], datetime]
 
 
@@ -87,14 +88,19 @@ class StepSender:
             time.sleep(_LOOK_AGAIN_SECONDS)
         if state in ("gone", "OVER"):
             return result(StepOutcome.REFUSED, f"the job is {state}")
-        return result(StepOutcome.BUSY, f"the job is still {state}", _ENDING_SECONDS)
+        return StepResult(
+            outcome=StepOutcome.BUSY,
+            detail=f"the job is still {state}: its requeue waits for the end of its last run",
+            wait_within_seconds=_ENDING_SECONDS,
+        )
 
     def _unfit(self, step: ChangeStep, change: Change, reading: JobReading) -> StepResult | None:
         """Give why a step is not sent: it holds already, or the job has moved on."""
         facts = reading.facts
         now = facts.value(step.field)
         before, after = step.before or "", step.after or ""
-        if holds(step, facts) and (step.verb != "requeuehold" or facts.held != "no"):
+        stale = step.field == "Gres" and facts.total_is_stale
+        if holds(step, facts) and not stale and (step.verb != "requeuehold" or facts.held != "no"):
             return result(StepOutcome.DONE, f"{step.field} is {now or 'unset'} already")
         needed = _state_needed(step)
         if needed and facts.state not in needed:
@@ -103,7 +109,7 @@ class StepSender:
         moved = _moved_on(change, reading) or _not_alone(step, facts)
         if moved:
             return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
-        if not same_value(step.field, now, before):
+        if not same_value(step.field, now, before) and not holds(step, facts):
             return result(
                 StepOutcome.REFUSED,
                 f"nothing sent: {step.field} is {now!r}, neither {before!r} nor {after!r}",
@@ -219,7 +225,7 @@ def _moved_on(change: Change, reading: JobReading) -> str:
         "interface": reading.interface,
         "address": facts.address,
         "nodes": ",".join(facts.job.nodes),
-        "gpus": str(sum(one.count for one in facts.job.gpus)),
+        "gpus": facts.value("gpus"),
         "batch_host": facts.batch_host,
     } | {field: facts.value(field) for field in _FIELDS}
     for key, then in change.target.state:

@@ -17,7 +17,10 @@ _ALWAYS = ("interface", "number", "address", "submitted", "user", "Restarts")
 _SIZE = (
     "JobState", "Partition", "Features", "Gres", "TresPerJob", "TresPerTask", "TresPerSocket",
     "NumNodes", "NumTasks", "Hold", "gpus", "nodes", "batch_host", "batch", "requeue",
+    "nodes_asked", "TRES",
 )  # fmt: skip
+WAS = "was"
+"""The key under which the state of a way back holds what the job was before the change."""
 
 
 def keys_for(recommendation: Recommendation) -> tuple[str, ...]:
@@ -51,7 +54,7 @@ def job_target(
         kind=KIND,
         name=name,
         identity=f"{facts.job.raw_id}@{facts.submitted}",
-        state=tuple((key, _value(key, reading, nodes, models)) for key in keys),
+        state=tuple((key, _value(key, reading, nodes, models)) for key in keys if key != WAS),
     )
 
 
@@ -67,7 +70,6 @@ def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: 
         "submitted": facts.submitted,
         "user": facts.job.user,
         "TresPerSocket": dict(facts.gpus_by).get("socket", ""),
-        "gpus": str(sum(one.count for one in facts.job.gpus)),
         "nodes": ",".join(facts.job.nodes),
         "batch_host": facts.batch_host,
         "batch": "yes" if facts.is_batch else "no",

@@ -1,5 +1,6 @@
 """Whether a changed job is as intended: the values, and after a scheduling pass their effect."""
 
+import json
 from datetime import datetime
 
 from dashboard.apply.slurm.client import SlurmClient, find_job
@@ -7,12 +8,18 @@ from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value
 from dashboard.apply.slurm.sending import holds, is_same_job
+from dashboard.apply.slurm.targets import WAS
 from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, ReadBack, Seen
 
 STUCK = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")
 """Reasons with which a job never starts, though Slurm took its request with return code 0."""
 
+_REQUEST = (
+    "TRES", "nodes_asked", "Gres", "TresPerJob", "TresPerTask", "Partition", "Features",
+    "TimeLimit", "Hold",
+)  # fmt: skip
+_SNAPSHOT = (*_REQUEST, "NumNodes", "NumTasks", "gpus")
 _NOT_LOOKED_AT = ("", "None")
 _SIZES = ("Gres", "TresPerJob", "TresPerTask", "NumTasks", "NumNodes")
 
@@ -33,7 +40,26 @@ def read_back_job(client: SlurmClient, change: Change, done: int, now: datetime)
         (field, facts.value(field)) for field in dict.fromkeys(one.field for one in change.steps)
     )
     found = _of_values(steps, facts) or _of_effect(steps, facts)
+    if found.seen is Seen.AS_INTENDED and done == len(change.steps):
+        found = _of_snapshot(change, facts) or found
     return ReadBack(seen=found.seen, detail=found.detail, observed=observed)
+
+
+def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
+    """Compare a job that was rolled back with what it was; None when every field is the same.
+
+    A field that Slurm derives while a job runs is compared only with another running job.
+    """
+    was: dict[str, str] = json.loads(dict(change.target.state).get(WAS, "{}"))
+    if not was or facts.state not in ("PENDING", "RUNNING", "SUSPENDED"):
+        return None
+    keys = _SNAPSHOT if facts.state == was.get("JobState") else _REQUEST
+    other = [
+        f"{key} is {facts.value(key)!r}, it was {was[key]!r}"
+        for key in keys
+        if key in was and not same_value(key, facts.value(key), was[key])
+    ]
+    return _seen(Seen.DIFFERENT, "; ".join(other)) if other else None
 
 
 def _seen(seen: Seen, detail: str) -> ReadBack:

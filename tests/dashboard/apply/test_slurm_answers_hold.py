@@ -227,7 +227,7 @@ def mutated(record: dict[str, Any], chance: random.Random) -> dict[str, Any]:
         {"tres_per_node": f"gres/gpu:{chance.choice(['a100', 'v100', 'h200'])}:4"},
         {"tres_per_node": "", "tres_per_job": "gres/gpu:h100:12"},
         {"tres_per_task": f"gres/gpu={chance.randrange(1, 9)}"},
-        {"node_count": {"set": True, "infinite": False, "number": chance.choice([1, 2, 4, 8])}},
+        {"tres_req_str": f"cpu=3,mem=300M,node={chance.choice([1, 2, 4, 8])},gres/gpu=12"},
         {"max_nodes": {"set": True, "infinite": False, "number": chance.randrange(4, 99)}},
         {"partition": chance.choice(["cpu", "other", "gpu,other"])},
         {"features": chance.choice(["nvlink", "a100", "x&y"])},
@@ -335,7 +335,7 @@ def test_a_job_that_starts_as_it_is_held_is_let_go_again() -> None:
 def test_a_change_that_arrived_is_done_whatever_was_said() -> None:
     """Return code 1, a timeout or a cut connection after the value was set: it is set."""
     job = recorded_job("24.11", "waiting")
-    changed = job | {"tres_per_node": "gres/gpu:h100:2"}
+    changed = job | {"tres_per_node": "gres/gpu:h100:2", "tres_req_str": "cpu=3,node=3,gres/gpu=6"}
     for said in ("Changes to job priority are not persistent", "Socket timed out", "no answer"):
         applier, cluster = played(job, job, changed, said=said)
         change = prepared(applier, proposal(str(job["job_id"]), 12, 6, created_at=NOW))
@@ -361,17 +361,17 @@ def test_another_value_than_sent_is_different() -> None:
         ({}, 0, Seen.UNTOUCHED),
         ({"priority": 0, "state_reason": "JobHeldUser"}, 1, Seen.AS_INTENDED),
         ({"priority": 0, "state_reason": "JobHeldUser"}, 2, Seen.UNTOUCHED),
-        ({"priority": 0, "state_reason": "JobHeldUser", "node_count": 1, "max_nodes": 1}, 2,
+        ({"priority": 0, "state_reason": "JobHeldUser", "tres_req_str": "cpu=1,node=1", "max_nodes": 1}, 2,
          Seen.AS_INTENDED),
-        ({"priority": 0, "state_reason": "JobHeldUser", "node_count": 1, "max_nodes": 1,
+        ({"priority": 0, "state_reason": "JobHeldUser", "tres_req_str": "cpu=1,node=1", "max_nodes": 1,
           "tres_per_node": "gres/gpu:h100:1"}, 4, Seen.UNTOUCHED),
-        ({"node_count": 1, "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1"}, 4,
+        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1"}, 4,
          Seen.AS_INTENDED),
-        ({"node_count": 1, "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1",
+        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1",
           "state_reason": "None"}, 4, Seen.NOT_YET),
-        ({"node_count": 1, "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1",
+        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1",
           "state_reason": "BadConstraints", "priority": 0}, 4, Seen.FAILING),
-        ({"node_count": 1, "max_nodes": 1, "tres_per_node": "gres/gpu:h100:4"}, 4,
+        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:4"}, 4,
          Seen.DIFFERENT),
         ({"job_state": ["CANCELLED"]}, 4, Seen.GONE),
         ({"submit_time": 5}, 4, Seen.GONE),
