@@ -3,9 +3,11 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from collectors.base import Window
+from collectors.slurm.answers import number_of
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
 from data.errors import UnexpectedAnswerError
 
@@ -65,9 +67,12 @@ def read_each(
     return tuple(found)
 
 
-def read_queue(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmJob, ...]:
-    """Read the jobs that the controller remembers."""
-    return read_each(records, read_queue_job, what="job", dropped=dropped)
+def read_queue(
+    records: Iterable[Record], dropped: Counter[str], *, release: tuple[int, int] = (0, 0)
+) -> tuple[SlurmJob, ...]:
+    """Read the jobs that the controller remembers; `release` is Slurm's, (0, 0) when not known."""
+    read = partial(read_queue_job, release=release)
+    return read_each(records, read, what="job", dropped=dropped)
 
 
 def read_nodes(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmNode, ...]:
@@ -100,3 +105,14 @@ def errors_in(document: object) -> list[str]:
 
 
 _NOTHING_FOUND = 9003
+
+
+def release_in(document: object) -> tuple[int, int]:
+    """Give (22, 5) from the meta part of an answer, (0, 0) when it does not say."""
+    meta = document.get("meta") if isinstance(document, dict) else None
+    slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
+    version = slurm.get("version") if isinstance(slurm, dict) else None
+    if not isinstance(version, dict):
+        return (0, 0)
+    major, minor = number_of(version.get("major")), number_of(version.get("minor"))
+    return (int(major or 0), int(minor or 0))

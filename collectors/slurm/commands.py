@@ -29,8 +29,8 @@ from collectors.slurm.answering import (
     read_each,
     read_nodes,
     read_queue,
+    release_in,
 )
-from collectors.slurm.answers import number_of
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from data.errors import (
     CollectorError,
@@ -47,11 +47,10 @@ MOST_BYTES = 512 * 1024 * 1024
 
 COMMANDS = ("squeue", "sinfo", "scontrol", "sacct")
 
-_NODES_BY_SCONTROL = 23
+_NODES_BY_SCONTROL = (23, 2)
 """From 23.02 on `scontrol show nodes` knows --json; until then `sinfo --json` lists nodes, later
 it lists groups of them."""
 
-_OLDEST = 22
 _OPTIONS_BY_ENVIRONMENT = ("SQUEUE_", "SACCT_", "SINFO_", "SLURM_TIME_", "SLURM_CLUSTERS")
 _UID = re.compile(r"\((\d+)\)")
 
@@ -72,8 +71,10 @@ class SlurmCommands:
         dropped: Counter[str] = Counter()
         self._refuse_hidden(self.configuration())
         document = self._json("squeue", "--json", "--states=all")
-        queue = read_queue(list_in(document, "jobs", asked="squeue --json"), dropped)
-        if _release(document) >= _NODES_BY_SCONTROL:
+        release = release_in(document)
+        listed = list_in(document, "jobs", asked="squeue --json")
+        queue = read_queue(listed, dropped, release=release)
+        if release >= _NODES_BY_SCONTROL:
             answered = self._json("scontrol", "show", "nodes", "--json")
         else:
             answered = self._json("sinfo", "--json")
@@ -214,14 +215,6 @@ def _user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
-
-
-def _release(document: object) -> int:
-    """The release's year of an answer of --json; the oldest when it does not say."""
-    meta = document.get("meta") if isinstance(document, dict) else None
-    slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
-    major = (slurm.get("version") or {}).get("major") if isinstance(slurm, dict) else None
-    return int(number_of(major) or _OLDEST)
 
 
 def _failure(command: str, code: int, stderr: bytes, stdout: str) -> CollectorError:

@@ -94,7 +94,7 @@ class SlurmNode:
     features: tuple[str, ...]
 
 
-def read_queue_job(record: Record) -> SlurmJob:
+def read_queue_job(record: Record, *, release: tuple[int, int] = (0, 0)) -> SlurmJob:
     """Read a job of `squeue --json` or of `/slurm/…/jobs`. Errors: ValueError, KeyError."""
     words = words_of(record["job_state"])
     state = job_state_of(words)
@@ -128,7 +128,7 @@ def read_queue_job(record: Record) -> SlurmJob:
         allocated=() if pending else gpus_of(record.get("tres_alloc_str")),
         requested=_requested(record, len(nodes)),
         shares=shares_gpus(record.get("tres_per_node"), record.get("tres_req_str")),
-        extra=_queue_extra(record, resized_at),
+        extra=_queue_extra(record, resized_at, release),
     )
 
 
@@ -188,7 +188,28 @@ def _requested(record: Record, node_count: int) -> tuple[Gpus, ...]:
     return gpus_of(record.get("tres_req_str"))
 
 
-def _queue_extra(record: Record, resized_at: datetime | None) -> tuple[tuple[str, str], ...]:
+def takes_whole_nodes(record: Record) -> bool:
+    """Tell whether a job was given its nodes whole (--exclusive): it holds all their GPUs."""
+    return "NONE" in words_of(record.get("shared"))
+
+
+def fixed_size(record: Record) -> str:
+    """Return why no change of its number of GPUs reaches a job, '' when one may."""
+    if identifier_of(record.get("het_job_id")) not in ("", "0"):
+        return "it is a component of a heterogeneous job"
+    if gpus_of(record.get("tres_per_socket")):
+        return "it asks for GPUs by socket"
+    fields = ("tres_per_node", "tres_per_job", "tres_per_task")
+    if sum(bool(gpus_of(record.get(field))) for field in fields) > 1:
+        return "it asks for GPUs in several ways"
+    if takes_whole_nodes(record):
+        return "it takes whole nodes (--exclusive)"
+    return ""
+
+
+def _queue_extra(
+    record: Record, resized_at: datetime | None, release: tuple[int, int]
+) -> tuple[tuple[str, str], ...]:
     spelling = next(
         (
             (field.removeprefix("tres_per_"), said)
@@ -205,6 +226,9 @@ def _queue_extra(record: Record, resized_at: datetime | None) -> tuple[tuple[str
         "het_job": het if het != "0" else "",
         "restarts": identifier_of(record.get("restart_cnt")),
         "requeue": {"True": "yes", "False": "no"}.get(str(record.get("requeue")), ""),
+        "batch": {"True": "yes", "False": "no"}.get(str(record.get("batch_flag")), ""),
+        "fixed_size": fixed_size(record),
+        "slurm_release": f"{release[0]}.{release[1]:02}" if any(release) else "",
         "features": text_of(record.get("features")),
         "nodes_requested": str(node_counts(record)[1] or ""),
         "gres": spelling[1],

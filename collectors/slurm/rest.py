@@ -22,6 +22,7 @@ from collectors.slurm.answering import (
     read_each,
     read_nodes,
     read_queue,
+    release_in,
 )
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
 from data.errors import (
@@ -63,7 +64,8 @@ class SlurmRest:
         dropped: Counter[str] = Counter()
         version = self.api_version()
         jobs = self.document(f"/slurm/{version}/jobs")
-        queue = read_queue(list_in(jobs, "jobs", asked=f"{self.name} /jobs"), dropped)
+        listed = list_in(jobs, "jobs", asked=f"{self.name} /jobs")
+        queue = read_queue(listed, dropped, release=release_in(jobs))
         answered = self.document(f"/slurm/{version}/nodes")
         nodes = read_nodes(list_in(answered, "nodes", asked=f"{self.name} /nodes"), dropped)
         _refuse_hidden(self.name, len(queue), sum(one.gpus_in_use for one in nodes))

@@ -14,7 +14,13 @@ from collectors.slurm.answers import (
     text_of,
     words_of,
 )
-from collectors.slurm.records import Record, SlurmJob, node_counts, read_queue_job
+from collectors.slurm.records import (
+    Record,
+    SlurmJob,
+    node_counts,
+    read_queue_job,
+    takes_whole_nodes,
+)
 from dashboard.apply.slurm.gres_text import one_spelling
 
 _OVER = {
@@ -56,6 +62,7 @@ class JobFacts:
     batch_host: str
     is_batch: bool
     may_requeue: bool
+    takes_whole_nodes: bool
     restarts: int
     held: str
     eligible_at: datetime | None
@@ -200,6 +207,7 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         batch_host=text_of(record.get("batch_host")),
         is_batch=bool(record.get("batch_flag", True)),
         may_requeue=bool(record.get("requeue", True)),
+        takes_whole_nodes=takes_whole_nodes(record),
         restarts=_whole(record.get("restart_cnt")),
         held=_held(record, job.reason),
         eligible_at=moment_of(record.get("eligible_time")),

@@ -200,6 +200,11 @@ def _resize(recommendation: Recommendation, state: State, allow_requeue: bool) -
     count = proposed.gpu_count
     if count < 1:
         raise refuse("a job cannot be resized to no GPU", "Reclaim it instead.")
+    if state.get("whole_nodes") == "yes":
+        raise refuse(
+            "the job takes whole nodes (--exclusive): it holds all their GPUs whatever it asks for",
+            "Ask its owner to submit the next run without --exclusive.",
+        )
     key = type_key(proposed.gpu_model, proposed.mig_profile)
     per, request = _only_request(state)
     asked = gpu_request(request)

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from collectors.slurm.answering import errors_in, list_in
-from collectors.slurm.answers import identifier_of, number_of
+from collectors.slurm.answering import errors_in, list_in, release_in
+from collectors.slurm.answers import identifier_of
 from collectors.slurm.commands import SlurmCommands
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
 from dashboard.apply.slurm.client import Records
@@ -137,14 +137,3 @@ def _records(text: str, *keys: str, asked: str) -> Records:
     key = next((key for key in keys if isinstance(document, dict) and key in document), keys[0])
     found = list_in(document, key, asked=asked)
     return Records(interface=interface_name(COMMANDS, release_in(document)), records=tuple(found))
-
-
-def release_in(document: Any) -> tuple[int, int]:
-    """Give (22, 5) from the meta part of an answer, (0, 0) when it does not say."""
-    meta = document.get("meta") if isinstance(document, dict) else None
-    slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
-    version = slurm.get("version") if isinstance(slurm, dict) else None
-    if not isinstance(version, dict):
-        return (0, 0)
-    major, minor = number_of(version.get("major")), number_of(version.get("minor"))
-    return (int(major or 0), int(minor or 0))

@@ -10,12 +10,11 @@ from typing import Any
 import requests
 from urllib3.exceptions import HTTPError
 
-from collectors.slurm.answering import errors_in, list_in
+from collectors.slurm.answering import errors_in, list_in, release_in
 from collectors.slurm.answers import identifier_of
 from collectors.slurm.rest import SlurmRest
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
 from dashboard.apply.slurm.client import Records
-from dashboard.apply.slurm.programs import release_in
 from dashboard.apply.slurm.wire import Payload, interface_name
 from data.errors import CollectorError, scrub
 

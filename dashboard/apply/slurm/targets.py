@@ -17,7 +17,7 @@ _ALWAYS = ("interface", "number", "address", "submitted", "user", "Restarts")
 _SIZE = (
     "JobState", "Partition", "Features", "Gres", "TresPerJob", "TresPerTask", "TresPerSocket",
     "NumNodes", "NumTasks", "Hold", "gpus", "nodes", "batch_host", "batch", "requeue",
-    "nodes_asked", "TRES",
+    "nodes_asked", "TRES", "whole_nodes",
 )  # fmt: skip
 WAS = "was"
 """The key under which the state of a way back holds what the job was before the change."""
@@ -74,6 +74,7 @@ def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: 
         "batch_host": facts.batch_host,
         "batch": "yes" if facts.is_batch else "no",
         "requeue": "yes" if facts.may_requeue else "no",
+        "whole_nodes": "yes" if facts.takes_whole_nodes else "no",
     }
     return own[key] if key in own else facts.value(key)
 
