@@ -8,6 +8,7 @@ however many replicas say the same, the rows are the same: the larger reading wi
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
@@ -184,31 +185,57 @@ def _derived(
 
 
 def jobs_of(samples: pd.DataFrame, source: str) -> tuple[Job, ...]:
-    """Give the jobs that the samples name; what telemetry does not tell stays unknown."""
+    """Return the jobs that the samples name; what telemetry does not tell stays unknown.
+
+    What a job holds is what its newest samples say. Columns are grouped, never one frame a job:
+    an hour of a large cluster names a hundred thousand pods.
+    """
     held = samples[samples["job_id"] != ""]
-    jobs = []
-    for job_id, rows in held.groupby("job_id", sort=True):
-        name = str(job_id)
-        newest = rows[rows["sampled_at"] == rows["sampled_at"].max()]
-        devices = newest[["gpu_uuid", "mig_instance"]].drop_duplicates()
-        first = newest.iloc[0]
-        memory = first["memory_total_mib"]
-        slurm = name.startswith("slurm:")
-        jobs.append(
-            Job(
-                job_id=name,
-                name=name.partition(":" if slurm else "/")[2],
-                namespace="" if slurm else name.partition("/")[0],
-                owner="",
-                platform=Platform.SLURM if slurm else Platform.KUBERNETES,
-                kind=WorkloadKind.UNKNOWN,
-                gpu_model=str(first["gpu_model"]),
-                gpu_count=len(devices),
-                mig_profile=str(first["mig_profile"]),
-                gpu_memory_mib=None if pd.isna(memory) else float(memory),
-                first_seen_at=rows["sampled_at"].min().to_pydatetime(),
-                last_seen_at=rows["sampled_at"].max().to_pydatetime(),
-                source=source,
-            )
-        )
-    return tuple(jobs)
+    if held.empty:
+        return ()
+    codes, names = pd.factorize(held["job_id"], sort=True)
+    held = held.assign(code=codes)
+    seen = held.groupby("code")["sampled_at"].agg(["min", "max"])
+    newest = held[(held["sampled_at"] == seen["max"].take(codes).to_numpy())]
+    devices = newest[["code", "gpu_uuid", "mig_instance"]].drop_duplicates()
+    first = newest.drop_duplicates("code").sort_values("code")
+    memory = first["memory_total_mib"].astype(object).where(first["memory_total_mib"].notna(), None)
+    facts = zip(
+        map(str, names),
+        first["gpu_model"],
+        first["mig_profile"],
+        memory,
+        np.bincount(devices["code"]).tolist(),
+        seen["min"].dt.to_pydatetime(),
+        seen["max"].dt.to_pydatetime(),
+        strict=True,
+    )
+    return tuple(_job(source, *found) for found in facts)
+
+
+def _job(
+    source: str,
+    job_id: str,
+    model: str,
+    profile: str,
+    memory: float | None,
+    gpu_count: int,
+    first_seen_at: datetime,
+    last_seen_at: datetime,
+) -> Job:
+    slurm = job_id.startswith("slurm:")
+    return Job(
+        job_id=job_id,
+        name=job_id.partition(":" if slurm else "/")[2],
+        namespace="" if slurm else job_id.partition("/")[0],
+        owner="",
+        platform=Platform.SLURM if slurm else Platform.KUBERNETES,
+        kind=WorkloadKind.UNKNOWN,
+        gpu_model=model,
+        gpu_count=gpu_count,
+        mig_profile=profile,
+        gpu_memory_mib=memory,
+        first_seen_at=first_seen_at,
+        last_seen_at=last_seen_at,
+        source=source,
+    )

@@ -244,10 +244,12 @@ def merged_job(one: Job, other: Job) -> Job:
     taken from the other. First and last time seen are those of both.
     """
 
-    def strength(job: Job) -> tuple[bool, datetime, str]:
-        return job.scheduler is not None, job.last_seen_at, to_json(job)
+    def strength(job: Job) -> tuple[bool, datetime]:
+        return job.scheduler is not None, job.last_seen_at
 
-    weak, strong = sorted((one, other), key=strength)
+    # Writing a record as JSON costs most of a merge, so only a tie asks for it.
+    tied = strength(one) == strength(other)
+    weak, strong = sorted((one, other), key=to_json if tied else strength)
     filled = {
         name: getattr(weak, name)
         for name in ("name", "namespace", "owner", "gpu_model", "mig_profile", "gpu_memory_mib")
