@@ -48,7 +48,13 @@ def _without_future(collected: Collected) -> Collected:
     ahead = collected.samples["sampled_at"] > end + LARGEST_SKEW
     if not ahead.any():
         return collected
-    dropped = (*collected.report.dropped, ("in-the-future", int(ahead.sum())))
+    count = int(ahead.sum())
+    dropped = (*collected.report.dropped, ("in-the-future", count))
+    seconds = (collected.samples["sampled_at"].max() - end).total_seconds()
+    warning = (
+        f"{collected.report.source}: {count} samples lie up to {seconds:,.0f} s ahead of this "
+        "clock and are dropped. Set the clock of the source, or of this machine, by NTP."
+    )
     return replace(
         collected,
         samples=collected.samples[~ahead].reset_index(drop=True),
@@ -56,6 +62,7 @@ def _without_future(collected: Collected) -> Collected:
             collected.report,
             dropped=tuple(sorted(dropped)),
             samples=int((~ahead).sum()),
+            warnings=(*collected.report.warnings, warning),
         ),
     )
 

@@ -86,7 +86,7 @@ class PrometheusDcgmCollector:
                 completeness_ratio=answered * min(1.0, len(readings) / expected)
                 if expected
                 else None,
-                warnings=warnings,
+                warnings=(*warnings, *dropped.two_nodes.warnings()),
                 window_start=window.start,
                 window_end=window.end,
                 complete_until=None if gap_start is None else max(window.start, gap_start),

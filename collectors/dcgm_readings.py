@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from collectors.board_nodes import TwoNodes, named_by_time
 from collectors.device_labels import Device, device_of, known_as, readable_labels
 from collectors.metric_dialects import BY_NAME, INFOS, UTILIZATION_PREFERENCE
 from collectors.plausible_values import plausible
@@ -39,9 +40,10 @@ class Series:
 
 @dataclass(slots=True)
 class Dropped:
-    """Counts of readings that were not kept, by reason."""
+    """Counts of readings that were not kept, by reason, and boards that two nodes claim."""
 
     counts: Counter[str] = field(default_factory=Counter)
+    two_nodes: TwoNodes = field(default_factory=TwoNodes)
 
     def as_pairs(self) -> tuple[tuple[str, int], ...]:
         """Give (reason, count) pairs in order."""
@@ -63,6 +65,7 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
     info = info_labels(everything)
     holders: dict[tuple[str, str, str], int] = {}
     devices: list[list[Device]] = []
+    instants: list[list[npt.NDArray[np.int64]]] = []
     quantities: dict[str, _Readings] = {}
     for one in everything:
         meaning = BY_NAME.get(one.metric)
@@ -82,22 +85,26 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
         row = holders.setdefault(key, len(devices))
         if row == len(devices):
             devices.append([])
+            instants.append([])
         devices[row].append(device)
+        instants[row].append(np.round(times[kept] * _MICROSECONDS).astype(np.int64))
         readings = quantities.setdefault(meaning[0].quantity, _Readings())
         readings.rows.append(np.full(int(kept.sum()), row, dtype=np.int64))
-        readings.times.append(np.round(times[kept] * _MICROSECONDS).astype(np.int64))
+        readings.times.append(instants[row][-1])
         readings.values.append(values[kept])
-    return _wide(quantities, list(holders), devices)
+    frame = _wide(quantities, list(holders), devices)
+    return named_by_time(frame, devices, instants, dropped.two_nodes)
 
 
 def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
-    """Give the series with labels that can be kept; the readings of others are counted."""
+    """Give the series with labels that can be kept; readings of others, and labels, are counted."""
     for one in series:
-        labels = readable_labels(one.labels)
-        if labels is None:
+        found = readable_labels(one.labels)
+        if found is None:
             dropped.counts["broken-label"] += len(one.values)
         else:
-            yield replace(one, labels=labels)
+            dropped.counts["long-label"] += found[1]
+            yield replace(one, labels=found[0])
 
 
 def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:

@@ -18,7 +18,8 @@ _NUMBERED = re.compile(r"nvidia(\d+)/gi(\d+)(?:/vgpu\d+)?")
 _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
 _REPLICA = re.compile(r"::\d+$")
 _PORT = re.compile(r":\d+$")
-_LONGEST_LABEL = 1024
+_ADDRESS = re.compile(r"[0-9.]+|.*:.*")
+LONGEST_LABEL = 1024
 """Characters; names of pods, nodes and models have at most 253."""
 
 
@@ -35,14 +36,20 @@ class Device:
     gpu_model: str
 
 
-def readable_labels(labels: Mapping[str, object]) -> Labels | None:
-    """Give the labels as text that can be kept and shown, None when one is no text or too long."""
+def readable_labels(labels: Mapping[str, object]) -> tuple[Labels, int] | None:
+    """Return the labels as text that can be kept and shown, and how many of them were too long.
+
+    One that is too long becomes unknown, so that its board keeps its readings. None: one is no
+    text at all.
+    """
     found: dict[str, str] = {}
+    long = 0
     for name, value in labels.items():
-        if not isinstance(value, str) or len(value) > _LONGEST_LABEL:
+        if not isinstance(value, str):
             return None
-        found[name] = storable(value)
-    return found
+        long += len(value) > LONGEST_LABEL
+        found[name] = storable(value) if len(value) <= LONGEST_LABEL else ""
+    return found, long
 
 
 def _first(labels: Labels, *names: str) -> str:
@@ -108,6 +115,14 @@ def node_of(labels: Labels) -> str:
         host = ""
     node = _first(labels, "node", "kubernetes_node", "nodename")
     return node or host or _PORT.sub("", _first(labels, "instance"))
+
+
+def host_of(node: str) -> str:
+    """Return the short lower-case name by which a node is one and the same, '' for an address.
+
+    One exporter calls a node by its name, another by its address: those do not contradict.
+    """
+    return "" if _ADDRESS.fullmatch(node) else node.partition(".")[0].lower()
 
 
 def holder_of(labels: Labels) -> str:

@@ -172,7 +172,7 @@ def _collected(
             samples=len(samples),
             dropped=dropped.as_pairs(),
             completeness_ratio=None,
-            warnings=(),
+            warnings=dropped.two_nodes.warnings(),
             window_start=samples["sampled_at"].min().to_pydatetime(),
             window_end=samples["sampled_at"].max().to_pydatetime(),
         ),

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
+from collectors.collect import LARGEST_SKEW
 from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
 from data.records.decisions import Range, Savings
@@ -78,14 +79,16 @@ class OwnMetrics:
         yield _gauge("cycle_running", "1 while a cycle runs.", state.running)
         yield _gauge("apply_stopped", "1 while the kill switch is on.", bool(self._stopped()))
         latest = self._reader.latest_sample_at()
-        if latest is not None:
-            age = (now - latest).total_seconds()
-            yield _gauge("newest_sample_age_seconds", "Age of the newest sample.", age)
+        finished = None if cycle is None else cycle.finished_at
+        known = [at for at in (latest, finished) if at is not None]
+        yield from _age("newest_sample_age_seconds", "Age of the newest sample.", latest, now)
+        yield from _age("last_cycle_age_seconds", "Time since the last kept cycle.", finished, now)
+        if known:
+            behind = max(0.0, (max(known) - now).total_seconds())
+            yield _gauge("clock_behind_seconds", "How far the newest time kept is ahead.", behind)
         if cycle is not None:
-            age = (now - cycle.finished_at).total_seconds()
             took = (cycle.finished_at - cycle.started_at).total_seconds()
-            yield _gauge("last_cycle_age_seconds", "Time since the last kept cycle.", age)
-            yield _gauge("last_cycle_duration_seconds", "How long that cycle took.", took)
+            yield _gauge("last_cycle_duration_seconds", "How long that cycle took.", max(0.0, took))
             yield _gauge("forecasts", "Jobs forecast in it.", cycle.forecast_count)
             yield _gauge("forecasts_skipped", "Jobs without forecast.", cycle.skipped_count)
         free = self._reader.free_mib()
@@ -183,6 +186,15 @@ def _facts(plan: Plan) -> _PlanFacts:
 
 def _gauge(name: str, meaning: str, value: float) -> Metric:
     return GaugeMetricFamily(f"trimtab_{name}", meaning, value=float(value))
+
+
+def _age(name: str, meaning: str, at: datetime | None, now: datetime) -> Iterator[Metric]:
+    """Yield the time since `at`; nothing where it is unknown, as after a clock was set back.
+
+    A source may be ahead of this clock by as much as a collection lets pass: that age is 0.
+    """
+    if at is not None and at <= now + LARGEST_SKEW:
+        yield _gauge(name, meaning, max(0.0, (now - at).total_seconds()))
 
 
 def _label(text: str) -> str:

@@ -86,16 +86,30 @@ def test_values_that_are_no_list_are_counted(values: object) -> None:
     assert read(document) == ([], {"broken-value": 1})
 
 
-@pytest.mark.parametrize("label", [5, None, ["GPU-1"], {"a": "b"}, "x" * 1_000_000])
+@pytest.mark.parametrize("label", [5, None, ["GPU-1"], {"a": "b"}])
 def test_labels_that_are_no_names_are_counted(label: object) -> None:
-    """A label of another type, or of a megabyte, names no board."""
+    """A label of another type names no board."""
     assert read(answer([NOW, "1"], UUID=label)) == ([], {"broken-label": 1})
     assert read(answer([NOW, "1"], pod=label)) == ([], {"broken-label": 1})
 
 
+@pytest.mark.parametrize("name", ["pod", "hpc_job", "node", "modelName", "GPU_I_PROFILE", "else"])
+@pytest.mark.parametrize("length", [1025, 1_000_000])
+def test_a_label_that_is_too_long_is_unknown_and_its_board_stays(name: str, length: int) -> None:
+    """The label is counted; the reading stays, without a holder where the label named it."""
+    assert read(answer([NOW, "1"], **{name: "x" * length})) == ([1.0], {"long-label": 1})
+
+
+def test_a_board_whose_uuid_is_too_long_is_counted() -> None:
+    """Without its UUID a board is none."""
+    found = read(answer([NOW, "1"], UUID="x" * 1025))
+    assert found == ([], {"long-label": 1, "no-uuid": 1})
+
+
 def test_half_characters_and_nul_become_replacements() -> None:
     """What JSON allows and no store takes is replaced, the rest of the text stays."""
-    assert readable_labels({"pod": "a\ud800b", "node": "n\0"}) == {"pod": "a?b", "node": "n\ufffd"}
+    found = readable_labels({"pod": "a\ud800b", "node": "n\0"})
+    assert found == ({"pod": "a?b", "node": "n\ufffd"}, 0)
     document = json.loads(json.dumps(answer([NOW, "1"], pod="tr\ud800in\0", namespace="ü")))
     samples = samples_of(parse_answer(document, Dropped()), load_gpu_catalogue(), Dropped())
     assert samples["job_id"].tolist() == ["ü/tr?in\ufffd"]

@@ -97,6 +97,9 @@ def test_a_source_whose_clock_is_ahead_hides_nothing(tmp_path: Path) -> None:
         world = world_of(store, exporter)
         ((report,), _rows) = collect_and_keep(world, START)
         assert dict(report.dropped) == {"in-the-future": 295}
+        (warning,) = report.warnings
+        assert "295 samples lie up to 18,000 s ahead of this clock" in warning
+        assert report.source in warning
         exporter.real, exporter.ahead = START + HOUR, timedelta()
         collect_and_keep(world, START + HOUR)
         times = minutes_kept(store)

@@ -36,10 +36,12 @@ def keep(store: Store, *recommendations: Recommendation) -> None:
     )
 
 
-def scraped(store: Store, state: CycleState | None = None) -> dict[str, dict[str, float]]:
+def scraped(
+    store: Store, state: CycleState | None = None, *, after: timedelta = timedelta(minutes=12)
+) -> dict[str, dict[str, float]]:
     """Value by label text by metric name, as Prometheus' own parser reads them."""
     text = OwnMetrics(store.reader, lambda: state or CycleState(), lambda: False).exposition(
-        NOW + timedelta(minutes=12)
+        NOW + after
     )
     found: dict[str, dict[str, float]] = {}
     for family in text_string_to_metric_families(text.decode()):
@@ -54,6 +56,17 @@ def test_an_empty_store_has_no_plan_and_no_age(store: Store) -> None:
     found = scraped(store)
     assert found["trimtab_last_cycle_failed"] == {"": 0.0}
     assert not {name for name in found if "age" in name or "plan" in name or "fleet" in name}
+
+
+@pytest.mark.parametrize("minutes", [-100_000, -60, -4, -1, 0, 1, 2, 60])
+def test_no_age_is_negative_wherever_the_clock_stands(store: Store, minutes: int) -> None:
+    """An age that the clock cannot tell has no series; how far it is behind is told instead."""
+    keep(store)
+    found = scraped(store, after=timedelta(minutes=minutes))
+    ages = {name: value[""] for name, value in found.items() if "age_seconds" in name}
+    assert all(age >= 0 for age in ages.values())
+    assert ("trimtab_last_cycle_age_seconds" in ages) == (minutes >= -3)
+    assert found["trimtab_clock_behind_seconds"] == {"": max(0.0, 60.0 * (2 - minutes))}
 
 
 def test_the_cycle_and_the_plan_are_told(store: Store) -> None:

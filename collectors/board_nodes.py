@@ -1,0 +1,95 @@
+"""Where a board was when: its node by time, and boards that two nodes claim at once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from collectors.device_labels import Device, host_of
+from data.errors import scrub
+
+Instants = npt.NDArray[np.int64]
+MAX_OVERLAPS = 1
+"""A board that moves may be shown by both nodes for one step, while the old series goes stale."""
+
+
+@dataclass(slots=True)
+class TwoNodes:
+    """Boards that two nodes reported at the same times: board to nodes."""
+
+    nodes: dict[str, set[str]] = field(default_factory=dict)
+
+    def warnings(self) -> tuple[str, ...]:
+        """Return one line that counts the boards and names the first of them, or nothing."""
+        if not self.nodes:
+            return ()
+        board = min(self.nodes)
+        names = " and ".join(sorted(self.nodes[board]))
+        told = (
+            f"{len(self.nodes)} boards are reported by two nodes at once, such as "
+            f"{scrub(board, limit=60)} by {scrub(names, limit=120)}: the larger reading is kept, "
+            "under the last node by name. Is one UUID given to two virtual machines, or does an "
+            "exporter name the wrong node?"
+        )
+        return (told,)
+
+
+def named_by_time(
+    samples: pd.DataFrame,
+    devices: Sequence[Sequence[Device]],
+    instants: Sequence[Sequence[Instants]],
+    two_nodes: TwoNodes,
+) -> pd.DataFrame:
+    """Return the samples with the node, and index there, that reported each of them.
+
+    `devices` and `instants` (us since the epoch) are those of every series, by holder. Of two
+    nodes at one time the last by name counts; boards claimed so more than once go to `two_nodes`.
+    """
+    boards: dict[str, list[tuple[Device, Instants]]] = {}
+    for said, times in zip(devices, instants, strict=True):
+        for device, own in zip(said, times, strict=True):
+            boards.setdefault(device.gpu_uuid, []).append((device, own))
+    moved = {uuid: told for uuid, found in boards.items() if (told := _by_name(found))}
+    if not moved:
+        return samples
+    positions = samples.groupby(["gpu_uuid", "mig_instance", "job_id"]).indices
+    at = samples["sampled_at"].astype("int64").to_numpy()
+    named = {name: samples[name].to_numpy(dtype=object, copy=True) for name in _NAMED}
+    for uuid, told in moved.items():
+        _claims(uuid, told, two_nodes)
+        for device, own in sorted(told, key=lambda pair: (pair[0].node, pair[0].gpu_index)):
+            rows = positions.get((uuid, device.mig_instance, device.job_id), _NOWHERE)
+            rows = rows[np.isin(at[rows], own)]
+            for name in _NAMED:
+                named[name][rows] = getattr(device, name) or named[name][rows]
+    return samples.assign(**{name: pd.Series(named[name], dtype="str") for name in _NAMED})
+
+
+def _by_name(told: Sequence[tuple[Device, Instants]]) -> list[tuple[Device, Instants]]:
+    """Return what tells the node of a board that has been on several, nothing of the others.
+
+    Addresses count only where no series gives a name.
+    """
+    names = [pair for pair in told if host_of(pair[0].node)]
+    found = names or [pair for pair in told if pair[0].node]
+    return found if len({_host(pair[0]) for pair in found}) > 1 else []
+
+
+def _host(device: Device) -> str:
+    return host_of(device.node) or device.node
+
+
+_NOWHERE = np.array([], dtype=np.int64)
+_NAMED = ("node", "gpu_index")
+
+
+def _claims(uuid: str, told: Sequence[tuple[Device, Instants]], two_nodes: TwoNodes) -> None:
+    by_host: dict[str, list[Instants]] = {}
+    for device, own in told:
+        by_host.setdefault(_host(device), []).append(own)
+    each = [np.unique(np.concatenate(own)) for own in by_host.values()]
+    _times, claims = np.unique(np.concatenate(each), return_counts=True)
+    if int((claims > 1).sum()) > MAX_OVERLAPS:
+        two_nodes.nodes.setdefault(uuid, set()).update(by_host)
