@@ -60,7 +60,8 @@ def named_by_time(
     for uuid, told in moved.items():
         _claims(uuid, told, two_nodes)
         for device, own in sorted(told, key=lambda pair: (pair[0].node, pair[0].gpu_index)):
-            rows = positions.get((uuid, device.mig_instance, device.job_id), _NOWHERE)
+            holder = (uuid, device.mig_instance, device.job_id)
+            rows = np.asarray(positions.get(holder, _NOWHERE))
             rows = rows[np.isin(at[rows], own)]
             for name in _NAMED:
                 named[name][rows] = getattr(device, name) or named[name][rows]

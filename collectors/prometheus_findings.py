@@ -1,9 +1,12 @@
 """What a Prometheus lacks for Trimtab, and the exact line that would add it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from collectors.board_nodes import TwoNodes
+from collectors.device_labels import host_of, node_of
+from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
 from data.errors import CollectorError, scrub
 from data.source_settings import PrometheusSettings
@@ -11,45 +14,36 @@ from data.source_settings import PrometheusSettings
 Finding = tuple[str, str, str]
 """What was looked at; `ok` or `missing`; what was found, or the line to change."""
 
-_NEEDED = {
-    "SM activity": (
-        ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_SM_UTIL_RATIO"),
-        (
-            "Add the line `DCGM_FI_PROF_SM_ACTIVE, gauge, SM activity.` to the counters of "
-            "dcgm-exporter (-f FILE); Ampere and older need datacenter-gpu-manager-4-proprietary "
-            "and SYS_ADMIN. Until then utilization is GPU_UTIL, which one tiny kernel saturates."
-        ),
-    ),
-    "power": (
-        ("DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS"),
-        "Add the line `DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).` to the counters.",
-    ),
-    "energy counter": (
-        ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",),
-        (
-            "Add the line `DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy (in mJ).` to the "
-            "counters. Until then energy is the integral of power."
-        ),
-    ),
-    "memory used": (
-        ("DCGM_FI_DEV_FB_USED",),
-        "Add the line `DCGM_FI_DEV_FB_USED, gauge, Framebuffer used (in MiB).` to the counters.",
-    ),
-    "memory free": (
-        ("DCGM_FI_DEV_FB_FREE",),
-        (
-            "Add the line `DCGM_FI_DEV_FB_FREE, gauge, Framebuffer free (in MiB).` to the "
-            "counters: without it a board's size comes from the catalogue only."
-        ),
-    ),
+_FIELDS = {
+    "SM activity": "sm_active",
+    "power": "power_watts power_instant_watts",
+    "energy counter": "energy_joules",
+    "memory used": "memory_used_mib",
+    "memory size": "memory_free_mib memory_total_mib",
 }
-_OTHER_EXPORTERS = ("nvidia_smi_", "nvidia_gpu_", "dcgm_")
+_LINES = {
+    "SM activity": "DCGM_FI_PROF_SM_ACTIVE, gauge, SM activity.",
+    "power": "DCGM_FI_DEV_POWER_USAGE, gauge, Power draw (in W).",
+    "energy counter": "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION, counter, Energy (in mJ).",
+    "memory used": "DCGM_FI_DEV_FB_USED, gauge, Framebuffer used (in MiB).",
+    "memory size": "DCGM_FI_DEV_FB_FREE, gauge, Framebuffer free (in MiB).",
+}
+_SM_ACTIVITY = "Ampere and older need datacenter-gpu-manager-4-proprietary and SYS_ADMIN. "
+NAMES_SLURM = "name a Slurm job"
+"""Part of the finding that samples name Slurm jobs."""
 
 
 def prometheus_findings(
-    client: PrometheusClient, settings: PrometheusSettings, now: datetime
+    client: PrometheusClient,
+    settings: PrometheusSettings,
+    now: datetime,
+    *,
+    schedulers: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Give what is there and what is missing, over the ten minutes before `now` (UTC)."""
+    """Return what is there and what is missing, over the ten minutes before `now` (UTC).
+
+    `schedulers` are those of slurm and kubernetes that the settings name already.
+    """
     try:
         client.begin()
         names = client.metric_names()
@@ -58,18 +52,45 @@ def prometheus_findings(
     return (
         ("reachable and authorised", "ok", f"{len(names)} metrics"),
         *_metrics(names),
-        *_series(client, settings, names, now),
+        *_series(client, settings, names, now, schedulers),
     )
 
 
 def _metrics(names: frozenset[str]) -> Iterator[Finding]:
-    other = sorted(name for name in names if name.startswith(_OTHER_EXPORTERS))
-    if other and not any(name.startswith("DCGM_FI_") for name in names):
-        yield "exporter", "ok", f"no dcgm-exporter, but metrics such as {other[0]}"
+    """Return what the exporter lacks; where none is scraped, that alone."""
+    held = sorted(name for name in names if name in BY_NAME or name in INFOS)
+    dcgm = any(name.startswith("DCGM_FI_") for name in names)
+    if not held and not dcgm:
+        yield (
+            "GPU exporter",
+            "missing",
+            (
+                "no GPU exporter is scraped. Run dcgm-exporter on every GPU node (the NVIDIA GPU "
+                "operator brings it) and add a scrape job, or a ServiceMonitor, for its port 9400."
+            ),
+        )
         return
-    for what, (known, fix) in _NEEDED.items():
-        found = [name for name in known if name in names]
-        yield what, "ok" if found else "missing", found[0] if found else fix
+    if not dcgm:
+        yield "exporter", "ok", f"no dcgm-exporter, but metrics such as {held[0]}"
+        return
+    told = {BY_NAME[name][0].quantity: name for name in reversed(held) if name in BY_NAME}
+    for what, quantities in _FIELDS.items():
+        found = [told[one] for one in quantities.split() if one in told]
+        fix = f"Add the line `{_LINES[what]}` to the counters of dcgm-exporter (-f FILE). "
+        yield what, "ok" if found else "missing", found[0] if found else fix + _until(what, told)
+
+
+def _until(what: str, told: Mapping[str, str]) -> str:
+    """Return what is done without the counter, from those that are there."""
+    if what == "SM activity":
+        known = next((told[one] for one in UTILIZATION_PREFERENCE if one in told), "unknown")
+        tiny = ", which one tiny kernel saturates" if "GPU_UTIL" in known else ""
+        return f"{_SM_ACTIVITY}Until then utilization is {known}{tiny}."
+    if what == "memory size":
+        return "Until then a board's size comes from the catalogue only."
+    if what == "energy counter" and {"power_watts", "power_instant_watts"} & told.keys():
+        return "Until then energy is the integral of power."
+    return f"Until then {'memory use' if what == 'memory used' else what} is unknown."
 
 
 def _series(
@@ -77,8 +98,9 @@ def _series(
     settings: PrometheusSettings,
     names: frozenset[str],
     now: datetime,
+    schedulers: Collection[str],
 ) -> Iterator[Finding]:
-    probe = next((name for name in _PROBES if name in names), None)
+    probe = next((name for name in (*_PROBES, *NEEDED) if name in names), None)
     if probe is None:
         return
     selector = f"{{{settings.selector}}}" if settings.selector else ""
@@ -96,17 +118,19 @@ def _series(
         return
     labels = [dict(one.get("metric") or {}) for one in found]
     if not labels:
+        matchers = f", and prometheus.selector ({scrub(settings.selector)})"
         yield (
             "fresh samples",
             "missing",
             (
-                f"no {probe} in the last 10 min. Is the target up? See /targets, and "
-                f"prometheus.selector ({scrub(settings.selector) or 'empty'})."
+                f"no {probe} in the last 10 min. Is the target up? See /targets"
+                f"{matchers if settings.selector else ''}."
             ),
         )
         return
     yield "fresh samples", "ok", f"{len(labels)} series of {probe} in the last 10 min"
-    yield _holder(labels)
+    yield _holder(labels, schedulers)
+    yield from _two_nodes(labels)
     yield _hosts(labels)
 
 
@@ -120,7 +144,7 @@ _PROBES = (
 )
 
 
-def _holder(labels: Sequence[Mapping[str, Any]]) -> Finding:
+def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) -> Finding:
     """Say whether the series name who holds the GPU."""
 
     def named(*names: str) -> int:
@@ -129,7 +153,7 @@ def _holder(labels: Sequence[Mapping[str, Any]]) -> Finding:
     slurm, renamed, plain = named("hpc_job", "jobid"), named("exported_pod"), named("pod")
     total = len(labels)
     if slurm:
-        return "job labels", "ok", f"{slurm} of {total} series name a Slurm job"
+        return "job labels", "ok", f"{slurm} of {total} series {NAMES_SLURM}"
     if renamed:
         return (
             "job labels",
@@ -143,16 +167,31 @@ def _holder(labels: Sequence[Mapping[str, Any]]) -> Finding:
     exporters = sum("dcgm-exporter" in str(one.get("pod", "")) for one in labels)
     if plain > exporters:
         return "job labels", "ok", f"{plain - exporters} of {total} series name a pod"
-    return (
-        "job labels",
-        "missing",
-        (
-            "no series names a job. Kubernetes: set DCGM_EXPORTER_KUBERNETES=true on "
-            "dcgm-exporter. Slurm: start it with --hpc-job-mapping-dir DIR and let prolog and "
-            "epilog write DIR/<gpu>. "
-            "Or name a scheduler: slurm.mode or kubernetes.enabled."
-        ),
-    )
+    fixes = [fix for name, fix in _NAMING.items() if not schedulers or name in schedulers]
+    other = "" if schedulers else "Or name a scheduler: slurm.mode or kubernetes.enabled. "
+    return "job labels", "missing", f"no series names a job. {' '.join(fixes)} {other}".strip()
+
+
+_NAMING = {
+    "kubernetes": "Kubernetes: set DCGM_EXPORTER_KUBERNETES=true on dcgm-exporter.",
+    "slurm": (
+        "Slurm: start it with --hpc-job-mapping-dir DIR and let prolog and epilog write DIR/<gpu>."
+    ),
+}
+
+
+def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
+    """Name boards that the same metric has from two nodes."""
+    nodes: dict[str, set[str]] = {}
+    for one in labels:
+        texts = {name: str(value) for name, value in one.items()}
+        uuid = texts.get("UUID") or texts.get("gpu_uuid") or texts.get("uuid") or ""
+        if uuid and (host := host_of(node_of(texts))):
+            nodes.setdefault(uuid, set()).add(host)
+    shared = {uuid: hosts for uuid, hosts in nodes.items() if len(hosts) > 1}
+    if shared:
+        (detail,) = TwoNodes(shared).warnings()
+        yield "boards", "missing", detail
 
 
 def _hosts(labels: Sequence[Mapping[str, Any]]) -> Finding:

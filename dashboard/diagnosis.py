@@ -1,12 +1,12 @@
 """What every configured source lacks, and the exact line that would add it: `trimtab doctor`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
 from collectors.kubernetes.findings import kubernetes_findings
 from collectors.nvml.findings import nvml_findings
 from collectors.prometheus_client import PrometheusClient
-from collectors.prometheus_findings import prometheus_findings
+from collectors.prometheus_findings import NAMES_SLURM, prometheus_findings
 from collectors.slurm.findings import slurm_findings
 from data.errors import TrimtabError
 from data.settings import Settings
@@ -16,7 +16,13 @@ Finding = tuple[str, str, str]
 
 
 def _prometheus(settings: Settings, now: datetime) -> tuple[Finding, ...]:
-    return prometheus_findings(PrometheusClient(settings.prometheus), settings.prometheus, now)
+    named = {"slurm": bool(settings.slurm.mode), "kubernetes": settings.kubernetes.enabled}
+    return prometheus_findings(
+        PrometheusClient(settings.prometheus),
+        settings.prometheus,
+        now,
+        schedulers=[name for name, used in named.items() if used],
+    )
 
 
 def _asked(settings: Settings) -> dict[str, Callable[[Settings, datetime], tuple[Finding, ...]]]:
@@ -24,20 +30,57 @@ def _asked(settings: Settings) -> dict[str, Callable[[Settings, datetime], tuple
         "prometheus": (bool(settings.prometheus.url), _prometheus),
         "kubernetes": (
             settings.kubernetes.enabled,
-            lambda one, _now: tuple(kubernetes_findings(one.kubernetes)),
+            lambda every, _now: tuple(kubernetes_findings(every.kubernetes)),
         ),
-        "nvml": (settings.nvml.enabled, lambda one, _now: tuple(nvml_findings(one.nvml))),
-        "slurm": (bool(settings.slurm.mode), lambda one, _now: tuple(slurm_findings(one.slurm))),
+        "nvml": (settings.nvml.enabled, lambda every, _now: tuple(nvml_findings(every.nvml))),
+        "slurm": (
+            bool(settings.slurm.mode),
+            lambda every, _now: tuple(slurm_findings(every.slurm)),
+        ),
     }
     return {name: check for name, (configured, check) in checks.items() if configured}
 
 
 def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
     """Give (source, finding) for every configured source; a failing one is a finding itself."""
+    found: dict[str, tuple[Finding, ...]] = {}
     for name, check in _asked(settings).items():
         try:
-            findings = check(settings, now)
+            found[name] = check(settings, now)
         except TrimtabError as error:
-            findings = (("answers", "missing", str(error)),)
+            found[name] = (("answers", "missing", str(error)),)
+    for name, findings in found.items():
         for finding in findings:
-            yield name, finding
+            if (told := _beside(finding, found)) is not None:
+                yield name, told
+
+
+def _beside(finding: Finding, found: Mapping[str, tuple[Finding, ...]]) -> Finding | None:
+    """Return the finding as the other sources leave it, None where another one says the same.
+
+    Who holds a board on Slurm is seen from two sides: in the labels of samples, and in the
+    configuration that should bring them there.
+    """
+    what, state, _detail = finding
+    others = {one[0]: one for one in (*found.get("prometheus", ()), *found.get("slurm", ()))}
+    if what == _MAPPING and state == "missing":
+        if NAMES_SLURM in others.get(_LABELS, ("", "", ""))[2]:
+            return what, "ok", "samples name Slurm jobs, by other means than Prolog of slurm.conf"
+    elif what == _LABELS and state == "missing" and _MAPPING in others:
+        if others[_MAPPING][1] == "missing" and "kubernetes" not in found:
+            return None
+        if others[_MAPPING][1] == "ok":
+            return (
+                what,
+                state,
+                (
+                    "no series names a job, though slurm.conf has a Prolog. Start dcgm-exporter "
+                    "with --hpc-job-mapping-dir DIR, and let the Prolog write DIR/<gpu>; while no "
+                    "job runs there is nothing to name."
+                ),
+            )
+    return finding
+
+
+_LABELS = "job labels"
+_MAPPING = "slurm job mapping"

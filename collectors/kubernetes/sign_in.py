@@ -1,5 +1,6 @@
 """Signing in to a Kubernetes API, as the official client does: kubeconfig, plugins, in-cluster."""
 
+from pathlib import Path
 from typing import Any
 
 from yaml import YAMLError
@@ -27,10 +28,22 @@ def configuration_of(settings: KubernetesSettings, *, personal: bool = True) -> 
         _load(settings, config, configuration, personal=personal)
     except (config.ConfigException, OSError, ValueError, TypeError, YAMLError) as error:
         raise SourceNotConfiguredError(
-            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}",
-            "Set kubernetes.kubeconfig and kubernetes.context.",
+            f"no Kubernetes to sign in to: {scrub(str(error))[:160]}", _way_in(settings)
         ) from error
     return configuration
+
+
+def _way_in(settings: KubernetesSettings) -> str:
+    """Return what to do about a sign-in that failed: nothing is asked for that is set already."""
+    file, context = settings.kubeconfig, settings.context
+    if file and not Path(file).expanduser().is_file():
+        return f"There is no file {scrub(file)!r}: correct kubernetes.kubeconfig."
+    if context:
+        where = scrub(file) or "the kubeconfig"
+        return f"Does {where} have the context {scrub(context)!r}? `kubectl config get-contexts`."
+    if file:
+        return f"Is {scrub(file)!r} a kubeconfig that `kubectl --kubeconfig` takes?"
+    return "Set kubernetes.kubeconfig, or run in a pod with a service account."
 
 
 def transport(configuration: Any) -> dict[str, Any]:

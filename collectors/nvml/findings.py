@@ -17,10 +17,7 @@ Finding = tuple[str, str, str]
 """What was looked at, `ok` or `missing`, and the detail with its fix."""
 
 _LOST = "see `dmesg | grep -i xid`; reset the board or reboot the node"
-_HOST_PIDS = (
-    "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host), or set "
-    "nvml.mapping_directory"
-)
+_HOST_PIDS = "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host)"
 _GPM_FIX = (
     "run as root, or load the driver with NVreg_RestrictProfilingToAdminUsers=0 (modprobe option)"
 )
@@ -39,7 +36,7 @@ def nvml_findings(settings: NvmlSettings, *, proc_root: Path = Path("/proc")) ->
             found = [("NVML library", "ok", "loads and starts"), *_driver_and_boards()]
     except CollectorError as error:
         return [("NVML library", "missing", str(error))]
-    return [*found, _processes(proc_root), *_mapping(settings)]
+    return [*found, _processes(settings, proc_root), *_mapping(settings)]
 
 
 def _driver_and_boards() -> list[Finding]:
@@ -139,10 +136,14 @@ def _utilization(calls: NvmlCalls, board: Board) -> Finding:
     return (what, "ok", "gpu_util only: a busy kernel counts as all; GPM needs Hopper or newer")
 
 
-def _processes(proc_root: Path) -> Finding:
-    what = "jobs of GPU processes"
+def _processes(settings: NvmlSettings, proc_root: Path) -> Finding:
+    what, folder = "jobs of GPU processes", settings.mapping_directory
     if not ProcessJobs(proc_root).sees_the_host():
-        return (what, "missing", f"this is not the host's PID namespace: {_HOST_PIDS}")
+        hidden = "this is not the host's PID namespace"
+        if folder and Path(folder).is_dir():
+            return (what, "ok", f"{hidden}; the files of nvml.mapping_directory name the jobs")
+        other = "" if folder else ", or set nvml.mapping_directory"
+        return (what, "missing", f"{hidden}: {_HOST_PIDS}{other}")
     return (what, "ok", "process ids are the host's")
 
 

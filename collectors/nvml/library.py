@@ -53,8 +53,14 @@ def _load(path: str) -> None:
         ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise SourceNotConfiguredError(
-            f"nvml.library {scrub(path)!r} cannot be loaded: {scrub(str(error))}", NO_LIBRARY
+            f"nvml.library {scrub(path)!r} cannot be loaded: {scrub(str(error))}",
+            _corrected(NO_LIBRARY),
         ) from error
+
+
+def _corrected(hint: str) -> str:
+    """Return the hint for where nvml.library is set already."""
+    return hint.replace("set nvml.library to", "correct nvml.library:")
 
 
 @contextmanager
@@ -72,6 +78,8 @@ def nvml_session(settings: NvmlSettings) -> Iterator[None]:
     except pynvml.NVMLError as error:
         name = error_name(error)
         kind, hint = _ERRORS.get(name, _OTHERWISE)
+        if settings.library:
+            hint = _corrected(hint)
         raise kind(
             f"NVML ({scrub(settings.library) or 'libnvidia-ml.so.1'}) did not start: {name}", hint
         ) from error

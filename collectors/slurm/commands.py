@@ -102,8 +102,8 @@ class SlurmCommands:
         if found is None:
             raise SourceNotConfiguredError(
                 f"{command} is not found {f'in {folder}' if folder else 'on PATH'}",
-                "Install Slurm's client programs (Debian: slurm-client), set slurm.bin_directory, "
-                "or use slurm.mode=rest.",
+                "Install Slurm's client programs (Debian: slurm-client), "
+                f"{'correct' if folder else 'set'} slurm.bin_directory, or use slurm.mode=rest.",
             )
         return found
 
