@@ -1,12 +1,13 @@
 """Ways to train a model on the GPUs at hand: what fits, ranked by throughput per GPU and cost."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
 from data.units import BYTES_PER_MIB
+from planner.memory.bounds import bound_factor
 from planner.memory.calibration import Calibration
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
@@ -27,6 +28,14 @@ _SMALL_SHARDED_TOKENS = 1500
 same runs keep 0.84 to 0.88 at 4,000 to 8,000 tokens of what they reach at 16,000 to 20,000."""
 
 _LARGEST_CLUSTER = 1 << 20
+
+FIT_SHARE = 0.90
+"""A plan has room when so many measured peaks of its kind lie below the memory of its GPU."""
+
+
+def fit_bound(estimate: MemoryEstimate) -> float:
+    """Give the memory in bytes below which `FIT_SHARE` of measured peaks lie; p99 at the most."""
+    return min(estimate.p50_bytes * bound_factor(estimate.tier, FIT_SHARE), estimate.p99_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,16 @@ class TrainingPlan:
         """Relative speed of each GPU under this plan."""
         return self.speed / self.gpus
 
+    @property
+    def bound_bytes(self) -> float:
+        """Memory below which `FIT_SHARE` of measured peaks lie."""
+        return fit_bound(self.estimate)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether the GPU has the memory of that bound."""
+        return self.bound_bytes <= (self.job.gpu_memory_bytes or 0.0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanQuestion:
@@ -81,7 +100,8 @@ class PlanQuestion:
     `measured_speed` maps (GPU type, GPUs) to the speed that finished runs of the model reached, in
     the units of `relative_speed`; it replaces the prior there, and corrects it at other sizes.
     Finished runs of the family correct estimates by `calibration`; a plan fits when `raised` times
-    its need does, above 1 after a run that ran out of memory.
+    its need does, above 1 after a run that ran out of memory. `can_run` says whether the program
+    can be told to run a spread; what it cannot is no plan.
     """
 
     job: TrainingJob
@@ -93,6 +113,7 @@ class PlanQuestion:
     recomputes: Sequence[Recompute] = (Recompute.NONE, Recompute.OPERATORS, Recompute.FULL)
     calibration: Calibration | None = None
     raised: float = 1.0
+    can_run: Callable[[TrainingJob], bool] = lambda _job: True
 
     def __post_init__(self) -> None:
         for name in ("global_batch", "largest_gpus"):
@@ -105,10 +126,11 @@ class PlanQuestion:
 
 
 def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
-    """Give every plan that fits, best speed per GPU first, then the cheapest, then fewest GPUs.
+    """Give every plan that fits: those with room first, then the best speed per GPU.
 
-    Of the same GPU type, count and parallelism only the fastest micro-batch and recomputation
-    stays. Errors: ImpossibleProblemError with the smallest cluster that would do, when none fits.
+    Plans that are alike in both come by cost, then by their number of GPUs. Of the same GPU type,
+    count and parallelism only the fastest micro-batch and recomputation with room stays. Errors:
+    ImpossibleProblemError with the smallest cluster that would do, when none fits.
     """
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
     for gpu in question.gpu_types:
@@ -123,7 +145,10 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
             smallest_cluster(question),
         )
     return tuple(
-        sorted(best.values(), key=lambda plan: (-plan.speed_per_gpu, plan.cost, plan.gpus))
+        sorted(
+            best.values(),
+            key=lambda plan: (not plan.has_room, -plan.speed_per_gpu, plan.cost, plan.gpus),
+        )
     )
 
 
@@ -142,7 +167,7 @@ def smallest_cluster(question: PlanQuestion) -> str:
 def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
     """Try rising powers of two, each with all its ways, at micro-batch 1 and full recomputation."""
     frugal = replace(question, micro_batches=(1,), recomputes=(Recompute.FULL,))
-    frugal = replace(frugal, global_batch=_LARGEST_CLUSTER)
+    frugal = replace(frugal, global_batch=_LARGEST_CLUSTER, can_run=lambda _job: True)
     count = 1
     while count <= _LARGEST_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):
@@ -196,17 +221,18 @@ def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> Train
     for micro_batch in sorted(question.micro_batches):
         if question.global_batch % (micro_batch * spread.data):
             continue
-        plans = list(_fitting(question, gpu, spread, micro_batch))
-        if not plans:
+        jobs = list(_candidates(question, gpu, spread, micro_batch))
+        plans = list(_fitting(question, gpu, jobs))
+        if jobs and not plans:
             break
         fitting += plans
-    return max(fitting, key=lambda plan: plan.speed, default=None)
+    return max(fitting, key=lambda plan: (plan.has_room, plan.speed), default=None)
 
 
-def _fitting(
+def _candidates(
     question: PlanQuestion, gpu: GpuType, spread: Parallelism, micro_batch: int
-) -> Iterator[TrainingPlan]:
-    """Give the plans of one micro-batch that fit, one for each recomputation."""
+) -> Iterator[TrainingJob]:
+    """Give the job with one micro-batch, once for each recomputation that the program can run."""
     for recompute in question.recomputes:
         job = replace(
             question.job,
@@ -216,6 +242,15 @@ def _fitting(
             recompute=recompute,
             gpu_memory_bytes=gpu.memory_bytes,
         )
+        if question.can_run(job):
+            yield job
+
+
+def _fitting(
+    question: PlanQuestion, gpu: GpuType, jobs: Sequence[TrainingJob]
+) -> Iterator[TrainingPlan]:
+    """Give a plan for each of the jobs that fits."""
+    for job in jobs:
         estimate = predict_peak(job, calibration=question.calibration)
         if not refusal(estimate, gpu.memory_bytes / question.raised):
             yield _priced(question, gpu, job, estimate)

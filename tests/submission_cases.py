@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from dashboard.submission.command_knobs import KNOBS
 from dashboard.submission.fleet import Fleet, FleetNode, fleet_of
 from dashboard.submission.job_file import JobFile, read_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -11,10 +12,11 @@ H100, A100 = "H100-SXM5-80GB", "A100-SXM4-40GB"
 
 
 def job_table(**changes: Any) -> dict[str, Any]:
-    """A job file as TOML would give it: TinyLlama, everything of its recipe stated."""
+    """A job file as TOML would give it: TinyLlama, its recipe stated, every plan can be told."""
     table = {
         "name": "tiny-run",
         "command": ["train.py", "--micro-batch", "{micro_batch}"],
+        "reads": list(KNOBS),
         "image": "registry.example/train:1",
         "model": {"name": "tinyllama-1.1b"},
         "training": {

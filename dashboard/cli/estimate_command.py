@@ -13,11 +13,12 @@ from dashboard.submission.estimate import (
     layout_row,
     layouts,
     model_line,
+    offered,
     plan_row,
 )
-from dashboard.submission.fleet import catalogue_types, fleet_of_store
+from dashboard.submission.fleet import Fleet, catalogue_types, fleet_of_store
 from dashboard.submission.model_source import model_of_argument
-from dashboard.submission.planning import calibration_of, family_of
+from dashboard.submission.planning import calibration_of, family_of, limit_warning
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.settings import Settings
@@ -26,7 +27,7 @@ from data.store.engine import store_path
 from planner.memory.calibration import Calibration
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
 from planner.memory_predictor import MemoryEstimate
-from planner.training_plans import GpuType, PlanQuestion, training_plans
+from planner.training_plans import FIT_SHARE, GpuType, PlanQuestion, training_plans
 
 _DEGREES = ("data", "tensor", "pipeline")
 
@@ -36,7 +37,7 @@ def estimate(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     read = model_of_argument(options.model)
     job = _job(options, read.shape)
-    types, origin, calibration = _known(loaded.settings, family_of(job))
+    types, origin, calibration, fleet = _known(loaded.settings, family_of(job))
     types = chosen_types(types, options.gpu)
     degrees = {name: value for name in _DEGREES if (value := getattr(options, name)) is not None}
     document: dict[str, Any]
@@ -46,16 +47,24 @@ def estimate(options: argparse.Namespace) -> int:
         )
         rows = [layout_row(one) for one in found]
         estimates = [one.estimate for one in found]
+        warnings = []
     else:
-        plans = training_plans(_question(options, job, types, calibration))[: max(1, options.top)]
+        found_plans = training_plans(_question(options, job, types, calibration))
+        plans = offered(found_plans, fleet)[: max(1, options.top)]
         currency = loaded.settings.energy.currency
-        rows = [plan_row(one, currency=currency) for one in plans]
-        estimates = [one.estimate for one in plans]
+        rows = [plan_row(offer, currency=currency, tokens=options.tokens) for offer in plans]
+        estimates = [offer.plan.estimate for offer in plans]
+        warnings = [offer.remark for offer in plans[:1]] + [
+            limit_warning(plans[0].plan, options.tokens, options.time_limit, whose="--time-limit")
+        ]
+    for warning in filter(None, warnings):
+        say(f"warning: {warning}", file=sys.stderr)
     if options.format == "json":
         document = {
             "model": model_line(job),
             "model_assumed": list(read.assumed),
             "gpu_types_from": origin,
+            "warnings": list(filter(None, warnings)),
             "plans": [
                 row | {"estimate": estimate_document(one)}
                 for row, one in zip(rows, estimates, strict=True)
@@ -74,7 +83,11 @@ def estimate(options: argparse.Namespace) -> int:
 
 def _say(job: TrainingJob, assumed: tuple[str, ...], origin: str, first: MemoryEstimate) -> None:
     """Say on stderr what the figures rest on."""
-    lines = [f"{model_line(job)}; GPU types of {origin}."]
+    lines = [
+        f"{model_line(job)}; GPU types of {origin}.",
+        f"A plan fits where {FIT_SHARE:.0%} of such runs stay below the GPU's memory (p90_gib).",
+        "What may not fit comes last and says so. A command must name what stands under told.",
+    ]
     lines += [f"config.json: {one}" for one in assumed]
     lines += [
         f"tier {first.tier}" + (f"; missing: {', '.join(first.missing)}" * bool(first.missing))
@@ -91,6 +104,12 @@ def _job(options: argparse.Namespace, shape: Any) -> TrainingJob:
         if getattr(options, name) < 1:
             raise ImpossibleProblemError(
                 f"--{name} of {getattr(options, name)}", f"Give --{name} as 1 or more."
+            )
+    for name, most in (("tokens", 1e17), ("time_limit", 24 * 365)):
+        value = getattr(options, name)
+        if value is not None and not 0 < value <= most:
+            raise ImpossibleProblemError(
+                f"--{name.replace('_', '-')} of {value}", f"Give a number from 0 to {most:g}."
             )
     return TrainingJob(
         shape=shape,
@@ -128,14 +147,17 @@ def _question(
     )
 
 
-def _known(settings: Settings, family: str) -> tuple[tuple[GpuType, ...], str, Calibration | None]:
+def _known(
+    settings: Settings, family: str
+) -> tuple[tuple[GpuType, ...], str, Calibration | None, Fleet | None]:
     """Give the fleet's GPU types and the family's calibration from the store, if there is one."""
     catalogue = load_gpu_catalogue()
     if not store_path(settings.store.url).is_file():
-        return catalogue_types(catalogue), "the catalogue", None
+        return catalogue_types(catalogue), "the catalogue", None, None
     with open_store(settings.store.url, create=False) as store:
-        types = fleet_of_store(store.reader, catalogue).gpu_types(catalogue)
+        fleet = fleet_of_store(store.reader, catalogue)
         calibration = calibration_of(family, store.reader.measured_peaks(family))
+    types = fleet.gpu_types(catalogue)
     if types:
-        return types, "the fleet in the store", calibration
-    return catalogue_types(catalogue), "the catalogue", calibration
+        return types, "the fleet in the store", calibration, fleet
+    return catalogue_types(catalogue), "the catalogue", calibration, None

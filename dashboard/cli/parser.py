@@ -301,6 +301,10 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     estimate.add_argument("--gpus", type=int, default=64, help="most GPUs (default 64)")
     for name in ("data", "tensor", "pipeline"):
         estimate.add_argument(f"--{name}", type=int, metavar="N", help=f"fix {name} parallelism")
+    estimate.add_argument("--tokens", type=float, metavar="N", help="of the run: shows its hours")
+    estimate.add_argument(
+        "--time-limit", type=float, metavar="HOURS", help="warn where a run takes longer"
+    )
     estimate.add_argument("--top", type=int, default=10, help="plans shown (default 10)")
     submit = _command(
         commands,

@@ -90,9 +90,11 @@ def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, s
         f"{proposal.job.name}: {plan.gpus} x {plan.gpu_type}, {placement.node_count} nodes with "
         f"{placement.gpus_per_node} GPUs each ({where})"
     )
+    for warning in proposal.warnings:
+        say(f"warning: {warning}")
     # The chosen plan first, then the best of those that it was chosen from.
-    others = [one for one in proposal.plans if one is not plan][: _SHOWN_PLANS - 1]
-    rows = [plan_row(one, currency=currency) for one in (plan, *others)]
+    shown = sorted(proposal.plans, key=lambda offer: offer.plan is not plan)[:_SHOWN_PLANS]
+    rows = [plan_row(offer, currency=currency, tokens=proposal.job.tokens) for offer in shown]
     print_rows(rows, "table", columns=tuple(rows[0]), empty="")
     for note in proposal.notes:
         say(f"note: {note}")
@@ -116,6 +118,7 @@ def proposal_document(proposal: Proposal, said: str) -> dict[str, Any]:
         "launch": proposal.manifest.launch,
         "manifest": proposal.manifest.text,
         "cluster_says": said,
+        "warnings": list(proposal.warnings),
         "notes": list(proposal.notes),
     }
 
@@ -124,7 +127,19 @@ def list_(options: argparse.Namespace) -> int:
     """List every submitted job and where it stands."""
     with open_for_reading(settings_of(options)) as store:
         rows = [submission_row(one) for one in store.reader.submissions()]
-    columns = ("id", "name", "state", "target", "job", "gpus", "gpu", "attempts", "by", "created")
+    columns = (
+        "id",
+        "name",
+        "state",
+        "target",
+        "job",
+        "gpus",
+        "gpu",
+        "attempts",
+        "by",
+        "created",
+        "reason",
+    )
     print_rows(rows, options.format, columns=columns, empty="Nothing has been submitted yet.")
     return 0
 
@@ -143,6 +158,7 @@ def submission_row(one: Submission) -> dict[str, Any]:
         "attempts": len(one.attempts),
         "by": one.submitted_by,
         "created": one.created_at,
+        "reason": latest.reason,
     }
 
 

@@ -24,9 +24,9 @@ def decision_notes(decision: Decision) -> tuple[str, ...]:
 def _considered_text(one: Considered) -> str:
     plan, room = one.plan, (one.plan.job.gpu_memory_bytes or 0.0) / GIB
     return (
-        f"{plan.gpus} x {plan.gpu_type}: needs {needed_bytes(plan.estimate) / GIB:.1f} "
-        f"of {room:.1f} GiB, speed {plan.speed:.2f} ({plan.basis}), {plan.cost:.2f} a unit of "
-        f"work: {one.verdict}"
+        f"{plan.gpus} x {plan.gpu_type}: {plan.estimate.p50_bytes / GIB:.1f} GiB expected, "
+        f"{plan.bound_bytes / GIB:.1f} at 90 % of {room:.1f}, speed {plan.speed:.2f} "
+        f"({plan.basis}), {plan.cost:.2f} a unit of work: {one.verdict}"
     )
 
 
@@ -48,6 +48,8 @@ def decision_document(decision: Decision) -> dict[str, Any]:
             {
                 "gpu": one.plan.gpu_type,
                 "gpus": one.plan.gpus,
+                "p50_gib": round(one.plan.estimate.p50_bytes / GIB, 2),
+                "p90_gib": round(one.plan.bound_bytes / GIB, 2),
                 "needed_gib": round(needed_bytes(one.plan.estimate) / GIB, 2),
                 "speed": round(one.plan.speed, 3),
                 "speed_is": one.plan.basis,

@@ -4,12 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dashboard.submission.command_knobs import needs
+from dashboard.submission.fleet import Fleet
+from dashboard.submission.placement import HostNeed, obstacles
 from data.errors import ImpossibleProblemError
 from planner.memory.calibration import Calibration
 from planner.memory.parameters import count_parameters
 from planner.memory.training_job import Parallelism, Sharding, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
-from planner.training_plans import GpuType, TrainingPlan
+from planner.training_plans import FIT_SHARE, GpuType, TrainingPlan, fit_bound
+from planner.training_time import hours_range
 
 GIB = 2**30
 
@@ -85,7 +89,8 @@ def layouts(
                     gpu_type=gpu.name,
                     job=placed,
                     estimate=estimate,
-                    refusal=refusal(estimate, gpu.memory_bytes),
+                    refusal=refusal(estimate, gpu.memory_bytes)
+                    or _tight(estimate, gpu.memory_bytes),
                 )
             )
     return tuple(found)
@@ -99,14 +104,59 @@ def _shardings(spread: Parallelism) -> Iterator[Sharding]:
             yield Sharding.FSDP
 
 
-def plan_row(plan: TrainingPlan, *, currency: str) -> dict[str, Any]:
-    """Give a plan as the command line and the page show it; memory in GiB per GPU."""
+def _tight(estimate: MemoryEstimate, memory_bytes: float) -> str:
+    """Give why a GPU of that memory is not sure to suffice, '' when it is."""
+    bound = fit_bound(estimate)
+    if bound <= memory_bytes:
+        return ""
+    return (
+        f"may run out of memory: {FIT_SHARE:.0%} of such runs stay below {bound / GIB:.1f} GiB, "
+        f"the GPU has {memory_bytes / GIB:.1f} GiB"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedPlan:
+    """A plan as it is listed. `obstacle` says why no nodes could hold it, '' if some could."""
+
+    plan: TrainingPlan
+    obstacle: str = ""
+
+    @property
+    def remark(self) -> str:
+        """Why the plan cannot be submitted, or may run out of memory; '' when it is sound."""
+        return self.obstacle or _tight(self.plan.estimate, self.plan.job.gpu_memory_bytes or 0.0)
+
+
+def offered(
+    plans: Sequence[TrainingPlan], fleet: Fleet | None, host: HostNeed | None = None
+) -> tuple[OfferedPlan, ...]:
+    """Give plans in the order in which they are shown: those that can be submitted come first.
+
+    What fits surely comes before what may not, and what no nodes of the fleet hold comes last.
+    """
+    found = [""] * len(plans) if fleet is None else obstacles(plans, fleet, host)
+    rows = [OfferedPlan(plan=plan, obstacle=text) for plan, text in zip(plans, found, strict=True)]
+    return tuple(sorted(rows, key=lambda row: (bool(row.obstacle), not row.plan.has_room)))
+
+
+def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) -> dict[str, Any]:
+    """Give a plan as the command line and the page show it; memory in GiB per GPU.
+
+    `told` are the values that a command must name for the plan to be submitted, where its
+    framework does not do them unasked.
+    """
+    plan = shown.plan
     row = _spread_row(plan.gpu_type, plan.job, plan.estimate)
-    return row | {
+    row |= {
         "speed_per_gpu": round(plan.speed_per_gpu, 3),
         f"cost_{currency.lower()}_per_work": round(plan.cost, 3),
         "speed_is": "measured" if plan.measured else "prior",
     }
+    if tokens is not None:
+        low, high = hours_range(plan, tokens)
+        row |= {"hours_low": round(low, 2), "hours_high": round(high, 2)}
+    return row | {"told": " ".join(map(str, needs(plan.job))), "remark": shown.remark}
 
 
 def layout_row(one: Layout) -> dict[str, Any]:
@@ -128,6 +178,7 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
         "accumulation": job.gradient_accumulation,
         "recompute": str(job.recompute or "none"),
         "p50_gib": round(estimate.p50_bytes / GIB, 2),
+        "p90_gib": round(fit_bound(estimate) / GIB, 2),
         "p99_gib": round(estimate.p99_bytes / GIB, 2),
         "memory_gib": round((job.gpu_memory_bytes or 0) / GIB, 1),
         "binding_event": estimate.binding_event,

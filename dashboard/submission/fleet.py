@@ -36,11 +36,15 @@ class Fleet:
     """The nodes with GPUs of known models, and where the knowledge is from.
 
     `unknown` are the GPU names that the catalogue does not know: nothing can be planned on them.
+    `default_hours` is the time limit of a job that states none, `max_hours` the longest that one
+    may state; None where there is none.
     """
 
     source: str
     nodes: tuple[FleetNode, ...]
     unknown: tuple[str, ...] = ()
+    default_hours: float | None = None
+    max_hours: float | None = None
 
     @property
     def usable(self) -> tuple[FleetNode, ...]:

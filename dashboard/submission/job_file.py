@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from dashboard.submission.command_knobs import KNOBS, check_command, named_in
 from dashboard.submission.job_fields import (
     CLAIM,
     IMAGE,
@@ -42,8 +43,9 @@ _MOST_RETRIES = 5
 class JobFile:
     """One job file, checked. What it does not state is None or ''; `assumed` is of the model.
 
-    `supports` is what the program can do with its GPUs beyond data parallelism. Paths are those of
-    the cluster. `tokens` are those of the whole run.
+    `supports` is what the program can do with its GPUs beyond data parallelism; `reads` are the
+    values of a plan that it takes from its environment. Paths are those of the cluster. `tokens`
+    are those of the whole run.
     """
 
     name: str
@@ -54,6 +56,7 @@ class JobFile:
     command: tuple[str, ...]
     launcher: str = "torchrun"
     supports: tuple[str, ...] = SUPPORTS
+    reads: tuple[str, ...] = ()
     framework: str = ""
     method: str = Method.FULL.value
     optimizer: str | None = None
@@ -79,6 +82,13 @@ class JobFile:
     memory_mib_per_gpu: int | None = None
     resubmit_on_oom: bool = False
     oom_retries: int = 0
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The values of a plan that the program is told, or that the job file fixes."""
+        fixed = {"micro_batch": self.micro_batch, "recompute": self.recompute}
+        stated = frozenset(name for name, value in fixed.items() if value)
+        return named_in(self.command) | frozenset(self.reads) | stated
 
     @property
     def training_job(self) -> TrainingJob:
@@ -148,7 +158,8 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         assumed=read.assumed,
         command=_command(top),
         launcher=top.word("launcher", LAUNCHERS) or LAUNCHERS[0],
-        supports=_supports(top),
+        supports=_chosen(top, "supports", SUPPORTS, default=SUPPORTS),
+        reads=_chosen(top, "reads", KNOBS),
         image=top.text("image", IMAGE, wanted="an image reference such as registry/train:1"),
         environment=environment,
         workdir=top.text("workdir", PATH, wanted="an absolute path of plain characters"),
@@ -164,6 +175,9 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         oom_retries=again.whole("retries", low=0, high=_MOST_RETRIES) or 0,
         **_training(training),
     )
+    if job.global_batch % (job.micro_batch or 1):
+        raise refused("training.micro_batch", job.micro_batch, "a divisor of global_batch")
+    check_command(job.command, launcher=job.launcher, has_data_path=bool(job.data_path))
     if "%" in job.log.replace("%j", ""):
         raise refused("log", job.log, "a path whose only pattern is %j, the job's number")
     for table in (top, training, host, data, named, again):
@@ -217,14 +231,17 @@ def _command(table: Table) -> tuple[str, ...]:
     return words
 
 
-def _supports(table: Table) -> tuple[str, ...]:
-    if table.value("supports") is None:
-        return SUPPORTS
-    found = table.texts("supports")
-    for one in found:
-        if one not in SUPPORTS:
-            raise refused("supports", one, f"a list of {', '.join(SUPPORTS)}")
-    return tuple(one for one in SUPPORTS if one in found)
+def _chosen(
+    table: Table, key: str, known: tuple[str, ...], *, default: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Give the words of a list that must be known ones, `default` when it is not stated."""
+    if table.value(key) is None:
+        return default
+    found = table.texts(key)
+    for word in found:
+        if word not in known:
+            raise refused(key, word, f"a list of {', '.join(known)}")
+    return tuple(word for word in known if word in found)
 
 
 def _environment(table: Table) -> tuple[tuple[str, str], ...]:

@@ -89,24 +89,3 @@ def launch_words(job: JobFile, placement: Placement, *, rank: Word | None) -> tu
     if not first.endswith(".py"):
         words.append("--no-python")
     return (*words, *program)
-
-
-def unheard(job: JobFile, placement: Placement) -> tuple[str, ...]:
-    """Name the values of the plan that the command does not mention, where they matter.
-
-    The program must then take them from its environment, else the estimate is not of what runs.
-    """
-    text = " ".join(job.command)
-    values = plan_values(job, placement)
-    usual = {
-        "tensor_parallel": "1",
-        "pipeline_parallel": "1",
-        "sharding": "none",
-        "recompute": "none",
-    }
-    matter = [
-        name
-        for name in ("micro_batch", "gradient_accumulation", *usual)
-        if values[name] != usual.get(name)
-    ]
-    return tuple(f"{name}={values[name]}" for name in matter if f"{{{name}}}" not in text)

@@ -15,15 +15,11 @@ from dashboard.submission.fleet import Fleet, FleetNode
 from data.errors import ImpossibleProblemError
 from planner.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
 from planner.fragmentation_kernel import WHOLE, NodeState, Pod
-from planner.memory.bounds import bound_factor
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
 from planner.training_plans import TrainingPlan
 
 _DEARER = 1.25
 """A plan may cost so much more per unit of work than the cheapest to spare larger GPUs."""
-
-_SHARE = 0.90
-"""Plans are preferred below whose bound so many measured peaks lie."""
 
 _MILLI = 1000
 
@@ -117,6 +113,23 @@ def place(plans: Sequence[TrainingPlan], fleet: Fleet, arrival: Arrival) -> Plac
         )
     choice = _Choice(_by_type(_affordable(possible), seats, arrival.late), seats, arrival)
     return choice.now() or choice.later() or choice.alone()
+
+
+def obstacles(
+    plans: Sequence[TrainingPlan], fleet: Fleet, host: HostNeed | None = None
+) -> tuple[str, ...]:
+    """Give for each plan why no nodes of the fleet could ever hold it, '' where some could."""
+    seats = _Seats(fleet, host or HostNeed())
+
+    def obstacle(plan: TrainingPlan) -> str:
+        if seats.count_ever(plan):
+            return ""
+        there = seats.total.get(plan.gpu_type, 0)
+        if there < plan.gpus:
+            return f"larger than the fleet: it has {there} of them"
+        return "no nodes of the fleet hold it: GPUs of a node, CPU or memory do not suffice"
+
+    return tuple(map(obstacle, plans))
 
 
 class _Choice:
@@ -215,14 +228,9 @@ def _by_type(
 
 def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
     """Keep the plans that leave room for what the estimate does not know, then the cheap ones."""
-    roomy = [one for one in plans if _has_room(one)] or plans
+    roomy = [one for one in plans if one.has_room] or plans
     limit = _DEARER * min(one.cost for one in roomy)
     return [one for one in roomy if one.cost <= limit]
-
-
-def _has_room(plan: TrainingPlan) -> bool:
-    bound = plan.estimate.p50_bytes * bound_factor(plan.estimate.tier, _SHARE)
-    return bound <= (plan.job.gpu_memory_bytes or 0.0)
 
 
 def _hint(plans: Sequence[TrainingPlan], fleet: Fleet) -> str:

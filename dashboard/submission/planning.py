@@ -1,9 +1,11 @@
 """From a job file to the plans that fit: what MARP admits on the GPU types on offer."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from dashboard.submission.command_knobs import Need, needs
 from dashboard.submission.job_file import JobFile
 from data.errors import ImpossibleProblemError
 from data.records.submissions import MeasuredPeak
@@ -41,10 +43,10 @@ def plans_for(
     calibration: Calibration | None = None,
     raised: float = 1.0,
 ) -> tuple[TrainingPlan, ...]:
-    """Give the plans that fit and that the job's program can run.
+    """Give the plans that fit and that the job's program can be told to run.
 
     Errors: ImpossibleProblemError with the smallest cluster that would do, or with what the
-    program would have to support.
+    program would have to support or be told.
     """
     question = PlanQuestion(
         job=job.training_job,
@@ -60,29 +62,64 @@ def plans_for(
         question = replace(question, recomputes=(Recompute(job.recompute),))
     elif "recompute" not in job.supports:
         question = replace(question, recomputes=(Recompute.NONE,))
-    plans = training_plans(question)
-    able = tuple(one for one in plans if _runs(job, one))
-    if not able:
-        needs = sorted({word for one in plans for word in _needs(one)} - set(job.supports))
-        raise ImpossibleProblemError(
-            f"{job.name} fits only with {' or '.join(needs)}, which its program does not support",
-            "Add it to supports in the job file, or choose larger GPUs or a smaller model.",
-        )
-    return able
+    told = replace(question, can_run=lambda layout: _can_run(job, layout))
+    if job.micro_batch is None and not _takes_accumulation(job):
+        told = replace(told, micro_batches=_whole_batches(job.global_batch))
+    try:
+        return training_plans(told)
+    except ImpossibleProblemError:
+        # Raises itself where memory is what lacks.
+        raise _untold(job, training_plans(question)) from None
 
 
-def _needs(plan: TrainingPlan) -> set[str]:
-    spread = plan.job.parallelism
+def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
+    """Give what the job's program would have to be told to run a layout, and is not."""
+    found = needs(layout, launcher=job.launcher)
+    return tuple(need for need in found if not need.is_met(job.told))
+
+
+def _can_run(job: JobFile, layout: TrainingJob) -> bool:
+    return _uses(layout) <= set(job.supports) and not lacking(job, layout)
+
+
+def _uses(layout: TrainingJob) -> set[str]:
+    spread = layout.parallelism
     words = {
         "tensor": spread.tensor > 1,
         "pipeline": spread.pipeline > 1,
         "sharding": spread.sharding is not Sharding.NONE,
     }
-    return {word for word, needed in words.items() if needed}
+    return {word for word, used in words.items() if used}
 
 
-def _runs(job: JobFile, plan: TrainingPlan) -> bool:
-    return _needs(plan) <= set(job.supports)
+def _takes_accumulation(job: JobFile) -> bool:
+    layout = replace(job.training_job, micro_batch=1, gradient_accumulation=2)
+    return not any("gradient_accumulation" in need.what for need in lacking(job, layout))
+
+
+def _whole_batches(global_batch: int) -> tuple[int, ...]:
+    """Give the micro-batches that make a global batch at once on a power of two of GPUs."""
+    halves = range((global_batch & -global_batch).bit_length())
+    return tuple(global_batch >> power for power in halves)
+
+
+def _untold(job: JobFile, plans: Sequence[TrainingPlan]) -> ImpossibleProblemError:
+    """Give the error for a job of which every plan that fits is one that its program cannot run."""
+    able = [plan for plan in plans if _uses(plan.job) <= set(job.supports)]
+    if not able:
+        words = sorted({word for plan in plans for word in _uses(plan.job)} - set(job.supports))
+        return ImpossibleProblemError(
+            f"{job.name} fits only with {' or '.join(words)}, which its program does not support",
+            "Add it to supports in the job file, or choose larger GPUs or a smaller model.",
+        )
+    nearest = min(able, key=lambda plan: len(lacking(job, plan.job)))
+    missing = lacking(job, nearest.job)
+    return ImpossibleProblemError(
+        f"no plan of {job.name} that fits can be told to its command: on {nearest.gpus} x "
+        f"{nearest.gpu_type} it would have to hear {', '.join(need.what for need in missing)}",
+        f"Name {' and '.join(map(str, missing))} in the command, or list in reads what the program "
+        "takes from TRIMTAB_... in its environment.",
+    )
 
 
 def misses_deadline(job: JobFile, plan: TrainingPlan, now: datetime) -> bool:
@@ -90,3 +127,34 @@ def misses_deadline(job: JobFile, plan: TrainingPlan, now: datetime) -> bool:
     if job.deadline is None or job.tokens is None:
         return False
     return now + timedelta(hours=hours_range(plan, job.tokens)[1]) > job.deadline
+
+
+def limit_warning(
+    plan: TrainingPlan,
+    tokens: float | None,
+    limit_hours: float | None,
+    *,
+    whose: str = "time_limit_hours",
+    max_hours: float | None = None,
+) -> str:
+    """Say that a time limit ends a run before it is done, and which would do; '' if it does not.
+
+    `whose` says where the limit was stated; `max_hours` is the longest that the cluster allows.
+    """
+    if tokens is None:
+        return ""
+    low, high = hours_range(plan, tokens)
+    wanted = math.ceil(high)
+    beyond = max_hours is not None and wanted > max_hours
+    if limit_hours is None or (limit_hours >= high and not beyond):
+        return ""
+    fix = f"set it to {wanted} h"
+    if beyond:
+        fix = f"the cluster allows {max_hours:g} h: use more GPUs, or checkpoints and several runs"
+    ends = "ends" if limit_hours < low else "may end"
+    if limit_hours >= high:
+        ends = "is longer than allowed and keeps the job waiting, and a shorter one may end"
+    return (
+        f"{whose} of {limit_hours:g} h {ends} the run before it is done: {tokens:.3g} tokens "
+        f"take {low:.2g} to {high:.2g} h; {fix}"
+    )

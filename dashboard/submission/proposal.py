@@ -5,12 +5,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dashboard.submission.decision_notes import decision_notes
+from dashboard.submission.estimate import OfferedPlan, offered
 from dashboard.submission.fleet import Fleet
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.launch import unheard
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Arrival, HostNeed, Placement, place
-from dashboard.submission.planning import calibration_of, family_of, misses_deadline, plans_for
+from dashboard.submission.planning import (
+    calibration_of,
+    family_of,
+    limit_warning,
+    misses_deadline,
+    plans_for,
+)
 from dashboard.submission.target import Target
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
@@ -39,14 +45,18 @@ class Lessons:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What would be sent, and why so. `submission` holds it as its latest attempt."""
+    """What would be sent, and why so. `submission` holds it as its latest attempt.
+
+    `plans` are in the order in which they are shown, `warnings` what may make the run fail.
+    """
 
     job: JobFile
-    plans: tuple[TrainingPlan, ...]
+    plans: tuple[OfferedPlan, ...]
     placement: Placement
     manifest: Manifest
     submission: Submission
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def propose(
@@ -70,16 +80,12 @@ def propose(
     learned = lessons or Lessons()
     fleet = target.fleet()
     plans = _plans(job, fleet, settings=settings, peaks=peaks, lessons=learned)
+    host = host_need(job, raised=learned.host_raised)
     placement = place(
         plans,
         fleet,
         Arrival(
-            host=HostNeed(
-                cpus_per_gpu=job.cpus_per_gpu,
-                memory_mib_per_gpu=None
-                if job.memory_mib_per_gpu is None
-                else round(job.memory_mib_per_gpu * learned.host_raised),
-            ),
+            host=host,
             late=lambda plan: misses_deadline(job, plan, now),
             hours=lambda plan: _hours(job, plan),
             waiting=waiting,
@@ -115,12 +121,34 @@ def propose(
     before = () if earlier is None else earlier.attempts
     return Proposal(
         job=job,
-        plans=plans,
+        plans=offered(plans, fleet, host),
         placement=placement,
         manifest=manifest,
         submission=replace(bare, attempts=(*before, replace(attempt, manifest=manifest.text))),
         notes=_notes(job, fleet, placement),
+        warnings=_warnings(job, fleet, placement.plan),
     )
+
+
+def host_need(job: JobFile, *, raised: float = 1.0) -> HostNeed:
+    """Give what the job states that it takes of a node, its memory raised by a factor."""
+    memory = job.memory_mib_per_gpu
+    return HostNeed(
+        cpus_per_gpu=job.cpus_per_gpu,
+        memory_mib_per_gpu=None if memory is None else round(memory * raised),
+    )
+
+
+def _warnings(job: JobFile, fleet: Fleet, plan: TrainingPlan) -> tuple[str, ...]:
+    stated = job.time_limit_hours is not None
+    late = limit_warning(
+        plan,
+        job.tokens,
+        job.time_limit_hours if stated else fleet.default_hours,
+        whose="time_limit_hours" if stated else f"the default time limit of {fleet.source}",
+        max_hours=fleet.max_hours,
+    )
+    return tuple(text for text in (late, OfferedPlan(plan=plan).remark) if text)
 
 
 def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
@@ -159,16 +187,12 @@ def _notes(job: JobFile, fleet: Fleet, placement: Placement) -> tuple[str, ...]:
     estimate = placement.plan.estimate
     notes = [f"the model's config did not state {one}" for one in job.assumed]
     notes += estimate.notes
-    told = unheard(job, placement)
-    if told:
-        notes.append(
-            f"the command does not name {', '.join(told)}: the program must read TRIMTAB_… from "
-            "its environment, else the estimate is not of what runs"
-        )
     if job.tokens is not None:
         low, high = hours_range(placement.plan, job.tokens)
         notes.append(f"roughly {low:.2g} to {high:.2g} hours for {job.tokens:.3g} tokens")
-    elif job.deadline is not None:
+    elif job.time_limit_hours is not None:
+        notes.append("whether time_limit_hours suffices is not known without data.tokens")
+    if job.tokens is None and job.deadline is not None:
         notes.append("the deadline has no effect: data.tokens does not say how long the run is")
     if placement.misses_deadline:
         notes.append("no plan is sure to meet the deadline")

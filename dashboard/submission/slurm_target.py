@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from collectors.base import Window
@@ -30,6 +31,7 @@ from data.records.submissions import Attempt, SubmissionState
 from data.source_settings import SlurmSettings
 from data.submit_settings import SubmitSettings
 
+_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d+):(\d+)")
 _NUMBER = re.compile(r"\d{1,12}")
 _LOG_BYTES = 256 * 1024
 _FACTS = re.compile(r"\b(JobState|Reason|ExitCode)=(\S*)")
@@ -70,20 +72,34 @@ class SlurmTarget:
         now = utc_now()
         answers = self._commands.answers(Window(start=now, end=now))
         names = ModelNames(gpu_models_of(self._slurm.gpu_models), self._catalogue, answers.nodes)
-        partition = self._submit.partition or self._default_partition()
+        facts = self._partition()
+        partition = facts.get("PartitionName", "")
         nodes = [
             _fleet_node(node, names.of_type(node.gpus[0].gpu_type)[0])
             for node in answers.nodes
             if len(node.gpus) == 1 and partition in node.partitions
         ]
         source = f"Slurm's partition {partition}"
-        return fleet_of(_of_one_name(nodes), self._catalogue, source=source)
+        longest = _hours(facts.get("MaxTime", ""))
+        return replace(
+            fleet_of(_of_one_name(nodes), self._catalogue, source=source),
+            default_hours=_hours(facts.get("DefaultTime", "")) or longest,
+            max_hours=longest,
+        )
 
-    def _default_partition(self) -> str:
+    def _partition(self) -> dict[str, str]:
+        """Give what Slurm says of the partition of the settings, else of its default one."""
+        wanted = self._submit.partition
         for line in self._commands.output("scontrol", "show", "partition", "-o").splitlines():
             facts = dict(pair.partition("=")[::2] for pair in line.split())
-            if facts.get("Default") == "YES":
-                return facts.get("PartitionName", "")
+            if facts.get("PartitionName") == wanted or (
+                not wanted and facts.get("Default") == "YES"
+            ):
+                return facts
+        if wanted:
+            raise ChangeRefusedError(
+                f"Slurm has no partition {wanted}", "Set submit.partition to one of sinfo's."
+            )
         raise ChangeRefusedError("Slurm has no default partition", "Set submit.partition.")
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
@@ -199,6 +215,15 @@ class SlurmTarget:
                 "Check partition, account and limits with your Slurm's administrator.",
             )
         return out, said
+
+
+def _hours(text: str) -> float | None:
+    """Give a time of Slurm ([days-]hours:minutes:seconds) in hours, None for NONE and UNLIMITED."""
+    match = _TIME.fullmatch(text)
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
+    return 24 * days + hours + minutes / 60 + seconds / 3600
 
 
 def _fleet_node(node: SlurmNode, model: str) -> FleetNode:

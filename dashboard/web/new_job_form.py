@@ -36,7 +36,11 @@ def asked_job() -> JobFile | None:
         optimizer = right.selectbox("Optimiser", _OPTIMIZERS, key="job-optimizer")
         precision = right.selectbox("Precision", _PRECISIONS, key="job-precision")
         image = right.text_input("Image (Kubernetes)", key="job-image")
-        line = "train.py --micro-batch {micro_batch}"
+        tokens = left.number_input(
+            "Tokens of the run (0: not stated)", 0, 10**15, 0, key="job-tokens"
+        )
+        hours = middle.number_input("Time limit, h (0: none)", 0.0, 8760.0, 0.0, key="job-hours")
+        line = "train.py --micro-batch {micro_batch} --accumulate {gradient_accumulation}"
         command = st.text_input("Command", line, key="job-command")
         sent = st.form_submit_button("Show the plans", type="primary")
     if sent:
@@ -53,6 +57,8 @@ def asked_job() -> JobFile | None:
             "name": name.strip(),
             "command": _words(command),
             "image": image.strip() or None,
+            "time_limit_hours": float(hours) or None,
+            "data": {"tokens": int(tokens)} if tokens else None,
             "training": _stated(training),
         }
         read = (

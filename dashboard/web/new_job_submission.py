@@ -61,6 +61,8 @@ def submission_part(job: JobFile) -> None:
     if said := st.session_state.get(_SAID):
         (st.success if said[0] else st.error)(plain(said[1]))
     if proposal is not None:
+        for warning in proposal.warnings:
+            st.warning(plain(warning))
         for note in proposal.notes:
             st.caption(plain(note))
         st.code(proposal.manifest.text, language=None)

@@ -4,10 +4,11 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.memory_bars import MemoryBar, memory_bars
-from dashboard.submission.estimate import GIB, breakdown_rows, plan_row
-from dashboard.submission.fleet import catalogue_types, fleet_of_store
+from dashboard.submission.estimate import GIB, OfferedPlan, breakdown_rows, offered, plan_row
+from dashboard.submission.fleet import Fleet, catalogue_types, fleet_of_store
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.planning import calibration_of, family_of, plans_for
+from dashboard.submission.planning import calibration_of, family_of, limit_warning, plans_for
+from dashboard.submission.proposal import host_need
 from dashboard.web.new_job_form import asked_job
 from dashboard.web.new_job_submission import submission_part
 from dashboard.web.page import chart, finding, plain, table
@@ -22,6 +23,7 @@ _OF_PLANS = {
     "tensor": "tensor parallel",
     "pipeline": "pipeline stages",
     "accumulation": "accumulation (steps)",
+    "told": "told to the command",
 }
 
 world = current_world()
@@ -30,16 +32,16 @@ reader = world.store.reader
 
 
 def plans_of(
-    job: JobFile, types: tuple[GpuType, ...], calibration: Calibration
-) -> tuple[TrainingPlan, ...]:
+    job: JobFile, types: tuple[GpuType, ...], calibration: Calibration, fleet: Fleet | None
+) -> tuple[OfferedPlan, ...]:
     """The plans of this very question: found once, not at every click on the page."""
-    asked = (job, types, calibration)
+    asked = (job, types, calibration, fleet)
     if st.session_state.get("new-job-question") != asked:
         most = settings.submit.largest_gpus
         found = plans_for(job, types, largest_gpus=most, calibration=calibration)
-        st.session_state["new-job-plans"] = found
+        st.session_state["new-job-plans"] = offered(found, fleet, host_need(job))
         st.session_state["new-job-question"] = asked
-    plans: tuple[TrainingPlan, ...] = st.session_state["new-job-plans"]
+    plans: tuple[OfferedPlan, ...] = st.session_state["new-job-plans"]
     return plans
 
 
@@ -60,23 +62,31 @@ if job is None:
         finding("Describe a job; no GPU has to be named.")
 else:
     catalogue = load_gpu_catalogue()
-    own = fleet_of_store(reader, catalogue).gpu_types(catalogue)
+    fleet = fleet_of_store(reader, catalogue)
+    own = fleet.gpu_types(catalogue)
     family = family_of(job.training_job)
     plans = plans_of(
         job,
         own or catalogue_types(catalogue),
         calibration_of(family, reader.measured_peaks(family)),
+        fleet if own else None,
     )
-    first = plans[0]
+    first = plans[0].plan
+    sound = [offer for offer in plans if not offer.remark]
+    types = len({offer.plan.gpu_type for offer in sound})
     of_types: dict[str, TrainingPlan] = {}
-    for one in plans:
-        of_types.setdefault(one.gpu_type, one)
+    for offer in plans:
+        of_types.setdefault(offer.plan.gpu_type, offer.plan)
     with answer:
         finding(
-            f"{job.name} fits in {len(plans)} ways on {len(of_types)} GPU types; the quickest "
+            f"{job.name} fits in {len(sound)} ways on {types} GPU types; the quickest "
             f"per GPU takes {first.gpus} × {first.gpu_type} with "
             f"{first.estimate.p50_bytes / GIB:.1f} GiB on each."
+            if sound
+            else f"{job.name} fits surely nowhere: {plans[0].remark}."
         )
+    if late := limit_warning(first, job.tokens, job.time_limit_hours, whose="the time limit"):
+        st.warning(plain(late))
     origin = "the fleet in the store" if own else "the catalogue: the store knows no fleet"
     gaps = first.estimate.missing
     st.caption(
@@ -90,7 +100,10 @@ else:
     st.subheader("Memory of the best plan per GPU type")
     chart(memory_bars([bar(one) for one in of_types.values()]), "memory-bars")
     st.subheader("Plans")
-    rows = [plan_row(one, currency=settings.energy.currency) for one in plans[:_SHOWN]]
+    rows = [
+        plan_row(offer, currency=settings.energy.currency, tokens=job.tokens)
+        for offer in plans[:_SHOWN]
+    ]
     table(pd.DataFrame(rows), "plans", headings=_OF_PLANS)
     if len(plans) > _SHOWN:
         st.caption(f"The best {_SHOWN} of {len(plans)}.")

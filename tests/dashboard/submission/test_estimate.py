@@ -1,12 +1,17 @@
 """`trimtab estimate`: plans with their breakdown, and every bad input named."""
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import NOW, make_collected, make_samples
+from submission_cases import H100
 
 from dashboard.cli import main
+from data.records.cluster import Node
+from data.store import open_store
 
 CONFIG = {
     "model_type": "llama",
@@ -58,8 +63,8 @@ def test_plans_come_ranked_with_their_breakdown(
         assert sum(estimate["breakdown"].values()) == pytest.approx(estimate["allocated_bytes"])
         assert "framework" in estimate["missing"]
         assert estimate["tier"] == "C"
-    speeds = [one["speed_per_gpu"] for one in plans]
-    assert speeds == sorted(speeds, reverse=True)
+    order = [(one["p90_gib"] > one["memory_gib"], -one["speed_per_gpu"]) for one in plans]
+    assert order == sorted(order)
 
 
 def test_a_recipe_that_is_stated_is_tier_a(
@@ -150,3 +155,80 @@ def test_a_layout_that_does_not_fit_says_why(
     (plan,) = json.loads(out)["plans"]
     assert plan["fits"] is False
     assert "the GPU has 15.0 GiB" in plan["why_not"]
+
+
+@pytest.mark.parametrize("model", ["llama3-8b", "llama3.2-1b", "tinyllama-1.1b"])
+@pytest.mark.parametrize("framework", ["", "torchtitan", "transformers"])
+def test_what_leads_fits_with_the_stated_probability(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str, framework: str
+) -> None:
+    """Where any plan has room for 90 % of runs the first has, and what has not says so."""
+    _code, out, err = answer(
+        capsys, tmp_path, model, "--framework", framework, "--format", "json", "--top", "200"
+    )
+    plans = json.loads(out)["plans"]
+    tight = [one["p90_gib"] > one["memory_gib"] for one in plans]
+    assert tight == sorted(tight)
+    assert not tight[0]
+    assert "warning" not in err
+    for one, may_not_fit in zip(plans, tight, strict=True):
+        assert one["remark"].startswith("may run out of memory") is may_not_fit
+        assert one["p50_gib"] <= one["p90_gib"] <= one["p99_gib"]
+
+
+def test_what_fits_surely_nowhere_is_warned_of(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """With no plan below the bound the least bad is shown, and the warning says why."""
+    options = ("--gpus", "1", "--gpu", "H100-SXM5-80GB", "--format", "json")
+    for batch in ("1", "2", "4"):
+        _code, out, err = answer(
+            capsys, tmp_path, "llama3-8b", "--optimizer", "adamw8bit", "--precision", "bf16-true",
+            "--micro-batch", batch, *options,
+        )  # fmt: skip
+        document = json.loads(out or '{"plans": []}')
+        for one in document["plans"]:
+            assert ("may run out of memory" in err) is (one["p90_gib"] > one["memory_gib"])
+
+
+def test_plans_beyond_the_fleet_come_last_and_say_so(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A store that knows sixteen H100 on two nodes: no plan of more leads."""
+    with open_store(f"duckdb:///{tmp_path}/none.duckdb") as store:
+        nodes = tuple(
+            Node(name=name, gpu_model=H100, gpu_count=8, seen_at=NOW, source="test")
+            for name in ("n1", "n2")
+        )
+        store.keep(make_collected(make_samples().head(0), (), nodes=nodes))
+    options = ("--gpus", "64", "--top", "200", "--format", "json", "--framework", "torchtitan")
+    _code, out, _err = answer(capsys, tmp_path, "llama3-8b", *options)
+    plans = json.loads(out)["plans"]
+    beyond = [one["gpus"] > 16 for one in plans]
+    assert beyond == sorted(beyond)
+    assert any(beyond)
+    assert not beyond[0]
+    for one, too_large in zip(plans, beyond, strict=True):
+        assert ("it has 16 of them" in one["remark"]) is too_large
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"), [("0.01", "ends the run"), ("8000", ""), ("0", "--time-limit of 0.0")]
+)
+def test_a_limit_that_ends_the_run_is_warned_of(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, hours: str, said: str
+) -> None:
+    """A limit below the estimated hours gets the limit that would do; the hours are columns."""
+    code, out, err = answer(
+        capsys, tmp_path, "llama3.2-1b", "--tokens", "1e9", "--time-limit", hours, "--gpu",
+        "H100", "--format", "csv",
+    )  # fmt: skip
+    if hours == "8000":
+        high = float(next(csv.DictReader(out.splitlines()))["hours_high"])
+        code, _out, err = answer(
+            capsys, tmp_path, "llama3.2-1b", "--tokens", "1e9", "--time-limit", f"{high * 0.99}",
+            "--gpu", "H100",
+        )  # fmt: skip
+        said = "may end the run before it is done"
+    assert said in err
+    assert code == (1 if hours == "0" else 0)

@@ -111,7 +111,7 @@ def waits_for(gpu_type: str, gpus: int, *, hours: float = 2.0) -> WaitingJob:
 def test_what_waits_for_a_type_sends_the_job_to_another() -> None:
     """Two small GPUs that a job of four is gathering are left to it: others are free for all."""
     fleet = make_fleet(node("big"), node("small", A100, free=2))
-    plans = plans_on(fleet)
+    plans = plans_on(fleet, "llama3.2-3b")
     assert place(plans, fleet, arrival()).plan.gpu_type == A100
     found = place(plans, fleet, arrival(waits_for(A100, 4)))
     assert (found.plan.gpu_type, found.nodes) == (H100, ("big",))
@@ -166,7 +166,7 @@ def test_the_reason_names_what_was_weighed_and_what_waits() -> None:
     first, *weighed, last = decision_notes(found.decision)
     assert first.endswith("free: 4 of 4 A100-SXM4-40GB, 4 of 4 H100-SXM5-80GB")
     assert len(weighed) == 2
-    assert all("GiB, speed" in one and "a unit of work" in one for one in weighed)
+    assert all("GiB expected" in one and "a unit of work" in one for one in weighed)
     assert last == "what else waits: slurm:7 for 2 GPUs"
 
 

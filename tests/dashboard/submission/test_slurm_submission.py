@@ -23,7 +23,7 @@ from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
-from data.errors import ApplyError, StoreError
+from data.errors import ApplyError, ChangeRefusedError, StoreError
 from data.records.submissions import Submission, SubmissionState
 from data.settings import Settings
 from data.source_settings import SlurmSettings
@@ -361,7 +361,8 @@ def test_a_preview_changes_nothing(
     before = bed.run("squeue", "-h", "-t", "all", "-o", "%i")
     job = tmp_path / "job.toml"
     job.write_text(
-        'name = "dry"\ncommand = ["train.py"]\n[model]\nname = "tinyllama-1.1b"\n'
+        'name = "dry"\ncommand = ["train.py"]\n'
+        'reads = ["micro_batch", "gradient_accumulation"]\n[model]\nname = "tinyllama-1.1b"\n'
         "[training]\nglobal_batch = 8\nsequence_length = 2048\n"
     )
     for name, value in settings_environment(bed).items():
@@ -395,7 +396,8 @@ def test_the_command_submits_lists_and_watches(
     """`submit --yes` is refused while switched off; switched on the job is in list and watch."""
     job = tmp_path / "job.toml"
     job.write_text(
-        'name = "by-command"\nlauncher = "none"\ncommand = ["sleep", "600"]\n[model]\n'
+        'name = "by-command"\nlauncher = "none"\ncommand = ["sleep", "600"]\n'
+        'reads = ["micro_batch", "gradient_accumulation"]\n[model]\n'
         'name = "tinyllama-1.1b"\n[training]\nglobal_batch = 8\nsequence_length = 2048\n'
     )
     for name, value in settings_environment(bed).items():
@@ -451,3 +453,32 @@ def test_a_finished_run_teaches_its_family(bed: SlurmBed, store: Store, tmp_path
     assert again.placement.plan.gpu_type == one.latest.plan.gpu_type
     assert estimate.sample_count == 1
     assert estimate.p50_bytes < one.latest.plan.p50_bytes
+
+
+@pytest.mark.parametrize(
+    ("stated", "tokens", "said"),
+    [
+        (1, 1e10, "time_limit_hours of 1 h ends the run"),
+        (None, 1e10, "the default time limit of Slurm's partition gpu of 1 h ends the run"),
+        (None, 1e6, ""),
+        (20, 1e12, "the cluster allows 24 h"),
+        (1000, 1e12, "is longer than allowed and keeps the job waiting"),
+        (1, None, ""),
+    ],
+)
+def test_a_limit_that_ends_the_run_is_warned_of(
+    bed: SlurmBed, store: Store, stated: float | None, tokens: float | None, said: str
+) -> None:
+    """The job file's limit, the partition's default and its maximum are held against the hours."""
+    changes: dict[str, Any] = {} if stated is None else {"time_limit_hours": stated}
+    if tokens is not None:
+        changes["data"] = {"tokens": tokens}
+    proposal = proposal_of(make_job(**changes), settings_of(bed), store)
+    assert bool(proposal.warnings) is bool(said)
+    assert said in " ".join(proposal.warnings)
+
+
+def test_a_partition_that_is_not_there_is_named(bed: SlurmBed, store: Store) -> None:
+    """A misspelt partition is refused before anything is planned."""
+    with pytest.raises(ChangeRefusedError, match="no partition gqu"):
+        proposal_of(make_job(), settings_of(bed, partition="gqu"), store)

@@ -1,0 +1,147 @@
+"""What a program can be told of a plan: whether what runs would be what was planned.
+
+A plan is a micro-batch, a number of accumulated micro-batches, parallel degrees, sharding and
+recomputation. A program that is not told one of them runs its own: tensor parallelism of 2 that a
+Hugging Face Trainer never hears of runs as plain data parallelism at twice the global batch. So a
+plan is offered only when the command names what it asks for, or when the framework is known to do
+it unasked (`_UNASKED`).
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from data.errors import ChangeRefusedError, scrub
+from planner.memory.training_job import Recompute, Sharding, TrainingJob
+
+KNOBS = (
+    "gpus", "nodes", "gpus_per_node", "data_parallel", "tensor_parallel", "pipeline_parallel",
+    "sharding", "micro_batch", "gradient_accumulation", "recompute", "global_batch",
+    "sequence_length",
+)  # fmt: skip
+DATA_PATH = "data_path"
+_IN_BRACES = re.compile(r"\{([a-z_]+)\}")
+_ALIKE = 0.8
+
+_LAUNCHERS = (
+    "torchrun", "accelerate", "deepspeed", "srun", "mpirun", "mpiexec", "horovodrun", "colossalai",
+    "torch.distributed.run", "torch.distributed.launch",
+)  # fmt: skip
+"""Programs that start the processes of a job themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unasked:
+    """What a framework does without being told.
+
+    `derives` says that it computes the accumulated micro-batches from the global batch, so that
+    the command must name either; elsewhere accumulation is 1 unless the command names it.
+    """
+
+    sharding: Sharding = Sharding.NONE
+    recompute: Recompute = Recompute.NONE
+    derives: bool = False
+
+
+_UNASKED = {
+    # training.global_batch_size; data_parallel_shard_degree = -1 is FSDP over what is left of the
+    # GPUs; activation_checkpoint.mode is "selective".
+    "torchtitan": Unasked(sharding=Sharding.FSDP, recompute=Recompute.OPERATORS, derives=True),
+    # Its releases of 2024 have training.batch_size alone.
+    "torchtitan_2024": Unasked(sharding=Sharding.FSDP, recompute=Recompute.OPERATORS),
+    # train.global_batch_size and train.micro_batch_size; FSDPStrategy on more than one device.
+    "litgpt": Unasked(sharding=Sharding.FSDP, derives=True),
+    # --global-batch-size and --micro-batch-size; the distributed optimizer is an option.
+    "megatron": Unasked(derives=True),
+    # global_train_batch_size and device_train_microbatch_size; FSDP is an option of its YAML.
+    "llm_foundry": Unasked(derives=True),
+    # train.py of answer.ai: FSDP throughout, --gradient_accumulation_steps.
+    "fsdp_qlora": Unasked(sharding=Sharding.FSDP),
+}
+_PLAIN = Unasked()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """One thing that a program must be told, and the names by which it can be; any way will do."""
+
+    what: str
+    ways: tuple[frozenset[str], ...]
+
+    def is_met(self, told: Iterable[str]) -> bool:
+        """Say whether a program that is told these values can run it."""
+        heard = frozenset(told)
+        return any(way <= heard for way in self.ways)
+
+    def __str__(self) -> str:
+        """Give the ways as a person would write them into a command."""
+        return " or ".join(" and ".join(f"{{{name}}}" for name in sorted(way)) for way in self.ways)
+
+
+def needs(layout: TrainingJob, *, launcher: str = "torchrun") -> tuple[Need, ...]:
+    """Give what a program must be told to run a layout: the one test of what can be submitted."""
+    unasked, spread = _UNASKED.get(layout.framework, _PLAIN), layout.parallelism
+    accumulated = layout.gradient_accumulation or 1
+    recompute = layout.recompute or Recompute.NONE
+    found = [_need("micro_batch", layout.micro_batch or 1)]
+    if unasked.derives:
+        found.append(_need("gradient_accumulation", accumulated, "global_batch"))
+    elif accumulated > 1:
+        found.append(_need("gradient_accumulation", accumulated))
+    if spread.tensor > 1:
+        found.append(_need("tensor_parallel", spread.tensor))
+    if spread.pipeline > 1:
+        found.append(_need("pipeline_parallel", spread.pipeline))
+    if spread.data > 1 and spread.sharding is not unasked.sharding:
+        found.append(_need("sharding", spread.sharding))
+    if recompute is not unasked.recompute:
+        found.append(_need("recompute", recompute))
+    if launcher == "none" and spread.gpus > 1:
+        both = frozenset({"nodes", "gpus_per_node"})
+        found.append(Need(what=f"gpus={spread.gpus}", ways=(frozenset({"gpus"}), both)))
+    return tuple(found)
+
+
+def _need(name: str, value: object, *others: str) -> Need:
+    ways = tuple(frozenset({way}) for way in (name, *others))
+    return Need(what=f"{name}={value}", ways=ways)
+
+
+def named_in(words: Iterable[str]) -> frozenset[str]:
+    """Give the values of a plan that the words of a command name in braces."""
+    return frozenset(name for word in words for name in _IN_BRACES.findall(word) if name in KNOBS)
+
+
+def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -> None:
+    """Refuse a command that would not run as planned, whatever the plan.
+
+    Errors: ChangeRefusedError for a misspelt name in braces, for {data_path} without a path, and
+    for a launcher that torchrun would start once per GPU.
+    """
+    for name in (name for word in words for name in _IN_BRACES.findall(word)):
+        if name == DATA_PATH and not has_data_path:
+            raise ChangeRefusedError(
+                "the command names {data_path}, and the job file states no data.path",
+                "Add path to [data] of the job file.",
+            )
+        alike = get_close_matches(name, (*KNOBS, DATA_PATH), n=1, cutoff=_ALIKE)
+        if alike and alike[0] != name:
+            raise ChangeRefusedError(
+                f"the command names {{{scrub(name, limit=40)}}}, which is not known",
+                f"Did you mean {{{alike[0]}}}? Known: {', '.join(KNOBS)}.",
+            )
+    starts = _launcher_in(words)
+    if launcher == "torchrun" and starts:
+        raise ChangeRefusedError(
+            f"the command starts {starts}, and Trimtab would start it once per GPU by torchrun",
+            'Set launcher = "none", or give the training program itself as the command.',
+        )
+
+
+def _launcher_in(words: Sequence[str]) -> str:
+    """Give the launcher that a command starts, '' when it starts none."""
+    first = words[0].rpartition("/")[2]
+    if first.startswith("python") and "-m" in words[:-1]:
+        first = words[words.index("-m") + 1]
+    return first if first in _LAUNCHERS else ""

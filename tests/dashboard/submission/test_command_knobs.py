@@ -1,0 +1,170 @@
+"""What is submitted is what was planned: every offered plan can be told to the command."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from submission_cases import A100, make_fleet, make_job, node
+
+from dashboard.submission.command_knobs import KNOBS
+from dashboard.submission.job_file import JobFile
+from dashboard.submission.launch import Reference, launch_words
+from dashboard.submission.placement import Arrival, HostNeed, place
+from dashboard.submission.planning import plans_for
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ChangeRefusedError, ImpossibleProblemError
+from planner.memory.framework_traits import known_frameworks
+from planner.training_plans import TrainingPlan
+
+FLEET = make_fleet(node("a1", A100), node("a2", A100), node("h1", gpus=8, free=8))
+# What each framework's own documentation says of an option that is left out.
+SHARDS_ALWAYS = {"torchtitan", "torchtitan_2024", "litgpt", "fsdp_qlora"}
+DERIVES_STEPS = {"torchtitan", "litgpt", "megatron", "llm_foundry"}
+RECOMPUTES = {"torchtitan": "operators", "torchtitan_2024": "operators"}
+
+
+def run_of(words: list[str], framework: str, stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a rendered command line as the launcher and the program would; no code of ours."""
+    told = dict(found.groups() for word in words if (found := re.match(r"--(\w+)=(.+)", word)))
+    nodes = next((word.split("=")[1] for word in words if word.startswith("--nnodes=")), None)
+    each = next((word.split("=")[1] for word in words if word.startswith("--nproc-")), None)
+    if nodes and each:
+        world = int(nodes) * int(each)
+    else:
+        world = int(told.get("gpus", 1))
+        if "gpus_per_node" in told and "nodes" in told:
+            world = int(told["gpus_per_node"]) * int(told["nodes"])
+    tensor = int(told.get("tensor_parallel", 1))
+    pipeline = int(told.get("pipeline_parallel", 1))
+    data = world // (tensor * pipeline)
+    micro_batch = int(told.get("micro_batch", stated.get("micro_batch", 0)))
+    steps = int(told.get("gradient_accumulation", 1))
+    if framework in DERIVES_STEPS and "gradient_accumulation" not in told:
+        steps = int(told.get("global_batch", 0)) // (micro_batch * data)
+    unasked = "fsdp" if framework in SHARDS_ALWAYS and data > 1 else "none"
+    recompute = stated.get("recompute", RECOMPUTES.get(framework, "none"))
+    return {
+        "global_batch": micro_batch * steps * data,
+        "spread": (data, tensor, pipeline),
+        "sharding": told.get("sharding", unasked),
+        "recompute": told.get("recompute", recompute),
+        "micro_batch": micro_batch,
+    }
+
+
+def planned(job: JobFile, plan: TrainingPlan) -> dict[str, Any]:
+    """The same of a plan."""
+    spread = plan.job.parallelism
+    return {
+        "global_batch": job.global_batch,
+        "spread": (spread.data, spread.tensor, spread.pipeline),
+        "sharding": str(spread.sharding),
+        "recompute": str(plan.job.recompute),
+        "micro_batch": plan.job.micro_batch,
+    }
+
+
+@st.composite
+def asked(draw: st.DrawFn) -> JobFile:
+    """A job of any framework whose command names any part of what a plan may ask for."""
+    named = draw(st.lists(st.sampled_from(KNOBS), unique=True, max_size=len(KNOBS)))
+    training: dict[str, Any] = {
+        "global_batch": draw(st.sampled_from([1, 2, 6, 8, 24, 32, 64, 96])),
+        "sequence_length": draw(st.sampled_from([512, 2048])),
+        "framework": draw(st.sampled_from(["", *known_frameworks()])),
+    }
+    if draw(st.booleans()):
+        whole = [size for size in (1, 2, 4) if training["global_batch"] % size == 0]
+        training["micro_batch"] = draw(st.sampled_from(whole))
+    if draw(st.booleans()):
+        training["recompute"] = draw(st.sampled_from(["none", "operators", "full"]))
+    return make_job(
+        command=["train.py", *(f"--{name}={{{name}}}" for name in named)],
+        reads=[],
+        launcher=draw(st.sampled_from(["torchrun", "none"])),
+        model={"name": draw(st.sampled_from(["tinyllama-1.1b", "llama3.2-3b"]))},
+        training=training,
+    )
+
+
+@settings(deadline=None, max_examples=60)
+@given(job=asked())
+def test_what_runs_is_what_was_planned(job: JobFile) -> None:
+    """Global batch, parallel sizes, sharding and recomputation of every plan reach the program."""
+    types = FLEET.gpu_types(load_gpu_catalogue())
+    try:
+        plans = plans_for(job, types, largest_gpus=8)
+    except ImpossibleProblemError:
+        assume(False)  # what is refused is not submitted
+    stated = {
+        name: value
+        for name, value in (("micro_batch", job.micro_batch), ("recompute", job.recompute))
+        if value
+    }
+    for plan in plans:
+        placement = place((plan,), FLEET, Arrival(host=HostNeed(), late=lambda _plan: False))
+        words = [
+            word for word in launch_words(job, placement, rank=None)
+            if not isinstance(word, Reference)
+        ]  # fmt: skip
+        assert run_of(words, job.framework, stated) == planned(job, plan), words
+
+
+@pytest.mark.parametrize(
+    ("command", "training", "hint"),
+    [
+        (["train.py"], {}, "{micro_batch}"),
+        (["train.py", "--mb={micro_batch}"], {"global_batch": 4096}, "{gradient_accumulation}"),
+        (["train.py", "--mb={micro_batch}"], {"framework": "torchtitan"}, "or {global_batch}"),
+    ],
+)
+def test_what_the_command_lacks_is_named(
+    command: list[str], training: dict[str, Any], hint: str
+) -> None:
+    """A job none of whose plans can be told is refused with the names that are missing."""
+    job = make_job(
+        command=command,
+        reads=[],
+        training={"global_batch": 64, "sequence_length": 2048} | training,
+    )
+    with pytest.raises(ImpossibleProblemError) as refused:
+        plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), largest_gpus=8)
+    assert hint in str(refused.value.hint)
+
+
+def test_what_a_program_reads_from_its_environment_counts_as_told() -> None:
+    """A job file may say which TRIMTAB_ variables its program takes."""
+    job = make_job(command=["train.py"], reads=["micro_batch", "gradient_accumulation"])
+    plans = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), largest_gpus=8)
+    assert {plan.job.parallelism.tensor for plan in plans} == {1}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"command": ["train.py", "{micro_bach}"]}, "Did you mean {micro_batch}"),
+        ({"command": ["train.py", "{data_path}"]}, "no data.path"),
+        ({"command": ["accelerate", "launch", "t.py"]}, "once per GPU"),
+        ({"command": ["/opt/bin/deepspeed", "t.py"]}, "once per GPU"),
+        ({"command": ["python3", "-m", "torch.distributed.run", "t.py"]}, "once per GPU"),
+        (
+            {"training": {"global_batch": 1, "sequence_length": 8, "micro_batch": 2}},
+            "a divisor of global_batch",
+        ),
+        ({"reads": ["batch"]}, "reads of the job file is 'batch'"),
+    ],
+)
+def test_a_command_that_would_run_otherwise_is_refused(changes: dict[str, Any], said: str) -> None:
+    """Misspelt names, a path that is not stated, and a launcher inside torchrun are named."""
+    with pytest.raises(ChangeRefusedError) as refused:
+        make_job(**changes)
+    assert said in f"{refused.value} {refused.value.hint}"
+
+
+@pytest.mark.parametrize("word", ["{epoch}.pt", '{"lr": 1}', "${HOME}", "{}"])
+def test_braces_of_other_programs_stay(word: str) -> None:
+    """Only what looks like one of our names is taken for one."""
+    assert make_job(command=["train.py", word]).command[1] == word
