@@ -15,9 +15,9 @@ from dashboard.rights import owns, require_right, role_of
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.cluster import Gpu
-from data.records.commands import CommandKind, Person
+from data.records.commands import Command, CommandKind, Person, Work
 from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
-from data.records.lifecycle import STANDING, State
+from data.records.lifecycle import OPEN, STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
 from data.store.reader import unknown_recommendation
@@ -193,36 +193,62 @@ def ask_to_roll_back(
     now: datetime,
     access: AccessSettings = _LOCAL,
 ) -> Asked:
-    """Write the command that undoes the last change; a rollback is undone by another one.
+    """Write the command that goes back to what was there before the apply, from every state of it.
 
-    Errors: StalePlanError when nothing is applied or a command is under way.
+    An apply under way ends with it. Only what was rolled back is applied again instead. Errors:
+    StalePlanError when nothing was applied.
     """
     stored, person = _allowed(store, id_or_digest, by, now, access)
     _require_state(
         stored,
-        STANDING | {State.ROLLED_BACK, State.ROLLING_BACK},
+        STANDING | OPEN | {State.ROLLED_BACK},
         "Only a change that was applied or rolled back can be undone.",
     )
     digest = stored.recommendation.digest
-    commands = store.reader.commands(digest)
-    under_way = stored.state == State.ROLLING_BACK
-    refused = [] if under_way else _refused_last(store, digest)
-    last = next(one.command for one in reversed(commands) if one.command.command_id not in refused)
-    subject = last.subject if under_way else f"{last.command_id}:{len(refused)}"
     return store.commands.ask(
         kind=CommandKind.ROLLBACK,
         digest=digest,
-        subject=subject,
+        subject=_undone_by_rollback(store.reader, digest, State(stored.state)),
         target=stored.recommendation.job_id,
         person=person,
         at=now,
     )
 
 
-def _refused_last(store: Store, digest: str) -> list[str]:
-    """Give the rollbacks that were refused: what they meant to undo still stands."""
-    refused = store.reader.journal(digest=digest, events=("rollback-refused",))
-    return [row.command_id for row in refused]
+def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
+    """Give the subject of a rollback: the command to undo and the attempt.
+
+    That is the apply, whose change holds the original, whatever attempts came after it. Of what is
+    rolled back it is the rollback: undoing that applies again.
+    """
+    commands = [one.command for one in reader.commands(digest)]
+    attempts = len(commands) - 1
+    last = commands[-1]
+    if state is State.ROLLING_BACK and not _applies_again(reader, commands):
+        return last.subject
+    if state is not State.ROLLED_BACK:
+        return f"{commands[0].command_id}:{attempts}"
+    sent = {row.command_id for row in reader.journal(digest=digest, events=(str(Work.SENDING),))}
+    since = max(number for number, one in enumerate(commands) if not _goes_back(one, commands[0]))
+    undone = [one.command_id for one in commands[since + 1 :] if one.command_id in sent]
+    if len(undone) != 1:
+        raise StalePlanError(
+            f"going back took {len(undone)} attempts that sent something: only one can be undone",
+            "Run a new cycle and approve its recommendation.",
+        )
+    return f"{undone[0]}:{attempts}"
+
+
+def _applies_again(reader: StoreReader, commands: list[Command]) -> bool:
+    """Tell whether the last command undoes a rollback and has begun: a second click has not."""
+    last = commands[-1]
+    begun = reader.journal(command_id=last.command_id, events=(str(Work.SENDING),))
+    return bool(begun) and not _goes_back(last, commands[0])
+
+
+def _goes_back(command: Command, apply: Command) -> bool:
+    """Tell whether a command undoes the apply, rather than its rollback."""
+    return command.subject.startswith(f"{apply.command_id}:")
 
 
 def _require_approved(stored: StoredRecommendation) -> None:

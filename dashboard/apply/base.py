@@ -57,7 +57,9 @@ class Applier(Protocol):
     def change_back(self, change: Change, target: Target) -> Change:
         """Give the change that restores the fields that `change` touched, and no other; pure.
 
-        Errors: StalePlanError when a touched field holds neither what was sent nor what was before.
+        `change` is that of the apply, however far it came and whatever attempts to go back came
+        since; without steps when every field is as it was before. Errors: StalePlanError when a
+        touched field holds neither what was sent nor what was before.
         """
         ...
 

@@ -105,6 +105,8 @@ def next_move(
     doubtful = progress.doubtful_step
     if doubtful is not None:
         return _resolve(progress, doubtful, fresh, now, pace)
+    if not progress.change.steps:
+        return Conclude(event=None, detail="the target is as it was before: nothing was sent")
     step = progress.done
     if step in progress.answers:
         return _after_a_no(progress, step, now)
@@ -217,7 +219,7 @@ def _after_the_outcome(
 ) -> Move:
     """Watch the job for a while, then measure once the slots are over."""
     concluded = progress.concluded_at or now
-    if progress.outcome not in _WATCHED or progress.measured:
+    if progress.outcome not in _WATCHED or progress.measured or progress.change is None:
         return Finish()
     if now < concluded + pace.watch:
         if fresh is None:

@@ -99,9 +99,7 @@ def _forward(task: Task, applier: Applier) -> Change:
 
 
 def _back(task: Task, applier: Applier) -> Change:
-    undone = progress_of(
-        task.store.reader.journal(command_id=task.undone_command().command_id)
-    ).change
+    undone = progress_of(task.undone_journal()).change
     if undone is None:
         raise ChangeRefusedError("nothing was changed, so nothing can be undone", "")
     return applier.change_back(undone, applier.look_again(undone))

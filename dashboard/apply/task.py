@@ -76,6 +76,28 @@ class Task:
         """Give the command that this rollback undoes."""
         return self.store.reader.command(self.command.subject.partition(":")[0])
 
+    def undone_journal(self) -> tuple[JournalRow, ...]:
+        """Give what was written for the command that this rollback undoes."""
+        return self.store.reader.journal(command_id=self.undone_command().command_id)
+
+    def is_followed(self) -> bool:
+        """Tell whether a later command was asked for: that one decides what happens."""
+        last = self.store.reader.commands(self.command.digest)[-1]
+        return last.command.command_id != self.command.command_id
+
+    def end_earlier_commands(self) -> bool:
+        """End the commands before this one; False while another worker holds one of them."""
+        return all(self.store.commands.end(one, now=self.clock()) for one in self._earlier())
+
+    def earlier_journals(self) -> list[tuple[JournalRow, ...]]:
+        """Give what was written for each command before this one."""
+        return [self.store.reader.journal(command_id=one) for one in self._earlier()]
+
+    def _earlier(self) -> list[str]:
+        found = self.store.reader.commands(self.command.digest)
+        ids = [one.command.command_id for one in found]
+        return ids[: ids.index(self.command.command_id)]
+
     def success(self) -> Event:
         """Give what success means: applied, rolled back, or a rollback rolled back."""
         if self.command.kind is CommandKind.APPLY:

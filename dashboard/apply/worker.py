@@ -55,6 +55,8 @@ logger = logging.getLogger(__name__)
 _PAUSE = timedelta(seconds=15)
 _MEASURE_PAUSE = timedelta(minutes=5)
 _STOPPED_PAUSE = timedelta(milliseconds=500)
+_ON_THE_WAY = timedelta(seconds=60)
+"""No command to a target takes longer: what was cut off has arrived by then, or never will."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -134,10 +136,7 @@ class Worker:
         while True:
             progress = progress_of(task.journal())
             pace = _pace(task.settings())
-            move = next_move(progress, fresh, now=task.clock(), pace=pace)
-            move = put_to_rest(task, progress, _permitted(task, progress, move), pace.poll)
-            if progress.outcome is not None and _is_undone(task):
-                move = Finish()
+            move = Finish() if task.is_followed() else _next(task, progress, fresh, pace)
             if isinstance(move, Wait):
                 task.store.commands.release(task.lease, not_before=move.until, held=move.reason)
                 return
@@ -151,6 +150,32 @@ class Worker:
                     continue
             checked = checked or isinstance(move, Prepare)
             fresh = _make(task, progress, move)
+
+
+def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pace: Pace) -> Move:
+    """Give what the journal and the looks ask for, or what takes its place for now."""
+    move = next_move(progress, fresh, now=task.clock(), pace=pace)
+    if isinstance(move, Prepare) and task.command.kind is CommandKind.ROLLBACK:
+        return _ending_the_undone(task, pace) or _permitted(task, progress, move)
+    return put_to_rest(task, progress, _permitted(task, progress, move), pace.poll)
+
+
+def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
+    """Give what comes before a rollback: the end of what it undoes, None once that is over.
+
+    What was sent last may still be on its way: no command takes longer than a minute.
+    """
+    now = task.clock()
+    if not task.end_earlier_commands():
+        return Wait(until=now + pace.poll, reason="waits until the change under way is let go")
+    if not progress_of(task.undone_journal()).sent:
+        return Conclude(event=task.success(), detail="nothing had been sent: nothing to undo")
+    earlier = [progress_of(rows) for rows in task.earlier_journals()]
+    doubtful = [one.since for one in earlier if one.since and one.doubtful_step is not None]
+    arrived = max((since + _ON_THE_WAY for since in doubtful), default=now)
+    if now < arrived:
+        return Wait(until=arrived, reason="waits until what was sent last has surely arrived")
+    return None
 
 
 def _permitted(task: Task, progress: Progress, move: Move) -> Move:
@@ -247,12 +272,6 @@ def _measure(task: Task, progress: Progress) -> None:
     event, measurement = measure(task, progress)
     task.write(event, detail="; ".join(measurement.reasons), record=to_json(measurement))
     _undo_by_rule(task)
-
-
-def _is_undone(task: Task) -> bool:
-    prefix = f"{task.command.command_id}:"
-    asked = task.store.reader.commands(task.command.digest)
-    return any(one.command.subject.startswith(prefix) for one in asked)
 
 
 def _undo_by_rule(task: Task) -> None:

@@ -51,6 +51,8 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
         _buttons(stored, key, _approved(stored))
     elif state in OPEN:
         _under_way(stored, key)
+        if state is State.APPLYING:
+            _buttons(stored, key, {"Roll back": _roll_back(stored)})
     elif state in STANDING or state is State.ROLLED_BACK:
         _outcome(stored)
         _buttons(stored, key, _standing(stored))
@@ -88,10 +90,15 @@ def _standing(stored: StoredRecommendation) -> dict[str, Action]:
     actions: dict[str, Action] = {}
     if desk.can_apply(stored.recommendation):
         word = "Undo the rollback" if stored.state == State.ROLLED_BACK else "Roll back"
-        actions[word] = lambda given: desk.roll_back(digest, given.person)
+        actions[word] = _roll_back(stored)
     if State(stored.state) in STANDING - {State.KEPT}:
         actions["Keep"] = lambda given: desk.decide(digest, Decision.KEPT, given.person)
     return actions
+
+
+def _roll_back(stored: StoredRecommendation) -> Action:
+    desk = current_world().desk
+    return lambda given: desk.roll_back(_digest(stored), given.person)
 
 
 def _buttons(

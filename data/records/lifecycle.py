@@ -75,6 +75,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.FAILING: State.FAILING,
         Event.REFUSED: State.REFUSED,
         Event.UNKNOWN: State.UNKNOWN,
+        Event.ROLLBACK_ASKED: State.ROLLING_BACK,
     },
     State.APPLIED: _STANDING,
     State.APPLIED_DIFFERENTLY: _STANDING,
@@ -101,6 +102,7 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
         Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
         Event.FAILING: State.FAILING,
         Event.UNKNOWN: State.UNKNOWN,
+        Event.ROLLBACK_ASKED: State.ROLLING_BACK,
     },
     State.ROLLED_BACK: {Event.FAILING: State.FAILING, Event.ROLLBACK_ASKED: State.ROLLING_BACK},
     State.ROLLBACK_REFUSED: _STANDING,
@@ -109,7 +111,8 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     State.EXPIRED: {},
     State.SUPERSEDED: {},
 }
-"""APPLIED after ROLLING_BACK: a rollback was itself rolled back."""
+"""APPLIED after ROLLING_BACK: a rollback was itself rolled back. ROLLBACK_ASKED while a command is
+under way ends that one: what it did is undone."""
 
 OPEN = frozenset({State.APPLYING, State.ROLLING_BACK})
 """A command is under way."""

@@ -172,6 +172,22 @@ class Commands:
         with self._transaction() as connection:
             _swap(connection, lease, owner=_NOBODY, not_before=not_before, held=held)
 
+    def end(self, command_id: str, *, now: datetime) -> bool:
+        """Finish a command that a later one ends, unless a worker holds it; tell whether it is."""
+        leases = tables.leases
+        with self._transaction() as connection:
+            connection.execute(
+                leases.update()
+                .where(
+                    leases.c.command_id == command_id,
+                    leases.c.finished.is_(False),
+                    sa.or_(leases.c.owner == _NOBODY, leases.c.until <= now),
+                )
+                .values(version=leases.c.version + 1, owner=_NOBODY, finished=True, held="")
+            )
+            ended = sa.select(leases.c.finished).where(leases.c.command_id == command_id)
+            return bool(connection.execute(ended).scalar_one())
+
     def finish(self, lease: Lease) -> None:
         """Say that nothing is left to do for the command. Errors: LeaseLostError."""
         with self._transaction() as connection:

@@ -128,7 +128,11 @@ class FileApplier:
         for step in change.steps:
             if state[step.field] not in (step.before, step.after):
                 raise StalePlanError(f"{step.field} was changed by someone else", "")
-        wanted = {step.field: step.before or "" for step in change.steps}
+        wanted = {
+            step.field: step.before or ""
+            for step in change.steps
+            if state[step.field] != step.before
+        }
         return self._change(change.recommendation_digest, target, wanted)
 
     def rehearse(self, change: Change) -> Rehearsal:

@@ -16,7 +16,12 @@ from dashboard.apply.kill_switch import resume, stop
 from dashboard.apply.prepare import change_of
 from dashboard.desk import Desk
 from data.access_settings import AccessSettings
-from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.errors import (
+    ApprovalMissingError,
+    ChangeRefusedError,
+    LeaseLostError,
+    StalePlanError,
+)
 from data.records.commands import Person
 from data.store import open_store, tables
 
@@ -89,6 +94,88 @@ def test_a_rollback_restores_and_a_rollback_of_it_applies_again(bench: Bench) ->
         bench.work()
         assert (bench.state, bench.job()["gpus"]) == (state, gpus)
     assert [value for name, value in sent(bench) if name == "gpus"] == ["2", "4", "2", "4"]
+
+
+@pytest.mark.parametrize(
+    ("mood", "visits"),
+    [("", 0), ("pending", 1), ("pending", 4), ("busy", 3), ("cut", 1), ("lost", 2), ("down", 2)],
+)
+def test_a_change_under_way_can_be_rolled_back_at_any_moment(
+    bench: Bench, mood: str, visits: int
+) -> None:
+    """The rollback ends the apply, wherever it is, and what is there afterwards is what was."""
+    bench.set(patience_minutes=1.0)
+    bench.approve()
+    bench.ask()
+    bench.cluster.change(JOB, mood=mood)
+    bench.work(visits=visits)
+    before = bench.state
+    bench.roll_back()
+    assert bench.state == "rolling-back", before
+    bench.cluster.change(JOB, mood="")
+    bench.work(visits=120)
+    assert (bench.state, bench.job()["gpus"], bench.job()["note"]) == ("rolled-back", "4", "")
+    first, *_later = bench.store.reader.commands(bench.digest)
+    assert first.finished
+
+
+@pytest.mark.parametrize("mood", ["refuse*1", "quota*1", "lost", "crashing"])
+def test_every_further_rollback_aims_at_the_original(bench: Bench, mood: str) -> None:
+    """A rollback that was cut short is followed by one that goes on, not by one that applies."""
+    bench.set(patience_minutes=0.2)
+    bench.approve()
+    bench.ask()
+    bench.work(visits=5)
+    bench.cluster.change(JOB, mood=mood)
+    bench.roll_back()
+    bench.work(visits=60)
+    bench.cluster.change(JOB, mood="")
+    if bench.job()["gpus"] == "3":
+        bench.cluster.change(JOB, gpus="2")
+    if bench.state != "rolled-back":
+        bench.roll_back()
+    bench.work(visits=120)
+    assert (bench.state, bench.job()["gpus"], bench.job()["note"]) == ("rolled-back", "4", "")
+
+
+def test_what_is_applied_again_can_be_rolled_back_while_it_is(bench: Bench) -> None:
+    """A second click before it has begun is the same wish; one after it has begun goes back."""
+    bench.approve()
+    bench.ask()
+    bench.work(visits=5)
+    bench.roll_back()
+    bench.work(visits=5)
+    bench.roll_back()
+    bench.roll_back()
+    bench.cluster.change(JOB, mood="pending")
+    bench.work(visits=5)
+    assert (bench.state, bench.job()["gpus"]) == ("rolling-back", "2")
+    bench.roll_back()
+    bench.cluster.change(JOB, mood="")
+    bench.work()
+    assert (bench.state, bench.job()["gpus"]) == ("rolled-back", "4")
+
+
+def test_a_rollback_waits_for_the_worker_that_is_applying(bench: Bench) -> None:
+    """While another worker holds the apply nothing is undone; once its lease is over, it is."""
+    bench.approve()
+    bench.ask()
+    other = bench.store.commands.take(
+        owner="other", now=bench.clock(), lasting=timedelta(seconds=30)
+    )
+    assert other is not None
+    bench.roll_back()
+    bench.work(visits=5)
+    assert (bench.state, bench.held) == (
+        "rolling-back",
+        "waits until the change under way is let go",
+    )
+    bench.work(visits=60)
+    assert bench.state == "rolled-back"
+    with pytest.raises(LeaseLostError):
+        bench.store.commands.finish(other)
+    with pytest.raises(StalePlanError, match="0 attempts that sent"):
+        bench.roll_back()
 
 
 def test_a_rollback_leaves_what_others_changed(bench: Bench) -> None:

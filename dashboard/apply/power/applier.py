@@ -119,8 +119,6 @@ class PowerCapApplier:
                     "Somebody changed it since: nothing is restored.",
                 )
             back[step.target] = int(step.before) if step.before else None
-        if not back:
-            raise StalePlanError("every board is as it was before", "There is nothing to restore.")
         return _change(change.recommendation_digest, target, back)
 
     def rehearse(self, change: Change) -> Rehearsal:

@@ -104,6 +104,10 @@ class SimulatedApplier:
                 f"{_WHERE}: {target.name} has {has.describe()} now: someone else changed it",
                 "Undo that first.",
             )
+        if same_allocation(has, before):
+            return Change(
+                recommendation_digest=change.recommendation_digest, target=target, steps=(), undo=()
+            )
         return _change(change.recommendation_digest, target, before)
 
     def rehearse(self, change: Change) -> Rehearsal:
