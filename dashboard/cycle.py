@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
+from dashboard.apply.resting import resting
 from dashboard.submission.memory_outlook import recipes_of, watched_in
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -181,6 +182,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         groups=group_forecasts,
         past_runs=past_run_seconds(view.known_jobs),
         memory=memory,
+        resting=resting(world.store.reader, view.jobs, now),
     )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
     seconds = time.monotonic() - started

@@ -17,7 +17,7 @@ from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.cluster import Gpu
 from data.records.commands import Command, CommandKind, Person, Work
 from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
-from data.records.lifecycle import OPEN, STANDING, State
+from data.records.lifecycle import REVERSIBLE, STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
 from data.store.reader import unknown_recommendation
@@ -201,7 +201,7 @@ def ask_to_roll_back(
     stored, person = _allowed(store, id_or_digest, by, now, access)
     _require_state(
         stored,
-        STANDING | OPEN | {State.ROLLED_BACK},
+        REVERSIBLE,
         "Only a change that was applied or rolled back can be undone.",
     )
     digest = stored.recommendation.digest

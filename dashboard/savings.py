@@ -10,6 +10,8 @@ from data.store import StoreReader
 from data.store.record_json import from_json
 
 _MEASURED = ("verified", "fell-short", "unmeasured")
+_ENDED = ("undone-outside", "changed-outside", "target-gone", "replaced")
+_UNMEASURED = dict.fromkeys(_ENDED, "it ended before it could be measured")
 _STOOD = ("applied", "applied-differently", "failing")
 
 
@@ -27,7 +29,7 @@ class LedgerRow:
     def reason(self) -> str:
         """Why a figure is unknown, '' when all are known."""
         if self.measurement is None:
-            return "not measured yet"
+            return _UNMEASURED.get(self.state, "not measured yet")
         return "; ".join(self.measurement.reasons)
 
 

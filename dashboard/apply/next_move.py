@@ -15,6 +15,9 @@ RETRIES = 5
 _GROWTH = 3
 _SURE = 2
 """Looks that must find a step missing before it is sent again: one may have come too early."""
+_LOOKS = 20
+_SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=5), timedelta(hours=1)
+"""Between two looks at what stands: a twentieth of its age, within these."""
 _ARRIVED = frozenset({Seen.AS_INTENDED, Seen.NOT_YET, Seen.FAILING})
 _WATCHED = frozenset(
     {
@@ -86,12 +89,18 @@ Move = Prepare | Send | Look | Note | Conclude | Wait | Measure | Finish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The times of the settings: looks, patience, watch; `measure_at` None measures nothing."""
+    """The times of the settings: looks, patience, watch; `measure_after` None measures nothing.
+
+    `lasting`: the change is meant to stay, so that its target is looked at for as long as it
+    stands. `lapses`: it ends by itself when nobody renews it.
+    """
 
     poll: timedelta
     patience: timedelta
     watch: timedelta
     measure_after: timedelta | None
+    lasting: bool = False
+    lapses: bool = False
 
 
 def next_move(
@@ -217,27 +226,54 @@ UNTOUCHED: it was answered by done, and nothing happened."""
 def _after_the_outcome(
     progress: Progress, fresh: tuple[int, ReadBack] | None, now: datetime, pace: Pace
 ) -> Move:
-    """Watch the job for a while, then measure once the slots are over."""
+    """Watch the job for a while, measure once the slots are over, and see whether it stays."""
     concluded = progress.concluded_at or now
-    if progress.outcome not in _WATCHED or progress.measured or progress.change is None:
+    if progress.outcome not in _WATCHED or progress.change is None:
         return Finish()
-    if now < concluded + pace.watch:
-        if fresh is None:
-            return Look(done=max((*progress.sent, -1)) + 1)
-        turned = _turned(progress, fresh[1], now, pace)
-        return turned or Wait(until=now + 5 * pace.poll)
-    if pace.measure_after is None or progress.outcome not in _MEASURED:
+    stands = progress.outcome in _MEASURED
+    due = None
+    if stands and not progress.measured and pace.measure_after is not None:
+        due = concluded + pace.measure_after
+    watched = now < concluded + pace.watch and not progress.measured
+    if not watched and not (stands and pace.lasting):
+        return _measure_or_finish(due, now)
+    ripe = due is not None and now >= due and not watched
+    if fresh is None:
+        return Measure() if ripe else look_at_all(progress)
+    turned = _turned(progress, fresh[1], now, pace)
+    if turned is not None:
+        return turned
+    if ripe:
+        return Measure()
+    pause = 5 * pace.poll
+    if not watched:
+        pause = min(max((now - concluded) / _LOOKS, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+    return Wait(until=now + pause if due is None else min(now + pause, max(due, now + pace.poll)))
+
+
+def _measure_or_finish(due: datetime | None, now: datetime) -> Move:
+    if due is None:
         return Finish()
-    due = concluded + pace.measure_after
     return Measure() if now >= due else Wait(until=due)
+
+
+def look_at_all(progress: Progress) -> Look:
+    """Give the look at what is known to have been taken, else at all that was sent."""
+    return Look(done=progress.done or max((*progress.sent, -1)) + 1)
 
 
 def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
     """Give what a look during the watch changes, None when all is as it was."""
     if progress.outcome is Event.UNKNOWN:
         return _known_at_last(progress, answer)
+    stands = progress.outcome in _MEASURED
     if answer.seen is Seen.GONE:
-        return Finish()
+        detail = f"the target has ended or was deleted: {answer.detail}"
+        return Conclude(event=Event.TARGET_GONE, detail=detail) if stands else Finish()
+    if stands and pace.lasting and progress.done:
+        drifted = _drifted(progress, answer, now, pace)
+        if drifted is not None:
+            return drifted
     if progress.outcome is Event.FAILING:
         well = answer.seen is Seen.AS_INTENDED
         return Conclude(event=None, detail=f"recovered: {answer.detail}") if well else None
@@ -245,6 +281,27 @@ def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> 
     if answer.seen is Seen.FAILING and since is not None and now - since >= pace.patience:
         return Conclude(event=Event.FAILING, detail=answer.detail)
     return None
+
+
+def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
+    """Give what it means that the fields no longer hold what was sent; two looks have to say so.
+
+    Where the target stored something else from the beginning, another value says nothing new.
+    """
+    events = {Seen.UNTOUCHED: Event.UNDONE_OUTSIDE, Seen.DIFFERENT: Event.CHANGED_OUTSIDE}
+    event = events.get(answer.seen)
+    changed = event is Event.CHANGED_OUTSIDE
+    if event is None or (changed and progress.outcome is Event.APPLIED_DIFFERENTLY):
+        return None
+    first = progress.looks[-1][0] if progress.looks else now
+    if now - first < pace.poll:
+        return Wait(until=now + pace.poll, reason=answer.detail)
+    values = "; ".join(f"{field} is {value}" for field, value in answer.observed)
+    detail = answer.detail + (f" ({values})" if values and values not in answer.detail else "")
+    if pace.lapses and not changed:
+        return Conclude(event=Event.TARGET_GONE, detail=f"it was not renewed: {detail}")
+    what = "changed" if changed else "put back"
+    return Conclude(event=event, detail=f"{what} from outside: {detail}")
 
 
 def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:

@@ -20,6 +20,10 @@ _OUTCOMES = frozenset(
         Event.UNKNOWN,
         Event.ROLLED_BACK,
         Event.ROLLBACK_REFUSED,
+        Event.UNDONE_OUTSIDE,
+        Event.CHANGED_OUTSIDE,
+        Event.TARGET_GONE,
+        Event.REPLACED,
     }
 )
 

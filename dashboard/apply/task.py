@@ -36,8 +36,19 @@ class Task:
         """Give what was written for the command."""
         return self.store.reader.journal(command_id=self.command.command_id)
 
-    def write(self, event: str, *, step: int = -1, detail: str = "", record: str = "") -> None:
-        """Append to the journal. Errors: LeaseLostError, StalePlanError."""
+    def write(
+        self,
+        event: str,
+        *,
+        step: int = -1,
+        detail: str = "",
+        record: str = "",
+        replaces: tuple[Command, ...] = (),
+    ) -> None:
+        """Append to the journal, and end what `replaces` names with it.
+
+        Errors: LeaseLostError, StalePlanError.
+        """
         self.store.commands.write(
             self.lease,
             event,
@@ -48,6 +59,7 @@ class Task:
             step=step,
             detail=detail,
             record=record,
+            replaces=replaces,
         )
 
     def why_stopped(self) -> str:

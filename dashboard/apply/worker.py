@@ -26,10 +26,12 @@ from dashboard.apply.next_move import (
     Prepare,
     Send,
     Wait,
+    look_at_all,
     next_move,
 )
 from dashboard.apply.prepare import has_expired, prepare, why_held
 from dashboard.apply.progress import Progress, progress_of
+from dashboard.apply.same_object import others_on
 from dashboard.apply.shared_switch import stopped_anywhere
 from dashboard.apply.task import LASTING, Task
 from dashboard.apply.verification import is_measurable, measure
@@ -44,9 +46,10 @@ from data.errors import (
     TrimtabError,
 )
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
-from data.records.commands import CommandKind, Lease, Work
-from data.records.decisions import FOR_MEMORY
-from data.records.lifecycle import Event, State
+from data.records.commands import Command, CommandKind, Lease, Work
+from data.records.decisions import FOR_MEMORY, Action
+from data.records.jobs import Platform
+from data.records.lifecycle import OPEN, STANDING, Event, State
 from data.settings import Settings
 from data.store import Store
 from data.store.record_json import to_json
@@ -55,6 +58,7 @@ logger = logging.getLogger(__name__)
 _PAUSE = timedelta(seconds=15)
 _MEASURE_PAUSE = timedelta(minutes=5)
 _STOPPED_PAUSE = timedelta(milliseconds=500)
+_FROM_OUTSIDE = frozenset({Event.UNDONE_OUTSIDE, Event.CHANGED_OUTSIDE})
 _ON_THE_WAY = timedelta(seconds=60)
 """No command to a target takes longer: what was cut off has arrived by then, or never will."""
 
@@ -135,7 +139,7 @@ class Worker:
         checked = False
         while True:
             progress = progress_of(task.journal())
-            pace = _pace(task.settings())
+            pace = _pace(task)
             move = Finish() if task.is_followed() else _next(task, progress, fresh, pace)
             if isinstance(move, Wait):
                 task.store.commands.release(task.lease, not_before=move.until, held=move.reason)
@@ -156,8 +160,8 @@ def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pa
     """Give what the journal and the looks ask for, or what takes its place for now."""
     move = next_move(progress, fresh, now=task.clock(), pace=pace)
     if isinstance(move, Prepare) and task.command.kind is CommandKind.ROLLBACK:
-        return _ending_the_undone(task, pace) or _permitted(task, progress, move)
-    return put_to_rest(task, progress, _permitted(task, progress, move), pace.poll)
+        return _ending_the_undone(task, pace) or _permitted(task, progress, move, fresh)
+    return put_to_rest(task, progress, _permitted(task, progress, move, fresh), pace.poll)
 
 
 def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
@@ -178,11 +182,20 @@ def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
     return None
 
 
-def _permitted(task: Task, progress: Progress, move: Move) -> Move:
+def _permitted(
+    task: Task, progress: Progress, move: Move, fresh: tuple[int, ReadBack] | None
+) -> Move:
     """Give the move, or the wait that takes its place for now."""
     now = task.clock()
+    if (
+        isinstance(move, Conclude)
+        and move.event in _FROM_OUTSIDE
+        and _others_at_work(task, progress)
+    ):
+        return Wait(until=now + _PAUSE, reason="another change of the same object is under way")
     if isinstance(move, Measure) and not is_measurable(task, progress):
-        return Wait(until=now + _MEASURE_PAUSE, reason="no samples yet of the time to measure")
+        pause = Wait(until=now + _MEASURE_PAUSE, reason="no samples yet of the time to measure")
+        return pause if fresh else look_at_all(progress)
     if isinstance(move, Prepare) and has_expired(task):
         return move
     if isinstance(move, Prepare | Send) and (why := task.why_stopped()):
@@ -208,7 +221,7 @@ def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | 
     elif isinstance(move, Conclude):
         refused = move.event is Event.REFUSED
         event = task.refusal() if refused else move.event or task.success()
-        task.write(event, detail=move.detail)
+        task.write(event, detail=move.detail, replaces=_replaced(task, progress, event))
         _leave_note(task, progress, str(event))
         _undo_by_rule(task)
     return None
@@ -221,6 +234,17 @@ def _leave_note(task: Task, progress: Progress, outcome: str) -> None:
         warning = applier.note(progress.change, actor=task.command.person.name, outcome=outcome)
         if warning:
             logger.warning("no note left at %s: %s", progress.change.target.name, warning)
+
+
+def _others_at_work(task: Task, progress: Progress) -> bool:
+    return bool(others_on(task.store.reader, _change(progress), task.command.digest, OPEN))
+
+
+def _replaced(task: Task, progress: Progress, event: Event) -> tuple[Command, ...]:
+    """Give what stood on the same fields until now: one object has one applied change."""
+    if event not in (Event.APPLIED, Event.APPLIED_DIFFERENTLY, Event.FAILING):
+        return ()
+    return others_on(task.store.reader, _change(progress), task.command.digest, STANDING)
 
 
 def _change(progress: Progress) -> Change:
@@ -294,14 +318,21 @@ def _undo_by_rule(task: Task) -> None:
         )
 
 
-def _pace(settings: Settings) -> Pace:
+def _pace(task: Task) -> Pace:
+    settings, recommendation = task.settings(), task.recommendation
     apply = settings.apply
     slots = timedelta(minutes=(apply.verify_slots + 1) * settings.planning.slot_minutes)
+    over = recommendation.ends_at is not None and task.clock() >= recommendation.ends_at
+    # A pause ends by design, and a Slurm job that was cancelled does not come back.
+    cancelled = (recommendation.action, recommendation.platform) == (Action.RECLAIM, Platform.SLURM)
+    passing = over or cancelled or recommendation.action is Action.SHIFT_IN_TIME
     return Pace(
         poll=timedelta(seconds=apply.poll_seconds),
         patience=timedelta(minutes=apply.patience_minutes),
         watch=timedelta(minutes=apply.watch_minutes),
         measure_after=slots,
+        lasting=not passing,
+        lapses=recommendation.action is Action.POWER_CAP,
     )
 
 

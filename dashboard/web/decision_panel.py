@@ -18,7 +18,7 @@ from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.commands import Measurement, Person
 from data.records.decisions import Decision
-from data.records.lifecycle import OPEN, STANDING, State
+from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
 from data.store import StoredRecommendation
 from data.store.record_json import from_json
 from data.units import MIB_PER_GIB
@@ -53,10 +53,10 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
         _under_way(stored, key)
         if state is State.APPLYING:
             _buttons(stored, key, {"Roll back": _roll_back(stored)})
-    elif state in STANDING or state is State.ROLLED_BACK:
+    elif state in REVERSIBLE:
         _outcome(stored)
         _buttons(stored, key, _standing(stored))
-    elif state is State.REFUSED:
+    elif state in (State.REFUSED, State.TARGET_GONE):
         _outcome(stored)
     _last_refusal(key)
 

@@ -28,6 +28,10 @@ class State(StrEnum):
     ROLLING_BACK = "rolling-back"
     ROLLED_BACK = "rolled-back"
     ROLLBACK_REFUSED = "rollback-refused"
+    UNDONE_OUTSIDE = "undone-outside"
+    CHANGED_OUTSIDE = "changed-outside"
+    TARGET_GONE = "target-gone"
+    REPLACED = "replaced"
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
 
@@ -50,6 +54,10 @@ class Event(StrEnum):
     FELL_SHORT = "fell-short"
     ROLLED_BACK = "rolled-back"
     ROLLBACK_REFUSED = "rollback-refused"
+    UNDONE_OUTSIDE = "undone-outside"
+    CHANGED_OUTSIDE = "changed-outside"
+    TARGET_GONE = "target-gone"
+    REPLACED = "replaced"
 
 
 _STANDING = {
@@ -58,6 +66,10 @@ _STANDING = {
     Event.FELL_SHORT: State.FELL_SHORT,
     Event.KEPT: State.KEPT,
     Event.ROLLBACK_ASKED: State.ROLLING_BACK,
+    Event.UNDONE_OUTSIDE: State.UNDONE_OUTSIDE,
+    Event.CHANGED_OUTSIDE: State.CHANGED_OUTSIDE,
+    Event.TARGET_GONE: State.TARGET_GONE,
+    Event.REPLACED: State.REPLACED,
 }
 """What may follow once a change stands in the cluster."""
 
@@ -106,18 +118,27 @@ TRANSITIONS: dict[State, dict[Event, State]] = {
     },
     State.ROLLED_BACK: {Event.FAILING: State.FAILING, Event.ROLLBACK_ASKED: State.ROLLING_BACK},
     State.ROLLBACK_REFUSED: _STANDING,
+    State.UNDONE_OUTSIDE: {Event.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.CHANGED_OUTSIDE: {Event.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.REPLACED: {Event.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.TARGET_GONE: {},
     State.REFUSED: {},
     State.REJECTED: {},
     State.EXPIRED: {},
     State.SUPERSEDED: {},
 }
 """APPLIED after ROLLING_BACK: a rollback was itself rolled back. ROLLBACK_ASKED while a command is
-under way ends that one: what it did is undone."""
+under way ends that one: what it did is undone. REPLACED: a later recommendation changed the same
+field of the same object."""
 
 OPEN = frozenset({State.APPLYING, State.ROLLING_BACK})
 """A command is under way."""
 STANDING = frozenset(state for state, after in TRANSITIONS.items() if Event.KEPT in after)
 """The change, or part of it, is in the cluster and can be kept or rolled back."""
+REVERSIBLE = frozenset(
+    state for state, after in TRANSITIONS.items() if Event.ROLLBACK_ASKED in after
+)
+"""A rollback can be asked for; of what was rolled back it applies again."""
 
 
 class IllegalEventError(ValueError):

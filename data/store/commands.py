@@ -136,9 +136,11 @@ class Commands:
         step: int = -1,
         detail: str = "",
         record: str = "",
+        replaces: tuple[Command, ...] = (),
     ) -> None:
         """Append to the journal under the lease, and prolong it.
 
+        The recommendations of the commands in `replaces` are replaced in the same transaction.
         Errors: LeaseLostError when another worker took over; StalePlanError when the event may not
         follow the recommendation's state. Nothing is written then.
         """
@@ -147,25 +149,19 @@ class Commands:
             if event in set(Event):
                 _require_latest(connection, lease.command_id, digest)
                 require_may_follow(connection, digest, Event(event))
+            row = _journal_row(lease, digest, event, step=step, at=at, detail=detail, record=record)
             append_row(
                 connection,
                 tables.journal,
-                {
-                    "command_id": lease.command_id,
-                    "digest": digest,
-                    "event": str(event),
-                    "step": step,
-                    "written_at": at,
-                    "fence": lease.fence,
-                    "detail": detail,
-                    "record": record,
-                },
+                row,
                 at=at,
                 actor=actor,
                 event=str(event),
                 digest=digest,
                 detail=detail,
             )
+            for command in replaces:
+                _replace(connection, lease, command, at=at, actor=actor, by=digest)
 
     def release(self, lease: Lease, *, not_before: datetime, held: str = "") -> None:
         """Give the command back until `not_before`, saying why it waits. Errors: LeaseLostError."""
@@ -201,6 +197,43 @@ def void_leases(connection: sa.Connection) -> None:
         leases.update()
         .where(leases.c.owner != _NOBODY)
         .values(owner=_NOBODY, version=leases.c.version + 1)
+    )
+
+
+def _journal_row(
+    lease: Lease, digest: str, event: str, *, step: int, at: datetime, detail: str, record: str
+) -> dict[str, Any]:
+    return {
+        "command_id": lease.command_id,
+        "digest": digest,
+        "event": str(event),
+        "step": step,
+        "written_at": at,
+        "fence": lease.fence,
+        "detail": detail,
+        "record": record,
+    }
+
+
+def _replace(
+    connection: sa.Connection, lease: Lease, old: Command, *, at: datetime, actor: str, by: str
+) -> None:
+    """Write that a standing change is replaced, unless it has ended meanwhile."""
+    try:
+        next_state(state_after(record_events(connection, old.digest)), Event.REPLACED)
+    except IllegalEventError:
+        return
+    event, detail = str(Event.REPLACED), f"by recommendation {by[:12]}"
+    row = _journal_row(lease, old.digest, event, step=-1, at=at, detail=detail, record="")
+    append_row(
+        connection,
+        tables.journal,
+        row | {"command_id": old.command_id},
+        at=at,
+        actor=actor,
+        event=event,
+        digest=old.digest,
+        detail=detail,
     )
 
 

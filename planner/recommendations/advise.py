@@ -51,14 +51,18 @@ def advise(
     groups: Sequence[GroupForecast] = (),
     past_runs: Mapping[str, Sequence[float]] | None = None,
     memory: Sequence[MemoryFinding] = (),
+    resting: Mapping[str, str] | None = None,
 ) -> Advice:
     """Give what follows from a plan of this problem.
 
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
-    gets the first of the free boards, and nothing else is proposed for it.
+    gets the first of the free boards, and nothing else is proposed for it. `resting` maps jobs, and
+    what of the fleet advice is about, to the reason why nothing is proposed for it now.
     """
-    runs = past_runs or {}
+    resting = resting or {}
+    runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
+    memory = [one for one in memory if one.job_id not in resting]
     proposals = [
         proposal_of(job, job_plan, problem.terms)
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
@@ -67,7 +71,7 @@ def advise(
     room = Room(problem)
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(one.job_id for one in relieved)
-    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out)
+    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting)
     found = [memory_recommendation(one, plan, problem) for one in relieved]
     found += [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
     found += _shorter_limits(proposals, kept, plan, problem, runs)
@@ -75,7 +79,7 @@ def advise(
     # The plan did not know that boards are needed for memory: their nodes stay on.
     wanted = {one.proposal.chosen.configuration.gpu_model for one in relieved if one.outcome}
     empty = (one for one in empty_nodes(plan, problem) if one.gpu_model not in wanted)
-    found += [_of_fleet(one, plan, problem) for one in empty]
+    found += [_of_fleet(one, plan, problem) for one in empty if one.subject not in resting]
     names = {proposals[one].job.demand.job.job_id for one in chosen}
     return Advice(
         recommendations=tuple(sorted(found, key=_by_saving)),
@@ -96,6 +100,7 @@ def _chosen(
     past_runs: Mapping[str, Sequence[float]],
     room: Room,
     relieved: frozenset[str],
+    resting: Mapping[str, str],
 ) -> tuple[dict[str, str], list[int]]:
     """Give the reason for every job that is kept, and the numbers of the proposals to recommend.
 
@@ -106,7 +111,7 @@ def _chosen(
         job_id = one.job.demand.job.job_id
         if job_id in relieved:
             continue
-        reason = refusal(one, outcome, terms, past_runs.get(job_id, ()))
+        reason = resting.get(job_id) or refusal(one, outcome, terms, past_runs.get(job_id, ()))
         if reason:
             kept[job_id] = reason
         else:

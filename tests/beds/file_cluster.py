@@ -165,10 +165,11 @@ class FileApplier:
         if job["mood"] == "unreadable":
             return ReadBack(seen=Seen.UNREADABLE, detail="no answer")
         steps = change.steps[:done]
+        observed = tuple((step.field, str(job[step.field])) for step in steps)
         if steps and all(job[step.field] == step.before for step in steps):
-            return ReadBack(seen=Seen.UNTOUCHED, detail="as before")
+            return ReadBack(seen=Seen.UNTOUCHED, detail="as before", observed=observed)
         if any(job[step.field] != step.after for step in steps):
-            return ReadBack(seen=Seen.DIFFERENT, detail=f"gpus are {job['gpus']}")
+            return ReadBack(seen=Seen.DIFFERENT, detail="not as sent", observed=observed)
         moods = {"pending": Seen.NOT_YET, "crashing": Seen.FAILING}
         return ReadBack(seen=moods.get(job["mood"], Seen.AS_INTENDED), detail=job["mood"])
 
