@@ -27,8 +27,10 @@ _LOCAL = AccessSettings()
 
 def _require_person(by: str | Person) -> Person:
     person = Person(name=by) if isinstance(by, str) else by
-    name = " ".join(person.name.split())
-    if not name:
+    # A signed-in name is who it is, to the character; what was typed is tidied.
+    signed_in = person.via in ("proxy", "oidc")
+    name = person.name if signed_in else " ".join(person.name.split())
+    if not name.strip():
         raise ChangeRefusedError("a decision needs the name of who makes it", "Give --by NAME.")
     return Person(name=name, groups=person.groups, via=person.via)
 

@@ -4,7 +4,9 @@ Pure. The same questions are asked when a button is drawn, when a decision is wr
 command is carried out, so that a right withdrawn in between counts.
 """
 
-from data.access_settings import ROLES, AccessSettings, entries
+import unicodedata
+
+from data.access_settings import ROLES, AccessSettings, names_and_groups
 from data.errors import ChangeRefusedError
 from data.records.commands import Person
 from data.records.decisions import Recommendation
@@ -17,26 +19,45 @@ RULE = Person(name="trimtab", via="rule")
 def role_of(person: Person, access: AccessSettings) -> str:
     """Give the highest role that the settings give to the person or one of their groups.
 
-    In local mode whoever reaches the loopback address, or has the store's file, is the admin.
+    Names are compared with names and groups with groups, character by character: another case or
+    a look-alike letter is another name. In local mode whoever reaches the loopback address, or has
+    the store's file, is the admin.
     """
     if access.mode == "local":
         return "admin"
-    mine = {person.name.casefold(), *(f"group:{one}".casefold() for one in person.groups)}
     for role in reversed(ROLES[1:]):
-        listed: str = getattr(access, f"{role}s")
-        if mine & {one.casefold() for one in entries(listed)}:
+        names, groups = names_and_groups(getattr(access, f"{role}s"))
+        if person.name in names or groups.intersection(person.groups):
             return role
     return access.default_role
 
 
 def owns(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
-    """Tell whether the job is the person's own: as its owner, user or a group of theirs."""
-    if job is None:
+    """Tell whether the job is the person's own: as its owner, user or a group of theirs.
+
+    A job's owner is the name of a person or of a group; its user in the scheduler is a person's.
+    """
+    if job is None or recommendation.job_id != job.job_id:
         return False
-    names = {job.owner, job.scheduler.user if job.scheduler is not None else ""} - {""}
-    mine = {person.name.casefold(), person.name.partition("@")[0].casefold()}
-    mine |= {one.casefold() for one in person.groups}
-    return recommendation.job_id == job.job_id and bool(mine & {name.casefold() for name in names})
+    user = job.scheduler.user if job.scheduler is not None else ""
+    mine = {person.name, person.name.partition("@")[0]} - {""}
+    return user in mine or job.owner in mine | set(person.groups) - {""}
+
+
+def _may_own(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
+    """Tell whether the job could be the person's own under another spelling of a name.
+
+    A refusal needs doubt only: some sign-ins take a name in any case and pass it on as typed.
+    """
+    if job is None or recommendation.job_id != job.job_id:
+        return False
+    user = job.scheduler.user if job.scheduler is not None else ""
+    mine = {person.name, person.name.partition("@")[0], *person.groups}
+    return bool({_folded(one) for one in mine} & {_folded(one) for one in {job.owner, user} - {""}})
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def may_look(
@@ -65,12 +86,11 @@ def why_not(
 ) -> str:
     """Give why the person may not decide about this recommendation, '' when they may."""
     role = role_of(person, access)
-    mine = owns(person, recommendation, job)
     if role not in ("owner", "approver", "admin"):
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins decide"
-    if role == "owner" and not mine:
+    if role == "owner" and not owns(person, recommendation, job):
         return f"{person.name} may decide about their own jobs only"
-    if approving and access.four_eyes and mine:
+    if approving and access.four_eyes and _may_own(person, recommendation, job):
         return f"{person.name} owns the job: with access.four_eyes somebody else approves"
     return ""
 

@@ -1,6 +1,6 @@
 """Settings of who may do what, and of who is told.
 
-Lists are comma-separated; an entry is a name as the sign-in gives it, or `group:NAME`.
+Lists are comma-separated; an entry is a name exactly as the sign-in gives it, or `group:NAME`.
 """
 
 import ipaddress
@@ -14,9 +14,59 @@ ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
 """Each role may do what the one before may; an owner decides about jobs of their own only."""
 
 
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_MIN_PREFIX = {4: 8, 6: 16}
+"""Prefix length of the largest network that may be listed as one of proxies."""
+
+
 def entries(text: str) -> tuple[str, ...]:
     """Give the entries of a comma-separated list, without blanks."""
     return tuple(word for one in text.split(",") if (word := one.strip()))
+
+
+def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Give the names of a list of people, and the groups, which its entries `group:NAME` name."""
+    names, groups = set[str](), set[str]()
+    for entry in entries(text):
+        kind, colon, name = entry.partition(":")
+        if colon and kind.lower() == "group":
+            groups.add(name.strip())
+        else:
+            names.add(entry)
+    return frozenset(names), frozenset(groups - {""})
+
+
+def host_of(netloc: str) -> str:
+    """Give the host of `host:port`, in small letters, '' for what is no address."""
+    try:
+        return urlsplit(f"//{netloc}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_host_name(text: str) -> bool:
+    """Tell whether it is a host as a browser sends it: a name or an IP address, no port."""
+    bare = text.strip("[]")
+    return (
+        bool(bare)
+        and bare.isascii()
+        and not set(bare) & set("/@ *?#")
+        and (":" not in bare or host_of(f"[{bare}]") != "")
+    )
+
+
+def _origin_of(text: str) -> str:
+    """Give scheme, host and port as a browser states them, '' for what is no web address."""
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        return ""
+    if parts.scheme not in _DEFAULT_PORTS or not parts.hostname:
+        return ""
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    shown = "" if port in (None, _DEFAULT_PORTS[parts.scheme]) else f":{port}"
+    return f"{parts.scheme}://{host}{shown}"
 
 
 def is_loopback(host: str) -> bool:
@@ -34,8 +84,8 @@ def _are_networks(text: str) -> bool:
         found = [ipaddress.ip_network(one) for one in entries(text)]
     except ValueError:
         return False
-    # A network of everyone would believe everyone's headers.
-    return all(one.prefixlen > 0 for one in found)
+    # Networks of everyone, in one piece or in many, would believe everyone's headers.
+    return all(one.prefixlen >= _MIN_PREFIX[one.version] for one in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +97,12 @@ class AccessSettings:
     )
     default_role: str = documented(
         "viewer", "role of who signs in and is not listed: none, viewer, owner, approver or admin"
+    )
+    public_url: str = documented(
+        "", "address that browsers use, such as https://trimtab.example.org; empty: this machine's"
+    )
+    allowed_hosts: str = documented(
+        "", "further host names that browsers may use, a list; * (behind a proxy): any"
     )
     viewers: str = documented("", "who may look, a comma-separated list")
     owners: str = documented("", "who may decide about their own jobs only, a list")
@@ -67,18 +123,45 @@ class AccessSettings:
     oidc_redirect_uri: str = documented("", "this dashboard's address and /oauth2callback")
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")
+    oidc_session_hours: float = documented(
+        12.0, "after which one signs in anew, and name and groups are read again, h"
+    )
+
+    def public_origins(self) -> tuple[str, ...]:
+        """Give the origins by which browsers are known to reach the dashboard, main one first."""
+        stated = (self.public_url, self.oidc_redirect_uri if self.mode == "oidc" else "")
+        return tuple(origin for one in stated if (origin := _origin_of(one)))
 
     def __post_init__(self) -> None:
         require(self.mode in MODES, "access.mode", self.mode, " or ".join(MODES))
         require(
             self.default_role in ROLES, "access.default_role", self.default_role, " or ".join(ROLES)
         )
+        require(
+            self.public_url.rstrip("/").lower() in ("", _origin_of(self.public_url)),
+            "access.public_url",
+            self.public_url,
+            "http:// or https://, a host and, where it is not the default, a port",
+        )
+        for host in entries(self.allowed_hosts):
+            require(
+                _is_host_name(host) or (host == "*" and self.mode != "local"),
+                "access.allowed_hosts",
+                host,
+                "host names or addresses without port; * only where people sign in",
+            )
+        require(
+            0 < self.oidc_session_hours <= 720,
+            "access.oidc_session_hours",
+            self.oidc_session_hours,
+            "above 0, at most 720",
+        )
         if self.mode == "proxy":
             require(
                 bool(entries(self.proxy_addresses)) and _are_networks(self.proxy_addresses),
                 "access.proxy_addresses",
                 self.proxy_addresses,
-                "a list of addresses or networks, none of them everyone",
+                "a list of addresses or networks, none larger than a /8, of IPv6 a /16",
             )
             require(
                 bool(self.proxy_user_header.strip()),
@@ -100,11 +183,6 @@ class AccessSettings:
                 "***",
                 "at least 32 characters of chance",
             )
-
-
-def _is_web_address(text: str) -> bool:
-    parts = urlsplit(text)
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +207,7 @@ class NotifySettings:
 
     def __post_init__(self) -> None:
         require(
-            not self.webhook_url or _is_web_address(self.webhook_url),
+            not self.webhook_url or bool(_origin_of(self.webhook_url)),
             "notify.webhook_url",
             "***",
             "an address that starts with https://",
