@@ -1,12 +1,14 @@
 """Who looks at the page: the local person, who a trusted proxy names, or who signed in."""
 
 import json
+from collections.abc import Mapping
 
 import streamlit as st
 
 from dashboard.rights import role_of
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
+from dashboard.web.session_cookies import is_fresh
 from dashboard.web.trusted_proxy import PERSON_HEADER
 from data.access_settings import AccessSettings
 from data.records.commands import Person
@@ -34,9 +36,10 @@ def signed_in(access: AccessSettings) -> Person | None:
         stated = st.context.headers.get(PERSON_HEADER)
         return None if stated is None else proxied(stated)
     if access.mode == "oidc":
-        if not st.user.is_logged_in:
-            return None
-        return claimed(dict(st.user), access)
+        claims = dict(st.user)
+        return (
+            claimed(claims, access) if st.user.is_logged_in and is_fresh(claims, access) else None
+        )
     return Person(name=st.session_state.get(_NAME, ""), via="local")
 
 
@@ -56,18 +59,17 @@ def proxied(stated: str) -> Person:
     return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
 
 
-def claimed(claims: dict[str, object], access: AccessSettings) -> Person | None:
+def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | None:
     """Give the person of verified claims; None without a name or with an unverified address."""
     name = claims.get(access.oidc_name_claim)
-    if not isinstance(name, str) or not name.strip():
+    # A name with blanks around it or an odd character in it would look like another's.
+    if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
         return None
-    if access.oidc_name_claim == "email" and claims.get("email_verified") is False:
+    if access.oidc_name_claim == "email" and claims.get("email_verified") is not True:
         return None
     groups = claims.get(access.oidc_groups_claim)
     known = groups if isinstance(groups, list | tuple) else []
-    return Person(
-        name=name.strip(), groups=tuple(one for one in known if isinstance(one, str)), via="oidc"
-    )
+    return Person(name=name, groups=tuple(one for one in known if isinstance(one, str)), via="oidc")
 
 
 def current_role() -> str:
@@ -77,6 +79,15 @@ def current_role() -> str:
     return "none" if person is None else role_of(person, access)
 
 
+def _unproven(access: AccessSettings) -> str:
+    claim = access.oidc_name_claim
+    verified = " or that email_verified is true" if claim == "email" else ""
+    return (
+        f"The identity provider did not say your {claim}{verified}. Have it say so, or name "
+        "another claim in access.oidc_name_claim."
+    )
+
+
 def welcome() -> Person | None:
     """Give who looks when they may; otherwise say what to do and give None."""
     access = current_world().desk.settings().access
@@ -84,6 +95,8 @@ def welcome() -> Person | None:
     if person is None:
         st.markdown("#### Sign in to see the fleet.")
         if access.mode == "oidc":
+            if st.user.is_logged_in and is_fresh(dict(st.user), access):
+                st.error(plain(_unproven(access)))
             st.button("Sign in", on_click=st.login, type="primary")
         return None
     if role_of(person, access) == "none":

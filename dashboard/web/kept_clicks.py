@@ -33,6 +33,8 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx, script_runner
 from streamlit.runtime.scriptrunner_utils.script_requests import ScriptRequest, ScriptRequests
 from streamlit.runtime.state import SessionState
 
+from dashboard.web.script_loop import ScriptLoop
+
 
 class Presses:
     """The presses of one session that no callback has seen, with what the page held then."""
@@ -116,7 +118,7 @@ class _State(SessionState):
 
 
 class _Session(AppSession):
-    """A session that asks again for what was given up."""
+    """A session that asks again for what was given up, and whose scripts hold no descriptor."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -124,6 +126,8 @@ class _Session(AppSession):
         self._session_state = state
         self._presses = state.presses
         self._ending = False
+        self._script_event_loop.close()
+        self._script_event_loop = ScriptLoop()
 
     def request_rerun(self, client_state: ClientState | None) -> None:
         """Ask for a run: with presses that wait, and of the whole page if its part is gone."""

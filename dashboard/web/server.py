@@ -16,6 +16,7 @@ from starlette.routing import Route
 from streamlit import config
 from streamlit.starlette import App
 
+from dashboard.web.admission import Admission
 from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.kept_clicks import keep_clicks
 from dashboard.web.kept_downloads import keep_downloads
@@ -23,9 +24,10 @@ from dashboard.web.own_metrics import OwnMetrics
 from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
+from dashboard.web.session_cookies import SecureCookies, shorten_sessions
 from dashboard.web.trusted_proxy import LetIn
 from dashboard.web.world import WebWorld
-from data.access_settings import AccessSettings, is_loopback
+from data.access_settings import AccessSettings, host_of
 from data.errors import SettingsError, TrimtabError
 
 _OPTIONS: dict[str, Any] = {
@@ -72,10 +74,15 @@ def _sign_in_secrets(access: AccessSettings) -> dict[str, Any] | None:
 
 def build_app(world: WebWorld) -> App:
     """Give the ASGI application; the cycle thread runs while it does."""
-    for option, value in _OPTIONS.items():
+    settings = world.settings.settings
+    public = settings.access.public_origins() or ("http://localhost",)
+    # Without an address Streamlit looks for one over the network.
+    address = {"browser.serverAddress": host_of(public[0].partition("://")[2])}
+    for option, value in (_OPTIONS | address).items():
         config.set_option(option, value)
     keep_clicks()
     keep_downloads()
+    shorten_sessions(settings.access)
     register(world)
 
     def live(_request: Request) -> Response:
@@ -108,19 +115,15 @@ def build_app(world: WebWorld) -> App:
         with world.run_lifespan():
             yield
 
-    settings = world.settings.settings
     return App(
         Path(__file__).with_name("app.py"),
         secrets=_sign_in_secrets(settings.access),
         lifespan=lifespan,
         middleware=[
             Middleware(BrowserRules),
-            Middleware(
-                LetIn,
-                access=settings.access,
-                guarded=settings.apply.enabled,
-                on_loopback=is_loopback(settings.serve.host),
-            ),
+            Middleware(SecureCookies, access=settings.access),
+            Middleware(Admission, access=settings.access, listens_on=settings.serve.host),
+            Middleware(LetIn, access=settings.access, guarded=settings.apply.enabled),
             Middleware(TellAddress),
         ],
         routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],

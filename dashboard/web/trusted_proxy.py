@@ -7,28 +7,15 @@ out; what is left is one header of our own, which nobody outside can set.
 
 import ipaddress
 import json
-from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from data.access_settings import AccessSettings, entries, is_loopback
+from dashboard.web.admission import OPEN_PATHS, Headers, RequestRefusedError, refuse
+from data.access_settings import AccessSettings, entries
 
 PERSON_HEADER = "x-trimtab-person"
-_OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
-"""Asked by machines without a sign-in; they name no person and no job."""
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
 _LONGEST = 512
-Headers = Sequence[tuple[bytes, bytes]]
-
-
-class RequestRefusedError(Exception):
-    """A request that is not let in: status and reason."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
 
 
 def is_listed(address: str, access: AccessSettings) -> bool:
@@ -61,7 +48,7 @@ def _only(headers: Headers, name: str) -> str:
     if len(values) > 1:
         raise RequestRefusedError(400, f"{name} came {len(values)} times")
     try:
-        text = values[0].decode("utf-8").strip() if values else ""
+        text = values[0].decode("utf-8").strip(" \t") if values else ""
     except UnicodeDecodeError:
         raise RequestRefusedError(400, f"{name} is no UTF-8") from None
     if not text.isprintable() or len(text) > _LONGEST:
@@ -77,26 +64,23 @@ def _folded(name: bytes) -> bytes:
 class LetIn:
     """ASGI middleware: lets a request in as somebody, or answers why not.
 
-    `guarded`: changes can be applied; `on_loopback`: the server listens for this machine alone.
+    `guarded`: changes can be applied.
     """
 
-    def __init__(
-        self, app: ASGIApp, access: AccessSettings, *, guarded: bool, on_loopback: bool = False
-    ) -> None:
+    def __init__(self, app: ASGIApp, access: AccessSettings, *, guarded: bool) -> None:
         self._app = app
         self._access = access
         self._guarded = guarded
-        self._on_loopback = on_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, or pass on with one header that says who it is."""
-        if scope["type"] not in ("http", "websocket") or scope["path"] in _OPEN_PATHS:
+        if scope["type"] not in ("http", "websocket") or scope["path"] in OPEN_PATHS:
             await self._app(scope, receive, send)
             return
         try:
             headers = self._checked(scope)
         except RequestRefusedError as refused:
-            await _refuse(scope, receive, send, refused)
+            await refuse(scope, receive, send, refused)
             return
         await self._app({**scope, "headers": headers}, receive, send)
 
@@ -118,42 +102,4 @@ class LetIn:
             raise RequestRefusedError(
                 403, "a proxy forwards to a single-user dashboard: set access.mode to proxy"
             )
-        if self._access.mode == "local" and self._on_loopback:
-            _require_loopback_name(headers)
         return kept
-
-
-def _require_loopback_name(headers: Headers) -> None:
-    """Refuse other names than this machine's own. Errors: RequestRefusedError.
-
-    A site may let its own name lead to 127.0.0.1 (DNS rebinding). The browser then takes its page
-    and this server for one site, and Streamlit, which compares origin and host, does too.
-    """
-    for key, value in headers:
-        if key == b"host" and not is_loopback(_host_name(value)):
-            raise RequestRefusedError(
-                403, "a dashboard without sign-in answers to localhost and 127.0.0.1 only"
-            )
-
-
-def _host_name(value: bytes) -> str:
-    """Give the name in a Host header without its port, '' for what is no address."""
-    try:
-        return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
-    except ValueError:
-        return ""
-
-
-async def _refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRefusedError) -> None:
-    if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": 1008, "reason": refused.reason[:100]})
-        return
-    await send(
-        {
-            "type": "http.response.start",
-            "status": refused.status,
-            "headers": [(b"content-type", b"text/plain; charset=utf-8")],
-        }
-    )
-    await send({"type": "http.response.body", "body": f"{refused.reason}\n".encode()})

@@ -1,6 +1,7 @@
 """Signing in by OpenID Connect: a real browser, a real `trimtab serve`, a provider on loopback."""
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -111,7 +112,8 @@ def shown_as(name: str, role: str) -> str:
 
 def sign_in(signing: SignedInServer, visitor: Visitor, *, flaw: str = "", **claims: Any) -> None:
     """Press the button as this person; the provider signs them in at once."""
-    signing.provider.claims, signing.provider.flaw = claims, flaw
+    signing.provider.claims = {"email_verified": True} | claims
+    signing.provider.flaw = flaw
     visitor.open(signing.server.base)
     expect(visitor.page.locator("h4")).to_have_text(SIGN_IN)
     with visitor.page.expect_response(re.compile("/oauth2callback")):
@@ -163,6 +165,19 @@ def test_an_owner_sees_their_own_jobs_and_no_other_page(
     visitor.errors[:] = [one for one in visitor.errors if "does not seem to exist" not in one]
 
 
+def test_a_sign_in_of_long_ago_is_one_no_more(signing: SignedInServer, visitor: Visitor) -> None:
+    """The cookie ends with the setting's hours, and so does what an open tab shows."""
+    sign_in(signing, visitor, email="vera@site.example", iat=int(time.time()) - 13 * 3600)
+    expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    visitor.settle()
+    assert "viewer" not in visitor.text()
+    sign_in(signing, visitor, email="vera@site.example")
+    expect(visitor.page.get_by_text(shown_as("vera@site.example", "viewer"))).to_be_visible()
+    (cookie,) = (one for one in visitor.page.context.cookies() if one["name"] == "_streamlit_user")
+    assert 0 < cookie["expires"] - time.time() <= 12 * 3600
+    assert cookie["httpOnly"]
+
+
 def test_who_has_no_role_sees_nothing(signing: SignedInServer, visitor: Visitor) -> None:
     """Signed in and listed nowhere; the name is shown as text."""
     sign_in(signing, visitor, email="[x](javascript:alert(1))@site.example")
@@ -176,6 +191,8 @@ def test_who_has_no_role_sees_nothing(signing: SignedInServer, visitor: Visitor)
         {},
         {"email": ["vera@site.example"]},
         {"email": "vera@site.example", "email_verified": False},
+        {"email": "vera@site.example", "email_verified": "true"},
+        {"email": "vera@site.example", "email_verified": None},
     ],
 )
 def test_claims_without_a_proven_name_sign_nobody_in(
@@ -184,6 +201,7 @@ def test_claims_without_a_proven_name_sign_nobody_in(
     """No name, an odd one, or an address that the provider did not verify."""
     sign_in(signing, visitor, **claims)
     expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
+    expect(visitor.page.get_by_text("did not say your email")).to_be_visible()
     visitor.settle()
     assert "viewer" not in visitor.text()
 
@@ -212,8 +230,8 @@ def test_a_callback_that_nobody_asked_for_signs_nobody_in(
 def test_an_approver_approves_under_the_name_of_the_claim(
     signing: SignedInServer, visitor: Visitor
 ) -> None:
-    """By group, whatever its case; the record holds the name and the way of signing in."""
-    sign_in(signing, visitor, email="robin@site.example", groups=["ml-ops"])
+    """By group; the record holds the name and the way of signing in."""
+    sign_in(signing, visitor, email="robin@site.example", groups=["ML-Ops"])
     visitor.go("Recommendations")
     card = visitor.page.locator("[class*='st-key-card-']").first
     found = re.search(r"\b[0-9a-f]{12}\b", card.inner_text())

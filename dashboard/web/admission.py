@@ -1,0 +1,138 @@
+"""Which requests are answered at all: decided on the raw request, before sign-in and Streamlit.
+
+* The name in `Host` is one of ours. A site may let its own name lead to this machine (DNS
+  rebinding); the browser then takes its page and this server for one site.
+* A page that asks is one of ours. Streamlit lets in every page on any port of localhost, and looks
+  the machine's external address up over the network before it refuses another.
+* Nothing is sent in: no page takes files, and Streamlit's upload endpoint keeps what it gets.
+* Descriptors are left for the store and for those who are here already.
+"""
+
+import errno
+import ipaddress
+import resource
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from data.access_settings import AccessSettings, entries, host_of, is_loopback
+
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
+"""Asked by machines, by whatever name and without a sign-in; they name no person and no job."""
+_METHODS = ("GET", "HEAD", "OPTIONS")
+_KEPT_DESCRIPTORS = 64
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+class RequestRefusedError(Exception):
+    """A request that is not let in: status and reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRefusedError) -> None:
+    """Answer with the refusal, without reading what else the request brings."""
+    if scope["type"] == "websocket":
+        await receive()
+        await send({"type": "websocket.close", "code": 1008, "reason": refused.reason[:100]})
+        return
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    if refused.status == 405:
+        headers.append((b"allow", ", ".join(_METHODS).encode()))
+    start = {"type": "http.response.start", "status": refused.status, "headers": headers}
+    await send(start)
+    await send({"type": "http.response.body", "body": f"{refused.reason}\n".encode()})
+
+
+class Admission:
+    """ASGI middleware: answers requests that are meant for this dashboard, and refuses others.
+
+    `listens_on` is the address that the server listens on.
+    """
+
+    def __init__(self, app: ASGIApp, access: AccessSettings, *, listens_on: str) -> None:
+        self._app = app
+        self._origins = frozenset(access.public_origins())
+        self._public = {origin.partition("://")[2] for origin in self._origins}
+        self._hosts = {host_of(netloc) for netloc in self._public}
+        self._hosts |= {one.lower().strip("[]") for one in entries(access.allowed_hosts)}
+        if not is_loopback(listens_on):
+            self._hosts.add(socket.gethostname().lower())
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, or pass on as it came."""
+        if scope["type"] in ("http", "websocket") and scope["path"] not in OPEN_PATHS:
+            try:
+                self._require_admissible(scope)
+            except RequestRefusedError as refused:
+                await refuse(scope, receive, send, refused)
+                return
+        await self._app(scope, receive, send)
+
+    def _require_admissible(self, scope: Scope) -> None:
+        """Refuse what is not meant for this dashboard. Errors: RequestRefusedError."""
+        host = self._require_host(scope)
+        for origin in _values(scope["headers"], b"origin"):
+            self._require_origin(origin, host)
+        if scope["type"] == "http" and scope["method"] not in _METHODS:
+            raise RequestRefusedError(405, "nothing can be sent to this dashboard")
+        _require_descriptors()
+
+    def _require_host(self, scope: Scope) -> str:
+        stated = _values(scope["headers"], b"host")
+        name = host_of(stated[0]) if len(stated) == 1 else ""
+        local = (scope.get("server") or ("", 0))[0]
+        known = is_loopback(name) or name in self._hosts or "*" in self._hosts
+        if not (name and (known or _is_same_address(name, local))):
+            raise RequestRefusedError(
+                421,
+                f"this dashboard does not answer to the host {(name or 'that was sent')[:100]!a}: "
+                "use localhost or 127.0.0.1, or set access.public_url to the address that "
+                "browsers use (access.allowed_hosts takes further names)",
+            )
+        return stated[0]
+
+    def _require_origin(self, origin: str, host: str) -> None:
+        """Refuse a page of another site, or of this one by another scheme where that is known."""
+        scheme, _, netloc = origin.partition("://")
+        same = netloc == host and scheme in ("http", "https") and host not in self._public
+        if origin not in self._origins and not same:
+            raise RequestRefusedError(
+                403,
+                f"pages of {origin[:100]!a} may not ask this dashboard: set access.public_url "
+                "where that is its own address",
+            )
+
+
+def _values(headers: Headers, name: bytes) -> list[str]:
+    return [value.decode("latin-1") for key, value in headers if key.lower() == name]
+
+
+def _is_same_address(name: str, local: str) -> bool:
+    """Tell whether the name is the very address that the connection came in on."""
+    try:
+        stated, own = ipaddress.ip_address(name), ipaddress.ip_address(local)
+    except ValueError:
+        return False
+    return stated in (own, getattr(own, "ipv4_mapped", None))
+
+
+def _require_descriptors() -> None:
+    """Refuse when the process could soon open nothing more: its store would fail then."""
+    limit, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        opened = sum(1 for _ in Path("/dev/fd").iterdir())
+    except OSError as error:
+        # There is none left to look with, or this system does not tell.
+        opened = limit if error.errno == errno.EMFILE else 0
+    if limit != resource.RLIM_INFINITY and opened > limit - _KEPT_DESCRIPTORS:
+        raise RequestRefusedError(
+            503,
+            f"too many open pages: {opened} of {limit} descriptors are in use; close some, or let "
+            "the server have more (ulimit -n, LimitNOFILE)",
+        )
