@@ -15,6 +15,7 @@ from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
 from data.records.decisions import ADVICE, Action, Recommendation
 from data.records.jobs import Job, Platform
+from data.store.private_files import make_folder
 
 
 def change_for(
@@ -42,7 +43,7 @@ def write_change(change: ChangeText, folder: Path) -> Path:
     """Write the change whole or not at all, and give its path. Errors: ApplyError."""
     target = folder / change.file_name
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=".change-")
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(change.text)

@@ -21,6 +21,9 @@ def _check_store(settings: Settings) -> tuple[str, str]:
     with open_store(settings.store.url, create=False) as store:
         free = store.reader.free_mib()
         require_room(free, settings.store.least_free_mib)
+        if store.losses:
+            accept = "`trimtab store check --accept` ends this warning."
+            return "missing", ". ".join((*store.losses, accept))
         room = "" if free is None else f", {free:,.0f} MiB free"
         return "ok", f"{store.reader.counts().get('samples', 0)} samples{room}"
 

@@ -24,13 +24,14 @@ from data.clock import utc_now
 from data.errors import SettingsError, StoreError
 from data.settings import Settings
 from data.store import Store
+from data.store.backup_request import answer_wish
 from data.store.sole_holder import SoleHolder
 
 logger = logging.getLogger(__name__)
 
 PARTS = ("web", "cycle", "apply")
 _WORKER_PAUSE = timedelta(milliseconds=250)
-_NOTIFIER_PAUSE = timedelta(seconds=1)
+_BACKUP_PAUSE = _NOTIFIER_PAUSE = timedelta(seconds=1)
 _REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
 
 
@@ -53,6 +54,9 @@ class Parts:
     def running(self) -> Iterator[None]:
         """Do the parts until the block ends; every thread is joined then."""
         with ExitStack() as stack:
+            if not self.store.is_shared:
+                backups = partial(answer_wish, self.store)
+                stack.enter_context(Loop("trimtab-backup", backups, _BACKUP_PAUSE).running())
             if "cycle" in self.claims:
                 if self.thread is not None:
                     stack.enter_context(self.thread.running())

@@ -1,14 +1,23 @@
-"""`trimtab store`: moving it, bringing it to the newest schema, the roles of its processes."""
+"""`trimtab store`: its backup, moving it, its newest schema, the roles of its processes."""
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 
 from dashboard.cli.list_commands import FINDINGS
-from dashboard.cli.output import print_rows
-from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.cli.output import print_rows, say
+from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
+from data.clock import utc_now
+from data.errors import StoreBusyError
 from data.store import open_store
-from data.store.copy_store import copy_store
+from data.store.backup import back_up
+from data.store.backup import restore as restore_store
+from data.store.backup_request import ask_holder
+from data.store.bridge import is_postgres_url
+from data.store.copy_store import TableProof, copy_store
+from data.store.engine import store_path
 from data.store.grants import grants_sql
 
 
@@ -21,14 +30,50 @@ def copy(options: argparse.Namespace) -> int:
     ):
         proofs = copy_store(source, target, progress=progress)
         problems = target.reader.verify_audit()
+    _print_proofs(proofs, options)
+    for problem in problems:
+        print(f"trimtab: the record has a flaw, as it had before: {problem}", file=sys.stderr)
+    return FINDINGS if problems else 0
+
+
+def _print_proofs(proofs: Sequence[TableProof], options: argparse.Namespace) -> None:
     print_rows(
-        [asdict(one) for one in proofs],
+        [asdict(proof) for proof in proofs],
         options.format,
         columns=("table", "rows", "checksum"),
         empty="",
     )
+
+
+def backup(options: argparse.Namespace) -> int:
+    """Write the store into a new file, through the process that holds it where one does."""
+    url, file = settings_of(options).settings.store.url, Path(options.file)
+    try:
+        with (
+            open_store(url, create=False) as store,
+            progress_on_stderr(options) as progress,
+        ):
+            proofs = back_up(store, file, progress=progress)
+    except StoreBusyError as busy:
+        if is_postgres_url(url):
+            raise
+        proofs = ask_holder(store_path(url), file, busy=busy)
+    _print_proofs(proofs, options)
+    return 0
+
+
+def restore(options: argparse.Namespace) -> int:
+    """Make the store of the settings what a backup holds, and verify its record."""
+    url = settings_of(options).settings.store.url
+    with progress_on_stderr(options) as progress:
+        proofs = restore_store(
+            Path(options.file), url, replace=options.replace, now=utc_now(), progress=progress
+        )
+    with open_store(url, create=False) as store:
+        problems = store.reader.verify_audit()
+    _print_proofs(proofs, options)
     for problem in problems:
-        print(f"trimtab: the record has a flaw, as it had before: {problem}", file=sys.stderr)
+        say(f"trimtab: the record has a flaw, as it had before: {problem}", file=sys.stderr)
     return FINDINGS if problems else 0
 
 
@@ -37,6 +82,20 @@ def migrate(options: argparse.Namespace) -> int:
     with open_store(settings_of(options).settings.store.url) as store:
         print(f"schema {store.schema}")
     return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """Say which acknowledged writes the store lost; with `--accept`, say so no more."""
+    with open_for_reading(settings_of(options)) as store:
+        losses, problems = store.losses, store.reader.verify_audit()
+        for line in (*losses, *problems):
+            say(line)
+        if options.accept:
+            store.accept_losses()
+            losses = ()
+    if not losses and not problems:
+        say("every acknowledged write is there, and the record is whole")
+    return FINDINGS if losses or problems else 0
 
 
 def grants(options: argparse.Namespace) -> int:

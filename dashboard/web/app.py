@@ -5,7 +5,7 @@ import streamlit as st
 from dashboard.web.apply_switch import apply_banner, apply_sidebar
 from dashboard.web.demo_guide import demo_guide, simulated_banner
 from dashboard.web.identity import current_role, welcome
-from dashboard.web.page import frame
+from dashboard.web.page import frame, loss_banner
 
 st.set_page_config(page_title="Trimtab", layout="wide")
 pages = {
@@ -44,6 +44,7 @@ with frame():
     if person is not None:
         apply_sidebar(person)
         apply_banner()
+        loss_banner()
         simulated_banner()
         demo_guide(chosen.title)
         chosen.run()

@@ -45,6 +45,12 @@ def measured(value: float | None, unit: str, lacking: str) -> tuple[str, str]:
     return shown, lacking if shown == UNKNOWN else ""
 
 
+def loss_banner() -> None:
+    """Say on every page which acknowledged writes the store lost."""
+    for loss in current_world().store.losses:
+        st.error(plain(f"{loss}. `trimtab store check --accept` ends this warning."))
+
+
 def age_line() -> None:
     """Say how old the newest sample is and how complete the sources were."""
     reader = current_world().reader

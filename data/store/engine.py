@@ -12,6 +12,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, scrub
+from data.store.private_files import make_folder, tighten
 
 _PREFIX = "duckdb:///"
 _HOLDER = re.compile(r"PID (\d+)")
@@ -50,12 +51,14 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
             f"there is no store at {path}", "Run `trimtab cycle` or `trimtab import` first."
         )
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        tighten(tuple(path.with_name(path.name + end) for end in ("", ".wal")), path.parent)
     except OSError as error:
         raise StoreError(
             f"cannot make the folder {path.parent}: {error.strerror}",
             "Point store.url at a folder that can be written.",
         ) from error
+    is_new = not path.exists()
     engine = sa.create_engine(
         sa.URL.create("duckdb", database=str(path)),
         connect_args={"config": _CONFIG},
@@ -71,6 +74,8 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
+        if is_new:
+            path.chmod(0o600)
     except StoreError:
         engine.dispose()
         raise

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +30,7 @@ from data.store.bulk import insert_new_rows
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
 from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
+from data.store.head import Head
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
 from data.store.outbox import Outbox, void_claims
@@ -52,9 +54,13 @@ def open_store(url: str, *, create: bool = True) -> "Store":
     """
     if is_postgres_url(url):
         return Store(_shared_engine(url, create=create))
-    engine = open_engine(store_path(url), create=create)
+    path = store_path(url)
+    engine = open_engine(path, create=create)
+    head = Head(path, engine)
     try:
+        head.make_log()
         migrate(engine)
+        head.find_loss()
         with engine.begin() as connection:
             # Samples of a store made before roll-ups are marked by the migration.
             roll_up(connection)
@@ -64,7 +70,7 @@ def open_store(url: str, *, create: bool = True) -> "Store":
     except BaseException:
         engine.dispose()
         raise
-    return Store(engine)
+    return Store(engine, head)
 
 
 def _shared_engine(url: str, *, create: bool) -> sa.Engine:
@@ -95,8 +101,10 @@ def _require_store(engine: sa.Engine) -> None:
 class Store:
     """Keeps facts, plans and decisions. Close it, or use it in a `with` block."""
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, head: Head | None = None) -> None:
         self._engine = engine
+        self._head = head
+        self._begin = engine.begin if head is None else head.transaction
         # The processes of a PostgreSQL store wait for one another by `bridge.Lock`.
         self._writing = nullcontext() if is_postgres(engine) else threading.Lock()
         self.reader = StoreReader(engine)
@@ -130,6 +138,22 @@ class Store:
         return is_postgres(self._engine)
 
     @property
+    def file(self) -> Path | None:
+        """The DuckDB file, None where a database server keeps the store."""
+        return None if self.is_shared else Path(self._engine.url.database or "")
+
+    @property
+    def losses(self) -> tuple[str, ...]:
+        """Acknowledged writes that were found missing on opening, and not accepted yet."""
+        return () if self._head is None else self._head.losses
+
+    def accept_losses(self) -> None:
+        """Say no more of the losses found so far; the record keeps them. Errors: StoreError."""
+        if self._head is not None:
+            with self._writing:
+                self._head.accept_losses()
+
+    @property
     def schema(self) -> int:
         """The number of the newest migration that ran on it."""
         with self._engine.connect() as connection:
@@ -146,7 +170,7 @@ class Store:
         One writer at a time of what the locks name; on DuckDB of everything.
         """
         try:
-            with self._writing, self._engine.begin() as connection:
+            with self._writing, self._begin() as connection:
                 hold(connection, *locks)
                 yield connection
         except UnicodeEncodeError as error:
@@ -373,5 +397,4 @@ def _insert(
     *,
     key: tuple[str, ...],
 ) -> None:
-    if rows:
-        insert_new_rows(connection, table, pd.DataFrame(rows), key=key)
+    insert_new_rows(connection, table, pd.DataFrame(rows), key=key)
