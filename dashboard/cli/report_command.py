@@ -10,7 +10,7 @@ from dashboard.cli.output import PARTIAL, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.reports.editions import recipients
 from dashboard.reports.render_report import render_html, render_json, render_markdown
-from dashboard.reports.week import Week, last_whole_week
+from dashboard.reports.week import last_whole_week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -23,8 +23,8 @@ from data.store import open_store
 def weekly(options: argparse.Namespace) -> int:
     """Write the report of the 168 hours before now, or before the newest sample of a recording.
 
-    With `--last-week`, of the last whole week of the calendar that the settings name; with
-    `--send`, to the recipients of the settings.
+    With `--last-week`, of the last whole week of the calendar that the settings name, from midnight
+    to midnight; with `--send`, to the recipients of the settings.
     """
     loaded = settings_of(options)
     settings = loaded.settings
@@ -36,7 +36,7 @@ def weekly(options: argparse.Namespace) -> int:
         week = (
             last_whole_week(now, settings.report)
             if options.last_week
-            else Week(end=now, zone=settings.report.timezone)
+            else week_to(now, settings.report.timezone)
         )
         report = make_weekly_report(
             store.reader,

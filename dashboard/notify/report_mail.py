@@ -7,7 +7,7 @@ from email.message import EmailMessage
 from dashboard.reports.editions import edition_of
 from dashboard.reports.render_report import render_html, render_markdown
 from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import Week
+from dashboard.reports.week import Week, week_filed
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -28,7 +28,7 @@ def ordered_report(body: str, reader: StoreReader, settings: Settings) -> Weekly
     order = json.loads(body)
     return make_weekly_report(
         reader,
-        week=Week(end=datetime.fromisoformat(order["end"]), zone=order["zone"]),
+        week=week_filed(datetime.fromisoformat(order["end"]), order["zone"]),
         settings=settings,
         carbon=load_carbon_table().get(settings.energy.region),
         catalogue=load_gpu_catalogue(),

@@ -10,7 +10,7 @@ from reportlab.lib.colors import HexColor
 
 from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED
 from dashboard.reports.pdf_style import LINE, SOFT, WIDTH
-from dashboard.reports.week import HOURS, Week
+from dashboard.reports.week import Week
 from data.units import SECONDS_PER_HOUR
 
 _BANDS = (
@@ -32,7 +32,7 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
     drawing = Drawing(WIDTH, _BOTTOM + _HEIGHT + _TOP)
     most = max(1.0, float(fleet["boards"].max()))
     hours = (fleet["slot_start"] - pd.Timestamp(week.start)).dt.total_seconds() / SECONDS_PER_HOUR
-    scale_x, scale_y = (WIDTH - _LEFT) / HOURS, _HEIGHT / most
+    scale_x, scale_y = (WIDTH - _LEFT) / week.hours, _HEIGHT / most
     known = fleet[[name for name, _label, _colour in _BANDS]].clip(lower=0).fillna(0.0)
     tops = known.cumsum(axis=1)
     for piece in _pieces(hours):

@@ -61,7 +61,7 @@ def render_pdf(report: WeeklyReport) -> bytes:
 def _story(report: WeeklyReport) -> list[Flowable]:
     week = report.week
     covered = (
-        f"{week.text(week.start)} to {week.text(week.end)} (168 h), newest sample "
+        f"{week.text(week.start)} to {week.text(week.end)} ({week.length}), newest sample "
         f"{time_text(report.as_of, week)}"
     )
     story: list[Flowable] = [

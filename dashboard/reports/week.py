@@ -1,8 +1,8 @@
-"""Which 168 hours a report covers.
+"""The week that a report covers.
 
-A week is always 168 h long. It ends at a midnight of the configured zone; where the clocks were
-changed within it, it therefore begins at 01:00 or 23:00 there: no hour is counted twice or lost
-between two reports' totals and the store's hourly roll-ups.
+Weeks of the calendar run from local midnight to local midnight, so that they follow one another
+without a gap or an overlap: 168 h, 167 or 169 h where the clocks change, other lengths where a zone
+changes its offset otherwise. The rolling week is the last 168 h.
 """
 
 from dataclasses import dataclass
@@ -12,23 +12,32 @@ from zoneinfo import ZoneInfo
 from data.clock import require_utc
 from data.report_settings import WEEKDAYS, ReportSettings
 
-HOURS = 168
+_DAYS = 7
+_ROLLING = timedelta(hours=168)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Week:
-    """168 hours up to `end` (UTC), told in `zone`."""
+    """The time from `start` to `end` (UTC), told in `zone`."""
 
+    start: datetime
     end: datetime
     zone: str
 
     def __post_init__(self) -> None:
+        require_utc("start", self.start)
         require_utc("end", self.end)
 
     @property
-    def start(self) -> datetime:
-        """The first moment, UTC."""
-        return self.end - timedelta(hours=HOURS)
+    def hours(self) -> float:
+        """How long it is, h."""
+        return (self.end - self.start) / timedelta(hours=1)
+
+    @property
+    def length(self) -> str:
+        """How long it is in words, with the reason where that is not 168 h."""
+        changed = "" if self.end - self.start == _ROLLING else ", since the clocks changed"
+        return f"{self.hours:g} h{changed}"
 
     @property
     def name(self) -> str:
@@ -45,9 +54,9 @@ class Week:
 
     def midnights(self) -> tuple[datetime, ...]:
         """Give the moments (UTC) of the week at which a day begins in its zone."""
-        zone, first = ZoneInfo(self.zone), self.date_of(self.start)
-        days = (first + timedelta(days=number) for number in range(9))
-        found = (datetime.combine(day, time(), tzinfo=zone).astimezone(UTC) for day in days)
+        first = self.date_of(self.start)
+        days = (first + timedelta(days=number) for number in range(_DAYS + 2))
+        found = dict.fromkeys(_midnight(day, self.zone) for day in days)
         return tuple(at for at in found if self.start <= at < self.end)
 
 
@@ -57,12 +66,30 @@ def last_whole_week(now: datetime, settings: ReportSettings) -> Week:
     zone = ZoneInfo(settings.timezone)
     today = now.astimezone(zone).date()
     back = (today.weekday() - WEEKDAYS.index(settings.week_ends)) % 7
-    end = datetime.combine(today - timedelta(days=back), time(), tzinfo=zone).astimezone(UTC)
-    return Week(end=end, zone=settings.timezone)
+    return _calendar_week(today - timedelta(days=back), settings.timezone)
+
+
+def week_to(end: datetime, zone: str) -> Week:
+    """Give the 168 h up to `end` (UTC)."""
+    return Week(start=end - _ROLLING, end=end, zone=zone)
+
+
+def week_filed(end: datetime, zone: str) -> Week:
+    """Give the week of the calendar that ends at `end` (UTC), a midnight of the zone."""
+    return _calendar_week(end.astimezone(ZoneInfo(zone)).date(), zone)
+
+
+def _calendar_week(end: date, zone: str) -> Week:
+    return Week(
+        start=_midnight(end - timedelta(days=_DAYS), zone), end=_midnight(end, zone), zone=zone
+    )
+
+
+def _midnight(day: date, zone: str) -> datetime:
+    return datetime.combine(day, time(), tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
 def next_week_end(after: datetime, settings: ReportSettings) -> datetime:
     """Give the first end of a week that comes after `after` (UTC)."""
-    zone = ZoneInfo(settings.timezone)
-    last = last_whole_week(after, settings).end.astimezone(zone).date()
-    return datetime.combine(last + timedelta(days=7), time(), tzinfo=zone).astimezone(UTC)
+    last = last_whole_week(after, settings).end.astimezone(ZoneInfo(settings.timezone)).date()
+    return _midnight(last + timedelta(days=_DAYS), settings.timezone)

@@ -10,7 +10,7 @@ from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.next_week import DayAhead, days_ahead
 from dashboard.reports.saved import Saved, saved_in
 from dashboard.reports.waste import WasteRow, waste_rows
-from dashboard.reports.week import HOURS, Week
+from dashboard.reports.week import Week
 from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.savings import ledger
 from data.catalogue.carbon_table import GridCarbon
@@ -119,7 +119,7 @@ def make_weekly_report(
         boards=_mean(fleet, "boards") if whole else None,
         allocated_gpus=_mean(fleet, "allocated_gpus") if whole else None,
         used_gpus=_mean(fleet, "used_gpus") if whole else None,
-        coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / HOURS),
+        coverage_ratio=None if fleet.empty else min(1.0, len(fleet) / week.hours),
         energy=energy,
         waste=waste_rows(energy.held, jobs.values(), catalogue),
         decided=decided,

@@ -1,7 +1,9 @@
 """What the energy statement adds up: joules, board-time and work of the roll-ups, in parts.
 
-Plain SQLAlchemy Core over the roll-ups. Whole hours come from `hourly`, the ragged ends of a range
-from `five_minute`; the two never overlap, so that the parts of any grouping are the whole.
+Plain SQLAlchemy Core over the roll-ups. A slot of five minutes belongs to the range and to the
+period in which it begins, so that the parts of any split and grouping are the whole. Hours that lie
+in one of each come from `hourly`, others (ends of a range, midnights of zones at half hours)
+from `five_minute`. Where that is forgotten already, the hour is spread evenly over its slots.
 """
 
 from collections.abc import Sequence
@@ -103,20 +105,72 @@ def _rollup(name: str) -> sa.TableClause:
 _HOURLY, _FIVE_MINUTE = _rollup("hourly"), _rollup("five_minute")
 
 
-def _slots_of(start: datetime, end: datetime) -> sa.Subquery:
-    """Give the roll-up rows of the slots that [start, end) touches, each once."""
-    first, last = floor_to_slot(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
+_SLOTS_AN_HOUR = SECONDS_PER_HOUR // SLOT_SECONDS
+_FORGOTTEN_BEFORE = (
+    "(SELECT coalesce(max(since), to_timestamp(0)) FROM retained WHERE resolution = 'five_minute')"
+)
+
+
+def _slots_of(start: datetime, end: datetime, periods: Periods) -> sa.Subquery:
+    """Give the roll-up rows of the slots that begin in [start, end), each once; `at` is when."""
+    first, last = _ceiling(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
     first_hour, last_hour = _ceiling(first, SECONDS_PER_HOUR), floor_to_slot(last, SECONDS_PER_HOUR)
+    known_since: sa.ColumnElement[datetime] = sa.literal_column(_FORGOTTEN_BEFORE)
 
-    def part(rollup: sa.TableClause, since: datetime, until: datetime) -> sa.Select[tuple[object]]:
-        at = rollup.c.slot_start
-        return sa.select(*rollup.c).where(at >= since, at < until)
+    def columns(rollup: sa.TableClause, share: float = 1.0) -> list[sa.ColumnElement[Any]]:
+        numbers = (rollup.c[number] for number in _NUMBERS)
+        return [
+            *(rollup.c[word] for word in _WORDS),
+            *(number if share == 1 else (number * share).label(number.name) for number in numbers),
+        ]
 
-    return sa.union_all(
-        part(_HOURLY, first_hour, last_hour),
-        part(_FIVE_MINUTE, first, min(first_hour, last)),
-        part(_FIVE_MINUTE, max(last_hour, first_hour), last),
-    ).subquery("slots")
+    def whole(rollup: sa.TableClause) -> sa.ColumnElement[bool]:
+        """Tell whether the hour of a row lies in the range and in one period."""
+        hour = _whole(_seconds(rollup) / SECONDS_PER_HOUR) * SECONDS_PER_HOUR
+        inside = sa.and_(
+            rollup.c.slot_start >= first_hour,
+            rollup.c.slot_start < sa.literal(max(last_hour, first_hour)),
+        )
+        if not periods.shift_seconds % SECONDS_PER_HOUR:
+            return inside
+        last_slot = hour + SECONDS_PER_HOUR - SLOT_SECONDS
+        return sa.and_(inside, _number(hour, periods) == _number(last_slot, periods))
+
+    hours = sa.select(*columns(_HOURLY), _seconds(_HOURLY).label("at")).where(whole(_HOURLY))
+    slots = sa.select(*columns(_FIVE_MINUTE), _seconds(_FIVE_MINUTE).label("at")).where(
+        _FIVE_MINUTE.c.slot_start >= first,
+        _FIVE_MINUTE.c.slot_start < last,
+        _FIVE_MINUTE.c.slot_start >= known_since,
+        sa.not_(whole(_FIVE_MINUTE)),
+    )
+    places = sa.values(sa.column("place", sa.Integer), name="places").data(
+        [(place,) for place in range(_SLOTS_AN_HOUR)]
+    )
+    at = _seconds(_HOURLY) + places.c.place * SLOT_SECONDS
+    spread = (
+        sa.select(*columns(_HOURLY, 1 / _SLOTS_AN_HOUR), at.label("at"))
+        .select_from(_HOURLY.join(places, sa.true()))
+        .where(
+            _HOURLY.c.slot_start >= floor_to_slot(first, SECONDS_PER_HOUR),
+            _HOURLY.c.slot_start < last,
+            _HOURLY.c.slot_start < known_since,
+            sa.not_(whole(_HOURLY)),
+            at >= first.timestamp(),
+            at < last.timestamp(),
+        )
+    )
+    return sa.union_all(hours, slots, spread).subquery("slots")
+
+
+def _seconds(rollup: sa.TableClause) -> sa.ColumnElement[Any]:
+    return sa.extract("epoch", rollup.c.slot_start)
+
+
+def _number(at: sa.ColumnElement[Any], periods: Periods) -> sa.ColumnElement[int]:
+    """Give SQL for the number of the period that a time (s of the epoch) lies in."""
+    if not periods.seconds:
+        return sa.literal_column("0")
+    return _whole((at + periods.shift_seconds) / periods.seconds)
 
 
 def _ceiling(at: datetime, seconds: int) -> datetime:
@@ -140,13 +194,8 @@ def _names(field: EnergyKey) -> sa.Subquery:
 def _parts(
     start: datetime, end: datetime, *, key: EnergyKey, periods: Periods, by_hour_of_day: bool
 ) -> sa.Select[tuple[object]]:
-    slots = _slots_of(start, end)
-    at = sa.extract("epoch", slots.c.slot_start)
-    period = (
-        _whole((at + periods.shift_seconds) / periods.seconds)
-        if periods.seconds
-        else sa.literal_column("0")
-    )
+    slots = _slots_of(start, end, periods)
+    at, period = slots.c.at, _number(slots.c.at, periods)
     hour = (
         _whole(at / SECONDS_PER_HOUR) - 24 * _whole(at / (24 * SECONDS_PER_HOUR))
         if by_hour_of_day

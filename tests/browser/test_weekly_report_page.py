@@ -18,7 +18,7 @@ from factories import (
 from playwright.sync_api import Browser
 
 from dashboard.reports.render_report import render_html
-from dashboard.reports.week import Week
+from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -92,7 +92,7 @@ def long_week(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
         report = make_weekly_report(
             store.reader,
-            week=Week(end=NOW, zone="UTC"),
+            week=week_to(NOW, "UTC"),
             settings=Settings(energy=EnergySettings(region="DEU")),
             carbon=load_carbon_table().get("DEU"),
             catalogue=load_gpu_catalogue(),

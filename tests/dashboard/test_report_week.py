@@ -1,5 +1,6 @@
-"""The week of a report: 168 hours of the configured zone, whatever the clocks do."""
+"""The week of a report: from local midnight to local midnight, whatever the clocks do."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -7,28 +8,93 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.reports.week import Week, last_whole_week, next_week_end
+from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.reports.week import last_whole_week, next_week_end, week_filed, week_to
 from data.errors import SettingsError
 from data.report_settings import WEEKDAYS, ReportSettings
 
+ZONES = (
+    "UTC",
+    "Europe/Berlin",
+    "America/Sao_Paulo",
+    "America/Havana",
+    "America/St_Johns",
+    "Asia/Kolkata",
+    "Asia/Kathmandu",
+    "Australia/Adelaide",
+    "Australia/Lord_Howe",
+    "Pacific/Apia",
+    "Pacific/Chatham",
+    "Africa/Casablanca",
+)
 BERLIN = ReportSettings(timezone="Europe/Berlin")
 
 
 @pytest.mark.parametrize(
-    ("now", "start", "end"),
+    ("now", "start", "end", "length"),
     [
-        ("2026-01-07T09:00", "2025-12-29 00:00 CET", "2026-01-05 00:00 CET"),
-        # Clocks went forward on Sunday 29 March: the 168 h begin an hour early on the calendar.
-        ("2026-03-31T09:00", "2026-03-22 23:00 CET", "2026-03-30 00:00 CEST"),
-        # They went back on Sunday 25 October.
-        ("2026-10-27T09:00", "2026-10-19 01:00 CEST", "2026-10-26 00:00 CET"),
+        ("2026-01-07T09:00", "2025-12-29 00:00 CET", "2026-01-05 00:00 CET", "168 h"),
+        (
+            "2026-03-31T09:00",
+            "2026-03-23 00:00 CET",
+            "2026-03-30 00:00 CEST",
+            "167 h, since the clocks changed",
+        ),
+        (
+            "2026-10-27T09:00",
+            "2026-10-19 00:00 CEST",
+            "2026-10-26 00:00 CET",
+            "169 h, since the clocks changed",
+        ),
     ],
 )
-def test_a_week_is_168_hours_up_to_a_local_midnight(now: str, start: str, end: str) -> None:
-    """Also in the two weeks of the year in which a calendar week is not."""
+def test_a_week_runs_from_local_midnight_to_local_midnight(
+    now: str, start: str, end: str, length: str
+) -> None:
+    """The two weeks of the year that are not 168 h long say so."""
     week = last_whole_week(datetime.fromisoformat(now).replace(tzinfo=UTC), BERLIN)
     assert (week.text(week.start), week.text(week.end)) == (start, end)
-    assert week.end - week.start == timedelta(hours=168)
+    assert week.length == length
+
+
+@pytest.mark.parametrize("year", [1987, 2011, 2018, 2026])
+@pytest.mark.parametrize("zone", ZONES)
+def test_the_weeks_of_a_year_tile_time(zone: str, year: int) -> None:
+    """Each begins where the one before ends; so do the mailed ones, and each has its own name."""
+    for day in WEEKDAYS[:: 3 if zone != "Europe/Berlin" else 1]:
+        settings = ReportSettings(timezone=zone, week_ends=day)
+        week = last_whole_week(datetime(year + 1, 1, 10, 12, tzinfo=UTC), settings)
+        names = {week.name}
+        while week.end.year >= year:
+            before = last_whole_week(week.end - timedelta(hours=1), settings)
+            assert before.end == week.start
+            assert next_week_end(before.end, settings) == week.end
+            assert week_filed(week.end, zone) == week
+            assert before.name not in names
+            names.add(before.name)
+            week = before
+        assert 52 <= len(names) <= 56
+
+
+@pytest.mark.parametrize("every", [Every.DAY, Every.WEEK])
+@pytest.mark.parametrize("zone", ZONES)
+def test_days_and_weeks_of_a_statement_tile_time(zone: str, every: Every) -> None:
+    """Every moment lies in one period; it is the one that the pieces number it into."""
+    for year in (1987, 2011, 2018, 2026):
+        start, end = datetime(year, 1, 1, 7, 5, tzinfo=UTC), datetime(year + 1, 1, 3, tzinfo=UTC)
+        calendar = Calendar(every=every, zone=zone, week_begins=2)
+        spans = calendar.spans(start, end)
+        assert (spans[0][0], spans[-1][1]) == (start, end)
+        assert all(since < until for since, until in spans)
+        assert all(one[1] == two[0] for one, two in itertools.pairwise(spans))
+        pieces = calendar.pieces(start, end)
+        assert (pieces[0].start, pieces[-1].end) == (start, end)
+        assert all(one.end == two.start for one, two in itertools.pairwise(pieces))
+        for since, until in spans:
+            for at in (since, since + (until - since) / 2, until - timedelta(seconds=1)):
+                (piece,) = (one for one in pieces if one.start <= at < one.end)
+                number = (at.timestamp() + piece.grid.shift_seconds) // piece.grid.seconds
+                assert calendar.start_of(int(number), start) == since
 
 
 @given(
@@ -48,18 +114,18 @@ def test_the_last_week_has_ended_and_the_next_has_not(now: datetime, zone: str, 
 
 def test_the_name_is_the_local_date_of_its_end() -> None:
     """Midnight of Berlin is the evening before in UTC."""
-    week = Week(end=datetime(2026, 1, 4, 23, tzinfo=UTC), zone="Europe/Berlin")
+    week = week_to(datetime(2026, 1, 4, 23, tzinfo=UTC), "Europe/Berlin")
     assert week.name == "week-to-2026-01-05"
 
 
 def test_days_begin_at_local_midnight_also_when_clocks_change() -> None:
     """A week to half past eleven has seven midnights inside; Berlin's last one is an hour early."""
-    week = Week(end=datetime(2026, 3, 29, 23, 30, tzinfo=UTC), zone="Europe/Berlin")
+    week = week_to(datetime(2026, 3, 29, 23, 30, tzinfo=UTC), "Europe/Berlin")
     assert [f"{week.date_of(at):%m-%d} {at:%H}" for at in week.midnights()] == [
         *(f"03-{day} 23" for day in range(24, 30)),
         "03-30 22",
     ]
-    whole = Week(end=datetime(2026, 1, 5, tzinfo=UTC), zone="UTC")
+    whole = week_to(datetime(2026, 1, 5, tzinfo=UTC), "UTC")
     assert whole.midnights()[0] == whole.start
     assert len(whole.midnights()) == 7
 

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.figure_text import range_text
 from dashboard.reports.render_report import render_html, render_json, render_markdown
-from dashboard.reports.week import Week, last_whole_week
+from dashboard.reports.week import Week, last_whole_week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.web.page import chart, empty_state, finding, table
 from dashboard.web.session import current_world
@@ -60,7 +60,7 @@ def show(rows: list[dict[str, object]], name: str, empty: str) -> None:
 if not empty_state():
     newest = min(world.clock(), reader.latest_sample_at() or world.clock())
     weeks = {
-        "last 168 hours": Week(end=newest, zone=settings.report.timezone),
+        "last 168 hours": week_to(newest, settings.report.timezone),
         "last whole week": last_whole_week(newest, settings.report),
     }
     asked = st.query_params.get("week", "")
@@ -74,7 +74,7 @@ if not empty_state():
     report = report_of(week)
     with answer:
         finding(report.finding)
-    st.caption(f"{week.text(week.start)} to {week.text(week.end)}, 168 h.")
+    st.caption(f"{week.text(week.start)} to {week.text(week.end)}, {week.length}.")
     with st.container(horizontal=True):
         for title, form, kind, render in _FORMS:
             st.download_button(
