@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data.setting_fields import documented, require
+from data.setting_fields import documented, documented_path, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,9 +12,9 @@ class ApplySettings:
     The first switch is `apply.enabled`, the second the `enabled` of the target's own section.
     """
 
-    directory: str = documented(".trimtab/changes", "folder that receives change files")
+    directory: str = documented_path(".trimtab/changes", "folder that receives change files")
     enabled: bool = documented(False, "first switch: let the apply worker change clusters")
-    stop_file: str = documented(
+    stop_file: str = documented_path(
         ".trimtab/STOP", "kill switch: while this file exists nothing is applied"
     )
     max_per_hour: int = documented(10, "changes that may be started within an hour")
@@ -63,7 +63,7 @@ class KubernetesApplySettings:
     """Changing Kubernetes objects, with an account apart from the reading one."""
 
     enabled: bool = documented(False, "second switch: apply changes to Kubernetes")
-    kubeconfig: str = documented("", "kubeconfig of the applying account; empty: in-cluster")
+    kubeconfig: str = documented_path("", "kubeconfig of the applying account; empty: in-cluster")
     context: str = documented("", "context of that kubeconfig; empty: its current one")
     timeout_seconds: float = documented(10.0, "time for one request, s")
     pending_seconds: float = documented(
@@ -91,12 +91,12 @@ class SlurmApplySettings:
 
     enabled: bool = documented(False, "second switch: apply changes to Slurm")
     mode: str = documented("commands", "commands (scontrol) or rest (slurmrestd)")
-    bin_directory: str = documented("", "folder of scontrol and squeue; empty: found on PATH")
-    conf_file: str = documented("", "slurm.conf for the commands; empty: Slurm's own default")
+    bin_directory: str = documented_path("", "folder of scontrol and squeue; empty: found on PATH")
+    conf_file: str = documented_path("", "slurm.conf for the commands; empty: Slurm's own default")
     rest_url: str = documented("", "slurmrestd address such as http://slurm:6820")
     rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
     rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
-    rest_token_file: str = documented("", "file with that token, read anew at every change")
+    rest_token_file: str = documented_path("", "file with that token, read anew at every change")
     allow_requeue: bool = documented(
         False, "running jobs may be requeued to change them: work since a checkpoint is lost"
     )
@@ -119,8 +119,8 @@ class PowerApplySettings:
     """Power caps through the agent on the nodes."""
 
     enabled: bool = documented(False, "second switch: let agents set power limits")
-    directory: str = documented("", "folder shared with the agents: caps/ and reports/")
-    secret_file: str = documented("", "file with the secret that signs caps and reports")
+    directory: str = documented_path("", "folder shared with the agents: caps/ and reports/")
+    secret_file: str = documented_path("", "file with the secret that signs caps and reports")
     lease_seconds: float = documented(900.0, "time after which a cap that is not renewed ends, s")
 
     def __post_init__(self) -> None:

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from data.errors import SettingsError, without_password
+from data.setting_fields import PATH
 from data.settings import Settings
 
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
+_STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
+_DUCKDB = "duckdb:///"
 REDACTED = "***"
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -59,6 +62,49 @@ def _secret() -> frozenset[str]:
         for field in fields(getattr(defaults, section.name))
         if field.metadata["secret"]
     )
+
+
+def _paths() -> frozenset[str]:
+    """The settings that are paths, as `section.field`."""
+    defaults = Settings()
+    return frozenset(
+        f"{section.name}.{field.name}"
+        for section in fields(Settings)
+        for field in fields(getattr(defaults, section.name))
+        if PATH in field.metadata
+    )
+
+
+def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, tuple[Any, str]]:
+    """Give the settings of a file in `folder` with its relative paths counted from there.
+
+    A store or a stop file that stands in the working directory alone is still found there, where
+    earlier versions kept it.
+    """
+    if folder == Path.cwd():
+        return values
+    found = dict(values)
+    for name in _paths() & values.keys():
+        text, where = values[name]
+        path = _relative_path(text)
+        if path is None:
+            continue
+        placed = folder / path
+        if name in (_STORE, _KILL_SWITCH) and path.exists() and not placed.exists():
+            found[name] = (text, f"{where}, found in the working directory")
+        else:
+            found[name] = ((_DUCKDB if text.startswith(_DUCKDB) else "") + str(placed), where)
+    return found
+
+
+def _relative_path(text: str) -> Path | None:
+    """Give the relative path that a setting holds, bare or as the address of a DuckDB file."""
+    path = text.removeprefix(_DUCKDB)
+    if "://" in path or not path or path.startswith(("/", "~", ":")):
+        return None
+    if path == text and "/" not in path and path.startswith("lib"):
+        return None  # the name of a library, which the loader finds
+    return Path(path)
 
 
 def _finite(name: str, value: Any, where: str) -> Any:
@@ -154,7 +200,7 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
                 else _rows_from_toml(name, value, rows, where)
             )
             values[name] = (read, where)
-    return values
+    return _from_folder(values, chosen.absolute().parent)
 
 
 def _environment_values(
@@ -186,6 +232,8 @@ def load_settings(
     """Give the settings in force. Errors: SettingsError for an unknown name or a wrong value.
 
     `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
+    Relative paths count from the folder of the file that they stand in, those of the environment
+    and the command line from the working directory.
     """
     known = _known()
     values = _file_values(path, known) | _environment_values(environ, known)

@@ -6,11 +6,19 @@ from typing import Any
 
 from data.errors import SettingsError
 
+PATH = "path"
+"""Marks a setting whose relative value in a settings file counts from the folder of that file."""
+
 
 def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
     """Declare a setting: its default, what it means with its unit, and whether to redact it."""
     # Whoever prints or logs the settings, by mistake or in a traceback, shows no secret.
     return field(default=default, repr=not secret, metadata={"meaning": meaning, "secret": secret})
+
+
+def documented_path(default: str, meaning: str) -> Any:
+    """Declare a setting that is a path, or the address of a DuckDB file (see `PATH`)."""
+    return field(default=default, metadata={"meaning": meaning, "secret": False, PATH: True})
 
 
 def documented_rows(kind: type, meaning: str) -> Any:

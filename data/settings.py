@@ -16,7 +16,14 @@ from data.apply_settings import (
 )
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
-from data.setting_fields import documented, documented_rows, number_in, numbers_in, require
+from data.setting_fields import (
+    documented,
+    documented_path,
+    documented_rows,
+    number_in,
+    numbers_in,
+    require,
+)
 from data.source_settings import (
     FleetSettings,
     KubernetesSettings,
@@ -31,7 +38,7 @@ from data.submit_settings import SubmitSettings
 class StoreSettings:
     """Where facts, plans and decisions are kept."""
 
-    url: str = documented(
+    url: str = documented_path(
         "duckdb:///.trimtab/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
     )
     least_free_mib: float = documented(

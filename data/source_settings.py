@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data.setting_fields import documented, require
+from data.setting_fields import documented, documented_path, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -11,13 +11,17 @@ class PrometheusSettings:
 
     url: str = documented("", "base address such as http://prometheus:9090; empty: not used")
     bearer_token: str = documented("", "token sent as Authorization: Bearer", secret=True)
-    bearer_token_file: str = documented("", "file with that token, read anew at every collection")
+    bearer_token_file: str = documented_path(
+        "", "file with that token, read anew at every collection"
+    )
     username: str = documented("", "user for HTTP basic authentication")
     password: str = documented("", "password for HTTP basic authentication", secret=True)
-    headers_file: str = documented("", "file with further headers, one `Name: value` a line")
-    ca_file: str = documented("", "certificates to trust, PEM; empty: those of certifi")
-    client_cert_file: str = documented("", "client certificate for mutual TLS, PEM")
-    client_key_file: str = documented("", "its private key, PEM; empty: in the certificate's file")
+    headers_file: str = documented_path("", "file with further headers, one `Name: value` a line")
+    ca_file: str = documented_path("", "certificates to trust, PEM; empty: those of certifi")
+    client_cert_file: str = documented_path("", "client certificate for mutual TLS, PEM")
+    client_key_file: str = documented_path(
+        "", "its private key, PEM; empty: in the certificate's file"
+    )
     timeout_seconds: float = documented(30.0, "total time for one request, s")
     budget_seconds: float = documented(300.0, "time for all requests of one collection, s")
     step_seconds: int = documented(60, "resolution asked for, s")
@@ -89,12 +93,16 @@ class SlurmSettings:
     """Slurm as the source of jobs, nodes and allocations. Reading only."""
 
     mode: str = documented("", "commands (squeue, sacct) or rest (slurmrestd); empty: not used")
-    bin_directory: str = documented("", "folder of squeue, sacct and sinfo; empty: found on PATH")
-    conf_file: str = documented("", "slurm.conf for the commands; empty: Slurm's own default")
+    bin_directory: str = documented_path(
+        "", "folder of squeue, sacct and sinfo; empty: found on PATH"
+    )
+    conf_file: str = documented_path("", "slurm.conf for the commands; empty: Slurm's own default")
     rest_url: str = documented("", "slurmrestd address such as http://slurm:6820")
     rest_user: str = documented("", "sent as X-SLURM-USER-NAME")
     rest_token: str = documented("", "JWT sent as X-SLURM-USER-TOKEN", secret=True)
-    rest_token_file: str = documented("", "file with that token, read anew at every collection")
+    rest_token_file: str = documented_path(
+        "", "file with that token, read anew at every collection"
+    )
     gpu_models: str = documented(
         "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
     )
@@ -126,7 +134,7 @@ class KubernetesSettings:
     """Kubernetes as the source of workloads, nodes and allocations. Reading only."""
 
     enabled: bool = documented(False, "read nodes, pods and workloads from a Kubernetes API")
-    kubeconfig: str = documented("", "kubeconfig file; empty: in-cluster, else ~/.kube/config")
+    kubeconfig: str = documented_path("", "kubeconfig file; empty: in-cluster, else ~/.kube/config")
     context: str = documented("", "context of the kubeconfig; empty: its current one")
     namespaces: str = documented("", "namespaces to read, comma-separated; empty: all")
     page_size: int = documented(500, "objects asked for at once")
@@ -147,12 +155,12 @@ class NvmlSettings:
     """The NVIDIA driver of this machine as a source, where no exporter runs."""
 
     enabled: bool = documented(False, "read the GPUs of this machine through NVML")
-    library: str = documented("", "path of libnvidia-ml.so.1; empty: the system's")
-    mapping_directory: str = documented(
+    library: str = documented_path("", "path of libnvidia-ml.so.1; empty: the system's")
+    mapping_directory: str = documented_path(
         "", "folder of job mapping files written by a Slurm prolog, named by GPU index or UUID"
     )
     node: str = documented("", "this machine's name with its scheduler; empty: its host name")
-    proc_root: str = documented("/proc", "proc file system of the host, such as /host/proc")
+    proc_root: str = documented_path("/proc", "proc file system of the host, such as /host/proc")
     interval_seconds: float = documented(10.0, "how often `serve` reads between two cycles, s")
 
     def __post_init__(self) -> None:
@@ -171,7 +179,7 @@ class FleetSettings:
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
     seed: int = documented(7, "seed of the fleet; same seed, same fleet")
     nodes: int = documented(8, "number of nodes")
-    state_file: str = documented(
+    state_file: str = documented_path(
         "", "file with the changes that were made to it, which it obeys; empty: none ever is"
     )
 

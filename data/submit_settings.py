@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from data.setting_fields import documented, require
+from data.setting_fields import documented, documented_path, require
 
 TARGETS = ("kubernetes", "slurm")
 KUBERNETES_KINDS = ("job", "jobset", "pytorchjob")
@@ -17,7 +17,7 @@ class SubmitSettings:
     enabled: bool = documented(False, "let Trimtab submit jobs; off: it shows what it would submit")
     without_confirmation: bool = documented(False, "submit without asking a person each time")
     target: str = documented("", "kubernetes or slurm; empty: the one that is configured")
-    kubeconfig: str = documented(
+    kubeconfig: str = documented_path(
         "", "kubeconfig that may create jobs; empty: that of kubernetes.kubeconfig"
     )
     context: str = documented("", "its context; empty: kubernetes.context")

@@ -1,0 +1,108 @@
+"""Paths in a settings file count from its folder, wherever the command is given."""
+
+from pathlib import Path
+
+import pytest
+
+from data.load_settings import LoadedSettings, load_settings
+from data.setting_fields import PATH
+from data.settings import Settings
+
+PATHS = [
+    (section, field)
+    for section, part in {
+        name: getattr(Settings(), name) for name in Settings.__dataclass_fields__
+    }.items()
+    for field, declared in part.__dataclass_fields__.items()
+    if PATH in declared.metadata
+]
+BESIDE = {  # what a setting needs beside it
+    "client_key_file": 'client_cert_file = "/cert.pem"\n',
+}
+
+
+def value(loaded: LoadedSettings, section: str, field: str) -> str:
+    """The path in force."""
+    return str(getattr(getattr(loaded.settings, section), field)).removeprefix("duckdb:///")
+
+
+def written(section: str, field: str, path: str) -> str:
+    """The setting as TOML, the store's as an address."""
+    text = f"duckdb:///{path}" if section == "store" else path
+    return f'[{section}]\n{field} = "{text}"\n{BESIDE.get(field, "")}'
+
+
+@pytest.mark.parametrize(("section", "field"), PATHS)
+def test_a_relative_path_counts_from_the_folder_of_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, field: str
+) -> None:
+    """From any working directory the same file; absolute ones and ~ stay what they are."""
+    home, elsewhere = tmp_path / "etc", tmp_path / "elsewhere"
+    home.mkdir()
+    elsewhere.mkdir()
+    file = home / "trimtab.toml"
+    for given, meant in (("a/b", home / "a/b"), ("/a/b", "/a/b"), ("~/b", "~/b")):
+        file.write_text(written(section, field, given))
+        for folder, named in (
+            (home, None),
+            (elsewhere, file),
+            (tmp_path, Path("etc/trimtab.toml")),
+        ):
+            monkeypatch.chdir(folder)
+            loaded = load_settings(named, environ={})
+            found = Path(value(loaded, section, field))
+            assert (found if str(found)[0] == "~" else found.absolute()) == Path(meant)
+
+
+@pytest.mark.parametrize(("section", "field"), PATHS)
+def test_other_sources_count_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, field: str
+) -> None:
+    """The environment, the command line, and defaults, whatever settings file is used."""
+    file = tmp_path / "trimtab.toml"
+    file.write_text("")
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    before = value(load_settings(None, environ={}), section, field)
+    assert value(load_settings(file, environ={}), section, field) == before
+    text = "duckdb:///a/b" if section == "store" else "a/b"
+    environ = {f"TRIMTAB_{section}_{field}".upper(): text}
+    if field == "client_key_file":
+        environ["TRIMTAB_PROMETHEUS_CLIENT_CERT_FILE"] = "/cert.pem"
+    assert value(load_settings(file, environ=environ), section, field) == "a/b"
+
+
+@pytest.mark.parametrize(("section", "field"), [("store", "url"), ("apply", "stop_file")])
+def test_what_an_earlier_version_kept_in_the_working_directory_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str, field: str
+) -> None:
+    """Until one stands beside the settings file; `trimtab settings` says where it was found."""
+    file = tmp_path / "etc" / "trimtab.toml"
+    file.parent.mkdir()
+    file.write_text(written(section, field, "kept"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "kept").touch()
+    loaded = load_settings(file, environ={})
+    assert value(loaded, section, field) == "kept"
+    assert "found in the working directory" in loaded.origins[f"{section}.{field}"]
+    (file.parent / "kept").touch()
+    assert value(load_settings(file, environ={}), section, field) == str(file.parent / "kept")
+
+
+def test_a_bare_library_name_is_for_the_loader(tmp_path: Path) -> None:
+    """What dlopen looks for on its own path has no folder."""
+    file = tmp_path / "trimtab.toml"
+    file.write_text('[nvml]\nlibrary = "libnvidia-ml.so.1"\n')
+    assert load_settings(file, environ={}).settings.nvml.library == "libnvidia-ml.so.1"
+
+
+def test_every_setting_named_like_a_path_is_one() -> None:
+    """A new one that is forgotten would depend on the working directory."""
+    words = ("file", "directory", "kubeconfig", "library", "root")
+    named = {
+        (name, field)
+        for name in Settings.__dataclass_fields__
+        for field in getattr(Settings(), name).__dataclass_fields__
+        if field.split("_")[-1] in words
+    }
+    assert named | {("store", "url")} == set(PATHS)
