@@ -6,6 +6,7 @@ nodes is part of the plan; a second plan starts from the first.
 
 import argparse
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,6 +15,8 @@ from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.cluster import Node
+from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.settings import EnergySettings, PlanningSettings
 from data.store import open_store
@@ -29,6 +32,14 @@ HEADER = (
 END = datetime(2026, 1, 15, 10, tzinfo=UTC)
 
 
+def _facts(job: Job) -> SchedulerFacts:
+    """Describe services as pods of one GPU, and training as pods that nobody restarts."""
+    if job.kind is not WorkloadKind.INFERENCE:
+        return SchedulerFacts(workload="pod/x")
+    extra = (("gpus_per_pod", "1"), ("gpu_containers", "1"))
+    return SchedulerFacts(workload="deployment/x", extra=extra)
+
+
 def problem_of(nodes: int, planning: PlanningSettings) -> PlanningProblem:
     """Give the problem of a fleet of `nodes` nodes with two days of history."""
     fleet = SimulatedFleet(seed=7, nodes=nodes)
@@ -38,10 +49,23 @@ def problem_of(nodes: int, planning: PlanningSettings) -> PlanningProblem:
         view = store.reader.planning_view(
             END, slot_seconds=planning.slot_minutes * 60, history_days=2
         )
-    forecasts = forecast_demand(view.history, jobs=view.jobs, as_of=view.as_of, settings=planning)
+    # As if a scheduler had described it all: what none explains would stay where it is.
+    jobs = [replace(job, platform=Platform.KUBERNETES, scheduler=_facts(job)) for job in view.jobs]
+    described = {
+        gpu.node: Node(
+            name=gpu.node,
+            gpu_model=gpu.gpu_model,
+            gpu_count=0,
+            seen_at=view.as_of,
+            source=jobs[0].source,
+        )
+        for gpu in view.cluster.gpus
+    }
+    cluster = replace(view.cluster, nodes=tuple(described.values()))
+    forecasts = forecast_demand(view.history, jobs=jobs, as_of=view.as_of, settings=planning)
     return make_problem(
-        view.cluster,
-        view.jobs,
+        cluster,
+        jobs,
         view.history,
         forecasts,
         catalogue=load_gpu_catalogue(),

@@ -44,12 +44,14 @@ def partners_of(
 
     Best fit: the busiest job first gets the busiest one that still fits beside it.
     """
-    groups: dict[tuple[str, str], list[tuple[float, float, JobDemand]]] = {}
+    groups: dict[tuple[str, ...], list[tuple[float, float, JobDemand]]] = {}
     for one in candidates:
         needs = _needs(one, catalogue, planning)
         if needs is not None:
             room = one.job.namespace if planning.board_sharing == "namespace" else ""
-            groups.setdefault((one.job.gpu_model, room), []).append((*needs, one))
+            runs_it = "" if one.job.scheduler is None else one.job.source
+            key = (one.job.gpu_model, room, runs_it)
+            groups.setdefault(key, []).append((*needs, one))
     found: dict[str, Partner] = {}
     for group in groups.values():
         waiting = sorted(group, key=lambda one: (-one[0], one[2].job.job_id))

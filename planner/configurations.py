@@ -1,22 +1,26 @@
 """What each job may run on: its present configuration first, then every other one that fits.
 
 Guards, all on the safe side: memory is taken as sharded over the devices, so fewer devices need
-more each; a MIG slice is offered to jobs with one device only; a job is reclaimed only after it was
-seen idle for the whole stated time; a job that nobody can restart may only be capped or reclaimed.
+more each; a MIG slice is offered to jobs with one device only, of a profile that a node of theirs
+offers; a job is reclaimed only after it was seen idle for the whole stated time; a job that nobody
+can restart may only be capped or reclaimed. What no applier can make is no option
+(`data.feasible_changes`), and devices are those of the nodes that the job may be on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, MigProfile
+from data.feasible_changes import counts_below, why_not
 from data.records.forecasts import ForecastSkipped
 from data.records.jobs import WorkloadKind
 from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.board_sharing import HALF, Partner
 from planner.elasticity import Elasticity
+from planner.fleet import Reach
 from planner.job_demand import JobDemand
 from planner.power_caps import cap_effect
 from planner.terms import Terms
@@ -94,12 +98,12 @@ def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
 
 def options_for(
     demand: JobDemand,
-    fleet: Mapping[str, int],
+    reach: Reach,
     *,
     terms: Terms,
     partner: Partner | None = None,
 ) -> tuple[Option, ...]:
-    """Give the options of a job, the present one first; `fleet` is boards by known model."""
+    """Give the options of a job, the present one first; `reach` is what its nodes have."""
     catalogue, planning = terms.catalogue, terms.planning
     present = present_option(demand, catalogue)
     if keep_reason(demand, catalogue, planning):
@@ -109,11 +113,13 @@ def options_for(
     options = [present]
     if demand.standing.may_restart:
         if not demand.job.mig_profile:
-            models = [catalogue.get(name) for name in fleet]
+            names = {here.name, *reach.boards}
+            models = [model for name in sorted(names) if (model := catalogue.find(name))]
             options += _whole_boards(demand, here, memory, models)
-            options += _more_boards(demand, here, planning, fleet.get(here.name, 0))
+            options += _more_boards(demand, here, planning, reach.boards.get(here.name, 0))
         if demand.job.gpu_count == 1:
-            options += _slices(demand, here, memory, present)
+            offered = reach.slices.get(here.name, frozenset())
+            options += _slices(demand, here, memory, present, offered)
         if partner is not None:
             options.append(_half_board(here, partner))
     if not demand.job.mig_profile:
@@ -124,16 +130,17 @@ def options_for(
     elif _may_wait(demand, terms):
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
-    return tuple(options)
+    return (present, *(one for one in options[1:] if _can_be_made(demand, one)))
+
+
+def _can_be_made(demand: JobDemand, option: Option) -> bool:
+    """Say whether an applier can make it; nobody's object says that a job waits."""
+    return option.paused or not why_not(demand.job, option.configuration)
 
 
 def _may_wait(demand: JobDemand, terms: Terms) -> bool:
     restartable = demand.standing.elasticity is Elasticity.RESTARTABLE
     return restartable and terms.slack_slots > 0 and terms.planning.horizon_slots > 1
-
-
-def _counts_up_to(count: int) -> list[int]:
-    return [one for one in (1, 2, 4, 8, 16, 32, 64) if one < count]
 
 
 def _whole_boards(
@@ -146,7 +153,7 @@ def _whole_boards(
         same = model.name == here.name
         if not same and model.price_per_hour >= here.price_per_hour:
             continue
-        fewer = () if demand.standing.scaled_by else _counts_up_to(now)
+        fewer = () if demand.standing.scaled_by else counts_below(demand.job)
         speed = model.relative_speed / here.relative_speed
         options += [
             Option(
@@ -190,12 +197,16 @@ def _more_boards(
     ]
 
 
-def _slices(demand: JobDemand, here: GpuModel, memory: float, present: Option) -> list[Option]:
+def _slices(
+    demand: JobDemand, here: GpuModel, memory: float, present: Option, offered: Collection[str]
+) -> list[Option]:
     now = here.mig_profile(demand.job.mig_profile) if demand.job.mig_profile else None
     whole = 1.0 if now is None else now.compute_fraction
     options = []
     for profile in here.mig_profiles:
         share = board_share(here, profile)
+        if profile.name not in offered:
+            continue
         if share < present.boards - 1e-9 and memory <= profile.memory_mib:
             service = profile.compute_fraction / whole
             options.append(

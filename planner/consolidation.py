@@ -60,8 +60,8 @@ def _room(node: FleetNode) -> tuple[float, float, float]:
 
 
 def _blocked(node: FleetNode) -> bool:
-    """Say whether a node is left alone: closed, away for a while, or not seen."""
-    return not node.open or bool(node.away) or not node.seen
+    """Say whether a node is left alone: closed, away, not seen, or with work not explained."""
+    return not node.open or bool(node.away) or not node.seen or node.foreign
 
 
 def _cheapest(

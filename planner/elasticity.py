@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 
+from data.feasible_changes import unit_of
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings import PlanningSettings
 
@@ -74,8 +75,7 @@ def standing_of(job: Job, planning: PlanningSettings) -> Standing:
     facts = job.scheduler or SchedulerFacts()
     extra = dict(facts.extra)
     elasticity, reason = _class_of(job, facts, extra)
-    each = extra.get("gpus_per_pod", "")
-    step = int(each) if each.isdecimal() and int(each) > 0 else 1
+    step = unit_of(job)
     most = extra.get("max_replicas", "")
     return Standing(
         elasticity=elasticity,
@@ -112,12 +112,14 @@ def _class_of(job: Job, facts: SchedulerFacts, extra: dict[str, str]) -> tuple[E
 
 
 def _slurm_class(extra: dict[str, str]) -> tuple[Elasticity, str]:
+    if extra.get("requeue") == "no":
+        return Elasticity.RIGID, "it was submitted with --no-requeue"
+    if extra.get("batch") == "no":
+        return Elasticity.RIGID, "it is no batch job: nothing would start it again"
     if extra.get("requeue") == "yes":
         return Elasticity.RESTARTABLE, "Slurm may requeue it"
     if extra.get("restarts", "0") not in ("", "0"):
         return Elasticity.RESTARTABLE, "Slurm has requeued it before"
-    if extra.get("requeue") == "no":
-        return Elasticity.RIGID, "it was submitted with --no-requeue"
     return Elasticity.RIGID, "Slurm does not say that it may be requeued"
 
 

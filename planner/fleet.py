@@ -1,26 +1,30 @@
 """The fleet as plans see it: nodes, what of them can be used in which slot, and where jobs are.
 
-Nodes come from schedulers and from telemetry: a node that only telemetry has seen counts too. A
-node that takes no new jobs (cordoned, draining) counts with what its jobs hold; maintenance takes
-whole nodes away for a while. Boards that jobs hold beyond all that was seen are kept on a node of
-their own, so that today's allocation always has room.
+Nodes come from schedulers and from telemetry: a node that only telemetry has seen counts too, and
+belongs to no scheduler. A job runs on nodes of its own scheduler, and a node with work that its
+scheduler does not explain stays as it is. A node that takes no new jobs (cordoned, draining) counts
+with what its jobs hold; maintenance takes whole nodes away for a while. Boards that jobs hold
+beyond all that was seen are kept on a node of their own, so that today's allocation always has
+room.
 """
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 
 from data.fleet_settings import Maintenance
 from data.records.cluster import Cluster, Gpu, Node
-from data.records.jobs import Job
+from data.records.jobs import Job, Platform
 
 _GONE_AFTER = timedelta(days=1)
 """A board not seen for so long is no capacity."""
 _HOLDS_FOR = timedelta(hours=1)
 """A board last seen with a job this long before the newest sample is still the job's."""
+_HOLDING = frozenset({"allocated", "mixed", "completing"})
+"""Slurm's words for a node that holds jobs, of GPUs or not."""
 UNSEEN = "(unseen)"
 
 
@@ -29,7 +33,10 @@ class FleetNode:
     """One node, or the part of one that has boards of this model.
 
     `held` boards belong to jobs now. Not `open`: only these jobs may be here. `away` [slots] marks
-    maintenance. CPUs and memory are None where no scheduler said.
+    maintenance. CPUs and memory are None where no scheduler said. `schedulers` are the sources that
+    describe it, `platform` that of a node of one scheduler, `known_as` that scheduler's name for
+    it: '' where nobody can be asked to change the node as a whole. `foreign`: something runs on it
+    that none of them explains. `mig_profiles` are the slices that can be asked for.
     """
 
     name: str
@@ -42,6 +49,11 @@ class FleetNode:
     held: int = 0
     away: tuple[bool, ...] = ()
     seen: bool = True
+    schedulers: tuple[str, ...] = ()
+    platform: Platform = Platform.UNKNOWN
+    known_as: str = ""
+    foreign: bool = False
+    mig_profiles: frozenset[str] = frozenset()
 
     @property
     def usable(self) -> int:
@@ -58,11 +70,41 @@ class Home:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """Boards and MIG profiles by GPU model on the nodes that a job may be on."""
+
+    boards: Mapping[str, int]
+    slices: Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetFacts:
-    """Nodes by name, and the home of every job whose boards are known."""
+    """Nodes by name; the home of every job whose boards are known.
+
+    By job: its scheduler ('' when none runs it, or none has nodes here), and what it can reach.
+    `strays` are jobs that run where their scheduler has no node.
+    """
 
     nodes: tuple[FleetNode, ...]
     homes: Mapping[str, Home]
+    scheduler: Mapping[str, str]
+    reach: Mapping[str, Reach]
+    strays: frozenset[str]
+
+
+def scheduler_of(job: Job, known: Collection[str]) -> str:
+    """Give the scheduler that runs a job, '' when none does or none of the known has nodes."""
+    return job.source if known and job.scheduler is not None else ""
+
+
+def runs_under(scheduler: str, schedulers: tuple[str, ...]) -> bool:
+    """Say whether a node of these schedulers takes what one runs, '' what none of them does."""
+    return scheduler in schedulers or (not scheduler and not schedulers)
+
+
+def in_partition(job: Job, partitions: tuple[str, ...]) -> bool:
+    """Say whether a node is open to a job's partition: a Slurm job keeps its own."""
+    return job.platform is not Platform.SLURM or not partitions or job.namespace in partitions
 
 
 def fleet_facts(
@@ -73,84 +115,203 @@ def fleet_facts(
     slot_starts: Sequence[datetime],
     slot: timedelta,
     maintenance: Sequence[Maintenance],
+    ended: Iterable[Job] = (),
 ) -> FleetFacts:
     """Give the nodes with what can be used of them, and where the jobs are.
 
-    `held` maps a GPU model to the boards that jobs hold of it now.
+    `held` maps a job to the boards that it holds now; `ended` jobs hold nothing.
     """
-    newest = max((gpu.last_seen_at for gpu in cluster.gpus), default=None)
-    present = [gpu for gpu in cluster.gpus if newest and gpu.last_seen_at > newest - _GONE_AFTER]
-    described = {_short(node.name): node for node in cluster.nodes}
-    homes = _homes(present, list(jobs), described)
+    jobs = list(jobs)
+    times = [gpu.last_seen_at for gpu in cluster.gpus] + [one.seen_at for one in cluster.nodes]
+    since = max(times, default=cluster.as_of) - _GONE_AFTER
+    present = [gpu for gpu in cluster.gpus if gpu.last_seen_at > since]
+    described: dict[str, list[Node]] = defaultdict(list)
+    for node in cluster.nodes:
+        if node.seen_at > since:
+            described[_short(node.name)].append(node)
+    homes = _homes(present, jobs, described)
     on_node: Counter[str] = Counter()
     for home in homes.values():
         for name, count in home.boards:
             on_node[name] += count
     on_node.subtract(_shared_boards(homes))
+    found = _nodes(present, described)
+    foreign = _foreign(found, present, [*jobs, *ended], homes, described)
     nodes = [
         replace(
             node,
             held=min(node.gpus, on_node[node.name]),
             away=_away(node.name, slot_starts, slot, maintenance),
+            foreign=node.name in foreign,
         )
-        for node in _nodes(present, cluster.nodes, described)
+        for node in found
     ]
-    usable: Counter[str] = Counter()
+    all_nodes = (*nodes, *_unseen(nodes, jobs, held, homes))
+    known = {name for node in all_nodes for name in node.schedulers}
+    scheduler = {job.job_id: scheduler_of(job, known) for job in jobs}
+    owners = {node.name: node.schedulers for node in all_nodes}
+    strays = {
+        job_id
+        for job_id, home in homes.items()
+        if not all(runs_under(scheduler[job_id], owners[name]) for name, _count in home.boards)
+    }
+    return FleetFacts(
+        nodes=all_nodes,
+        homes=homes,
+        scheduler=scheduler,
+        reach=_reaches(all_nodes, jobs, scheduler),
+        strays=frozenset(strays),
+    )
+
+
+def _reaches(
+    nodes: Sequence[FleetNode], jobs: Sequence[Job], scheduler: Mapping[str, str]
+) -> dict[str, Reach]:
+    """Give what every job can reach; jobs of one scheduler and partition reach the same."""
+    found: dict[tuple[str, str], Reach] = {}
+    for job in jobs:
+        key = scheduler[job.job_id], _partition(job)
+        if key in found:
+            continue
+        boards: Counter[str] = Counter()
+        slices: dict[str, frozenset[str]] = defaultdict(frozenset)
+        for node in nodes:
+            if runs_under(key[0], node.schedulers) and in_partition(job, node.partitions):
+                boards[node.gpu_model] += node.gpus
+                slices[node.gpu_model] |= node.mig_profiles
+        found[key] = Reach(boards=dict(boards), slices=dict(slices))
+    return {job.job_id: found[scheduler[job.job_id], _partition(job)] for job in jobs}
+
+
+def _partition(job: Job) -> str:
+    return job.namespace if job.platform is Platform.SLURM else ""
+
+
+def _unseen(
+    nodes: Sequence[FleetNode],
+    jobs: Sequence[Job],
+    held: Mapping[str, float],
+    homes: Mapping[str, Home],
+) -> Iterator[FleetNode]:
+    """Give nodes for the boards that jobs of a scheduler hold beyond what is seen of its own."""
+    owners = {node.name: node.schedulers for node in nodes}
+    known = {name for names in owners.values() for name in names}
+    taken: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
+    for job in jobs:
+        home, own = homes.get(job.job_id), scheduler_of(job, known)
+        at = [owners[name] for name, _count in home.boards if name in owners] if home else []
+        near = (names for names in owners.values() if runs_under(own, names))
+        where = at[0] if at else next(near, (own,) if own else ())
+        taken[job.gpu_model, where] += held.get(job.job_id, 0.0)
+    usable: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for node in nodes:
-        usable[node.gpu_model] += node.usable
-    beyond = {model: math.ceil(count - usable[model] - 1e-6) for model, count in held.items()}
-    nodes += [
-        FleetNode(name=f"{UNSEEN} {model}", gpu_model=model, gpus=count, seen=False)
-        for model, count in sorted(beyond.items())
-        if count > 0
-    ]
-    return FleetFacts(nodes=tuple(nodes), homes=homes)
+        usable[node.gpu_model, node.schedulers] += node.usable
+    several = len(set(owners.values())) > 1
+    for (model, schedulers), count in sorted(taken.items()):
+        beyond = math.ceil(count - usable[model, schedulers] - 1e-6)
+        if beyond > 0:
+            whose = f" of {' and '.join(schedulers) or 'no scheduler'}" if several else ""
+            yield FleetNode(
+                name=f"{UNSEEN} {model}{whose}",
+                gpu_model=model,
+                gpus=beyond,
+                seen=False,
+                schedulers=schedulers,
+            )
+
+
+def _foreign(
+    nodes: Sequence[FleetNode],
+    gpus: Sequence[Gpu],
+    jobs: Sequence[Job],
+    homes: Mapping[str, Home],
+    described: Mapping[str, Sequence[Node]],
+) -> set[str]:
+    """Give the nodes on which something runs that no scheduler of theirs explains."""
+    known = {name for node in nodes for name in node.schedulers}
+    runs = {job.job_id: scheduler_of(job, known) for job in jobs}
+    newest = max((gpu.last_seen_at for gpu in gpus), default=None)
+    on_host: dict[str, set[str]] = defaultdict(set)
+    for gpu in gpus:
+        if gpu.job_id and newest and gpu.last_seen_at > newest - _HOLDS_FOR:
+            on_host[_short(gpu.node)].add(gpu.job_id)
+    for job_id, home in homes.items():
+        for name, _count in home.boards:
+            on_host[_short(name)].add(job_id)
+    found = set()
+    for node in nodes:
+        host = _short(node.name)
+        words = {word for one in described.get(host, ()) for word in one.state.split("+")}
+        own = [runs.get(job_id, "") in node.schedulers for job_id in on_host[host]]
+        if not all(own) or (words & _HOLDING and not own):
+            found.add(node.name)
+    return found
 
 
 def _short(name: str) -> str:
     """Give a host name without its domain: schedulers and exporters differ in that."""
-    return name.partition(".")[0].casefold()
+    return name.partition(" ")[0].partition(".")[0].casefold()
 
 
-def _nodes(
-    gpus: Sequence[Gpu], nodes: Sequence[Node], described: Mapping[str, Node]
-) -> list[FleetNode]:
+def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list[FleetNode]:
     """Give the nodes of telemetry, completed by their schedulers, and those of schedulers alone."""
     boards: dict[tuple[str, str], set[str]] = defaultdict(set)
+    slices: dict[tuple[str, str], set[str]] = defaultdict(set)
     for gpu in gpus:
         boards[gpu.node, gpu.gpu_model].add(gpu.gpu_uuid)
+        slices[gpu.node, gpu.gpu_model] |= {gpu.mig_profile} - {""}
     models = Counter(name for name, _model in boards)
-    found = [
-        _completed(name, model, len(uuids), described.get(_short(name)), alone=models[name] == 1)
-        for (name, model), uuids in sorted(boards.items())
-    ]
+    found = []
+    for (name, model), uuids in sorted(boards.items()):
+        alone = models[name] == 1
+        own = FleetNode(
+            name=name if alone else f"{name} ({model})",
+            gpu_model=model,
+            gpus=len(uuids),
+            mig_profiles=frozenset(slices[name, model]),
+        )
+        found.append(_completed(own, described.get(_short(name), ()), alone=alone))
     seen = {_short(name) for name, _model in boards}
-    alone = {_short(node.name): node for node in nodes if node.gpu_count > 0}
-    found += [
-        _completed(node.name, node.gpu_model, node.gpu_count, node, alone=True)
-        for short, node in sorted(alone.items())
-        if short not in seen
-    ]
+    for short, nodes in sorted(described.items()):
+        largest = max(nodes, key=lambda node: node.gpu_count)
+        if short not in seen and largest.gpu_count > 0:
+            own = FleetNode(name=largest.name, gpu_model=largest.gpu_model, gpus=0)
+            found.append(_completed(own, nodes, alone=True))
     return found
 
 
-def _completed(name: str, model: str, count: int, node: Node | None, *, alone: bool) -> FleetNode:
-    """Give a node; a node with boards of several models is several, each named with its model."""
-    own = FleetNode(name=name if alone else f"{name} ({model})", gpu_model=model, gpus=count)
-    if node is None:
+def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNode:
+    """Give a node with what its schedulers say of it.
+
+    A node with boards of several models is several, each named with its model.
+    """
+    if not nodes:
         return own
+    newest = max(nodes, key=lambda node: (node.seen_at, node.source))
+    schedulers = tuple(sorted({node.source for node in nodes}))
+    sole = alone and len(schedulers) == 1
+    offered = {
+        profile
+        for node in nodes
+        for profile, count in node.mig_instances
+        if count and (alone or node.gpu_model == own.gpu_model)
+    }
     return replace(
         own,
-        gpus=max(count, node.gpu_count) if alone else count,
-        cpus=node.cpus,
-        memory_mib=node.memory_mib,
-        partitions=tuple(sorted(node.partitions)),
-        open=node.schedulable,
+        gpus=max(own.gpus, *(node.gpu_count for node in nodes)) if alone else own.gpus,
+        cpus=newest.cpus,
+        memory_mib=newest.memory_mib,
+        partitions=tuple(sorted({name for node in nodes for name in node.partitions})),
+        open=all(node.schedulable for node in nodes),
+        schedulers=schedulers,
+        platform=newest.platform if sole else Platform.UNKNOWN,
+        known_as=newest.name if sole else "",
+        mig_profiles=own.mig_profiles | offered,
     )
 
 
 def _homes(
-    gpus: Sequence[Gpu], jobs: Sequence[Job], described: Mapping[str, Node]
+    gpus: Sequence[Gpu], jobs: Sequence[Job], described: Mapping[str, Sequence[Node]]
 ) -> dict[str, Home]:
     """Give where jobs are: as telemetry says, else on the nodes that their scheduler names."""
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)

@@ -14,7 +14,10 @@ Bools = npt.NDArray[np.bool_]
 
 
 def switched(problem: PlanningProblem, load: Ints) -> Bools:
-    """Give which node is on: while it holds anything, and in gaps too short to switch it off."""
+    """Give which node is on: while it holds anything, and in gaps too short to switch it off.
+
+    A node with work that no plan knows of is on.
+    """
     on = load > 0
     shortest = problem.rules.nodes.minimum_off_minutes / problem.planning.slot_minutes
     for row in on:
@@ -23,7 +26,7 @@ def switched(problem: PlanningProblem, load: Ints) -> Bools:
             if end - start < min(shortest, len(row)):
                 row[start:end] = True
     for row, node in zip(on, problem.facts.nodes, strict=True):
-        row |= not node.seen
+        row |= node.foreign or not node.seen
     return on
 
 

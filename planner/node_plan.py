@@ -16,7 +16,7 @@ from planner.consolidation import consolidated
 from planner.fleet import FleetNode
 from planner.mig_placement import CutBoard, Slice, pack_slices
 from planner.node_hours import node_cost, switched, unplaced_cost
-from planner.node_runs import Places, Stretch, Unit, movable, stretches
+from planner.node_runs import Places, Stretch, Unit, stretches
 from planner.node_stays import stays_of
 from planner.problem import PlanningProblem
 from planner.slot_mapping import SlotMapping, move_cost, node_cost_per_board
@@ -116,7 +116,7 @@ def _units(
                 end=one.end,
                 gpus=one.gpus,
                 home=_kept_home(one) if whole else (),
-                may_move=movable(problem, one.job) or not one.home,
+                may_move=problem.movable(one.job) or not one.home,
                 settled=settled,
                 cpus=one.cpus,
                 memory_mib=one.memory_mib,

@@ -153,8 +153,3 @@ def _cut(whole: Stretch, away_of: Mapping[str, npt.NDArray[np.bool_]]) -> list[S
         else replace(whole, start=start, end=end)
         for start, end in pairwise(bounds)
     ]
-
-
-def movable(problem: PlanningProblem, job: int) -> bool:
-    """Say whether a plan may move a job: what is kept as it is stays where it is."""
-    return not problem.jobs[job].keep_reason

@@ -19,7 +19,7 @@ from data.records.jobs import Job
 from data.records.power_caps import CapLaw
 from data.settings import EnergySettings, PlanningSettings
 from planner.board_sharing import partners_of
-from planner.configurations import Option, keep_reason, options_for
+from planner.configurations import Option, keep_reason, options_for, present_option
 from planner.cost import change_cost, slot_costs
 from planner.fleet import FleetFacts, fleet_facts
 from planner.job_demand import JobDemand, job_demand
@@ -100,6 +100,17 @@ class PlanningProblem:
             cap_laws=self.cap_laws,
         )
 
+    def movable(self, job: int) -> bool:
+        """Say whether a plan may move a job: its scheduler can restart it, and nothing keeps it."""
+        one = self.jobs[job]
+        job_id = one.demand.job.job_id
+        return (
+            not one.keep_reason
+            and one.demand.standing.may_restart
+            and bool(self.facts.scheduler[job_id])
+            and job_id not in self.facts.strays
+        )
+
 
 _SHARED = (
     "it shares its GPUs with other jobs: their readings mirror all holders, not this job "
@@ -148,7 +159,6 @@ def make_problem(
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
     forecast_of = {one.job_id: one for one in forecasts}
     boards_of = cluster.boards_by_model()
-    known_models = {name: count for name, count in boards_of.items() if catalogue.find(name)}
     demands, ended = [], {}
     for job in jobs:
         forecast = forecast_of[job.job_id]
@@ -169,12 +179,25 @@ def make_problem(
     partners = partners_of(
         [one for one in demands if not kept[one.job.job_id]], catalogue=catalogue, planning=planning
     )
+    own_jobs = [one.job for one in demands]
+    facts = fleet_facts(
+        cluster,
+        own_jobs,
+        {one.job.job_id: present_option(one, catalogue).boards for one in demands},
+        slot_starts=slot_starts,
+        slot=timedelta(minutes=planning.slot_minutes),
+        maintenance=rules.nodes.maintenance,
+        ended=[job for job in jobs if job.job_id in ended],
+    )
     running = [
         _with_pin(
             JobProblem(
                 demand=one,
                 options=options_for(
-                    one, known_models, terms=terms, partner=partners.get(one.job.job_id)
+                    one,
+                    facts.reach[one.job.job_id],
+                    terms=terms,
+                    partner=partners.get(one.job.job_id),
                 ),
                 keep_reason=kept[one.job.job_id],
             ),
@@ -194,15 +217,6 @@ def make_problem(
     arrays = _arrays(running, gpu_models, terms)
     slot_cost, enter_cost, boards, model_of = arrays
     in_use = np.bincount(model_of[0], weights=boards[0], minlength=len(gpu_models))
-    own_jobs = [one.demand.job for one in running]
-    facts = fleet_facts(
-        cluster,
-        own_jobs,
-        dict(zip(gpu_models, in_use.tolist(), strict=True)),
-        slot_starts=slot_starts,
-        slot=timedelta(minutes=planning.slot_minutes),
-        maintenance=rules.nodes.maintenance,
-    )
     capacity = np.maximum(_all_boards(facts, gpu_models), in_use)
     return PlanningProblem(
         as_of=as_of,

@@ -151,9 +151,9 @@ def _pools_of(problem: PlanningProblem, column: int, option: int) -> tuple[int, 
         return (NOTHING,)
     name, own = problem.gpu_models[model], int(problem.pools.of_job[column])
     found = problem.pools.open_to(problem.jobs[column].demand.job, name)
-    if option == 0 and len(problem.jobs[column].options) == 1:
-        return (own,)
     mine = (own,) if problem.pools.pools[own].gpu_model == name else ()
+    if mine and not problem.movable(column):
+        return mine
     return (*mine, *(one for one in found if one != own))
 
 

@@ -6,16 +6,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from factories import make_job
-from planning_cases import A100, AS_OF, H100, L40S, forecast_of, history_of
+from planning_cases import A100, AS_OF, H100, L40S, case, forecast_of, history_of
 
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import Cluster, Gpu, Node
+from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.settings import EnergySettings, PlanningSettings
 from planner.problem import FleetRules, PlanningProblem, make_problem
 
 MODELS = (H100, A100, L40S)
+PODS = SchedulerFacts(extra=(("gpus_per_pod", "1"), ("gpu_containers", "1")))
+"""Pods of one GPU in one container each: any number of them can be asked for."""
 
 
 def gpu(node: str, index: int, model: str, job_id: str = "", **changes: Any) -> Gpu:
@@ -45,6 +48,12 @@ def node_of(name: str, model: str, gpus: int = 8, **changes: Any) -> Node:
     return Node(**(values | changes))
 
 
+def whole_node(name: str, model: str, **changes: Any) -> Node:
+    """A node of eight boards that offers every MIG profile of its model."""
+    profiles = load_gpu_catalogue().get(model).mig_profiles
+    return node_of(name, model, mig_instances=tuple((one.name, 7) for one in profiles), **changes)
+
+
 def fleet_case(
     seed: int,
     *,
@@ -52,25 +61,31 @@ def fleet_case(
     slots: int = 6,
     rules: FleetRules | None = None,
     planning: PlanningSettings | None = None,
-    described: tuple[Node, ...] = (),
+    described: tuple[Node, ...] | None = None,
     busy: float = 0.8,
     **changes: Any,
 ) -> PlanningProblem:
-    """Nodes of eight boards filled with jobs of 1 to 8 GPUs that use a random part of them."""
+    """Nodes of eight boards filled with jobs of 1 to 8 GPUs that use a random part of them.
+
+    One scheduler describes the nodes, which offer every MIG profile, and runs the jobs.
+    """
     rng = np.random.default_rng(seed)
     planning = planning or PlanningSettings(slot_minutes=60, horizon_slots=slots)
     gpus, jobs, history, forecasts = [], [], [], []
+    own_nodes = [whole_node(f"node-{number}", MODELS[number % 3]) for number in range(nodes)]
     for number in range(nodes):
         model, name = MODELS[number % len(MODELS)], f"node-{number}"
         at = 0
         while at < 8:
             size = int(min(8 - at, rng.choice([1, 2, 4, 8])))
-            job_id = "" if rng.random() > busy else f"t{rng.integers(3)}/job-{number}-{at}"
+            job_id = (
+                "" if rng.random() > busy else f"t{rng.integers(3)}/deployment/job-{number}-{at}"
+            )
             gpus += [gpu(name, at + one, model, job_id) for one in range(size)]
             at += size
             if not job_id:
                 continue
-            job = make_job(job_id, gpu_model=model, gpu_count=size)
+            job = make_job(job_id, gpu_model=model, gpu_count=size, scheduler=PODS)
             demand = rng.uniform(0.05, 1.0) * size * rng.uniform(0.3, 1.0, planning.horizon_slots)
             memory = float(rng.integers(2, 40)) * 1000
             jobs.append(job)
@@ -86,7 +101,11 @@ def fleet_case(
         "rules": rules,
     }
     return make_problem(
-        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=described),
+        Cluster(
+            as_of=AS_OF,
+            gpus=tuple(gpus),
+            nodes=tuple(own_nodes) if described is None else described,
+        ),
         jobs,
         pd.concat(history) if history else pd.DataFrame(columns=["job_id"]),
         forecasts,
@@ -107,3 +126,88 @@ def load_of(plan: Plan) -> dict[tuple[str, int], float]:
                     cut.add((stay.node, stay.mig_board, slot))
                 used[stay.node, slot] += stay.gpus
     return used
+
+
+SLURM, KUBERNETES = "slurm", "kubernetes prod"
+
+
+def slurm_job(number: int, **changes: Any) -> Job:
+    """A batch job of a connected Slurm that asked for GPUs by node, and may be requeued."""
+    count = changes.get("gpu_count", 1)
+    extra = dict(changes.pop("extra", ())) or {
+        "requeue": "yes",
+        "gres_per": "node",
+        "gres": f"gpu:{count}",
+        "nodes_requested": "1",
+    }
+    values: dict[str, Any] = {
+        "namespace": "gpu",
+        "platform": Platform.SLURM,
+        "kind": WorkloadKind.TRAINING,
+        "source": SLURM,
+        "scheduler": SchedulerFacts(extra=tuple(extra.items())),
+    }
+    return make_job(f"slurm:{number}", **(values | changes))
+
+
+def pods_job(name: str, kind: str = "deployment", **changes: Any) -> Job:
+    """A workload of a connected Kubernetes, with pods of one GPU unless `extra` says otherwise."""
+    extra = dict(PODS.extra) | dict(changes.pop("extra", ()))
+    training = WorkloadKind.TRAINING if kind == "job" else WorkloadKind.INFERENCE
+    facts = SchedulerFacts(workload=f"{kind}/{name}", extra=tuple(extra.items()))
+    values = {"source": KUBERNETES, "kind": training, "scheduler": facts}
+    return make_job(f"ml/{kind}/{name}", **(values | changes))
+
+
+def foreign_job(number: int, **changes: Any) -> Job:
+    """A job that telemetry alone names: its scheduler is not connected."""
+    kind = changes.pop("kind", WorkloadKind.TRAINING)
+    return make_job(f"slurm:9{number}", platform=Platform.SLURM, kind=kind, **changes)
+
+
+def mixed_fleet(seed: int, *, planning: PlanningSettings, nodes: int = 5) -> PlanningProblem:
+    """Nodes of Slurm, Kubernetes, both or nobody, with jobs of either, foreign ones, and labels.
+
+    Few jobs a node, so that emptying nodes pays. Some run where their scheduler has no node.
+    """
+    rng = np.random.default_rng(seed)
+    gpus, described, cases = [], [], []
+    for number in range(nodes):
+        name, model = f"n{number}.example", str(rng.choice([H100, A100]))
+        owners = [[SLURM], [KUBERNETES], [], [SLURM, KUBERNETES]][
+            rng.choice(4, p=[0.35, 0.35, 0.2, 0.1])
+        ]
+        described += [
+            whole_node(f"n{number}", model, source=source, partitions=("gpu",) * (source == SLURM))
+            for source in owners
+        ]
+        at = 0
+        for _ in range(int(rng.integers(0, 4))):
+            size, what = int(rng.choice([1, 1, 2, 4])), rng.random()
+            if at + size > 8:
+                break
+            key = 10 * number + at
+            source = str(rng.choice(owners)) if owners and what < 0.75 else ""
+            source = source or str(rng.choice([SLURM, KUBERNETES]))
+            shape: dict[str, Any] = {"gpu_model": model, "gpu_count": size}
+            if what > 0.9:
+                job_id = f"gone/pod-{key}"  # a label that no job explains
+            else:
+                job = foreign_job(key, **shape)
+                if what < 0.8 and source == SLURM:
+                    requeue = str(rng.choice(["yes", "no"]))
+                    job = slurm_job(
+                        key,
+                        extra={"requeue": requeue, "gres_per": "node", "nodes_requested": "1"},
+                        **shape,
+                    )
+                elif what < 0.8:
+                    kind = str(rng.choice(["deployment", "job", "notebook"]))
+                    job = pods_job(f"w{key}", kind, **shape)
+                job_id = job.job_id
+                cases.append((job, float(rng.uniform(0.1, 0.95)), 20_000.0, 250.0 * size))
+            gpus += [gpu(name, at + one, model, job_id) for one in range(size)]
+            at += size
+        gpus += [gpu(name, one, model) for one in range(at, 8)]
+    cases = cases or [(foreign_job(0), 0.5, 20_000.0, 250.0)]
+    return case(*cases, gpus=gpus, nodes=described, planning=planning, rules=FleetRules())

@@ -12,7 +12,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, check_frame
 from data.fleet_settings import NodeSettings
-from data.records.cluster import Cluster, Gpu
+from data.records.cluster import Cluster, Gpu, Node
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
 from data.records.jobs import Job
 from data.settings import EnergySettings, PlanningSettings
@@ -25,20 +25,25 @@ FREE_NODES = FleetRules(nodes=NodeSettings(base_watts_per_gpu=0.0))
 """Nodes cost nothing, so that arithmetic with jobs alone is whole."""
 
 
-def boards(model: str, count: int) -> list[Gpu]:
-    """Boards of one model."""
+def boards(model: str, count: int, *, cut: bool = False) -> list[Gpu]:
+    """Boards of one model; with `cut` the first of them shows every MIG profile of its model."""
+    known = load_gpu_catalogue().find(model)
+    profiles = [one.name for one in known.mig_profiles] if cut and known else []
     return [
         Gpu(
             gpu_uuid=f"GPU-{model}-{index}",
-            mig_instance="",
-            mig_profile="",
+            mig_instance=profile,
+            mig_profile=profile,
             node="n",
             gpu_model=model,
             memory_total_mib=80_000.0,
             job_id="",
             last_seen_at=AS_OF,
         )
-        for index in range(count)
+        for index, profile in [
+            *((index, "") for index in range(count)),
+            *((0, p) for p in profiles),
+        ]
     ]
 
 
@@ -62,7 +67,11 @@ def history_of(job: Job, level: float, memory_mib: float, power: float | None) -
 
 
 def forecast_of(
-    job: Job, demand: Sequence[float], memory_mib: float, power: float | None
+    job: Job,
+    demand: Sequence[float],
+    memory_mib: float,
+    power: float | None,
+    slot: timedelta = timedelta(hours=1),
 ) -> DemandForecast:
     """A forecast without spread: `demand` in GPUs per slot."""
 
@@ -81,7 +90,7 @@ def forecast_of(
         paths.append(path(Quantity.POWER, [power] * slots))
     return DemandForecast(
         job_id=job.job_id,
-        slot_starts=tuple(AS_OF + timedelta(hours=1 + step) for step in range(slots)),
+        slot_starts=tuple(AS_OF + slot * (1 + step) for step in range(slots)),
         paths=tuple(paths),
         missing=() if power is not None else ((Quantity.POWER, "never reported"),),
         samples=48 * 60,
@@ -95,6 +104,7 @@ def case(
     gpus: Sequence[Gpu],
     planning: PlanningSettings = PLANNING,
     demand: dict[str, Sequence[float]] | None = None,
+    nodes: Sequence[Node] = (),
     **changes: Any,
 ) -> PlanningProblem:
     """A problem of jobs as (job, level 0..1, memory MiB, power W or None)."""
@@ -105,6 +115,7 @@ def case(
             wanted.get(job.job_id, [level * job.gpu_count] * planning.horizon_slots),
             memory,
             power,
+            timedelta(minutes=planning.slot_minutes),
         )
         for job, level, memory, power in jobs
     ]
@@ -118,7 +129,7 @@ def case(
         "rules": FREE_NODES,
     }
     return make_problem(
-        Cluster(as_of=AS_OF, gpus=tuple(gpus)),
+        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(nodes)),
         [job for job, *_rest in jobs],
         pd.concat([history_of(*one) for one in jobs]),
         changes.pop("forecasts", forecasts),

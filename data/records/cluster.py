@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from data.clock import require_utc
+from data.records.jobs import Platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +43,12 @@ class Node:
     schedulable: bool = True
     seen_at: datetime
     source: str
+
+    @property
+    def platform(self) -> Platform:
+        """Give the kind of its scheduler: sources are called `kubernetes NAME` and `slurm URL`."""
+        word = self.source.partition(" ")[0]
+        return Platform(word) if word in set(Platform) else Platform.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from planner.problem import PlanningProblem
+from planner.configurations import Option
+from planner.fleet import runs_under
+from planner.problem import JobProblem, PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"
@@ -16,12 +18,30 @@ class Room:
     """The boards in use while every job keeps what it has, but for the proposals taken so far."""
 
     def __init__(self, problem: PlanningProblem) -> None:
-        self._row = {name: number for number, name in enumerate(problem.gpu_models)}
+        self._under = problem.facts.scheduler
+        keys = [
+            (name, scheduler)
+            for name in problem.gpu_models
+            for scheduler in sorted({*self._under.values(), ""})
+        ]
+        self._row = {key: number for number, key in enumerate(keys)}
         self._used = np.zeros((len(self._row), len(problem.slot_starts)))
-        for job in problem.jobs:
-            present = job.options[0]
-            self._used[self._row[present.configuration.gpu_model]] += present.boards
-        self._most = np.maximum(problem.capacity[:, None], self._used)
+        for one in problem.jobs:
+            present = one.options[0]
+            self._used[self._row_of(one, present)] += present.boards
+        has = [
+            sum(
+                node.usable
+                for node in problem.facts.nodes
+                if node.gpu_model == name and runs_under(scheduler, node.schedulers)
+            )
+            for name, scheduler in keys
+        ]
+        self._most = np.maximum(np.array(has, dtype=np.float64)[:, None], self._used)
+
+    def _row_of(self, job: JobProblem, option: Option) -> int:
+        """Give the row of an option: its model among the nodes of the job's scheduler."""
+        return self._row[option.configuration.gpu_model, self._under[job.demand.job.job_id]]
 
     def take(self, one: Proposal) -> bool:
         """Take the boards of a proposal where they are free; tell whether they were."""
@@ -32,14 +52,14 @@ class Room:
         return True
 
     def _change(self, one: Proposal) -> npt.NDArray[np.float64]:
-        """Give the boards that a proposal takes more or less, array [models, slots]."""
+        """Give the boards that a proposal takes more or less, array [rows, slots]."""
         change = np.zeros(self._used.shape)
         present = one.present
-        change[self._row[present.configuration.gpu_model]] -= present.boards
+        change[self._row_of(one.job, present)] -= present.boards
         for slot, number in enumerate(one.proposed):
             option = one.job.options[number]
             if option.boards:
-                change[self._row[option.configuration.gpu_model], slot] += option.boards
+                change[self._row_of(one.job, option), slot] += option.boards
         return change
 
 

@@ -6,7 +6,6 @@ from datetime import timedelta
 
 from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
 from data.records.forecasts import GroupForecast
-from data.records.jobs import Platform
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, Plan
 from planner.problem import PlanningProblem
@@ -212,8 +211,6 @@ def _shorter_limits(
 
 
 def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recommendation:
-    # Whose node it is follows from the jobs: where all are of one platform, it is that one's.
-    platforms = {job.demand.job.platform for job in problem.jobs}
     return Recommendation(
         plan_id=plan.plan_id,
         created_at=plan.created_at,
@@ -222,7 +219,7 @@ def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recomme
         job_id="",
         job_name=one.subject,
         namespace="",
-        platform=platforms.pop() if len(platforms) == 1 else Platform.UNKNOWN,
+        platform=one.platform,
         now=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_now),
         proposed=Configuration(gpu_model=one.gpu_model, gpu_count=one.gpus_then),
         why=one.why,

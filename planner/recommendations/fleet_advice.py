@@ -7,8 +7,10 @@ from datetime import datetime, timedelta
 from data.catalogue.gpu_catalogue import GpuModel
 from data.records.decisions import Action, Range, Risk, Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
+from data.records.jobs import Platform
 from data.records.plans import NodePlan, Plan
 from planner.carbon import emissions_of, market_emissions_of
+from planner.fleet import FleetNode
 from planner.problem import PlanningProblem
 
 _BASE_RANGE = (0.5, 1.0, 1.5)
@@ -19,10 +21,11 @@ _SHORTEST_OFF_HOURS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetAdvice:
-    """Advice about `subject`, a node or a GPU model, not about one job."""
+    """Advice about `subject`, a node by its scheduler's name or a GPU model, not about one job."""
 
     action: Action
     subject: str
+    platform: Platform
     gpu_model: str
     gpus_now: int
     gpus_then: int
@@ -70,6 +73,7 @@ def _missing(
     return FleetAdvice(
         action=Action.ADD_GPUS,
         subject=model,
+        platform=Platform.UNKNOWN,
         gpu_model=model,
         gpus_now=int(have),
         gpus_then=wanted,
@@ -101,14 +105,19 @@ def _nothing(problem: PlanningProblem) -> Savings:
 def empty_nodes(plan: Plan, problem: PlanningProblem) -> Iterator[FleetAdvice]:
     """Give the nodes that the plan powers down, each with its longest stretch off.
 
-    Only here is the idle power of free boards counted as saved: the node itself is off.
+    Only here is the idle power of free boards counted as saved: the node itself is off. Only a
+    scheduler can keep a node empty, so that one without its own gets no advice.
     """
+    facts = {node.name: node for node in problem.facts.nodes}
     for node in plan.nodes:
+        fact = facts.get(node.node)
+        if fact is None or fact.foreign or fact.platform is Platform.UNKNOWN:
+            continue
         first, last = _longest_off(node)
         hours = (last - first) * problem.terms.slot_hours
         model = problem.catalogue.find(node.gpu_model)
         if hours >= _SHORTEST_OFF_HOURS and model is not None:
-            yield _power_down(node, model, (first, last), plan, problem)
+            yield _power_down(node, fact, model, (first, last), plan, problem)
 
 
 def _longest_off(node: NodePlan) -> tuple[int, int]:
@@ -123,6 +132,7 @@ def _longest_off(node: NodePlan) -> tuple[int, int]:
 
 def _power_down(
     node: NodePlan,
+    fact: FleetNode,
     model: GpuModel,
     stretch: tuple[int, int],
     plan: Plan,
@@ -137,15 +147,16 @@ def _power_down(
     energy = _energy_of(node.gpus, model, hours, problem)
     return FleetAdvice(
         action=Action.CONSOLIDATE,
-        subject=node.node,
+        subject=fact.known_as,
+        platform=fact.platform,
         gpu_model=node.gpu_model,
         gpus_now=node.gpus,
         gpus_then=0,
-        change=f"power {node.node} down from {starts:%Y-%m-%d %H:%M} UTC {until}",
+        change=f"power {fact.known_as} down from {starts:%Y-%m-%d %H:%M} UTC {until}",
         why=(
-            f"Once the plan's changes are made, no job needs {node.node} with its {node.gpus} "
-            f"{node.gpu_model} for {hours:g} h; what still runs there fits on other nodes. Drain "
-            "it first: no new job may start on it."
+            f"Once the plan's changes are made, no job needs {fact.known_as} with its {node.gpus} "
+            f"{node.gpu_model} for {hours:g} h; what still runs there fits on other nodes of its "
+            "scheduler. Drain it first: no new job may start on it."
         ),
         savings=_power_down_savings(energy, (first, last), problem),
         risk=Risk.MEDIUM,

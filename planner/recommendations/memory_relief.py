@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data.catalogue.gpu_catalogue import GpuModel, MigProfile
+from data.feasible_changes import why_not
 from data.records.decisions import Action
 from data.records.jobs import Platform
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
@@ -133,8 +134,9 @@ def _unchangeable(job: JobProblem) -> str:
 
 
 def _ways(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:
-    yield from _larger(job, finding, problem)
-    yield from _spread(job, finding)
+    for way in (*_larger(job, finding, problem), *_spread(job, finding)):
+        if not why_not(job.demand.job, way.option.configuration):
+            yield way
 
 
 def _ordered(
@@ -169,14 +171,16 @@ def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -
     """Give the devices of the fleet that offer each of the job's devices what it will need."""
     now = job.demand.job
     here = problem.catalogue.get(now.gpu_model)
+    reach = problem.facts.reach[now.job_id]
+    offered = reach.slices.get(here.name, frozenset())
     speed = here.relative_speed * _compute(here.mig_profile(now.mig_profile))
-    for name in problem.gpu_models:
+    for name in sorted({now.gpu_model, *reach.boards}):
         model = problem.catalogue.find(name)
         if model is None:
             continue
         profiles: list[MigProfile | None] = [None]
         if now.mig_profile and model.name == here.name:
-            profiles += model.mig_profiles
+            profiles += [one for one in model.mig_profiles if one.name in offered]
         for profile in profiles:
             memory = model.memory_mib if profile is None else profile.memory_mib
             if memory <= finding.limit_mib or USABLE * memory < _asked_mib(finding):

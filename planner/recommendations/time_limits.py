@@ -7,6 +7,7 @@ claimed as saved: what it is worth depends on the queue.
 import math
 from collections.abc import Sequence
 
+from data.feasible_changes import untouchable
 from data.records.jobs import Job, Platform
 
 _FEWEST_RUNS = 5
@@ -23,6 +24,8 @@ def advised_limit(job: Job, past_runs: Sequence[float]) -> float | None:
     facts = job.scheduler
     limit = None if facts is None else facts.time_limit_seconds
     if job.platform is not Platform.SLURM or limit is None or len(past_runs) < _FEWEST_RUNS:
+        return None
+    if untouchable(job):
         return None
     advised = math.ceil(_MARGIN * max(past_runs) / _STEP_SECONDS) * _STEP_SECONDS
     return float(advised) if limit >= _FAR_ABOVE * advised else None

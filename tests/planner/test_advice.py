@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from factories import make_job, make_plan
+from fleet_cases import node_of
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
 from data.records.decisions import Action, Recommendation
@@ -252,7 +253,12 @@ def node(name: str, on: Sequence[bool]) -> NodePlan:
 
 def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None:
     """Ten hours off: eight idle boards and the server around them, times the PUE."""
-    problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=boards(H100, 8), rules=FleetRules())
+    problem = case(
+        (make_job(), 0.97, 60_000.0, 690.0),
+        gpus=boards(H100, 8),
+        rules=FleetRules(),
+        nodes=[node_of(name, L40S, source="slurm") for name in "abc"],
+    )
     nodes = (
         node("a", [True] * 4 + [False] * 10 + [True] * 10),
         node("b", [True] * 24),
@@ -264,7 +270,7 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
         (Action.CONSOLIDATE, "c"),
     ]
     one = next(one for one in found if one.target == "a")
-    assert one.details == (("node", "a"),)
+    assert (one.details, one.platform) == ((("node", "a"),), Platform.SLURM)
     assert one.starts_at == AS_OF + timedelta(hours=5)
     assert one.ends_at == AS_OF + timedelta(hours=15)
     assert one.savings.energy_kwh is not None

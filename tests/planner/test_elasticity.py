@@ -53,6 +53,8 @@ def test_bounds_make_a_training_job_elastic() -> None:
     [
         ((("requeue", "yes"),), Elasticity.RESTARTABLE),
         ((("restarts", "1"),), Elasticity.RESTARTABLE),
+        ((("restarts", "1"), ("requeue", "no")), Elasticity.RIGID),
+        ((("requeue", "yes"), ("batch", "no")), Elasticity.RIGID),
         ((("requeue", "no"),), Elasticity.RIGID),
         ((), Elasticity.RIGID),
     ],

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from factories import make_job
-from fleet_cases import fleet_case, gpu, load_of, node_of
+from fleet_cases import PODS, fleet_case, gpu, load_of, node_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, case
@@ -25,7 +25,7 @@ from data.fleet_settings import (
     TenantShare,
 )
 from data.records.cluster import Cluster
-from data.records.jobs import WorkloadKind
+from data.records.jobs import SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.settings import PlanningSettings
 from planner.fleet import fleet_facts
@@ -152,31 +152,38 @@ def test_the_arithmetic_of_a_plan_is_that_of_the_benchmarks(seed: int) -> None:
 
 def test_a_node_that_holds_little_is_emptied_where_that_pays() -> None:
     """Two jobs on two nodes fit on one; over a day the saved node pays for the move."""
-    jobs = [make_job(f"a/{name}", kind=WorkloadKind.TRAINING) for name in "xy"]
+    jobs = [
+        make_job(f"a/job/{name}", kind=WorkloadKind.TRAINING, scheduler=SchedulerFacts())
+        for name in "xy"
+    ]
     boards = [gpu(f"n{n}", i, H100) for n in range(2) for i in range(8)]
-    boards[0] = gpu("n0", 0, H100, "a/x")
-    boards[8] = gpu("n1", 0, H100, "a/y")
+    boards[0] = gpu("n0", 0, H100, "a/job/x")
+    boards[8] = gpu("n1", 0, H100, "a/job/y")
     given_jobs = [(job, 0.95, 70_000.0, None) for job in jobs]
-    on = case(*given_jobs, gpus=boards, rules=FleetRules())
+    nodes = [node_of("n0", H100), node_of("n1", H100)]
+    on = case(*given_jobs, gpus=boards, nodes=nodes, rules=FleetRules())
     plan = plan_of(on)
     assert [all(one.on) for one in plan.nodes].count(True) == 1
     assert plan.moves == 1
     moved = [stay for job in plan.jobs for stay in job.stays if stay.moved]
     assert len(moved) == 1
-    free = case(*given_jobs, gpus=boards)
+    free = case(*given_jobs, gpus=boards, nodes=nodes)
     assert plan_of(free).moves == 0, "a node that costs nothing is no reason to move"
 
 
 def test_the_worked_example_of_the_documents() -> None:
     """docs/planner.md: a service that shrinks by night, a job that moves, a node that is off."""
-    held = {("h0", index): "web/serve" for index in range(4)} | {("h1", 0): "lab/eval"}
+    serve, evaluate = "web/deployment/serve", "lab/job/eval"
+    held = {("h0", index): serve for index in range(4)} | {("h1", 0): evaluate}
+    training = make_job(evaluate, kind=WorkloadKind.TRAINING, scheduler=SchedulerFacts())
     problem = case(
-        (make_job("web/serve", gpu_count=4), 0.3, 30_000.0, None),
-        (make_job("lab/eval", kind=WorkloadKind.TRAINING), 0.9, 70_000.0, None),
+        (make_job(serve, gpu_count=4, scheduler=PODS), 0.3, 30_000.0, None),
+        (training, 0.9, 70_000.0, None),
         gpus=[gpu(n, i, H100, held.get((n, i), "")) for n in ("h0", "h1") for i in range(8)],
+        nodes=[node_of("h0", H100), node_of("h1", H100)],
         rules=FleetRules(),
         planning=PlanningSettings(slot_minutes=60, horizon_slots=12),
-        demand={"web/serve": [3.3] * 3 + [1.2] * 6 + [3.3] * 3},
+        demand={serve: [3.3] * 3 + [1.2] * 6 + [3.3] * 3},
     )
     plan = plan_of(problem)
     assert [one.gpu_count for one in plan.jobs[0].steps] == [4] * 3 + [2] * 6 + [4] * 3
@@ -249,7 +256,7 @@ def test_a_cordoned_node_keeps_its_jobs_and_takes_no_other() -> None:
             nodes=(node_of("n0", L40S, schedulable=False, state="DRAINING"),),
         ),
         [make_job("a/x", gpu_model=L40S, gpu_count=2), make_job("a/y")],
-        {L40S: 2.0, H100: 1.0},
+        {"a/x": 2.0, "a/y": 1.0},
         slot_starts=[AS_OF],
         slot=timedelta(hours=1),
         maintenance=(),
@@ -262,7 +269,7 @@ def test_boards_that_jobs_hold_beyond_what_is_seen_are_kept() -> None:
     facts = fleet_facts(
         Cluster(as_of=AS_OF, gpus=tuple(gpu("n0", i, H100, "a/x") for i in range(8))),
         [make_job("a/x", gpu_count=12)],
-        {H100: 12.0},
+        {"a/x": 12.0},
         slot_starts=[AS_OF],
         slot=timedelta(hours=1),
         maintenance=(),

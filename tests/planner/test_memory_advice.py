@@ -11,7 +11,7 @@ from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
 from data.fleet_settings import Pin
 from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
-from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
+from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.settings import PlanningSettings
 from planner.packing import build_plan
@@ -124,7 +124,7 @@ def test_what_trimtab_sent_is_not_spread_from_outside() -> None:
 def test_a_slice_grows_to_a_larger_slice() -> None:
     """A job on a slice gets the smallest slice of its board that suffices."""
     job = training(gpu_model=H100, mig_profile="1g.10gb", gpu_memory_mib=9_984.0)
-    problem = case((job, 0.9, 9_000.0, 90.0), gpus=boards(H100, 2), planning=SHORT)
+    problem = case((job, 0.9, 9_000.0, 90.0), gpus=boards(H100, 2, cut=True), planning=SHORT)
     found = only(problem, [runs_out(job, needed_mib=15_000.0)])
     assert (found.action, found.proposed.mig_profile) == (Action.LARGER_GPU, "2g.20gb")
 
@@ -189,9 +189,8 @@ def test_memory_takes_the_place_of_what_the_plan_would_save() -> None:
 
 def freed(problem_changes: dict[str, Any]) -> Advice:
     """A quiet job that once took 60 GB and stays at 8 GB."""
-    facts = SchedulerFacts(workload="job/train")
-    job = training(gpu_model=H100, gpu_memory_mib=81_559.0, scheduler=facts)
-    problem = case((job, 0.1, 60_000.0, 150.0), gpus=boards(H100, 2), **problem_changes)
+    job = training(gpu_model=H100, gpu_memory_mib=81_559.0)
+    problem = case((job, 0.1, 60_000.0, 150.0), gpus=boards(H100, 2, cut=True), **problem_changes)
     return advised(problem, ())
 
 

@@ -94,7 +94,10 @@ def test_small_jobs_share_a_board_of_a_plan() -> None:
     jobs = [make_job(f"a/{name}", gpu_model=A100) for name in "xy"]
     problem = case(
         *((job, 0.05, 5_000.0, None) for job in jobs),
-        gpus=[gpu("n0", index, A100, f"a/{name}") for index, name in enumerate("xy")],
+        gpus=[
+            *(gpu("n0", index, A100, f"a/{name}") for index, name in enumerate("xy")),
+            gpu("n0", 0, A100, mig_instance="1", mig_profile="1g.10gb"),
+        ],
     )
     plan = build_plan(problem, budget_seconds=30, created_at=problem.as_of)
     stays = [one for job in plan.jobs for one in job.stays]

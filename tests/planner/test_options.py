@@ -82,7 +82,9 @@ def test_growth_ends_at_the_fleet_and_at_the_bounds_of_the_workload() -> None:
     problem = case((job, 0.95, 5_000.0, 900.0), gpus=boards(H100, 3))
     assert max(one.gpu_count for one in choices(problem)) == 3
     bounded = make_job(
-        "a/deployment/x", gpu_count=2, scheduler=SchedulerFacts(extra=(("max_replicas", "3"),))
+        "a/deployment/x",
+        gpu_count=2,
+        scheduler=SchedulerFacts(extra=(("gpus_per_pod", "1"), ("max_replicas", "3"))),
     )
     problem = case((bounded, 0.95, 5_000.0, 900.0), gpus=boards(H100, 8))
     assert max(one.gpu_count for one in choices(problem)) == 3
@@ -135,7 +137,7 @@ def test_a_slice_is_preferred_to_sharing() -> None:
     problem = case(
         (make_job("a/x", gpu_model=A100), 0.2, 9_000.0, 120.0),
         (make_job("a/y", gpu_model=A100), 0.2, 9_000.0, 120.0),
-        gpus=boards(A100, 2),
+        gpus=boards(A100, 2, cut=True),
     )
     assert any(one.mig_profile for one in choices(problem))
     assert not any(one.shared_with for one in choices(problem))

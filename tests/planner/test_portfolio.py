@@ -92,7 +92,7 @@ def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
     ]
     problem = case(
         *cases,
-        gpus=[*boards(H100, 8), *boards(A100, 8), *boards(L40S, 4)],
+        gpus=[*boards(H100, 8, cut=True), *boards(A100, 8, cut=True), *boards(L40S, 4)],
         planning=PlanningSettings(slot_minutes=60, horizon_slots=12, shift_slack_hours=4),
         energy=EnergySettings(region="DEU", electricity_price_by_hour=prices),
     )
@@ -111,7 +111,7 @@ def test_all_recommendations_can_be_followed_together(jobs: list[tuple[Any, ...]
         (make_job(name.format(number), gpu_model=model, gpu_count=count), level, 5_000.0, 300.0)
         for number, (name, model, count, level, *_rest) in enumerate(jobs)
     ]
-    problem = case(*cases, gpus=[*boards(H100, 4), *boards(A100, 4), *boards(L40S, 2)])
+    problem = case(*cases, gpus=[*boards(H100, 4), *boards(A100, 4, cut=True), *boards(L40S, 2)])
     found = advised(problem)
     row = {name: number for number, name in enumerate(problem.gpu_models)}
     used = np.zeros(len(row))
@@ -171,7 +171,7 @@ def test_a_plan_that_changes_a_job_often_gives_one_change_that_suffices() -> Non
     levels = [0.05] * 16 + [0.24] * 8
     problem = case(
         (make_job(gpu_model=A100), 0.1, 4_000.0, 90.0),
-        gpus=boards(A100, 1),
+        gpus=boards(A100, 1, cut=True),
         demand={"search/ranker-0": levels},
     )
     found = advised(problem)

@@ -28,7 +28,7 @@ def only(
     job: Job, level: float, memory: float, power: float | None, *models: str
 ) -> Recommendation:
     """The one recommendation for one job on a fleet of these models."""
-    gpus = [gpu for model in (job.gpu_model, *models) for gpu in boards(model, 8)]
+    gpus = [gpu for model in (job.gpu_model, *models) for gpu in boards(model, 8, cut=True)]
     found, _kept = outcome(case((job, level, memory, power), gpus=gpus))
     assert len(found) == 1
     return found[0]

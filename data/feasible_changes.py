@@ -1,0 +1,187 @@
+"""What an applier can make of a job, by what its scheduler tells of it: one rule for all.
+
+The planner asks it before it offers a configuration, and an applier may ask it before it looks at
+the live object, which has the last word. What a scheduler did not tell is not offered. A job that
+no scheduler describes is not judged: what is proposed for it is for a person.
+"""
+
+from collections.abc import Mapping
+
+from data.records.jobs import Job, Platform, SchedulerFacts
+from data.records.plans import Configuration
+
+_KEPT_WHEN_STOPPED = frozenset(
+    {
+        "deployment",
+        "statefulset",
+        "leaderworkerset",
+        "job",
+        "pytorchjob",
+        "mpijob",
+        "trainjob",
+        "jobset",
+        "raycluster",
+        "rayjob",
+    }
+)
+_COUNTED = frozenset(
+    {
+        "deployment",
+        "statefulset",
+        "job",
+        "pytorchjob",
+        "raycluster",
+        "rayservice",
+        "leaderworkerset",
+    }
+)
+"""Kinds of Kubernetes whose number of pods can be changed while they live."""
+_ROLLS = frozenset({"deployment", "statefulset"})
+"""Kinds that make their pods anew for another template."""
+
+
+def kubernetes_kind(job: Job) -> str:
+    """Give the kind of a workload in lower case, with its group where that is not the usual one."""
+    named = "" if job.scheduler is None else job.scheduler.workload.partition("/")[0]
+    parts = job.job_id.split("/")
+    return (named or (parts[1] if len(parts) == 3 else "pod")).lower()
+
+
+def unit_of(job: Job) -> int:
+    """Give the GPUs by which the number of a job's GPUs changes; 1 where nobody says."""
+    extra = _extra(job)
+    return _whole(extra, "gpus_per_unit") or _whole(extra, "gpus_per_pod") or 1
+
+
+def counts_below(job: Job) -> tuple[int, ...]:
+    """Give the smaller numbers of GPUs that are worth asking for: doublings, of whole units."""
+    unit, fixed = unit_of(job), _whole(_extra(job), "fixed_gpus") or 0
+    doublings = [2**power for power in range(7)]
+    asked = {*doublings, *(fixed + unit * units for units in doublings)}
+    return tuple(sorted(count for count in asked if count < job.gpu_count))
+
+
+def untouchable(job: Job) -> str:
+    """Give why no change at all reaches a job, '' when one may."""
+    if job.platform is Platform.SLURM and "het_job" in _extra(job):
+        return "it is a component of a heterogeneous job: its components start and end together"
+    return ""
+
+
+def why_not(job: Job, proposed: Configuration) -> str:
+    """Give why no applier can bring a job to a configuration, '' when one can.
+
+    A power cap and a shared board leave the job's own object alone.
+    """
+    if job.scheduler is None or proposed.power_cap_watts is not None or proposed.shared_with:
+        return ""
+    if job.platform is Platform.KUBERNETES:
+        return _on_kubernetes(job, proposed)
+    if job.platform is Platform.SLURM:
+        return untouchable(job) or _on_slurm(job, proposed)
+    return ""
+
+
+def _on_kubernetes(job: Job, proposed: Configuration) -> str:
+    kind = kubernetes_kind(job)
+    if proposed.gpu_count == 0:
+        if kind in _KEPT_WHEN_STOPPED:
+            return ""
+        return f"a {kind} cannot be stopped and kept: delete it by hand once its owner agrees"
+    if _same_devices(job, proposed):
+        if _counts(job, kind, proposed.gpu_count):
+            return ""
+        why = _of_template(job, kind, proposed.gpu_count)
+        return why and f"no number of its pods gives {proposed.gpu_count} GPUs, and {why}"
+    if proposed.gpu_count != job.gpu_count:
+        return "another kind of GPU and another number of them are two changes"
+    return _of_template(job, kind, proposed.gpu_count)
+
+
+def _counts(job: Job, kind: str, count: int) -> bool:
+    """Say whether another number of pods alone gives so many GPUs."""
+    extra = _extra(job)
+    unit, fixed = _unit(job, kind), _whole(extra, "fixed_gpus") or 0
+    if kind not in _COUNTED or not unit or count <= fixed or (count - fixed) % unit:
+        return False
+    units = (count - fixed) // unit
+    low, high = _whole(extra, "min_replicas"), _whole(extra, "max_replicas")
+    if kind == "pytorchjob" and low is None and high is None:
+        return False  # without elasticPolicy another number of workers breaks WORLD_SIZE
+    return (low or 1) <= units and (high is None or units <= high)
+
+
+def _unit(job: Job, kind: str) -> int:
+    """Give the GPUs of one unit, 0 where the scheduler did not say."""
+    extra = _extra(job)
+    told = _whole(extra, "gpus_per_unit")
+    if told is None and kind in (*_ROLLS, "job"):
+        told = _whole(extra, "gpus_per_pod")
+    return told or 0
+
+
+def _of_template(job: Job, kind: str, count: int) -> str:
+    """Give why the GPUs of each pod cannot be changed, '' when they can."""
+    extra = _extra(job)
+    if kind not in _ROLLS:
+        return f"a {kind} makes no pods anew for another template"
+    unit, containers = _unit(job, kind), _whole(extra, "gpu_containers")
+    if not unit or containers is None:
+        return "its pods' containers were not told"
+    if containers != 1:
+        return f"{containers} containers of each pod ask for GPUs"
+    pods, rest = divmod(job.gpu_count, unit)
+    if rest or not pods or count % pods:
+        return f"{count} GPUs do not divide by its {pods} pods"
+    return ""
+
+
+def _on_slurm(job: Job, proposed: Configuration) -> str:
+    extra = _extra(job)
+    if proposed.gpu_count == 0:
+        return ""
+    if "array_job" in extra:
+        return "it is a task of an array: its size is that of all its tasks"
+    if not _same_devices(job, proposed):
+        return _other_type(extra)
+    per, count = extra.get("gres_per", ""), proposed.gpu_count
+    if per == "socket":
+        return "it asks for GPUs by socket, which no Slurm changes safely"
+    if per == "task":
+        return "it asks for GPUs by task, which many releases change without effect"
+    nodes = _whole(extra, "nodes_requested") or 0
+    if per == "job" and nodes:
+        return "" if count >= nodes else f"{count} GPUs are fewer than its {nodes} nodes"
+    if per == "node" and nodes and job.gpu_count % nodes == 0:
+        each = job.gpu_count // nodes
+        whole = count % nodes == 0 or (count % each == 0 and count < job.gpu_count)
+        return "" if whole else f"{count} GPUs are no even number on each of {nodes} nodes"
+    return "Slurm does not say how it asks for GPUs"
+
+
+def _other_type(extra: Mapping[str, str]) -> str:
+    if not extra.get("requested_gpu_type"):
+        return "it names no GPU type, and Slurm refuses to mix requests with and without one"
+    if _release(extra) < (24, 11):
+        return "Slurm before 24.11 cannot change a GPU type"
+    return ""
+
+
+def _release(extra: Mapping[str, str]) -> tuple[int, int]:
+    """Give Slurm's release, (0, 0) when it is not told."""
+    major, _, minor = extra.get("slurm_release", "").partition(".")
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
+
+
+def _same_devices(job: Job, proposed: Configuration) -> bool:
+    return (job.gpu_model, job.mig_profile) == (proposed.gpu_model, proposed.mig_profile)
+
+
+def _extra(job: Job) -> dict[str, str]:
+    return dict((job.scheduler or SchedulerFacts()).extra)
+
+
+def _whole(extra: Mapping[str, str], name: str) -> int | None:
+    """Give a fact that is a whole number, None when it is none."""
+    text = extra.get(name, "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
