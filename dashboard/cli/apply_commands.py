@@ -10,6 +10,7 @@ from dashboard.apply.kill_switch import stop as stop_now
 from dashboard.apply.kill_switch import stopped
 from dashboard.apply.shared_switch import STOP, ask
 from dashboard.apply.worker import Worker
+from dashboard.cli.ending import GOES_ON, ending_on_sigterm
 from dashboard.cli.list_commands import FINDINGS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
@@ -75,18 +76,25 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     worker = Worker(store=store, settings=lambda: settings_of(options).settings)
     notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
     give_up = time.monotonic() + 60 * (settings_of(options).settings.apply.patience_minutes + 1)
-    while True:
-        worker.work_once()
-        stored = store.reader.recommendation(digest, now=utc_now())
-        status = store.reader.commands(digest)[-1]
-        over = time.monotonic() > give_up
-        if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
-            break
-        time.sleep(_PAUSE_SECONDS)
+    said = ""
+    with ending_on_sigterm() as ending:
+        while True:
+            worker.work_once()
+            stored = store.reader.recommendation(digest, now=utc_now())
+            status = store.reader.commands(digest)[-1]
+            over = time.monotonic() > give_up or ending.asked
+            if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
+                break
+            if status.held and status.held != said:
+                said = status.held
+                say(f"{stored.state}: {said}", file=sys.stderr)
+            time.sleep(_PAUSE_SECONDS)
     while notifier.deliver_once():
         pass
     detail = status.held or _last_detail(store, digest)
     say(f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail))
+    if State(stored.state) in OPEN:
+        say(GOES_ON, file=sys.stderr)
     if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
         return 1
     return 0 if stored.state in _GOOD else FINDINGS
@@ -171,15 +179,19 @@ def work(options: argparse.Namespace) -> int:
     with open_for_reading(loaded) as store:
         worker = Worker(store=store, settings=lambda: settings_of(options).settings)
         visits, quiet_since = 0, time.monotonic()
-        # What was held by the kill switch until a moment ago comes due within half a second.
-        while time.monotonic() - quiet_since < _QUIET_SECONDS:
-            if worker.work_once():
-                visits, quiet_since = visits + 1, time.monotonic()
-            else:
-                time.sleep(_PAUSE_SECONDS)
+        with ending_on_sigterm() as ending:
+            # What was held by the kill switch until a moment ago comes due within half a second.
+            while time.monotonic() - quiet_since < _QUIET_SECONDS and not ending.asked:
+                if worker.work_once():
+                    visits, quiet_since = visits + 1, time.monotonic()
+                else:
+                    time.sleep(_PAUSE_SECONDS)
         notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
         sent = 0
         while notifier.deliver_once():
             sent += 1
+        for status in store.reader.commands():
+            if not status.finished and status.held:
+                say(f"{status.command.kind} {status.command.digest[:12]}: {status.held}")
     say(f"{visits} visits to commands, {sent} messages")
     return 0

@@ -286,6 +286,9 @@ def _sizes(
     state: State, per: str, request: str, wanted: GpuRequest, count: int
 ) -> list[tuple[str, str, str]]:
     if per == "job":
+        nodes = int(state.get("nodes_asked") or 1)
+        if count < nodes:
+            raise refuse(f"{count} GPUs are fewer than the {nodes} nodes that the job asks for")
         after = with_gpus(request, GpuRequest(gpu_type=wanted.gpu_type, count=count))
         return _differing([("TresPerJob", request, after)])
     if per == "task":

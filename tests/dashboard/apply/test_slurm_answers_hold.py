@@ -354,6 +354,9 @@ def test_another_value_than_sent_is_different() -> None:
     assert applier.read_back(change, done=1).seen is Seen.DIFFERENT
 
 
+ONE_NODE = {"tres_req_str": "cpu=1,node=1", "max_nodes": 1}
+
+
 @pytest.mark.parametrize(
     ("reached", "done", "seen"),
     [
@@ -361,17 +364,17 @@ def test_another_value_than_sent_is_different() -> None:
         ({}, 0, Seen.UNTOUCHED),
         ({"priority": 0, "state_reason": "JobHeldUser"}, 1, Seen.AS_INTENDED),
         ({"priority": 0, "state_reason": "JobHeldUser"}, 2, Seen.UNTOUCHED),
-        ({"priority": 0, "state_reason": "JobHeldUser", "tres_req_str": "cpu=1,node=1", "max_nodes": 1}, 2,
+        ({"priority": 0, "state_reason": "JobHeldUser", **ONE_NODE}, 2,
          Seen.AS_INTENDED),
-        ({"priority": 0, "state_reason": "JobHeldUser", "tres_req_str": "cpu=1,node=1", "max_nodes": 1,
+        ({"priority": 0, "state_reason": "JobHeldUser", **ONE_NODE,
           "tres_per_node": "gres/gpu:h100:1"}, 4, Seen.UNTOUCHED),
-        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1"}, 4,
+        ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:1"}, 4,
          Seen.AS_INTENDED),
-        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1",
+        ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:1",
           "state_reason": "None"}, 4, Seen.NOT_YET),
-        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:1",
+        ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:1",
           "state_reason": "BadConstraints", "priority": 0}, 4, Seen.FAILING),
-        ({"tres_req_str": "cpu=1,node=1", "max_nodes": 1, "tres_per_node": "gres/gpu:h100:4"}, 4,
+        ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:4"}, 4,
          Seen.DIFFERENT),
         ({"job_state": ["CANCELLED"]}, 4, Seen.GONE),
         ({"submit_time": 5}, 4, Seen.GONE),

@@ -6,12 +6,12 @@ Shown = dict[str, str]
 _PAIR = re.compile(r"(?:^|\s)([A-Za-z][\w:/.-]*)=")
 TIMES = {
     "RunTime", "LastSchedEval", "Scheduler", "AccrueTime", "EndTime", "SuspendTime",
-    "SecsPreSuspend", "PreemptTime", "PreemptEligibleTime", "SchedNodeList", "Reason",
-    "AllocNode:Sid",
+    "SecsPreSuspend", "EligibleTime", "PreemptTime", "PreemptEligibleTime", "SchedNodeList",
+    "Reason", "AllocNode:Sid",
 }  # fmt: skip
-"""What moves by itself. The reason is looked at apart."""
+"""What moves by itself, or with any hold. The reason is looked at apart."""
 RUN = {
-    "SubmitTime", "EligibleTime", "StartTime", "Restarts", "NodeList", "BatchHost", "JOB_GRES",
+    "SubmitTime", "StartTime", "Restarts", "NodeList", "BatchHost", "JOB_GRES",
     "Nodes", "CPU_IDs", "GRES", "Mem", "ExitCode", "DerivedExitCode", "JobState", "ResizeTime",
 }  # fmt: skip
 """What a requeue gives anew."""

@@ -350,11 +350,15 @@ class Trial:
 
     # What was promised
 
+    def calm(self) -> bool:
+        """Tell whether nobody else touched the job and the controller was there."""
+        return not (self.struck and (self.scenario.meanwhile or self.scenario.outage))
+
     def after_apply(self, state: State) -> str | None:
         """Return what an apply that ended in this state broke."""
         after = self.show()
-        calm = not (self.struck and (self.scenario.meanwhile or self.scenario.outage))
-        if state in (State.UNKNOWN, State.FAILING, State.APPLIED_DIFFERENTLY) and calm:
+        odd = (State.UNKNOWN, State.FAILING, State.APPLIED_DIFFERENTLY)
+        if state in odd and self.calm():
             return f"ended as {state} though nothing happened meanwhile"
         if wrong := self.left_behind(after, requeues=1):
             return wrong
@@ -369,6 +373,10 @@ class Trial:
         after = self.show()
         if wrong := self.left_behind(after, requeues=2):
             return wrong
+        stays = self.before[self.mine]["JobState"] == "PENDING"
+        odd = state in (State.UNKNOWN, State.FAILING, State.APPLIED, State.APPLIED_DIFFERENTLY)
+        if self.calm() and (odd or (stays and state is State.ROLLBACK_REFUSED)):
+            return f"the rollback ended as {state} though nothing happened meanwhile"
         if state is State.ROLLED_BACK:
             mine = after.get(self.mine, {})
             requeued = mine.get("Restarts") != self.before[self.mine].get("Restarts")
@@ -401,10 +409,16 @@ class Trial:
             shown = after.get(number)
             if shown is None:
                 continue  # over and forgotten
+            if self.scenario.array and base["JobState"] == "PENDING" and self.runs(number):
+                continue  # tasks start one by one, whatever is done to others
             mine = allowed if number == self.mine else set()
             if wrong := oracle.differing(base, shown, allowed=mine):
                 return f"{said} of job {number}: {'; '.join(wrong)}"
         return None
+
+    def runs(self, number: str) -> bool:
+        """Tell whether a record of an array stands for tasks that start by themselves."""
+        return number != self.mine or self.scenario.start in ("runs", "suspended")
 
     def as_promised(self, after: Records) -> str | None:
         """Return what an applied change did beside its promise, or did not do."""
@@ -417,7 +431,7 @@ class Trial:
         requeued = mine.get("Restarts") != base.get("Restarts")
         allowed = {
             "limit": {"TimeLimit"},
-            "later": {"StartTime", "EligibleTime"},
+            "later": {"StartTime"},
             "reclaim": oracle.RUN | {"Priority"} | oracle.SIZE,
         }.get(action, oracle.SIZE | (oracle.RUN if requeued else oracle.HELD_GPUS))
         if wrong := self.unlike(after, allowed, "applied, yet"):
