@@ -1,13 +1,16 @@
 """Steps of Slurm changes: what is asked for, in whose spelling, by which interface."""
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from beds.slurm_apply import MODEL, proposal
 
+from dashboard.apply.base import Left
+from dashboard.apply.slurm.closing import closing_of
 from dashboard.apply.slurm.gres_text import GpuRequest, gpu_request, one_spelling, with_gpus
-from dashboard.apply.slurm.moves import Moves, moves_back, moves_for, type_key
+from dashboard.apply.slurm.moves import Move, Moves, moves_back, moves_for, same_value, type_key
 from dashboard.apply.slurm.steps import steps_of
 from dashboard.apply.slurm.wire import payload_of
 from data.errors import ChangeRefusedError, StalePlanError
@@ -280,3 +283,58 @@ def test_payloads_are_argument_lists_and_texts_are_quoted() -> None:
     argv = ["scontrol", "update", "JobId=7_[2-5]", "Gres=gpu:h100:2"]
     assert json.loads(step.payload) == {"argv": argv}
     assert step.text == "scontrol update 'JobId=7_[2-5]' Gres=gpu:h100:2"
+
+
+def taken(now: dict[str, str], moves_sent: Iterable[Move]) -> dict[str, str]:
+    """The job after moves, as Slurm would have it."""
+    then = dict(now)
+    for move in moves_sent:
+        if move.verb == "requeuehold":
+            then |= {"Restarts": move.after, "Hold": "user", "JobState": "PENDING"}
+        elif move.verb != "wait":
+            then[move.field] = move.after
+    return then
+
+
+@pytest.mark.parametrize("gets", [1, 3, 6])
+@pytest.mark.parametrize("start", ["PENDING", "RUNNING"])
+@pytest.mark.parametrize("foreign", ["", "Gres", "NumNodes", "Hold", "JobState"])
+def test_a_change_that_is_given_up_ends_whole_and_never_on_hold(
+    gets: int, start: str, foreign: str
+) -> None:
+    """Cut after any step, and whatever somebody else set since: finished or taken back."""
+    before = state(JobState=start, NumNodes="2-2" if start == "PENDING" else "2", TRES="x")
+    there = moves(before, 8, gets, requeue=True).moves
+    others = {"Gres": "gpu:h100:7", "NumNodes": "9-9", "Hold": "no", "JobState": "RUNNING"}
+    for sent in range(1, len(there) + 1):
+        cut = taken(before, there[:sent])
+        cut |= {foreign: others[foreign]} if foreign else {}
+        closing = closing_of(there, sent, cut, total="x")
+        after = taken(cut, closing.moves)
+        assert after["Hold"] == "no" or after["JobState"] != "PENDING"
+        assert closing_of(there, sent, after, total="x").moves == ()
+        updates = [move for move in there if move.verb == "update"]
+        if closing.left is Left.ALL:
+            assert all(after[move.field] == move.after for move in updates)
+        if closing.left is Left.NOTHING:
+            assert all(same_value(move.field, after[move.field], move.before) for move in updates)
+        if not foreign and start == "PENDING":
+            assert closing.left in (Left.ALL, Left.NOTHING)
+
+
+def test_jobs_that_take_whole_nodes_and_counts_below_the_nodes_are_refused() -> None:
+    """Slurm gives them all GPUs of their nodes, and refuses fewer GPUs than nodes in one total."""
+    with pytest.raises(ChangeRefusedError, match="--exclusive"):
+        moves(state(whole_nodes="yes"), 8, 4)
+    in_total = state(Gres="", TresPerJob="gpu:6", NumNodes="3-3", nodes_asked="3")
+    with pytest.raises(ChangeRefusedError, match="fewer than the 3 nodes"):
+        moves(in_total, 6, 2)
+    assert values(moves(in_total, 6, 4)) == [("TresPerJob", "gpu:4")]
+
+
+def test_a_running_job_of_a_range_of_nodes_is_not_requeued_for_another_count() -> None:
+    """It runs on three nodes and asked for one to three: the next run may get any number."""
+    runs = state(JobState="RUNNING", NumNodes="3", nodes_asked="1")
+    with pytest.raises(ChangeRefusedError, match="asks for 1 to 3 nodes"):
+        moves(runs, 12, 3, requeue=True)
+    assert values(moves(runs, 12, 8)) == [("NumNodes", "2")]

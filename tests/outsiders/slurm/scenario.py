@@ -45,7 +45,7 @@ class SlurmScenario:
     at: int = 0
     meanwhile: str = ""
     dies: str = ""
-    outage: bool = False
+    outage: str = ""
     back: bool = True
 
     def options(self) -> list[str]:
@@ -103,7 +103,7 @@ def draw(source: random.Random) -> SlurmScenario:
         "at": source.choice([-1, 0, 0, 1, 1, 2, 2, 3]),
         "meanwhile": one(0.65, *MEANWHILE),
         "dies": one(0.7, "before", "after"),
-        "outage": source.random() < 0.12,
+        "outage": one(0.88, "stop", "kill"),
         "back": source.random() < 0.85,
     }
     return SlurmScenario(**drawn)  # type: ignore[arg-type]

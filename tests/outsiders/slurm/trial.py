@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 
 from beds.slurm import SlurmBed
 from beds.slurm_apply import GPU_MODELS, MODEL
@@ -28,6 +28,7 @@ from data.settings import Settings
 from data.store import Store, open_store
 
 PATIENCE_SECONDS = 240.0
+_DOWN_SECONDS = 3.0
 _STORE = Lock()
 Records = dict[str, oracle.Shown]
 
@@ -73,6 +74,7 @@ class Trial:
     before: Records = field(default_factory=dict)
     struck: bool = False
     died: bool = False
+    return_of_controller: Timer | None = None
     outcome: str = ""
     why: str = ""
 
@@ -89,6 +91,7 @@ class Trial:
         try:
             return self.apply_and_roll_back(store)
         finally:
+            self.await_controller()
             store.close()
             self.bed.run("scancel", "--quiet", self.job, check=False)
 
@@ -204,7 +207,11 @@ class Trial:
             return
         self.struck = True
         if self.scenario.outage:
+            if self.scenario.outage == "kill":
+                self.bed.daemons["slurmctld"].kill()
             self.bed.end("slurmctld")
+            self.return_of_controller = Timer(_DOWN_SECONDS, self.bring_back)
+            self.return_of_controller.start()
         elif self.scenario.meanwhile:
             then = self.show()
             self.bed.run(*self.command(), check=False)
@@ -300,7 +307,6 @@ class Trial:
             )
 
         working, ends = worker(), time.monotonic() + PATIENCE_SECONDS
-        down_until = 0.0
         while True:
             try:
                 busy = working.work_once()
@@ -309,24 +315,24 @@ class Trial:
                 working, busy, self.skew = worker(), True, self.skew + timedelta(minutes=4)
             state = store.reader.recommendation(digest, now=self.clock()).state
             if State(state) not in OPEN:
-                self.bring_back()
+                self.await_controller()
                 return state
             if time.monotonic() > ends:
                 held = store.reader.commands(digest)[-1].held
                 raise AssertionError(f"still {state} after {PATIENCE_SECONDS:g} s: {held}")
-            if "slurmctld" not in self.bed.daemons:
-                down_until = down_until or time.monotonic() + 4.0
-                if time.monotonic() > down_until:
-                    self.bring_back()
             if not busy:
                 time.sleep(0.1)
                 self.skew += timedelta(seconds=1)
 
     def bring_back(self) -> None:
-        """Start the controller again where the scenario took it down."""
-        if "slurmctld" in self.bed.daemons:
-            return
+        """Start the controller again."""
         self.bed.spawn("slurmctld", "slurmctld", "-D")
+
+    def await_controller(self) -> None:
+        """Wait until the controller is back where the scenario took it down."""
+        if self.return_of_controller is None:
+            return
+        self.return_of_controller.join()
         self.bed.until(
             "slurmctld", lambda: "is UP" in self.bed.run("scontrol", "ping", check=False)
         )
