@@ -7,6 +7,7 @@ from data.setting_fields import documented, documented_path, require
 
 TARGETS = ("kubernetes", "slurm")
 KUBERNETES_KINDS = ("job", "jobset", "pytorchjob")
+_TAINT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,252}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
@@ -23,6 +24,12 @@ class SubmitSettings:
     context: str = documented("", "its context; empty: kubernetes.context")
     namespace: str = documented("default", "Kubernetes namespace that receives the jobs")
     kubernetes_kind: str = documented("job", "object to create: job, jobset or pytorchjob")
+    tolerate: str = documented(
+        "nvidia.com/gpu", "keys of the nodes' taints that jobs may tolerate, comma-separated"
+    )
+    keep_finished_hours: float = documented(
+        168.0, "Kubernetes deletes a finished job after so long, h; 0: never"
+    )
     partition: str = documented("", "Slurm partition; empty: the default one")
     account: str = documented("", "Slurm account; empty: the default one")
     largest_gpus: int = documented(64, "most GPUs that one submitted job may have")
@@ -46,5 +53,22 @@ class SubmitSettings:
                 "letters, digits, '.', '_' and '-'",
             )
         require(
+            all(_TAINT.fullmatch(key) for key in self.tolerated_keys),
+            "submit.tolerate",
+            self.tolerate,
+            "keys of taints such as nvidia.com/gpu, separated by commas",
+        )
+        require(
+            0 <= self.keep_finished_hours <= 24 * 365,
+            "submit.keep_finished_hours",
+            self.keep_finished_hours,
+            "0..8760 h",
+        )
+        require(
             1 <= self.largest_gpus <= 65_536, "submit.largest_gpus", self.largest_gpus, "1..65536"
         )
+
+    @property
+    def tolerated_keys(self) -> tuple[str, ...]:
+        """The keys of `tolerate`."""
+        return tuple(key.strip() for key in self.tolerate.split(",") if key.strip())

@@ -6,7 +6,7 @@ as the JSON they are, because the cluster may be years older or newer than any c
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -105,13 +105,14 @@ class KubernetesClient:
                 )
         return found
 
-    def listed(self, kind: str) -> list[Any] | None:
+    def listed(self, kind: str, *, kept: Callable[[str, Any], Any] = lean) -> list[Any] | None:
         """Give every entry of a kind's list, None when the server does not know the kind.
 
-        Of pods that ask for no device only the name is kept: most pods of a cluster are such.
+        `kept` gives what is kept of an entry. Of pods that ask for no device only the name is:
+        most pods of a cluster are such.
         """
         for path in KINDS[kind]:
-            pages = [self._all_pages(kind, one) for one in self._paths(kind, path)]
+            pages = [self._all_pages(kind, one, kept) for one in self._paths(kind, path)]
             if all(page is not None for page in pages):
                 return [one for page in pages for one in page or []]
         return None
@@ -123,11 +124,11 @@ class KubernetesClient:
         group, _, plural = path.rpartition("/")
         return [f"{group}/namespaces/{quote(one, safe='')}/{plural}" for one in namespaces]
 
-    def _all_pages(self, kind: str, path: str) -> list[Any] | None:
+    def _all_pages(self, kind: str, path: str, kept: Callable[[str, Any], Any]) -> list[Any] | None:
         """Give a whole list; a list whose continue token expired is begun again."""
         for _attempt in range(1 + _RESTARTS):
             try:
-                return [lean(kind, entry) for entry in self._pages(path)]
+                return [kept(kind, entry) for entry in self._pages(path)]
             except _ListExpiredError:
                 continue
             except _NotServedError:

@@ -14,11 +14,21 @@ from planner.training_plans import GpuType
 _RECENT = timedelta(hours=1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Taint:
+    """A mark of a Kubernetes node that keeps away pods which do not tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetNode:
     """One node. `word` is what the cluster calls its GPUs: a gres type, a product label.
 
-    `cpus` and `memory_mib` are of the whole node, None when not known.
+    `cpus` and `memory_mib` are what jobs with GPUs can share on the whole node, None when not
+    known. A job that goes there must tolerate its `taints`.
     """
 
     name: str
@@ -26,9 +36,10 @@ class FleetNode:
     word: str
     gpus: int
     free_gpus: int
-    cpus: int | None = None
+    cpus: float | None = None
     memory_mib: float | None = None
     takes_jobs: bool = True
+    taints: tuple[Taint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,9 @@ from typing import Any
 
 import yaml
 
+from dashboard.submission.fleet import Taint
 from dashboard.submission.job_file import JobFile
+from dashboard.submission.kubernetes_nodes import PRODUCT
 from dashboard.submission.launch import (
     ADDRESS,
     NODE_RANK,
@@ -23,9 +25,12 @@ from data.errors import ChangeRefusedError
 LABEL = "trimtab/submission"
 NAME_LABEL = "trimtab/name"
 MARK_ANNOTATION = "trimtab/attempt"
-PRODUCT = "nvidia.com/gpu.product"
+TTL = "ttlSecondsAfterFinished"
 _GPU = "nvidia.com/gpu"
 _WORKERS = "workers"
+_SHARE_ASKED = 0.9
+"""Of the node's share that goes with the GPUs, where the job states no CPU or memory: system pods
+that come later need the rest."""
 
 Object = dict[str, Any]
 
@@ -57,6 +62,8 @@ def kubernetes_manifest(
         head["annotations"]["trimtab/deadline"] = job.deadline.isoformat()
     pod = _pod(job, placement, order, words)
     objects = make(job, placement, head, pod)
+    if order.keep_finished_seconds is not None:
+        _kept_in(objects[0])[TTL] = order.keep_finished_seconds
     return Manifest(
         target="kubernetes",
         name=name,
@@ -64,6 +71,13 @@ def kubernetes_manifest(
         launch=" ".join(words),
         mark=order.mark,
     )
+
+
+def _kept_in(workload: Object) -> Object:
+    """Give the part of a workload that says how long it stays after its end."""
+    spec: Object = workload["spec"]
+    found: Object = spec["runPolicy"] if workload["kind"] == "PyTorchJob" else spec
+    return found
 
 
 class _WithoutAliases(yaml.SafeDumper):
@@ -101,9 +115,13 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
     requests: Object = {_GPU: str(each)}
     if job.cpus_per_gpu:
         requests["cpu"] = str(job.cpus_per_gpu * each)
+    elif placement.fair_milli_cpus:
+        requests["cpu"] = f"{int(placement.fair_milli_cpus * _SHARE_ASKED)}m"
     if job.memory_mib_per_gpu:
         memory = f"{round(job.memory_mib_per_gpu * each * order.raised_host)}Mi"
         limits["memory"] = requests["memory"] = memory
+    elif placement.fair_memory_mib:
+        requests["memory"] = f"{int(placement.fair_memory_mib * _SHARE_ASKED)}Mi"
     environment = environment_of(job, placement)
     if job.launcher == "none":
         environment["WORLD_SIZE"] = str(placement.plan.gpus)
@@ -128,15 +146,23 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
         container["workingDir"] = job.workdir
     of_type = {"key": PRODUCT, "operator": "In", "values": list(placement.words)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [of_type]}]}
+    tolerations = [_toleration(taint) for taint in placement.taints]
     return {
         "metadata": {"labels": {LABEL: order.submission_id, NAME_LABEL: order.name_for(job.name)}},
         "spec": {
             "restartPolicy": "Never",
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+            **({"tolerations": tolerations} if tolerations else {}),
             "containers": [container],
             "volumes": volumes,
         },
     }
+
+
+def _toleration(taint: Taint) -> Object:
+    """Give what tolerates exactly one taint."""
+    value = {"value": taint.value} if taint.value else {}
+    return {"key": taint.key, "operator": "Equal", **value, "effect": taint.effect}
 
 
 def _job_spec(job: JobFile, placement: Placement, pod: Object) -> Object:

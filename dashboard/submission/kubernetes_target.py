@@ -1,6 +1,5 @@
 """Kubernetes as a target: a Job, JobSet or PyTorchJob is created, its pods tell how it fares."""
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -9,32 +8,23 @@ from urllib.parse import quote
 import yaml
 
 from collectors.kubernetes.client import Document, KubernetesClient
-from collectors.kubernetes.nodes import read_node
-from collectors.kubernetes.objects import (
-    WHOLE_GPU,
-    gpu_resources,
-    list_in,
-    mig_offer,
-    part,
-    read_pod,
-    shares_gpus,
-    text_in,
-)
-from dashboard.submission.fleet import Fleet, FleetNode, fleet_of
+from collectors.kubernetes.objects import list_in, part, text_in
+from dashboard.submission.fleet import Fleet, fleet_of
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.kubernetes_api import KubernetesApi
 from dashboard.submission.kubernetes_manifest import (
     MARK_ANNOTATION,
     NAME_LABEL,
-    PRODUCT,
+    TTL,
     kubernetes_manifest,
 )
+from dashboard.submission.kubernetes_nodes import asked_by, fleet_nodes
+from dashboard.submission.kubernetes_standing import last_warning, standing_of, waiting_on
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
-from dashboard.submission.target import Standing, ran_out_of_gpu_memory
+from dashboard.submission.target import Standing
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.clock import utc_now
-from data.errors import ChangeRefusedError, UnexpectedAnswerError
+from data.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError
 from data.records.submissions import Attempt, SubmissionState
 from data.source_settings import KubernetesSettings
 from data.submit_settings import SubmitSettings
@@ -46,8 +36,6 @@ _PATHS = {
     "Service": "api/v1/namespaces/{}/services",
 }
 _BY_WORD = {kind.lower(): kind for kind in _PATHS}
-_DONE = ("Complete", "Completed", "Succeeded")
-_FAILED = ("Failed",)
 
 
 class KubernetesTarget:
@@ -73,37 +61,19 @@ class KubernetesTarget:
 
         Errors: CollectorError.
         """
-        nodes = self._listed("Node")
-        held: Counter[str] = Counter()
-        for one in self._listed("Pod"):
-            pod = read_pod(one)
-            if pod is not None and pod.holds:
-                held[pod.node] += sum(ask.count for ask in pod.requests if not ask.mig_profile)
-        return fleet_of(
-            (self._fleet_node(one, held) for one in nodes if _offers_whole_gpus(one)),
+        nodes = fleet_nodes(
+            self._listed("Node"),
+            self._listed("Pod"),
             self._catalogue,
-            source="Kubernetes",
+            tolerated=self._submit.tolerated_keys,
         )
+        return fleet_of(nodes, self._catalogue, source="Kubernetes")
 
     def _listed(self, kind: str) -> list[Document]:
-        found = self._reader.listed(kind)
+        found = self._reader.listed(kind, kept=asked_by)
         if found is None:
             raise UnexpectedAnswerError(f"Kubernetes lists no {kind}s", "Is this a Kubernetes API?")
         return [one for one in found if isinstance(one, dict)]
-
-    def _fleet_node(self, document: Document, held: Counter[str]) -> FleetNode:
-        node = read_node(document, self._catalogue, seen_at=utc_now(), source=self.name)
-        offered = gpu_resources(document).get(WHOLE_GPU, 0)
-        return FleetNode(
-            name=node.name,
-            gpu_type=node.gpu_model,
-            word=text_in(document, "metadata", "labels", PRODUCT),
-            gpus=offered,
-            free_gpus=max(0, offered - held[node.name]),
-            cpus=node.cpus,
-            memory_mib=node.memory_mib,
-            takes_jobs=node.schedulable,
-        )
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
         """Give the objects. Errors: ChangeRefusedError."""
@@ -113,17 +83,43 @@ class KubernetesTarget:
         """Have the server validate and admit the objects without keeping them.
 
         An old server takes what it does not know and drops it: such a job would not be the one
-        that was shown. Errors: ChangeRefusedError naming what would be dropped.
+        that was shown. Errors: ChangeRefusedError naming what would be dropped, or the claim that
+        is not there.
         """
+        said = ["the API server would take it (dryRun=All)"]
         for one in _objects(manifest):
             kept = self._api.create(_path(one), one, trial=True)
-            lost = _dropped(one, kept, "") if kept is not None else ""
-            if lost:
+            lost = [] if kept is None else list(_dropped(one, kept, ""))
+            said += [
+                f"it drops {place}: finished jobs stay until somebody deletes them"
+                for place in lost
+                if place.endswith(TTL)
+            ]
+            vital = [place for place in lost if not place.endswith(TTL)]
+            if vital:
                 raise ChangeRefusedError(
-                    f"this Kubernetes would drop {lost} of the {one['kind']}",
+                    f"this Kubernetes would drop {vital[0]} of the {one['kind']}",
                     "Jobs of several nodes need Kubernetes 1.21; or set submit.kubernetes_kind.",
                 )
-        return "the API server would take it (dryRun=All)"
+            said += filter(None, (self._claim(one, name) for name in sorted(set(_claims(one)))))
+        return "; ".join(said)
+
+    def _claim(self, one: dict[str, Any], name: str) -> str:
+        """Give what is worth saying of a claim, '' when it is there. Errors: ChangeRefusedError."""
+        namespace = one["metadata"]["namespace"]
+        path = f"api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims"
+        try:
+            found = self._api.read(f"{path}/{quote(name, safe='')}")
+        except SourceRefusedError:
+            return f"whether the claim {name} exists is not known: no right to read it"
+        if found is None or text_in(found, "status", "phase") == "Lost":
+            state = "does not exist" if found is None else "has lost its volume"
+            raise ChangeRefusedError(
+                f"the PersistentVolumeClaim {name} {state} in namespace {namespace}: its pods "
+                "would wait for it without end",
+                "Create it there, or mend claim in [data] of the job file.",
+            )
+        return ""
 
     def send(self, manifest: Manifest) -> str:
         """Create the objects, and give namespace/kind/name; a service goes with its job.
@@ -179,56 +175,22 @@ class KubernetesTarget:
             f"api/v1/namespaces/{quote(namespace, safe='')}/pods",
             labelSelector=f"{NAME_LABEL}={name}",
         )
-        return _standing(found, list_in(pods or {}, "items"))
+        items = list_in(pods or {}, "items")
+        standing = standing_of(found, items)
+        if standing.state is SubmissionState.PENDING and not standing.reason:
+            return replace(standing, reason=self._last_warning(namespace, waiting_on(name, items)))
+        return standing
 
-
-def _standing(workload: Document, pods: list[Any]) -> Standing:
-    conditions = [
-        one for one in list_in(workload, "status", "conditions") if text_in(one, "status") == "True"
-    ]
-    for one in conditions:
-        if text_in(one, "type") in _DONE:
-            return Standing(state=SubmissionState.FINISHED)
-        if text_in(one, "type") in _FAILED:
-            reason = text_in(one, "reason") or "failed"
-            return _cause(pods) or Standing(state=SubmissionState.FAILED, reason=reason)
-    running = any(text_in(one, "status", "phase") == "Running" for one in pods)
-    if running:
-        return Standing(state=SubmissionState.RUNNING)
-    waiting = [
-        text_in(condition, "message")
-        for one in pods
-        for condition in list_in(one, "status", "conditions")
-        if text_in(condition, "reason") == "Unschedulable"
-    ]
-    return Standing(state=SubmissionState.PENDING, reason=waiting[0] if waiting else "")
-
-
-def _cause(pods: list[Any]) -> Standing | None:
-    """Give which memory ran out: OOMKilled is the host's, a message of torch the GPU's."""
-    for end in _ends(pods):
-        message = part(end, "message")
-        if isinstance(message, str) and ran_out_of_gpu_memory(message[-65_536:]):
-            code = part(end, "exitCode")
-            return Standing(
-                state=SubmissionState.OUT_OF_GPU_MEMORY, reason=f"exit code {code}: CUDA memory"
+    def _last_warning(self, namespace: str, name: str) -> str:
+        """Give the latest warning about an object; '' without one, and without the right."""
+        try:
+            found = self._api.read(
+                f"api/v1/namespaces/{quote(namespace, safe='')}/events",
+                fieldSelector=f"involvedObject.name={name}",
             )
-    if any(text_in(end, "reason") == "OOMKilled" for end in _ends(pods)):
-        return Standing(state=SubmissionState.OUT_OF_HOST_MEMORY, reason="OOMKilled")
-    return None
-
-
-def _ends(pods: list[Any]) -> Iterator[Any]:
-    for one in pods:
-        for status in list_in(one, "status", "containerStatuses"):
-            end = part(status, "state", "terminated")
-            if end is not None:
-                yield end
-
-
-def _offers_whole_gpus(node: Document) -> bool:
-    offered = gpu_resources(node)
-    return bool(offered.get(WHOLE_GPU)) and not mig_offer(offered) and not shares_gpus(node)
+        except SourceRefusedError:
+            return ""
+        return last_warning(list_in(found or {}, "items"))
 
 
 def _job_id(first: dict[str, Any], manifest: Manifest) -> str:
@@ -240,21 +202,31 @@ def _objects(manifest: Manifest) -> list[dict[str, Any]]:
     return [one for one in yaml.safe_load_all(manifest.text) if isinstance(one, dict)]
 
 
-def _dropped(wanted: Any, kept: Any, place: str) -> str:
-    """Give the place of the first field that is wanted and not kept, '' when all are."""
+def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
+    """Give the places of fields that are wanted and not kept."""
     if isinstance(wanted, dict):
         for name, value in wanted.items():
             there = kept.get(name) if isinstance(kept, dict) else None
             if there is None and value not in ({}, [], None):
-                return f"{place}.{name}"
-            lost = _dropped(value, there, f"{place}.{name}")
-            if lost:
-                return lost
+                yield f"{place}.{name}"
+            else:
+                yield from _dropped(value, there, f"{place}.{name}")
     if isinstance(wanted, list) and isinstance(kept, list):
-        pairs = enumerate(zip(wanted, kept, strict=False))
-        inner = (_dropped(one, there, f"{place}[{index}]") for index, (one, there) in pairs)
-        return next(filter(None, inner), "")
-    return ""
+        for index, (one, there) in enumerate(zip(wanted, kept, strict=False)):
+            yield from _dropped(one, there, f"{place}[{index}]")
+
+
+def _claims(wanted: Any) -> Iterator[str]:
+    """Give the names of the claims that an object mounts, however deep its pods are."""
+    if isinstance(wanted, dict):
+        claim = part(wanted, "persistentVolumeClaim", "claimName")
+        if isinstance(claim, str):
+            yield claim
+        for value in wanted.values():
+            yield from _claims(value)
+    if isinstance(wanted, list):
+        for value in wanted:
+            yield from _claims(value)
 
 
 def _path(one: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ MARK = "trimtab"
 class JobOrder:
     """All that names one attempt: the submission's id, the attempt, and where it is sent.
 
-    `raised_host` multiplies the host memory that the job states, after it ran out of it.
+    `raised_host` multiplies the host memory that the job states, after it ran out of it. Kubernetes
+    deletes the job `keep_finished_seconds` after its end, never when that is None.
     """
 
     submission_id: str
@@ -19,6 +20,7 @@ class JobOrder:
     partition: str = ""
     account: str = ""
     raised_host: float = 1.0
+    keep_finished_seconds: int | None = None
 
     @property
     def mark(self) -> str:

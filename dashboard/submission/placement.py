@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from dashboard.submission.fleet import Fleet, FleetNode
+from dashboard.submission.fleet import Fleet, FleetNode, Taint
 from data.errors import ImpossibleProblemError
 from planner.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
 from planner.fragmentation_kernel import WHOLE, NodeState, Pod
@@ -80,8 +80,10 @@ class Placement:
     """A plan with its place: so many nodes with so many GPUs each.
 
     `nodes` are those where it would go now, empty when it has to wait; `words` are what the
-    cluster calls GPUs of this type. `fair_cpus` of a node are its share for so many GPUs, None
-    where the cluster does not say. `misses_deadline` says that no plan is sure to meet it.
+    cluster calls GPUs of this type. `fair_milli_cpus` and `fair_memory_mib` are the share
+    of a node that goes with so many of its GPUs, the smallest of the nodes of this type, None
+    where the cluster does not say. `taints` are those of these nodes.
+    `misses_deadline` says that no plan is sure to meet it.
     """
 
     plan: TrainingPlan
@@ -89,7 +91,9 @@ class Placement:
     gpus_per_node: int
     nodes: tuple[str, ...]
     words: tuple[str, ...]
-    fair_cpus: int | None = None
+    fair_milli_cpus: int | None = None
+    fair_memory_mib: int | None = None
+    taints: tuple[Taint, ...] = ()
     misses_deadline: bool = False
     decision: Decision | None = None
 
@@ -286,14 +290,21 @@ class _Seats:
         count = len(nodes) or self.count_ever(plan)
         each = plan.gpus // count
         of_type = [one for one in self._by_type[plan.gpu_type] if one.gpus >= each]
-        shares = [one.cpus * each // one.gpus for one in of_type if one.cpus is not None]
+        cpus = ((node, node.cpus) for node in of_type if node.cpus)
+        memory = ((node, node.memory_mib) for node in of_type if node.memory_mib)
         return Placement(
             plan=plan,
             node_count=count,
             gpus_per_node=each,
             nodes=nodes,
             words=tuple(sorted({one.word for one in of_type})),
-            fair_cpus=min(shares, default=0) or None,
+            fair_milli_cpus=min(
+                (int(there * _MILLI * each / node.gpus) for node, there in cpus), default=None
+            ),
+            fair_memory_mib=min(
+                (int(there * each / node.gpus) for node, there in memory), default=None
+            ),
+            taints=tuple(sorted({taint for node in of_type for taint in node.taints})),
             misses_deadline=late,
             decision=decision,
         )

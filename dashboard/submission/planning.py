@@ -141,20 +141,21 @@ def limit_warning(
 
     `whose` says where the limit was stated; `max_hours` is the longest that the cluster allows.
     """
-    if tokens is None:
+    if limit_hours is not None and max_hours is not None and limit_hours > max_hours:
+        return (
+            f"{whose} of {limit_hours:g} h is above the {max_hours:g} h that the cluster allows: "
+            "the job would wait without end"
+        )
+    if tokens is None or limit_hours is None:
         return ""
     low, high = hours_range(plan, tokens)
-    wanted = math.ceil(high)
-    beyond = max_hours is not None and wanted > max_hours
-    if limit_hours is None or (limit_hours >= high and not beyond):
-        return ""
-    fix = f"set it to {wanted} h"
-    if beyond:
-        fix = f"the cluster allows {max_hours:g} h: use more GPUs, or checkpoints and several runs"
-    ends = "ends" if limit_hours < low else "may end"
     if limit_hours >= high:
-        ends = "is longer than allowed and keeps the job waiting, and a shorter one may end"
+        return ""
+    wanted = math.ceil(high)
+    fix = f"set time_limit_hours = {wanted}"
+    if max_hours is not None and wanted > max_hours:
+        fix = f"the cluster allows {max_hours:g} h: use more GPUs, or checkpoints and several runs"
     return (
-        f"{whose} of {limit_hours:g} h {ends} the run before it is done: {tokens:.3g} tokens "
-        f"take {low:.2g} to {high:.2g} h; {fix}"
+        f"{whose} of {limit_hours:g} h {'ends' if limit_hours < low else 'may end'} the run before "
+        f"it is done: {tokens:.3g} tokens take {low:.2g} to {high:.2g} h; {fix}"
     )

@@ -116,6 +116,7 @@ def propose(
         partition=settings.partition,
         account=settings.account,
         raised_host=learned.host_raised,
+        keep_finished_seconds=round(settings.keep_finished_hours * 3600) or None,
     )
     manifest = target.manifest(job, placement, order)
     before = () if earlier is None else earlier.attempts

@@ -68,7 +68,8 @@ def slurm_script(job: JobFile, placement: Placement, order: JobOrder) -> Manifes
 def _options(job: JobFile, placement: Placement, order: JobOrder, gres: str) -> list[str]:
     """Give the options of sbatch. Each is one word of plain characters, so that none can end it."""
     each = placement.gpus_per_node
-    cpus = job.cpus_per_gpu * each if job.cpus_per_gpu else placement.fair_cpus
+    fair = (placement.fair_milli_cpus or 0) // 1000
+    cpus = job.cpus_per_gpu * each if job.cpus_per_gpu else fair
     memory = job.memory_mib_per_gpu
     wanted = {
         "job-name": job.name,

@@ -80,7 +80,7 @@ def look(
     standing = target.standing(attempt, job)
     if _too_early(standing, attempt, now):
         return submission
-    if standing.state is attempt.state:
+    if standing.state is attempt.state and standing.reason == attempt.reason:
         return submission
     peak = measured_peak(store.reader, attempt, until=now)
     seen = replace(

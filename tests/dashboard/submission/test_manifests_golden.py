@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from submission_cases import make_fleet, make_job, node
 
+from dashboard.submission.fleet import Taint
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.kubernetes_manifest import kubernetes_manifest
 from dashboard.submission.manifest import JobOrder, Manifest
@@ -20,7 +21,13 @@ from dashboard.submission.slurm_script import slurm_script
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
 
-ORDER = JobOrder(submission_id="0123456789ab", attempt=1, partition="gpu", account="ml")
+ORDER = JobOrder(
+    submission_id="0123456789ab",
+    attempt=1,
+    partition="gpu",
+    account="ml",
+    keep_finished_seconds=604_800,
+)
 FULL_JOB = {
     "name": "llama-run",
     "model": {"name": "llama3.2-3b"},
@@ -43,7 +50,8 @@ FULL_JOB = {
 @cache
 def placement_of(job: JobFile, *, nodes: int) -> Placement:
     """The job on so many nodes of two H100."""
-    fleet = make_fleet(*(node(f"h{one}", gpus=2, free=2) for one in range(nodes)))
+    taint = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
+    fleet = make_fleet(*(node(f"h{one}", gpus=2, free=2, taints=(taint,)) for one in range(nodes)))
     types = fleet.gpu_types(load_gpu_catalogue())
     plans = tuple(one for one in plans_for(job, types, largest_gpus=16) if one.gpus == 2 * nodes)
     return place(plans, fleet, Arrival(host=HostNeed(), late=lambda _plan: False))

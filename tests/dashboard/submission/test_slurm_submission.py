@@ -462,7 +462,7 @@ def test_a_finished_run_teaches_its_family(bed: SlurmBed, store: Store, tmp_path
         (None, 1e10, "the default time limit of Slurm's partition gpu of 1 h ends the run"),
         (None, 1e6, ""),
         (20, 1e12, "the cluster allows 24 h"),
-        (1000, 1e12, "is longer than allowed and keeps the job waiting"),
+        (1000, 1e12, "the job would wait without end"),
         (1, None, ""),
     ],
 )
