@@ -117,9 +117,17 @@ class Desk:
         stored = self.store.reader.recommendation(digest, now=self.clock())
         return decisions.preview(self.store, stored.recommendation).text
 
-    def preview(self, digest: str) -> Preview:
-        """Look at the target and give the change as it would be made. Errors: ApplyError."""
-        recommendation = self.store.reader.recommendation(digest, now=self.clock()).recommendation
+    def preview(self, digest: str, person: Person) -> Preview:
+        """Look at the target and give the change as it would be made, to who may decide about it.
+
+        It asks the cluster, and rehearses there, by the account that makes changes. Errors:
+        ApplyError.
+        """
+        stored = self.store.reader.recommendation(digest, now=self.clock())
+        recommendation = stored.recommendation
+        refusal = self.why_not(person, recommendation, approving=stored.state == State.PROPOSED)
+        if refusal:
+            raise ChangeRefusedError(refusal, "Who may decide looks at the target.")
         applier = applier_for(self.appliers(self.settings()), recommendation)
         if applier is None:
             raise ChangeRefusedError(

@@ -160,10 +160,14 @@ def _given(key: str) -> Given | None:
 def _change(stored: StoredRecommendation, key: str, *, expanded: bool = False) -> None:
     """Show the exact change: from a fresh look at the target, or the text of the change file."""
     desk, digest = current_world().desk, _digest(stored)
+    person = signed_in(desk.settings().access)
+    proposed = stored.state == State.PROPOSED
     if not desk.can_apply(stored.recommendation):
-        if stored.state != State.PROPOSED:
+        if not proposed:
             with st.expander("Change", expanded=expanded):
                 _show_text(digest)
+        return
+    if person is None or desk.why_not(person, stored.recommendation, approving=proposed):
         return
     with st.expander("Change", key=f"{key}-change", expanded=expanded):
         st.button(
@@ -180,8 +184,12 @@ def _change(stored: StoredRecommendation, key: str, *, expanded: bool = False) -
 
 def _look(key: str, digest: str) -> None:
     st.session_state.pop(f"{key}-preview", None)
+    desk = current_world().desk
+    person = acting(desk.settings().access, f"{key}-by")
+    if person is None:
+        return
     try:
-        st.session_state[f"{key}-preview"] = current_world().desk.preview(digest)
+        st.session_state[f"{key}-preview"] = desk.preview(digest, person)
     except TrimtabError as error:
         st.session_state[f"{key}-refused"] = str(error)
 

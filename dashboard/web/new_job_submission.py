@@ -19,6 +19,7 @@ from dashboard.submission.targets import target_name, target_of
 from dashboard.web.identity import acting, local_name, remember_name, signed_in
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
+from data.access_settings import AccessSettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, TrimtabError
@@ -45,7 +46,12 @@ def submission_part(job: JobFile) -> None:
     with name:
         by = local_name(_BY) if settings.access.mode == "local" else person.name
     preview.button(
-        "Preview", width="stretch", key="new-job-preview", on_click=_preview, args=(job,)
+        "Preview",
+        width="stretch",
+        key="new-job-preview",
+        disabled=bool(why_not_submit(person, settings.access)),
+        on_click=_preview,
+        args=(job,),
     )
     proposal: Proposal | None = st.session_state.get(_PROPOSAL)
     send.button(
@@ -71,7 +77,7 @@ def submission_part(job: JobFile) -> None:
 
 def _preview(job: JobFile) -> None:
     st.session_state.pop(_SAID, None)
-    _attempt(lambda person: _propose(job, person.name))
+    _attempt(lambda person: _propose(job, person))
 
 
 def _submit(shown: Proposal | None) -> None:
@@ -100,9 +106,11 @@ def _attempt(action: Callable[[Person], None]) -> None:
         st.session_state[_SAID] = (False, str(error))
 
 
-def _propose(job: JobFile, by: str) -> None:
+def _propose(job: JobFile, person: Person) -> None:
+    """Work out where the job would run: asks the cluster, by the account that submits."""
     world = current_world()
     settings = world.desk.settings()
+    _require_submitter(person, settings.access)
     target = target_of(settings, target_name(settings))
     st.session_state[_PROPOSAL] = propose(
         job,
@@ -110,17 +118,21 @@ def _propose(job: JobFile, by: str) -> None:
         settings=settings.submit,
         peaks=world.store.reader.measured_peaks(family_of(job.training_job)),
         waiting=waiting_jobs(world.store.reader, load_gpu_catalogue()),
-        by=by,
+        by=person.name,
         now=utc_now(),
     )
+
+
+def _require_submitter(person: Person, access: AccessSettings) -> None:
+    refusal = why_not_submit(person, access)
+    if refusal:
+        raise ChangeRefusedError("the job was not submitted", refusal)
 
 
 def _send(proposal: Proposal, person: Person) -> None:
     world = current_world()
     settings = world.desk.settings()
-    refusal = why_not_submit(person, settings.access)
-    if refusal:
-        raise ChangeRefusedError("the job was not submitted", refusal)
+    _require_submitter(person, settings.access)
     target = target_of(settings, proposal.submission.target)
     sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=utc_now())
     remember_name(person.name)

@@ -1,0 +1,160 @@
+"""Every role and every wish that the desk takes: who may, and that a refusal asks no cluster."""
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beds.file_cluster import FileApplier, FileCluster
+from factories import NOW, make_collected, make_job, make_plan, make_recommendation
+
+from dashboard.desk import Desk
+from data.access_settings import ROLES, AccessSettings
+from data.apply_settings import ApplySettings
+from data.errors import ChangeRefusedError, StalePlanError, StoreError
+from data.records.commands import Person
+from data.records.decisions import Decision
+from data.settings import Settings
+from data.store import Store, open_store
+
+ADVICE = make_recommendation()
+LISTED = {f"{role}s": role for role in ROLES[1:]}
+ACCESS = AccessSettings(
+    mode="proxy", proxy_addresses="10.0.0.5", default_role="none",
+    **(LISTED | {"owners": "search,another"}),
+)  # fmt: skip
+PEOPLE = {role: Person(name=role, via="proxy") for role in ("none", "viewer", "approver", "admin")}
+PEOPLE |= {"owner": Person(name="search", via="proxy")}
+PEOPLE |= {"another's owner": Person(name="another", via="proxy")}
+LET_IN = {"viewer", "owner", "another's owner", "approver", "admin"}
+DECIDE = {"owner", "approver", "admin"}
+
+
+@dataclass(frozen=True)
+class Watched(FileApplier):
+    """A target that notes when it is asked."""
+
+    asked: list[str] = field(default_factory=list)
+
+    def look(self, *arguments: Any, **named: Any) -> Any:
+        """Look, and note it."""
+        self.asked.append("look")
+        return super().look(*arguments, **named)
+
+
+@dataclass
+class Bench:
+    """A desk with one proposed recommendation, and what it could change."""
+
+    desk: Desk
+    store: Store
+    target: Watched
+
+    def approve(self) -> None:
+        """Have the approver approve."""
+        self.desk.decide(ADVICE.digest, Decision.APPROVED, PEOPLE["approver"])
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """A job of search, and a target that holds it."""
+    settings = Settings(
+        access=ACCESS,
+        apply=ApplySettings(
+            enabled=True, directory=str(tmp_path / "c"), stop_file=str(tmp_path / "STOP")
+        ),
+    )
+    cluster = FileCluster(tmp_path / "cluster.json")
+    cluster.create({ADVICE.job_id: {"gpus": "4", "model": "", "note": ""}})
+    target = Watched(cluster)
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        store.keep(make_collected(jobs=(make_job(gpu_count=4, owner="search"),)))
+        store.keep_cycle(
+            cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+            plan=make_plan(), recommendations=(ADVICE,),
+        )  # fmt: skip
+        desk = Desk(
+            store=store,
+            settings=lambda: settings,
+            appliers=lambda _settings: (target,),
+            clock=lambda: NOW,
+        )
+        yield Bench(desk, store, target)
+
+
+Wish = Callable[[Bench, Person], object]
+WISHES: dict[str, tuple[set[str], Wish]] = {
+    "decide": (
+        DECIDE,
+        lambda bench, who: bench.desk.decide(ADVICE.digest, Decision.APPROVED, who),
+    ),
+    "decide: reject": (
+        DECIDE,
+        lambda bench, who: bench.desk.decide(ADVICE.digest, Decision.REJECTED, who),
+    ),
+    "approve_and_apply": (
+        DECIDE,
+        lambda bench, who: bench.desk.approve_and_apply(ADVICE.digest, who),
+    ),
+    "apply": (
+        DECIDE,
+        lambda bench, who: (bench.approve(), bench.desk.apply(ADVICE.digest, who)),
+    ),
+    "write_change": (
+        DECIDE,
+        lambda bench, who: (bench.approve(), bench.desk.write_change(ADVICE.digest, who)),
+    ),
+    "roll_back": (DECIDE, lambda bench, who: bench.desk.roll_back(ADVICE.digest, who)),
+    "preview": (DECIDE, lambda bench, who: bench.desk.preview(ADVICE.digest, who)),
+    "stop": (LET_IN, lambda bench, who: bench.desk.stop(who)),
+    "resume": ({"admin"}, lambda bench, who: bench.desk.resume(who)),
+}
+QUESTIONS = {"why_not", "visible"}
+"""What only tells, and is asked before a wish is offered."""
+
+
+def test_every_wish_of_the_desk_is_in_the_table() -> None:
+    """Whoever adds one says here who may have it."""
+    takes_person = {
+        name
+        for name, method in inspect.getmembers(Desk, inspect.isfunction)
+        if not name.startswith("_") and "person" in inspect.signature(method).parameters
+    }
+    assert takes_person - QUESTIONS == {name.partition(":")[0] for name in WISHES}
+
+
+@pytest.mark.parametrize(
+    ("wish", "role"),
+    # Who is not let in reaches no button; stopping asks no more than being let in.
+    sorted(set(itertools.product(WISHES, PEOPLE)) - {("stop", "none")}),
+)
+def test_each_role_has_its_wishes_and_no_other(bench: Bench, wish: str, role: str) -> None:
+    """A refusal leaves nothing behind but what was there, and asks no cluster."""
+    allowed, act = WISHES[wish]
+    try:
+        act(bench, PEOPLE[role])
+        refused = False
+    except StalePlanError:
+        # Let in; the state does not allow it.
+        refused = False
+    except (ChangeRefusedError, StoreError):
+        refused = True
+    assert refused == (role not in allowed)
+    if refused:
+        assert bench.target.asked == []
+        assert bench.store.reader.commands(ADVICE.digest) == ()
+        assert PEOPLE[role].name not in {entry.actor for entry in bench.store.reader.audit()}
+
+
+def test_with_four_eyes_the_owner_looks_at_no_target_that_waits_for_another(bench: Bench) -> None:
+    """Who may not approve does not look; somebody else does."""
+    access = replace(ACCESS, four_eyes=True, approvers="approver,search", owners="")
+    settings = replace(bench.desk.settings(), access=access)
+    desk = replace(bench.desk, settings=lambda: settings)
+    with pytest.raises(ChangeRefusedError, match="owns the job"):
+        desk.preview(ADVICE.digest, PEOPLE["owner"])
+    assert bench.target.asked == []
+    assert desk.preview(ADVICE.digest, PEOPLE["approver"]).change.steps
