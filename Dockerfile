@@ -1,8 +1,10 @@
 # Build: every package by hash, then Trimtab's own wheel with a build backend checked by hash too.
-FROM python:3.11-slim AS build
-RUN pip install --no-cache-dir uv==0.13.8
+# PYTHON_IMAGE=python:3.11-slim@sha256:… pins the base too: docs/safety.md, "What Trimtab brings along".
+ARG PYTHON_IMAGE=python:3.11-slim
+FROM ${PYTHON_IMAGE} AS build
 WORKDIR /source
-COPY deploy/requirements.lock deploy/requirements.lock
+COPY deploy/requirements.lock deploy/installers.lock deploy/
+RUN python -m pip install --no-cache-dir --no-deps --require-hashes --requirement deploy/installers.lock
 RUN uv venv /opt/trimtab \
     && uv pip sync --python /opt/trimtab/bin/python --no-cache --require-hashes deploy/requirements.lock
 COPY pyproject.toml README.md LICENSE requirements.lock ./
@@ -14,7 +16,7 @@ COPY dashboard dashboard
 RUN uv build --wheel --no-cache --require-hashes --build-constraints requirements.lock --out-dir /dist \
     && uv pip install --python /opt/trimtab/bin/python --no-cache --no-deps /dist/*.whl
 
-FROM python:3.11-slim
+FROM ${PYTHON_IMAGE}
 RUN useradd --system --uid 10001 --user-group --create-home trimtab \
     && install -d -o trimtab -g trimtab /var/lib/trimtab
 COPY --from=build /opt/trimtab /opt/trimtab

@@ -3,7 +3,6 @@ SHELL := /bin/sh
 BIN := .venv/bin
 PYTHON := $(BIN)/python
 STAMP := .venv/.setup-stamp
-UV_VERSION := 0.13.8
 DATA := ../shared/data
 WORKERS := 2
 SCENARIOS := 300
@@ -17,7 +16,7 @@ help: ## show this list
 
 setup: $(STAMP) ## make .venv with everything that requirements.lock names; instant when unchanged
 
-$(STAMP): pyproject.toml requirements.lock
+$(STAMP): pyproject.toml requirements.lock deploy/installers.lock
 	@set -eu; \
 	python=; \
 	for candidate in python3.11 python3 python3.12; do \
@@ -35,8 +34,9 @@ $(STAMP): pyproject.toml requirements.lock
 			echo "setup: $$python cannot make a virtual environment; see the lines above." >&2; \
 			exit 1; }; \
 	fi; \
-	echo "setup 2/4: uv $(UV_VERSION) into it"; \
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION); \
+	echo "setup 2/4: pip and uv into it, each checked by hash"; \
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement deploy/installers.lock; \
 	echo "setup 3/4: $$(grep -c '^[a-z]' requirements.lock) locked packages, each checked by hash"; \
 	$(BIN)/uv pip sync --python $(PYTHON) --require-hashes requirements.lock; \
 	echo "setup 4/4: trimtab itself, in place"; \
@@ -78,9 +78,11 @@ bench-full: ## the benchmarks at full size and 10^5 fuzzed answers; an hour or t
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
 
-lock: setup ## bring both locks in line with pyproject.toml; UPGRADE=--upgrade takes newer releases
-	@set -eu; compile="$(BIN)/uv pip compile --quiet $(UPGRADE) --generate-hashes --python-version 3.11 \
-		--no-emit-index-url --no-emit-find-links --no-annotate --no-header pyproject.toml"; \
+lock: setup ## bring the locks in line with pyproject.toml; UPGRADE=--upgrade takes newer releases
+	@set -eu; bare="$(BIN)/uv pip compile --quiet $(UPGRADE) --generate-hashes --python-version 3.11 \
+		--no-emit-index-url --no-emit-find-links --no-annotate --no-header"; \
+	printf 'pip\nuv\n' | $$bare --output-file deploy/installers.lock -; \
+	compile="$$bare pyproject.toml"; \
 	$$compile --extra dev --extra auth --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "deploy/requirements.lock")
+LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/installers.lock")
 REQUIREMENT = re.compile(r"^([a-z0-9-]+)(?:\[[a-z,]+\])?==(\S+) \\$", re.MULTILINE)
 
 
@@ -49,6 +49,23 @@ def test_declared_dependencies_are_locked() -> None:
     ]
     names = {normal(re.split(r"[\[<>=!~; ]", one)[0]) for one in declared}
     assert names - pinned("requirements.lock").keys() == set()
+
+
+@pytest.mark.parametrize("recipe", ["Makefile", "Dockerfile"])
+def test_nothing_is_installed_but_by_hash(recipe: str) -> None:
+    """What installs everything else is checked as well: pip itself and uv."""
+    text = (ROOT / recipe).read_text(encoding="utf-8").replace("\\\n", " ")
+    installs = [
+        line
+        for line in re.split(r"\n|&&|;", text)
+        if re.search(r"pip (install|sync)|uv build", line) and "echo" not in line
+    ]
+    assert len(installs) >= 3
+    for line in installs:
+        # Trimtab itself, without what it needs.
+        ours = "--no-deps" in line and ("--editable ." in line or "/dist/*.whl" in line)
+        assert "--require-hashes" in line or ours, line
+    assert set(pinned("deploy/installers.lock")) == {"pip", "uv"}
 
 
 def test_the_image_runs_what_was_tested() -> None:
