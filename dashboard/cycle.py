@@ -49,7 +49,10 @@ def silent(_stage: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """All that a cycle touches; `dashboard.wiring` builds it from the settings."""
+    """All that a cycle touches; `dashboard.wiring` builds it from the settings.
+
+    Without `forgets` nothing is deleted, whatever its age: for a time that no clock tells.
+    """
 
     settings: Settings
     store: Store
@@ -57,6 +60,7 @@ class World:
     catalogue: GpuCatalogue
     carbon: GridCarbon
     progress: Progress = silent
+    forgets: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +110,10 @@ def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, .
     rows = world.store.keep(
         *collected, progress=lambda done, total: world.progress("roll up", done, total)
     )
-    latest = reader.latest_sample_at()
-    if latest is not None:
-        world.store.forget(settings.retention, min(now, latest))
+    # Not from `now`: a clock that runs ahead of the samples would delete what is still young.
+    observed = reader.observed_until(now) if world.forgets else None
+    if observed is not None:
+        world.store.forget(settings.retention, observed)
     return tuple(one.report for one in collected), rows
 
 

@@ -2,10 +2,11 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
+from collectors.collect import LARGEST_SKEW
 from dashboard.cli.forecast_rows import forecast_row, group_row
 from dashboard.cli.list_commands import REPORT_COLUMNS, report_row
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
@@ -32,6 +33,19 @@ def planning_time(world: World, asked: datetime | None) -> datetime:
         return asked
     latest = world.store.reader.latest_sample_at()
     return latest if not world.collectors and latest is not None else utc_now()
+
+
+def _without_forgetting(world: World, asked: datetime | None) -> World:
+    """Give the world that deletes nothing when the time asked for has not come yet, and say so."""
+    now = utc_now()
+    if asked is None or asked <= now + LARGEST_SKEW:
+        return world
+    say(
+        f"trimtab: --now {asked:%Y-%m-%d %H:%M} UTC lies after this machine's clock "
+        f"({now:%Y-%m-%d %H:%M} UTC): nothing is deleted for its age",
+        file=sys.stderr,
+    )
+    return replace(world, forgets=False)
 
 
 def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
@@ -138,6 +152,7 @@ def cycle(options: argparse.Namespace) -> int:
         world = build_world(loaded.settings, progress=progress)
         with world.store:
             watch_all(world.store, loaded.settings, now=utc_now())
+            world = _without_forgetting(world, options.now)
             outcome = run_cycle(world, now=planning_time(world, options.now))
     if options.format == "json":
         print_json(outcome_document(outcome))
@@ -157,6 +172,7 @@ def collect(options: argparse.Namespace) -> int:
                     "no source is configured",
                     "Give --prometheus URL or set prometheus.url in trimtab.toml.",
                 )
+            world = _without_forgetting(world, options.now)
             reports, _rows = collect_and_keep(world, options.now or utc_now())
     print_rows(
         [report_row(report) for report in reports],

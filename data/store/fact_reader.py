@@ -76,6 +76,16 @@ class FactReader:
         rows = self._rows(sa.text(samples_sql.NEWEST).bindparams(instant))
         return as_utc(rows[0][0]) if rows else None
 
+    def observed_until(self, now: datetime) -> datetime | None:
+        """Give the newest hour up to `now` that retention may count from; None: no hour yet.
+
+        That is one with samples in at least a quarter of the two days up to it. A clock that runs
+        ahead by months leaves a few hours alone there, from which nothing follows.
+        """
+        instant = sa.bindparam("now", now, type_=sa.DateTime(timezone=True))
+        rows = self._rows(sa.text(samples_sql.OBSERVED_UNTIL).bindparams(instant))
+        return as_utc(rows[0][0]) if rows else None
+
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
         """Give fleet, jobs and history as known at `now`; later samples are not looked at.
 

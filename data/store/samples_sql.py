@@ -259,3 +259,11 @@ HAVING sum(seconds) >= 600 AND abs(sum(counter_joules) - sum(power_joules_beside
 ORDER BY gpu_uuid
 """
 """Boards whose energy counter and power integral differ by more than a tenth over >= 10 min."""
+
+OBSERVED_UNTIL = """
+SELECT slot_start FROM (
+    SELECT slot_start, count(*) OVER (
+        ORDER BY epoch(slot_start) RANGE BETWEEN 172799 PRECEDING AND CURRENT ROW) AS observed
+    FROM (SELECT DISTINCT slot_start FROM hourly WHERE slot_start <= :now) AS hours
+) AS around WHERE observed >= 12 ORDER BY slot_start DESC LIMIT 1
+"""

@@ -10,8 +10,11 @@ import pytest
 import sqlalchemy as sa
 from beds.mail_sink import running_mail_sink
 from factories import make_collected, make_samples
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from collectors.base import Window
+from dashboard.cli import main
 from dashboard.cycle import World, collect_and_keep, run_cycle
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
@@ -22,7 +25,7 @@ from data.collected import Collected
 from data.load_settings import load_settings
 from data.records.identifiers import digest_of
 from data.report_settings import ReportSettings
-from data.settings import Settings
+from data.settings import RetentionSettings, Settings
 from data.store import Store, open_store
 
 START = datetime(2026, 3, 28, 12, tzinfo=UTC)
@@ -88,6 +91,95 @@ def test_a_clock_that_jumps_and_is_set_right_leaves_no_hole(
         times = minutes_kept(store)
     assert times.iloc[-1] == exporter.real
     assert (times.diff().dropna() == pd.Timedelta(minutes=1)).all()
+
+
+@dataclass
+class Board:
+    """A source on this host: its samples carry the host's clock, right or wrong."""
+
+    name: str = "board"
+
+    def collect(self, window: Window) -> Collected:
+        """Give the last quarter of an hour by the host's clock."""
+        samples = make_samples(minutes=15, end=window.end)
+        given = make_collected(samples, batch_id=digest_of([window.start, window.end]))
+        report = replace(
+            given.report, source=self.name, window_start=window.start, window_end=window.end
+        )
+        return replace(given, report=report)
+
+
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(
+        st.one_of(st.just(0), st.integers(3 * 24, 200_000), st.integers(-2_000, -1)),
+        min_size=3,
+        max_size=12,
+    )
+)
+@example([87_600, 0, 0, 87_600, 175_200, 0])
+def test_a_host_clock_that_jumps_far_deletes_nothing_young(
+    tmp_path_factory: pytest.TempPathFactory, jumps: list[int]
+) -> None:
+    """Hours ahead or back at each collection: what is younger than its retention stays.
+
+    That goes for the five-minute roll-ups too, and no later sample of the right clock is refused.
+    """
+    retention = RetentionSettings(raw_days=2, five_minute_days=3, hourly_days=400)
+    with open_store(f"duckdb:///{tmp_path_factory.mktemp('j')}/t.duckdb") as store:
+        history = make_samples(minutes=6 * 24 * 12, end=START)
+        history["sampled_at"] = pd.date_range(end=START, periods=len(history), freq="5min")
+        store.keep(make_collected(history.astype({"sampled_at": "datetime64[us, UTC]"})))
+        world = replace(
+            build_world(Settings(retention=retention), store=store), collectors=(Board(),)
+        )
+        real = START
+        for hours in jumps:
+            real += QUARTER
+            collect_and_keep(world, real + hours * HOUR)
+            passed = (real - START) // timedelta(minutes=5) + 1
+            assert young(store, "samples", "sampled_at", real, 2) >= 2 * 24 * 12 - passed
+            assert young(store, "five_minute", "slot_start", real, 3) >= 3 * 24 * 12 - passed
+        for _again in range(2):
+            real += QUARTER
+            _reports, rows = collect_and_keep(world, real)
+            assert rows == 15
+        assert young(store, "samples", "sampled_at", real, 9) < 4 * 24 * 12  # it does forget
+
+
+def young(store: Store, table: str, column: str, real: datetime, days: int) -> int:
+    """How many rows of the table are younger than so many days, by the right clock."""
+    with store._engine.connect() as connection:
+        found = connection.execute(
+            sa.text(
+                f"SELECT count(*) FROM {table}"  # noqa: S608
+                f" WHERE {column} > :since AND {column} <= :real"
+            ),
+            {"since": real - timedelta(days=days), "real": real},
+        )
+        return int(found.scalar_one())
+
+
+def test_a_time_that_has_not_come_deletes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A far-future --now with a source that obeys it: said, and every row stays."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TRIMTAB_FLEET_ENABLED", "true")
+    monkeypatch.setenv("TRIMTAB_FLEET_NODES", "1")
+    monkeypatch.setenv("TRIMTAB_PROMETHEUS_STEP_SECONDS", "300")
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    assert main(["--store", url, "--quiet", "collect"]) == 0
+    with open_store(url) as store:
+        before = store.reader.counts()
+    assert main(["--store", url, "--quiet", "collect", "--now", "2046-01-01T00:00:00Z"]) == 0
+    assert "nothing is deleted for its age" in capsys.readouterr().err
+    with open_store(url) as store:
+        after = store.reader.counts()
+    assert all(after[table] >= rows for table, rows in before.items())
+    assert main(["--store", url, "--quiet", "collect"]) == 0
+    with open_store(url) as store:
+        assert store.reader.counts()["samples"] >= after["samples"]
 
 
 def test_a_source_whose_clock_is_ahead_hides_nothing(tmp_path: Path) -> None:
