@@ -11,7 +11,7 @@ from factories import NOW, make_collected, make_job, make_plan, make_recommendat
 from dashboard.reports.next_week import days_ahead
 from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.waste import waste_rows
-from dashboard.reports.week import Week
+from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -83,7 +83,7 @@ def hourly(hours: int, start: datetime) -> GroupForecast:
 def test_days_ahead_are_days_of_the_zone() -> None:
     """22:00 UTC is the next day in Berlin's summer; every hour falls into one day."""
     start = datetime(2026, 7, 1, 21, tzinfo=UTC)
-    days = days_ahead([hourly(48, start)], Week(end=start, zone="Europe/Berlin"))
+    days = days_ahead([hourly(48, start)], week_to(start, "Europe/Berlin"))
     assert [one.hours for one in days] == [1, 24, 23]
     second = days[1]
     assert second.allocated is not None
@@ -114,7 +114,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> WeeklyReport:
         )
         return make_weekly_report(
             store.reader,
-            week=Week(end=NOW, zone="Europe/Berlin"),
+            week=week_to(NOW, "Europe/Berlin"),
             settings=Settings(),
             carbon=load_carbon_table().get("DEU"),
             catalogue=CATALOGUE,

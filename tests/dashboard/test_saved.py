@@ -20,7 +20,7 @@ from dashboard.reports.editions import WHOLE, Edition, EditionKind
 from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.render_report import bare_text, render_html, render_json, render_markdown
 from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import Week
+from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.savings import ledger, total_gpu_hours
 from data.catalogue.carbon_table import load_carbon_table
@@ -67,7 +67,7 @@ def report_to(bench: Bench, end: datetime, edition: Edition = WHOLE) -> WeeklyRe
     """The report of the week up to `end`."""
     return make_weekly_report(
         bench.store.reader,
-        week=Week(end=end, zone="UTC"),
+        week=week_to(end, "UTC"),
         settings=Settings(),
         carbon=load_carbon_table().get("WORLD"),
         catalogue=load_gpu_catalogue(),
@@ -154,7 +154,7 @@ def test_every_form_has_the_statement(bench: Bench) -> None:
     energy = replace(Settings().energy, region="DEU", market_gco2e_per_kwh=50.0)
     report = make_weekly_report(
         bench.store.reader,
-        week=Week(end=NOW + timedelta(days=1), zone="UTC"),
+        week=week_to(NOW + timedelta(days=1), "UTC"),
         settings=replace(Settings(), energy=energy),
         carbon=load_carbon_table().get("DEU"),
         catalogue=load_gpu_catalogue(),

@@ -10,7 +10,7 @@ from factories import NOW, make_collected, make_job, make_plan, make_recommendat
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import Week
+from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -44,7 +44,7 @@ def report_of(store: Store) -> WeeklyReport:
     """The report of the week that ends at the newest sample."""
     return make_weekly_report(
         store.reader,
-        week=Week(end=NOW, zone="UTC"),
+        week=week_to(NOW, "UTC"),
         settings=Settings(energy=EnergySettings(region="DEU")),
         carbon=load_carbon_table().get("DEU"),
         catalogue=load_gpu_catalogue(),

@@ -53,7 +53,7 @@ def filled(store: Store, *, forgotten: bool) -> Store:
     return store
 
 
-@pytest.fixture(scope="module", params=itertools.product(ENGINES, (False, True)), ids=str)
+@pytest.fixture(scope="module", params=list(itertools.product(ENGINES, (False, True))), ids=str)
 def filled_store(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Store]:

@@ -33,7 +33,7 @@ from dashboard.notify.webhook import post, slack_text
 from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import Week
+from dashboard.reports.week import week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from dashboard.scheduler import CycleState
 from dashboard.web.own_metrics import OwnMetrics
@@ -75,7 +75,7 @@ def report(store: Store) -> WeeklyReport:
     """Its report."""
     return make_weekly_report(
         store.reader,
-        week=Week(end=NOW, zone="UTC"),
+        week=week_to(NOW, "UTC"),
         settings=Settings(),
         carbon=load_carbon_table().get("DEU"),
         catalogue=load_gpu_catalogue(),
