@@ -15,8 +15,8 @@ from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import capacity_refusals
 from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job
-from dashboard.apply.slurm.closing import closing_of, held_text
-from dashboard.apply.slurm.moves import SIZES, Moves, moves_back, moves_for
+from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
+from dashboard.apply.slurm.moves import SIZES, Moves, moves_for
 from dashboard.apply.slurm.programs import SlurmPrograms
 from dashboard.apply.slurm.rest import SlurmRestWriter
 from dashboard.apply.slurm.sending import StepSender, is_same_job
@@ -29,6 +29,7 @@ from dashboard.apply.slurm.targets import (
     require_touchable,
 )
 from dashboard.apply.slurm.verifying import read_back_job
+from dashboard.apply.slurm.ways_back import moves_back
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
@@ -218,7 +219,7 @@ class SlurmApplier:
 
     def close(self, change: Change, *, sent: int) -> Closed:
         """Finish or take back a change that is given up; a hold of ours ends. Never raises."""
-        if change.target.kind == node_changes.KIND:
+        if change.target.kind == node_changes.KIND or len(change.steps) < 2:
             return Closed(left=Left.AS_IT_IS, detail="")
         before = dict(change.target.state)
         for last in (False, True):
@@ -227,7 +228,7 @@ class SlurmApplier:
             except (StalePlanError, ChangeRefusedError) as gone:
                 return Closed(left=Left.AS_IT_IS, detail=str(gone))
             except ApplyError as error:
-                return Closed(left=Left.UNKNOWN, detail=f"{held_text(change, sent)}: {error}")
+                return self._not_closed(change, sent, str(error))
             state = dict(target.state)
             total = state.get("TRES", "") if last else before.get("TRES", "")
             closing = closing_of(moves_of(change.steps), sent, state, total=total)
@@ -235,12 +236,23 @@ class SlurmApplier:
                 return Closed(left=closing.left, detail=closing.detail)
             steps = steps_of(closing.moves, state)
             back = replace(change, target=target, steps=steps, undo=())
+            refused = []
             for step in steps:
                 said = self.execute(step, back)
-                if said.outcome is not StepOutcome.DONE:
-                    detail = f"{held_text(change, sent)}: {step.text}: {said.detail}"
-                    return Closed(left=Left.UNKNOWN, detail=detail)
-        return Closed(left=Left.UNKNOWN, detail="what was set is taken back")
+                if said.outcome is StepOutcome.REFUSED and step.verb == "update":
+                    refused.append(f"{step.text}: {said.detail}")
+                elif said.outcome is not StepOutcome.DONE:
+                    return self._not_closed(change, sent, f"{step.text}: {said.detail}")
+            if refused:
+                # Slurm does not take the old value back: the job is at least let go.
+                return Closed(left=Left.PART, detail="; ".join(refused))
+        return self._not_closed(change, sent, "what was set is taken back")
+
+    def _not_closed(self, change: Change, sent: int, why: str) -> Closed:
+        """Return that a job must be looked at again; one that is surely not held may be left."""
+        left = Left.UNKNOWN if may_hold(change, sent) else Left.AS_IT_IS
+        text = f"{held_text(change)}: {why}" if left is Left.UNKNOWN else why
+        return Closed(left=left, detail=text)
 
     def _client(self) -> SlurmClient:
         if self._settings.mode == "rest":

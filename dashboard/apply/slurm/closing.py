@@ -3,14 +3,8 @@
 from dataclasses import dataclass
 
 from dashboard.apply.base import Left
-from dashboard.apply.slurm.moves import (
-    Move,
-    State,
-    left_held_by,
-    pending_update,
-    restored,
-    same_value,
-)
+from dashboard.apply.slurm.moves import Move, State, pending_update, same_value
+from dashboard.apply.slurm.ways_back import left_held_by, restored
 from data.records.changes import Change
 
 
@@ -44,9 +38,9 @@ def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) 
     if not whole:
         left, detail = Left.PART, "part of the change stands"
     elif requeued:
-        left, detail = Left.PART, "what was set was taken back, after the requeue"
+        left, detail = Left.PART, "of the change only its requeue stands"
     else:
-        left, detail = Left.NOTHING, "what was set was taken back"
+        left, detail = Left.NOTHING, "nothing of the change stands"
     return Closing(moves=(*back, *release), left=left, detail=detail)
 
 
@@ -66,12 +60,14 @@ def _changes_back(
     return changes
 
 
-def held_text(change: Change, sent: int) -> str:
-    """Return whether a job that cannot be looked at may be held by the change."""
-    held = any(step.verb in ("hold", "requeuehold") for step in change.steps[:sent])
+def may_hold(change: Change, sent: int) -> bool:
+    """Tell whether a job may be held by the steps that were sent."""
+    return any(step.verb in ("hold", "requeuehold") for step in change.steps[:sent])
+
+
+def held_text(change: Change) -> str:
+    """Return what a person should know of a job that cannot be let go now."""
     number = dict(change.target.state)["number"]
-    if not held:
-        return f"what stands of the change to job {number} is not known"
     return (
         f"job {number} may be held by the change and is released as soon as Slurm answers "
         f"(by hand: scontrol release {number})"

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from dashboard.apply.slurm.gres_text import TYPE_NAME, GpuRequest, gpu_request, with_gpus
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.wire import COMMANDS, release_of
-from data.errors import ChangeRefusedError, StalePlanError, scrub
+from data.errors import ChangeRefusedError, scrub
 from data.records.decisions import Action, Recommendation
 
 State = Mapping[str, str]
@@ -108,7 +108,7 @@ def arranged(
         return Moves(moves=updates)
     if where not in ("RUNNING", "SUSPENDED"):
         raise refuse(f"the job is {where}", "Wait until it runs or waits, then run a new cycle.")
-    if all(_in_place(change) for change in changes):
+    if all(is_in_place(change) for change in changes):
         return Moves(moves=tuple(_update(*change) for change in changes), notes=(_DROPPED,))
     _require_requeue(state, allow_requeue)
     restarts = int(state["Restarts"])
@@ -161,7 +161,7 @@ def _held(updates: tuple[Move, ...]) -> tuple[Move, ...]:
     )
 
 
-def _in_place(change: tuple[str, str, str]) -> bool:
+def is_in_place(change: tuple[str, str, str]) -> bool:
     """Whether a running job takes it: fewer nodes."""
     field, before, after = change
     return field == "NumNodes" and _lowest(after) < _lowest(before)
@@ -381,56 +381,3 @@ def _reclaim(state: State) -> Moves:
         raise refuse(f"the job is {state['JobState']}: it holds no GPU to reclaim")
     move = Move(verb="cancel", field="JobState", before=state["JobState"], after="OVER")
     return Moves(moves=(move,), notes=(_WARN_OWNER,))
-
-
-def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) -> Moves:
-    """Give the moves that restore the fields that `moves` touched, nodes first and GPUs last.
-
-    None when all is as it was. A job that waits on our hold is let go whatever else was changed.
-    Errors: StalePlanError when a field holds neither value, ChangeRefusedError.
-    """
-    if any(move.verb == "cancel" for move in moves):
-        raise refuse("a cancelled job does not come back", "Its owner has to submit it again.")
-    left_held = left_held_by(moves, state)
-    stray = tuple(move for move in moves if move.verb not in CONTROL and _is_stray(move, state))
-    if stray and not left_held:
-        now = scrub(state.get(stray[0].field, ""))
-        raise StalePlanError(
-            f"{stray[0].field} is now {now!r}, neither {stray[0].before!r} nor {stray[0].after!r}",
-            "Somebody changed it since: nothing is restored.",
-        )
-    changes = restored(tuple(move for move in moves if move not in stray), state)
-    back = arranged(changes, state, allow_requeue=allow_requeue) if changes else Moves(moves=())
-    return Moves(moves=(*back.moves, *left_held), notes=back.notes)
-
-
-def _is_stray(move: Move, state: State) -> bool:
-    now = state.get(move.field, "")
-    return not any(same_value(move.field, now, one) for one in (move.before, move.after))
-
-
-def restored(moves: tuple[Move, ...], state: State) -> tuple[tuple[str, str, str], ...]:
-    """Return (field, now, before) of every field that holds what `moves` set, in order.
-
-    Slurm derives the total of GPUs from the nodes only when it is told the GPUs.
-    """
-    changes = [
-        (move.field, state.get(move.field, ""), move.before)
-        for move in moves
-        if move.verb not in CONTROL
-    ]
-    moved = [change for change in changes if not same_value(*change)]
-    fields = {field for field, _now, _before in moved}
-    in_place = state.get("JobState") != "PENDING" and all(map(_in_place, moved))
-    gres = state.get("Gres", "")
-    if "NumNodes" in fields and "Gres" not in fields and gres and not in_place:
-        moved.append(("Gres", gres, gres))
-    return tuple(moved)
-
-
-def left_held_by(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
-    """Give the release of a job that waits on our hold, because a later step was not taken."""
-    ours = any(move.verb in ("hold", "requeuehold") for move in moves)
-    if not ours or state.get("Hold", "no") == "no" or state["JobState"] != "PENDING":
-        return ()
-    return (Move(verb="release", field="Hold", before=state["Hold"], after="no"),)

@@ -1,6 +1,7 @@
 """Moves as the steps that are shown, stored and sent. Pure."""
 
-from dashboard.apply.slurm.moves import Move, State, moves_back
+from dashboard.apply.slurm.moves import Move, State
+from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import COMMANDS, by_hand, encoded, payload_of
 from data.errors import ApplyError
 from data.records.changes import ChangeStep

@@ -19,7 +19,6 @@ _REQUEST = (
     "TRES", "nodes_asked", "Gres", "TresPerJob", "TresPerTask", "Partition", "Features",
     "TimeLimit", "Hold",
 )  # fmt: skip
-_SNAPSHOT = (*_REQUEST, "NumNodes", "NumTasks", "gpus")
 _NOT_LOOKED_AT = ("", "None")
 _SIZES = ("Gres", "TresPerJob", "TresPerTask", "NumTasks", "NumNodes")
 
@@ -48,12 +47,15 @@ def read_back_job(client: SlurmClient, change: Change, done: int, now: datetime)
 def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
     """Compare a job that was rolled back with what it was; None when every field is the same.
 
-    A field that Slurm derives while a job runs is compared only with another running job.
+    What Slurm estimates of a job that waits, and chooses anew for every run, is not compared.
     """
     was: dict[str, str] = json.loads(dict(change.target.state).get(WAS, "{}"))
     if not was or facts.state not in ("PENDING", "RUNNING", "SUSPENDED"):
         return None
-    keys = _SNAPSHOT if facts.state == was.get("JobState") else _REQUEST
+    runs = facts.state != "PENDING" and facts.state == was.get("JobState")
+    # The nodes of a job that asks for a total are the scheduler's choice.
+    chosen = ("NumNodes", "NumTasks", "gpus") if was.get("Gres") else ("gpus",)
+    keys = (*_REQUEST, *chosen) if runs else _REQUEST
     other = [
         f"{key} is {facts.value(key)!r}, it was {was[key]!r}"
         for key in keys

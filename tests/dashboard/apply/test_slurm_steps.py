@@ -10,8 +10,9 @@ from beds.slurm_apply import MODEL, proposal
 from dashboard.apply.base import Left
 from dashboard.apply.slurm.closing import closing_of
 from dashboard.apply.slurm.gres_text import GpuRequest, gpu_request, one_spelling, with_gpus
-from dashboard.apply.slurm.moves import Move, Moves, moves_back, moves_for, same_value, type_key
+from dashboard.apply.slurm.moves import Move, Moves, moves_for, same_value, type_key
 from dashboard.apply.slurm.steps import steps_of
+from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import payload_of
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.decisions import Action

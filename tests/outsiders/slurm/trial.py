@@ -388,7 +388,14 @@ class Trial:
             requeued = mine.get("Restarts") != self.before[self.mine].get("Restarts")
             moved = mine.get("JobState") != self.before[self.mine]["JobState"]
             allowed = oracle.RUN if requeued else set()
-            if moved:
+            by_node = self.scenario.form in ("gres", "gpus-per-node") and self.scenario.nodes
+            if (
+                requeued
+                and not moved
+                and oracle.total(mine) != oracle.total(self.before[self.mine])
+            ):
+                return f"rolled back, yet it runs with {mine['TRES']}"
+            if moved or (requeued and not by_node):
                 allowed = allowed | {"NumNodes", "NumTasks", "NumCPUs", "TRES", "Priority"}
             return self.unlike(after, allowed, "rolled back, yet")
         return None
