@@ -140,6 +140,8 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
     extra = _extra(job)
     if proposed.gpu_count == 0:
         return ""
+    if fixed := extra.get("fixed_size"):
+        return fixed
     if "array_job" in extra:
         return "it is a task of an array: its size is that of all its tasks"
     if not _same_devices(job, proposed):

@@ -358,3 +358,37 @@ def test_the_end_of_the_window_is_no_end(state: str, has_ended: bool) -> None:
     """24.11's slurmrestd gives a job that runs the end of the window as its end."""
     stretch = read_accounting_row(rows_of(accounting_line(State=state), Counter())[0])
     assert (stretch.ended_at is not None) is has_ended
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, ""),
+        ({"het_job_id": 7}, "heterogeneous"),
+        ({"tres_per_socket": "gres:gpu:1"}, "by socket"),
+        ({"tres_per_job": "gres:gpu:4"}, "several ways"),
+        ({"shared": "none"}, "--exclusive"),
+        ({"shared": ["none"]}, "--exclusive"),
+    ],
+)
+def test_a_job_that_no_size_change_reaches_says_why(
+    changes: dict[str, object], reason: str
+) -> None:
+    """Planner and applier refuse it on the same fact."""
+    asked = {"tres_per_node": "gres:gpu:h100:4", "batch_flag": True}
+    facts = dict(read_queue_job(queue_record(**(asked | changes)), release=(22, 5)).extra)
+    said = facts.get("fixed_size", "")
+    assert reason in said
+    assert bool(said) == bool(reason)
+    assert (facts["batch"], facts["slurm_release"]) == ("yes", "22.05")
+
+
+def test_a_requeued_job_asks_for_the_nodes_of_its_request() -> None:
+    """22.05 shows the nodes of its last run until it starts again."""
+    waits = {"job_state": "PENDING", "nodes": "", "gres_detail": [], "max_nodes": 0}
+    asked = {"tres_per_node": "gres:gpu:2", "node_count": 2, "tres_req_str": "cpu=1,node=1"}
+    counts = [
+        sum(one.count for one in read_queue_job(queue_record(**waits, **asked, **further)).gpus)
+        for further in ({"restart_cnt": 1}, {"restart_cnt": 0})
+    ]
+    assert counts == [2, 4]

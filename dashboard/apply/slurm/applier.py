@@ -26,6 +26,7 @@ from dashboard.apply.slurm.targets import (
     job_target,
     keys_for,
     require_as_planned,
+    require_restorable,
     require_touchable,
 )
 from dashboard.apply.slurm.verifying import read_back_job
@@ -157,6 +158,7 @@ class SlurmApplier:
         """
         if target.kind == node_changes.KIND:
             return node_changes.drain_back(change, target)
+        require_restorable(change)
         moves = moves_back(
             moves_of(change.steps),
             dict(target.state),

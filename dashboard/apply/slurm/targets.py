@@ -8,7 +8,7 @@ from dashboard.apply.slurm.client import JobReading
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import SIZES, type_key
 from data.errors import ChangeRefusedError, StalePlanError
-from data.records.changes import Target
+from data.records.changes import Change, Target
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job
 
@@ -118,6 +118,25 @@ def require_touchable(facts: JobFacts, number: str) -> None:
         raise StalePlanError(
             f"Slurm job {number} has ended or is ending ({facts.job.state_word or facts.state})",
             "Run a new cycle.",
+        )
+
+
+def require_restorable(change: Change) -> None:
+    """Refuse to give nodes back to a job that had got more than it asked for at least.
+
+    The most that it asked for is not shown while it runs. Errors: ChangeRefusedError.
+    """
+    was = dict(change.target.state)
+    asked, had = was.get("nodes_asked", ""), was.get("NumNodes", "")
+    if (
+        "-" not in had
+        and asked not in ("", had)
+        and any(step.field == "NumNodes" for step in change.steps)
+    ):
+        raise ChangeRefusedError(
+            f"the job asked for {asked} nodes or more and ran on {had}: Slurm does not say what it "
+            "asked for",
+            "Ask its owner to submit it again.",
         )
 
 
