@@ -1,72 +1,267 @@
-"""Traces in Parquet or CSV, read through a column map. Nothing is guessed, nothing is lost."""
+"""Traces in Parquet or CSV, read through a column map. Nothing is guessed, nothing is lost.
 
+A trace is read piece by piece. The checks are those of telemetry: the same limits, under the same
+names. What only the whole file tells, such as a doubtful unit, is refused after its last piece:
+keep all pieces in one transaction.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
-from collectors.trace_map import TraceMap, load_map, nearest
+from collectors.collect import LARGEST_SKEW
+from collectors.plausible_values import plausible
+from collectors.trace_cells import numbers_of, texts_of
+from collectors.trace_doubts import UnitTally
+from collectors.trace_map import MappedColumn, TraceMap, field_of, load_map, nearest
+from collectors.trace_tables import Columns, failures_named, read_columns
+from collectors.trace_times import NO_TIME, times_of
 from data.collected import Collected
-from data.columns import SAMPLES, TEXT, check_frame
+from data.columns import NUMBER, SAMPLES, check_frame
 from data.errors import SettingsError, UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, WorkloadKind
 
-__all__ = ["load_map", "read_trace"]
+__all__ = ["Trace", "load_map"]
 
 
-def _load(path: Path) -> pd.DataFrame:
-    try:
-        return pd.read_csv(path) if path.suffix.lower() == ".csv" else pd.read_parquet(path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise UnexpectedAnswerError(
-            f"cannot read {path} as {'CSV' if path.suffix == '.csv' else 'Parquet'}: "
-            f"{str(error).splitlines()[0][:160]}",
-            "Give a .csv or .parquet file.",
-        ) from error
+@dataclass(slots=True)
+class _SeenJob:
+    """What the pieces read so far say of a job; the newest sample tells its board."""
+
+    first_at: Any
+    last_at: Any
+    gpu_model: str
+    mig_profile: str
+    memory_mib: float
 
 
-def _pick(raw: pd.DataFrame, mapping: TraceMap, column: str) -> pd.Series:
-    if column not in raw.columns:
-        raise SettingsError(
-            f"{mapping.path} names the column {column!r}, which the trace does not have",
-            nearest(column, [str(name) for name in raw.columns]),
+class Trace:
+    """One trace, read once. The counts are complete after the last piece.
+
+    `rows` are those of the file. `dropped` counts rows by reason, and readings by `target: reason`:
+    their row stays, the value is unknown. `present` counts the readings that there were.
+    """
+
+    def __init__(self, path: Path, mapping: TraceMap, *, now: datetime) -> None:
+        self._path, self._mapping = path, mapping
+        self._latest = int((now + LARGEST_SKEW).timestamp() * 1e6)
+        self.rows = 0
+        self.dropped: Counter[str] = Counter()
+        self.present: Counter[str] = Counter()
+        self._tallies = {
+            target: UnitTally(target, mapped)
+            for target, mapped in mapping.columns.items()
+            if SAMPLES.columns[target][0] == NUMBER
+        }
+        self._jobs: dict[str, _SeenJob] = {}
+        self._devices: Counter[str] = Counter()
+        self._held: set[tuple[str, str, str]] = set()
+        self._counters: dict[str, tuple[float, float, float, float]] = {}
+        self._number = 0
+        self._span: list[Any] = []
+
+    @property
+    def dropped_rows(self) -> Counter[str]:
+        """The rows dropped, by reason."""
+        return Counter({name: n for name, n in self.dropped.items() if n and ": " not in name})
+
+    @property
+    def refused_readings(self) -> Counter[str]:
+        """The readings refused, by `target: reason`."""
+        return Counter({name: n for name, n in self.dropped.items() if n and ": " in name})
+
+    def mostly_refused(self) -> list[str]:
+        """Return the targets of which more than half of the readings were refused."""
+        refused: Counter[str] = Counter()
+        for name, count in self.refused_readings.items():
+            refused[name.partition(":")[0]] += count
+        return sorted(name for name, n in refused.items() if 2 * n > self.present[name])
+
+    def pieces(self) -> Iterator[Collected]:
+        """Yield the samples piece by piece, the jobs with the last. Errors: TrimtabError."""
+        mapping = self._mapping
+        for required in SAMPLES.required - {*mapping.columns, *mapping.constants, "sampled_at"}:
+            raise SettingsError(
+                f"{mapping.path} gives no {required}",
+                f"Add [columns.{required}] or a constant {required} = ...",
+            )
+        wanted = dict.fromkeys((mapping.time.column, *(c.column for c in mapping.columns.values())))
+        waiting: pd.DataFrame | None = None
+        for columns in read_columns(
+            self._path, [*wanted], form=mapping.form, where=mapping.path, dropped=self.dropped
+        ):
+            with failures_named(self._path):
+                frame = self._samples(columns)
+            if frame.empty:
+                continue
+            if waiting is not None:
+                yield self._collected(waiting, ())
+            waiting = frame
+        self.rows += self.dropped["wrong-columns"]
+        self._require_fit()
+        if waiting is None:
+            told = ", ".join(f"{n} {name}" for name, n in sorted(self.dropped_rows.items()))
+            raise UnexpectedAnswerError(
+                f"{self._path}: of {self.rows} rows none could be kept ({told or 'no row'})",
+                "Check [time] and the columns of the map.",
+            )
+        yield self._collected(waiting, self._known_jobs())
+
+    def _require_fit(self) -> None:
+        rates = [
+            (after - before) / (last - first)
+            for first, before, last, after in self._counters.values()
+            if last > first
+        ]
+        if "energy_joules" in self._tallies:
+            self._tallies["energy_joules"].add(np.array(rates))
+        for tally in self._tallies.values():
+            tally.require_fit()
+
+    def _samples(self, columns: Columns) -> pd.DataFrame:
+        mapping = self._mapping
+        times = times_of(columns[mapping.time.column], mapping.time, self.dropped)
+        self.rows += len(times)
+        future = times > self._latest
+        self.dropped["in-the-future"] += int(future.sum())
+        kept = (times != NO_TIME) & ~future
+        found: dict[str, Any] = {
+            target: self._column(columns, target, mapped, kept)
+            for target, mapped in mapping.columns.items()
+        }
+        found |= {
+            target: value
+            for target, value in mapping.constants.items()
+            if target in SAMPLES.columns
+        }
+        found["sampled_at"] = pd.to_datetime(times, unit="us", utc=True)
+        frame = pd.DataFrame(found, index=pd.RangeIndex(len(times)))
+        nameless = kept & (frame["gpu_uuid"] == "").to_numpy()
+        self.dropped["no-uuid"] += int(nameless.sum())
+        frame = check_frame(frame[kept & ~nameless].reset_index(drop=True), SAMPLES)
+        self._note(frame)
+        return frame
+
+    def _column(
+        self, columns: Columns, target: str, mapped: MappedColumn, kept: npt.NDArray[np.bool_]
+    ) -> Any:
+        array = columns[mapped.column]
+        if target not in self._tallies:
+            texts = texts_of(array)
+            self.dropped[f"{target}: too-long"] += int((texts.long & kept).sum())
+            self.present[target] += int(kept.sum())
+            named = [mapped.prefix + text if text else "" for text in texts.distinct]
+            return pd.Series(pd.array(named, dtype="str").take(texts.places))
+        raw, bad = numbers_of(array, mapped.column, decimal=self._mapping.form.decimal)
+        there = kept & ~np.isnan(raw)
+        if mapped.zero_is_unknown:
+            there &= raw != 0
+        self.present[target] += int(there.sum()) + int((bad & kept).sum())
+        self.dropped[f"{target}: no-number"] += int((bad & kept).sum())
+        reasons: Counter[str] = Counter()
+        with np.errstate(over="ignore", invalid="ignore"):
+            if target != "energy_joules":
+                self._tallies[target].add(raw[there])
+            values, good = plausible(field_of(target), mapped.factor, raw[there], reasons)
+        for reason, count in reasons.items():
+            self.dropped[f"{target}: {reason}"] += count
+        result = np.full(len(raw), np.nan)
+        result[np.flatnonzero(there)[good]] = values[good]
+        return result
+
+    def _note(self, frame: pd.DataFrame) -> None:
+        """Remember what the jobs and counters of a piece say."""
+        if frame.empty:
+            return
+        self._span += [frame["sampled_at"].min(), frame["sampled_at"].max()]
+        ordered = frame.sort_values("sampled_at", kind="stable")
+        held = ordered[ordered["job_id"] != ""]
+        first = held.drop_duplicates("job_id").set_index("job_id")["sampled_at"]
+        newest = held.drop_duplicates("job_id", keep="last")
+        told = ("job_id", "sampled_at", "gpu_model", "mig_profile", "memory_total_mib")
+        for job_id, last_at, *board in zip(*(newest[name] for name in told), strict=True):
+            before = self._jobs.get(job_id)
+            seen = _SeenJob(first[job_id], last_at, *board)
+            if before is not None:
+                seen.first_at = min(seen.first_at, before.first_at)
+                if before.last_at > seen.last_at:
+                    before.first_at, seen = seen.first_at, before
+            self._jobs[job_id] = seen
+        devices = held[["job_id", "gpu_uuid", "mig_instance"]].drop_duplicates()
+        fresh = set(devices.itertuples(index=False, name=None)) - self._held
+        self._devices.update(job_id for job_id, _uuid, _instance in fresh)
+        self._held |= fresh
+        if "energy_joules" in self._tallies:
+            self._note_counters(ordered[ordered["energy_joules"].notna()])
+
+    def _note_counters(self, ordered: pd.DataFrame) -> None:
+        factor = self._mapping.columns["energy_joules"].factor
+        for uuid, rows in ordered.groupby("gpu_uuid"):
+            at = rows["sampled_at"].astype("int64").to_numpy() / 1e6
+            raw = rows["energy_joules"].to_numpy() / factor
+            ends = [(at[0], raw[0]), (at[-1], raw[-1])]
+            known = self._counters.get(str(uuid))
+            ends += [known[:2], known[2:]] if known else []
+            self._counters[str(uuid)] = (*min(ends), *max(ends))
+
+    def _known_jobs(self) -> tuple[Job, ...]:
+        mapping, constants = self._mapping, self._mapping.constants
+        platform = Platform(_choice(mapping, "platform", Platform))
+        kind = WorkloadKind(_choice(mapping, "kind", WorkloadKind))
+        jobs = []
+        for name, seen in sorted(self._jobs.items()):
+            namespace, slash, short = name.partition("/")
+            inside = namespace if slash else mapping.source
+            jobs.append(
+                Job(
+                    job_id=name,
+                    name=short if slash else name,
+                    namespace=str(constants.get("namespace", inside)),
+                    owner=str(constants.get("owner", "")),
+                    platform=platform,
+                    kind=kind,
+                    gpu_model=seen.gpu_model,
+                    gpu_count=self._devices[name],
+                    mig_profile=seen.mig_profile,
+                    gpu_memory_mib=None if pd.isna(seen.memory_mib) else seen.memory_mib,
+                    first_seen_at=seen.first_at.to_pydatetime(),
+                    last_seen_at=seen.last_at.to_pydatetime(),
+                    source=mapping.source,
+                    assumed=mapping.assumed,
+                )
+            )
+        return tuple(jobs)
+
+    def _collected(self, samples: pd.DataFrame, jobs: tuple[Job, ...]) -> Collected:
+        """Return a piece; its report tells what was read and dropped up to its end."""
+        mapping, self._number = self._mapping, self._number + 1
+        content = pd.util.hash_pandas_object(samples, index=False).sum()
+        said = [mapping.source, self._path.name, str(content), list(mapping.assumed)]
+        return Collected(
+            batch_id=digest_of([*said, self._number]),
+            samples=samples,
+            jobs=jobs,
+            report=SourceReport(
+                source=mapping.source,
+                state=SourceState.RAN,
+                reason="",
+                samples=self.rows - sum(self.dropped_rows.values()),
+                dropped=tuple(sorted((name, n) for name, n in self.dropped.items() if n)),
+                completeness_ratio=None,
+                warnings=(),
+                window_start=min(self._span).to_pydatetime(),
+                window_end=max(self._span).to_pydatetime(),
+            ),
         )
-    return raw[column]
-
-
-def _times(raw: pd.DataFrame, mapping: TraceMap) -> pd.Series:
-    column = _pick(raw, mapping, mapping.time_column)
-    if mapping.start is None:
-        times = pd.to_datetime(column, utc=True, errors="coerce")
-    else:
-        unit: Any = mapping.time_unit
-        offset = pd.to_timedelta(pd.to_numeric(column, errors="coerce"), unit=unit)
-        times = pd.Timestamp(mapping.start) + offset
-    return times.astype("datetime64[us, UTC]")
-
-
-def _samples(raw: pd.DataFrame, mapping: TraceMap) -> pd.DataFrame:
-    frame = pd.DataFrame({"sampled_at": _times(raw, mapping)})
-    for target, mapped in mapping.columns.items():
-        column = _pick(raw, mapping, mapped.column)
-        if SAMPLES.columns[target][0] == TEXT:
-            frame[target] = mapped.prefix + column.fillna("").astype("str")
-            continue
-        values = pd.to_numeric(column, errors="coerce").astype("float64") * mapped.factor
-        frame[target] = values.where(values != 0) if mapped.zero_is_unknown else values
-    for target, value in mapping.constants.items():
-        if target in SAMPLES.columns:
-            frame[target] = value
-    for required in SAMPLES.required - set(frame.columns):
-        raise SettingsError(
-            f"{mapping.path} gives no {required}",
-            f"Add [columns.{required}] or a constant {required} = ...",
-        )
-    return frame
 
 
 def _choice(mapping: TraceMap, name: str, kind: type[Platform] | type[WorkloadKind]) -> str:
@@ -76,80 +271,3 @@ def _choice(mapping: TraceMap, name: str, kind: type[Platform] | type[WorkloadKi
             f"{mapping.path}: constant {name} is {value!r}", nearest(value, list(kind))
         )
     return value
-
-
-def _jobs(samples: pd.DataFrame, mapping: TraceMap) -> tuple[Job, ...]:
-    platform = Platform(_choice(mapping, "platform", Platform))
-    kind = WorkloadKind(_choice(mapping, "kind", WorkloadKind))
-    jobs = []
-    for job_id, rows in samples[samples["job_id"] != ""].groupby("job_id", sort=True):
-        name = str(job_id)
-        newest = rows.sort_values("sampled_at").iloc[-1]
-        namespace, slash, short = name.partition("/")
-        memory = newest["memory_total_mib"]
-        jobs.append(
-            Job(
-                job_id=name,
-                name=short if slash else name,
-                namespace=str(
-                    mapping.constants.get("namespace", namespace if slash else mapping.source)
-                ),
-                owner=str(mapping.constants.get("owner", "")),
-                platform=platform,
-                kind=kind,
-                gpu_model=str(newest["gpu_model"]),
-                gpu_count=rows[["gpu_uuid", "mig_instance"]].drop_duplicates().shape[0],
-                mig_profile=str(newest["mig_profile"]),
-                gpu_memory_mib=None if pd.isna(memory) else float(memory),
-                first_seen_at=rows["sampled_at"].min().to_pydatetime(),
-                last_seen_at=rows["sampled_at"].max().to_pydatetime(),
-                source=mapping.source,
-                assumed=mapping.assumed,
-            )
-        )
-    return tuple(jobs)
-
-
-def read_trace(path: Path, mapping: TraceMap) -> Collected:
-    """Give the samples and jobs of a trace. Errors: SettingsError, UnexpectedAnswerError.
-
-    Rows whose time cannot be read, and ratios outside 0..1, are dropped and counted; a value that
-    is missing stays unknown and its row stays.
-    """
-    frame = _samples(_load(path), mapping)
-    dropped: list[tuple[str, int]] = []
-
-    def drop(bad: pd.Series, reason: str) -> pd.DataFrame:
-        if bad.any():
-            dropped.append((reason, int(bad.sum())))
-        return frame[~bad]
-
-    frame = drop(frame["sampled_at"].isna(), "no-time")
-    numeric = frame.select_dtypes("number")
-    frame = drop(pd.Series(np.isinf(numeric).any(axis=1), index=frame.index), "not-finite")
-    if "utilization_ratio" in frame.columns:
-        ratio = frame["utilization_ratio"]
-        frame = drop((ratio < 0) | (ratio > 1.01), "ratio-out-of-range")
-        frame = frame.assign(utilization_ratio=frame["utilization_ratio"].clip(upper=1.0))
-    if frame.empty:
-        raise UnexpectedAnswerError(
-            f"{path} holds no row that could be kept", "Check [time] in the map."
-        )
-    samples = check_frame(frame.reset_index(drop=True), SAMPLES)
-    content = pd.util.hash_pandas_object(samples, index=False).sum()
-    return Collected(
-        batch_id=digest_of([mapping.source, path.name, str(content), list(mapping.assumed)]),
-        samples=samples,
-        jobs=_jobs(samples, mapping),
-        report=SourceReport(
-            source=mapping.source,
-            state=SourceState.RAN,
-            reason="",
-            samples=len(samples),
-            dropped=tuple(dropped),
-            completeness_ratio=None,
-            warnings=(),
-            window_start=samples["sampled_at"].min().to_pydatetime(),
-            window_end=samples["sampled_at"].max().to_pydatetime(),
-        ),
-    )

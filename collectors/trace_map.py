@@ -10,19 +10,38 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from collectors.device_labels import LONGEST_LABEL
+from collectors.metric_dialects import FIELDS, Field
 from data.columns import NUMBER, SAMPLES
-from data.errors import SettingsError
+from data.errors import SettingsError, scrub
+from data.storable_text import storable
 
 _JOB_FACTS = ("platform", "kind", "owner", "namespace")
-_FACTORS: dict[str, dict[str, float]] = {
+_MEMORY = {"mib": 1.0, "gib": 1024.0, "bytes": 1 / 1_048_576, "mb": 1e6 / 1_048_576}
+_POWER = {"watts": 1.0, "kilowatts": 1000.0, "milliwatts": 0.001}
+FACTORS: Mapping[str, Mapping[str, float]] = {
     "utilization_ratio": {"ratio": 1.0, "percent": 0.01},
-    "memory_used_mib": {"mib": 1.0, "gib": 1024.0, "bytes": 1 / 1_048_576, "mb": 1e6 / 1_048_576},
-    "power_watts": {"watts": 1.0, "kilowatts": 1000.0, "milliwatts": 0.001},
+    "memory_used_mib": _MEMORY,
+    "memory_total_mib": _MEMORY,
+    "power_watts": _POWER,
+    "power_limit_watts": _POWER,
     "energy_joules": {"joules": 1.0, "millijoules": 0.001, "kwh": 3_600_000.0},
 }
-_FACTORS["memory_total_mib"] = _FACTORS["memory_used_mib"]
-_TIME_UNITS = {"seconds": "s", "milliseconds": "ms", "timestamp": ""}
+"""Target to unit to the factor into ours."""
+TIME_UNITS = {
+    "timestamp": 0.0,
+    "days": 86_400.0,
+    "hours": 3_600.0,
+    "minutes": 60.0,
+    "seconds": 1.0,
+    "milliseconds": 1e-3,
+    "microseconds": 1e-6,
+    "nanoseconds": 1e-9,
+}
+"""Unit of the time column to seconds; a timestamp is no number."""
+_MAX_MAP_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,28 +49,52 @@ class MappedColumn:
     """One target column: the file's column, the factor into our unit, and options."""
 
     column: str
+    unit: str = ""
     factor: float = 1.0
     prefix: str = ""
     zero_is_unknown: bool = False
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceTime:
+    """The time column. `start` is the time of 0 in it, None for timestamps."""
+
+    column: str
+    unit: str
+    start: datetime | None = None
+    format: str = ""
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileFormat:
+    """How a CSV file is written; '' where its bytes tell."""
+
+    delimiter: str = ""
+    encoding: str = ""
+    decimal: str = "."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceMap:
-    """A checked map. `start` is the assumed time of 0 in the time column, None for timestamps."""
+    """A checked map."""
 
     path: Path
     source: str
-    time_column: str
-    time_unit: str
-    start: datetime | None
+    time: TraceTime
+    form: FileFormat
     columns: Mapping[str, MappedColumn]
     constants: Mapping[str, Any]
 
     @property
     def assumed(self) -> tuple[tuple[str, str], ...]:
         """What the map states because the file does not."""
-        start = () if self.start is None else (("start", self.start.isoformat()),)
-        return start + tuple((name, str(value)) for name, value in self.constants.items())
+        start, zone = self.time.start, self.time.zone
+        told = {"start": start.isoformat() if start else "", "timezone": zone}
+        return tuple((name, text) for name, text in told.items() if text) + tuple(
+            (name, str(value)) for name, value in self.constants.items()
+        )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -63,36 +106,110 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def load_map(path: Path) -> TraceMap:
     """Give the map of a TOML file. Errors: SettingsError naming the entry and the fix."""
+    document = _document(path)
+    _require_names(path, document, ("source", "file", "time", "columns", "constants"), "section")
+    constants = _table(path, document, "constants")
+    known = tuple(name for name in SAMPLES.names if name != "sampled_at")
+    _require_names(path, constants, (*known, *_JOB_FACTS), "entry of [constants]")
+    columns = _table(path, document, "columns")
+    _require_names(path, columns, known, "target in [columns]")
+    if "job_id" not in columns and "job_id" not in constants:
+        raise SettingsError(f"{path} maps no job_id", "Add [columns.job_id] column = ...")
+    source = document.get("source", path.stem)
+    if not isinstance(source, str) or not 0 < len(source) <= LONGEST_LABEL:
+        raise SettingsError(f"{path}: source is {str(source)[:40]!r}", 'Write source = "NAME".')
+    return TraceMap(
+        path=path,
+        source=storable(source),
+        time=_time(path, _table(path, document, "time")),
+        form=_form(path, _table(path, document, "file")),
+        columns={name: _column(path, name, entry) for name, entry in columns.items()},
+        constants={name: _constant(path, name, value) for name, value in constants.items()},
+    )
+
+
+def _document(path: Path) -> dict[str, Any]:
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > _MAX_MAP_BYTES:
+            raise SettingsError(f"{path} is too large for a map", "Is it the trace?")
+        if not path.is_file():
+            raise SettingsError(f"the map {path} is no file", "Give --map the path of a TOML file.")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
             f"cannot read the map {path}: {error.strerror}", "Give --map the path of a TOML file."
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is no valid TOML: {error}", "Mend that line.") from error
-    _require_names(path, document, ("source", "time", "columns", "constants"), "section")
-    time = _table(path, document, "time")
-    _require_names(path, time, ("column", "unit", "start"), "entry of [time]")
+    except (ValueError, RecursionError) as error:
+        # Beside its own errors tomllib lets through numbers of 4,300 digits and deep nesting.
+        told = scrub(str(error), limit=120)
+        raise SettingsError(f"{path} is no valid TOML: {told}", "Mend that line.") from error
+
+
+def _time(path: Path, time: Mapping[str, Any]) -> TraceTime:
+    known = ("column", "unit", "start", "format", "timezone")
+    _require_names(path, time, known, "entry of [time]")
     unit = str(time.get("unit", "timestamp"))
-    if unit not in _TIME_UNITS:
-        raise SettingsError(f"{path}: time unit {unit!r} is unknown", nearest(unit, _TIME_UNITS))
-    constants = _table(path, document, "constants")
-    known = (*SAMPLES.names, *_JOB_FACTS)
-    _require_names(path, constants, known, "entry of [constants]")
-    columns = _table(path, document, "columns")
-    _require_names(path, columns, SAMPLES.names, "target in [columns]")
-    if "job_id" not in columns and "job_id" not in constants:
-        raise SettingsError(f"{path} maps no job_id", "Add [columns.job_id] column = ...")
-    return TraceMap(
-        path=path,
-        source=str(document.get("source", path.stem)),
-        time_column=_text(path, time, "column", "[time]"),
-        time_unit=_TIME_UNITS[unit],
+    if unit not in TIME_UNITS:
+        raise SettingsError(f"{path}: time unit {unit!r} is unknown", nearest(unit, TIME_UNITS))
+    zone, form = time.get("timezone", ""), time.get("format", "")
+    try:
+        if zone:
+            ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, TypeError, OSError) as error:
+        raise SettingsError(
+            f"{path}: [time] timezone {zone!r} is unknown", 'Write one such as "Europe/Berlin".'
+        ) from error
+    if not isinstance(form, str):
+        raise SettingsError(f"{path}: [time] format is {form!r}", 'Write format = "%d/%m/%Y".')
+    return TraceTime(
+        column=_text(path, time, "column", "[time]"),
+        unit=unit,
         start=_start(path, time) if unit != "timestamp" else None,
-        columns={name: _column(path, name, entry) for name, entry in columns.items()},
-        constants=constants,
+        format=form,
+        zone=zone,
     )
+
+
+def _form(path: Path, file: Mapping[str, Any]) -> FileFormat:
+    _require_names(path, file, ("delimiter", "encoding", "decimal"), "entry of [file]")
+    found = {name: value for name, value in file.items() if isinstance(value, str) and value}
+    for name in file.keys() - found.keys():
+        raise SettingsError(f"{path}: [file] {name} is {file[name]!r}", "Write it as text.")
+    delimiter, encoding = found.get("delimiter", ""), found.get("encoding", "")
+    if len(delimiter.encode()) > 1 or delimiter in ('"', "\r", "\n"):
+        raise SettingsError(f"{path}: [file] delimiter is {delimiter!r}", "Give one sign.")
+    try:
+        "x".encode(encoding or "utf-8").decode(encoding or "utf-8")
+    except (LookupError, ValueError, AssertionError, TypeError) as error:
+        raise SettingsError(
+            f"{path}: [file] encoding {scrub(encoding)!r} is unknown", 'Write "utf-8" or "latin-1".'
+        ) from error
+    if found.get("decimal", ".") not in (".", ","):
+        raise SettingsError(f"{path}: [file] decimal is {found['decimal']!r}", 'Write "." or ",".')
+    return FileFormat(**found)
+
+
+def _constant(path: Path, name: str, value: Any) -> Any:
+    """Return a constant of the type that its target has. Errors: SettingsError."""
+    if name in FACTORS:
+        limit = field_of(name).largest
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= limit:
+            raise SettingsError(
+                f"{path}: constant {name} is {scrub(str(value)[:40])}",
+                f"Write a number from 0 to {limit:g}.",
+            )
+        return float(value)
+    if not isinstance(value, str) or len(value) > LONGEST_LABEL:
+        raise SettingsError(
+            f"{path}: constant {name} is {scrub(str(value)[:40])!r}", f'Write {name} = "TEXT".'
+        )
+    return storable(value)
+
+
+def field_of(target: str) -> Field:
+    """Return the field of telemetry whose limits hold for a target as well."""
+    quantity = "gpu_util" if target == "utilization_ratio" else target
+    return next(field for field in FIELDS if field.quantity == quantity)
 
 
 def _table(path: Path, document: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -119,13 +236,15 @@ def _start(path: Path, time: Mapping[str, Any]) -> datetime:
     text = time.get("start", "")
     try:
         at = text if isinstance(text, datetime) else datetime.fromisoformat(str(text))
-    except ValueError:
+    except (ValueError, OverflowError):
         at = datetime.min  # noqa: DTZ901 - stands for "no zone", refused below
     if at.tzinfo is None:
         raise SettingsError(
             f"{path}: [time] start is {text!r}",
             'A trace with relative times needs start = "2026-01-05T00:00:00Z".',
         )
+    if not 1970 <= at.year <= 2096:
+        raise SettingsError(f"{path}: [time] start is {text!r}", "Give a year from 1970 to 2096.")
     return at.astimezone(UTC)
 
 
@@ -134,13 +253,11 @@ def _column(path: Path, target: str, entry: Any) -> MappedColumn:
         raise SettingsError(
             f"{path}: columns.{target} is {entry!r}", f"Write it as a table [columns.{target}]."
         )
-    _require_names(
-        path, entry, ("column", "unit", "prefix", "zero_is_unknown"), f"key of columns.{target}"
-    )
-    factor = 1.0
+    known = ("column", "unit", "prefix", "zero_is_unknown", "confirmed")
+    _require_names(path, entry, known, f"key of columns.{target}")
+    factor, unit = 1.0, str(entry.get("unit", ""))
     if SAMPLES.columns[target][0] == NUMBER:
-        units = _FACTORS[target]
-        unit = str(entry.get("unit", ""))
+        units = FACTORS[target]
         if unit not in units:
             raise SettingsError(
                 f"{path}: columns.{target} has the unit {unit!r}", nearest(unit, units)
@@ -148,7 +265,9 @@ def _column(path: Path, target: str, entry: Any) -> MappedColumn:
         factor = units[unit]
     return MappedColumn(
         column=_text(path, entry, "column", f"columns.{target}"),
+        unit=unit,
         factor=factor,
-        prefix=str(entry.get("prefix", "")),
+        prefix=storable(str(entry.get("prefix", "")))[:LONGEST_LABEL],
         zero_is_unknown=bool(entry.get("zero_is_unknown", False)),
+        confirmed=bool(entry.get("confirmed", False)),
     )

@@ -1,53 +1,108 @@
 """`trimtab import`: recorded telemetry into the store."""
 
 import argparse
+import sys
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
-from collectors.trace_files import load_map, read_trace
+from collectors.trace_files import Trace, load_map
 from dashboard.cli.output import say
 from dashboard.cli.world import progress_on_stderr, settings_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.collected import Collected
 from data.errors import SettingsError
+from data.settings import Settings
 from data.store import open_store
+from data.store.facts import Kept
+
+PARTIAL = 3
+"""Most rows, or most readings of a column, were lost."""
 
 
-def _read(options: argparse.Namespace) -> Collected:
-    path = Path(options.path)
-    if not path.is_file():
-        raise SettingsError(f"{options.path!r} is no file", "Give the path of a recording.")
+def _recording(path: Path, options: argparse.Namespace) -> Collected:
     catalogue = load_gpu_catalogue()
     if options.kind == "dcgm-text":
         return read_dcgm_text(path, options.at or utc_now(), catalogue)
-    if options.kind == "prometheus-json":
-        return read_prometheus_json(path, catalogue)
-    if not options.map:
-        raise SettingsError(
-            f"{options.path} is a trace and needs a column map",
-            "Give --map MAP.toml; docs/examples/alibaba-genai.toml is one.",
-        )
-    return read_trace(path, load_map(Path(options.map)))
+    return read_prometheus_json(path, catalogue)
 
 
 def import_(options: argparse.Namespace) -> int:
     """Read one file, keep its samples and jobs, print what was kept and what was dropped."""
-    loaded = settings_of(options)
+    settings = settings_of(options).settings
+    path = Path(options.path)
+    if not path.is_file():
+        raise SettingsError(f"{options.path!r} is no file", "Give the path of a recording.")
     with progress_on_stderr(options) as progress:
-        progress("import", 0, 2)
-        collected = _read(options)
-        progress("import", 1, 2)
-        with open_store(loaded.settings.store.url) as store:
-            rows = store.keep(collected)
-        progress("import", 2, 2)
-    report = collected.report
-    dropped = ", ".join(f"{count} {reason}" for reason, count in report.dropped) or "none"
+        if options.kind != "trace":
+            collected = _recording(path, options)
+            kept, told = _keep(settings, [collected], progress)
+            dropped = dict(collected.report.dropped)
+            return _report(kept, told, len(collected.samples), rows_lost={}, refused=dropped)
+        if not options.map:
+            raise SettingsError(
+                f"{options.path} is a trace and needs a column map",
+                "Give --map MAP.toml; docs/examples/alibaba-genai.toml is one.",
+            )
+        trace = Trace(path, load_map(Path(options.map)), now=utc_now())
+        kept, told = _keep(settings, trace.pieces(), progress)
+    lost, refused = dict(trace.dropped_rows), dict(trace.refused_readings)
+    code = _report(kept, told, trace.rows, rows_lost=lost, refused=refused)
+    for target in trace.mostly_refused():
+        code = PARTIAL
+        say(f"Most readings of {target} were refused and are unknown.", file=sys.stderr)
+    return code
+
+
+def _keep(
+    settings: Settings, pieces: Iterable[Collected], progress: Callable[[str, int, int], None]
+) -> tuple[Kept, Collected]:
+    """Keep all pieces or none; return what was kept and the last of them."""
+    progress("import", 0, 2)
+    waiting = iter(pieces)
+    last = [next(waiting)]  # a file that cannot be read makes no store
+
+    def noted() -> Iterable[Collected]:
+        for piece in chain(list(last), waiting):
+            last[0] = piece
+            yield piece
+
+    progress("import", 1, 2)
+    with open_store(settings.store.url) as store:
+        kept = store.keep_pieces(noted())
+    progress("import", 2, 2)
+    return kept, last[0]
+
+
+def _report(
+    kept: Kept, last: Collected, rows: int, *, rows_lost: dict[str, int], refused: dict[str, int]
+) -> int:
+    """Say what became of every row; return 3 when most are lost."""
+    lost = dict(rows_lost) | ({"older-than-retention": kept.late} if kept.late else {})
+    repeated = rows - kept.new - sum(lost.values())
     say(
-        f"{rows} new samples of {len(collected.samples)} and {len(collected.jobs)} jobs kept from "
-        f"{report.source}; dropped: {dropped}."
+        f"{kept.new} new samples of {rows} rows and {len(last.jobs)} jobs kept from "
+        f"{last.report.source}; repeated: {repeated}; dropped: {_counted(lost)}."
     )
-    if collected.jobs and collected.jobs[0].assumed:
-        assumed = ", ".join(f"{name} = {value}" for name, value in collected.jobs[0].assumed)
+    if refused:
+        say(f"Readings refused, each unknown now: {_counted(refused)}.")
+    if last.jobs and last.jobs[0].assumed:
+        assumed = ", ".join(f"{name} = {value}" for name, value in last.jobs[0].assumed)
         say(f"Assumed, not in the file: {assumed}.")
-    return 0
+    if kept.late and kept.kept_since is not None:
+        say(
+            f"{kept.late} rows are from before {kept.kept_since:%Y-%m-%d %H:%M} UTC: what is older "
+            "than retention.raw_days is kept as totals only, which cannot take new samples. "
+            "Import the trace into a store of its own: --store duckdb:///trace.duckdb.",
+            file=sys.stderr,
+        )
+    if 2 * sum(lost.values()) <= rows:
+        return 0
+    say(f"Most rows of the trace were lost: {_counted(lost)}.", file=sys.stderr)
+    return PARTIAL
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items())) or "none"

@@ -6,19 +6,22 @@ associative and idempotent, so no order of arrival can show.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import pandas as pd
 import sqlalchemy as sa
 
+from data.collected import Collected
 from data.columns import ALLOCATIONS, NUMBER, SAMPLES, check_frame
 from data.records.cluster import Node
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.store import tables
+from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
 from data.store.bulk import incoming, insert_new_rows
+from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
 from data.store.record_json import from_json, to_json
 from data.store.rollup import kept_since, mark_hours, mark_spans
@@ -35,6 +38,51 @@ _ALLOCATION_KEY = (
     "source",
 )
 _INCOMING = "incoming_facts"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Samples that were new, and those older than the store's retention, which were refused."""
+
+    new: int = 0
+    late: int = 0
+    kept_since: datetime | None = None
+
+
+def late_samples(connection: sa.Connection, samples: pd.DataFrame) -> pd.Series:
+    """Return which samples are older than the retention of samples."""
+    return samples["sampled_at"] < kept_since(connection, "samples")
+
+
+def keep_collected(
+    connection: sa.Connection, collected: Collected, *, late_before: int
+) -> tuple[int, int]:
+    """Keep the facts of a source; return (new samples, samples too old to be kept).
+
+    The report counts those too old together with `late_before`, of pieces before this one.
+    """
+    known = sa.select(sa.func.count()).where(tables.batches.c.batch_id == collected.batch_id)
+    if connection.execute(known).scalar_one():
+        return 0, int(late_samples(connection, collected.samples).sum())
+    rows, late = keep_samples(connection, collected.samples, collected.batch_id)
+    keep_allocations(connection, collected.allocations)
+    keep_nodes(connection, collected.nodes)
+    keep_xids(connection, collected.xids)
+    keep_jobs(connection, collected.jobs)
+    report = collected.report
+    if late + late_before:
+        dropped = (*report.dropped, ("older-than-retention", late + late_before))
+        report = replace(report, dropped=tuple(sorted(dropped)))
+    connection.execute(
+        tables.batches.insert().values(
+            batch_id=collected.batch_id,
+            sequence=next_sequence(connection, tables.batches),
+            source=report.source,
+            row_count=rows,
+            report=to_json(report),
+        )
+    )
+    return rows, late
 
 
 def _score(row: str) -> str:
@@ -54,7 +102,7 @@ def keep_samples(
     be rolled up and is refused.
     """
     frame = check_frame(samples, SAMPLES)
-    late = frame["sampled_at"] < kept_since(connection, "samples")
+    late = late_samples(connection, frame)
     frame = frame[~late] if late.any() else frame
     if frame.empty:
         return 0, int(late.sum())

@@ -1,9 +1,8 @@
 """Writing the store: one writer at a time, every write one transaction, repeats harmless."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -24,12 +23,11 @@ from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
-from data.store.board_xids import keep_xids
 from data.store.bridge import Lock, hold, is_postgres, is_postgres_url
 from data.store.bulk import insert_new_rows
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
-from data.store.facts import keep_allocations, keep_jobs, keep_nodes, keep_samples
+from data.store.facts import Kept, keep_collected
 from data.store.head import Head
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
@@ -39,7 +37,7 @@ from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.remembered import RememberingReader
 from data.store.report_log import ReportLog
-from data.store.rollup import forget, roll_up
+from data.store.rollup import forget, kept_since, roll_up
 from data.store.sole_holder import SoleHolder
 from data.store.submissions import write_measured_peak, write_submission
 from data.store.thoughts import forget_thoughts
@@ -186,10 +184,20 @@ class Store:
         XID codes merge with what is kept in whatever order they come. Samples older than their
         retention are refused and counted in the report as `older-than-retention`.
         """
+        return self.keep_pieces(collected, progress=progress).new
+
+    def keep_pieces(self, pieces: Iterable[Collected], *, progress: Progress | None = None) -> Kept:
+        """Keep facts as `keep` does, piece by piece in one transaction.
+
+        Each report counts what was refused of the pieces up to its own.
+        """
+        new = late = 0
         with self._transaction(Lock.FACTS) as connection:
-            rows = sum(_keep(connection, one) for one in collected)
+            for piece in pieces:
+                rows, refused = keep_collected(connection, piece, late_before=late)
+                new, late = new + rows, late + refused
             roll_up(connection, progress=progress)
-        return rows
+            return Kept(new, late, kept_since(connection, "samples"))
 
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
         """Delete facts and thoughts beyond their retention; give the rows deleted by table."""
@@ -363,31 +371,6 @@ class Store:
         """Keep what a finished job measured; a job counts once. Says whether it is new."""
         with self._transaction(Lock.RECORD) as connection:
             return write_measured_peak(connection, peak)
-
-
-def _keep(connection: sa.Connection, collected: Collected) -> int:
-    known = sa.select(sa.func.count()).where(tables.batches.c.batch_id == collected.batch_id)
-    if connection.execute(known).scalar_one():
-        return 0
-    rows, late = keep_samples(connection, collected.samples, collected.batch_id)
-    keep_allocations(connection, collected.allocations)
-    keep_nodes(connection, collected.nodes)
-    keep_xids(connection, collected.xids)
-    keep_jobs(connection, collected.jobs)
-    report = collected.report
-    if late:
-        dropped = (*report.dropped, ("older-than-retention", late))
-        report = replace(report, dropped=tuple(sorted(dropped)))
-    connection.execute(
-        tables.batches.insert().values(
-            batch_id=collected.batch_id,
-            sequence=next_sequence(connection, tables.batches),
-            source=report.source,
-            row_count=rows,
-            report=to_json(report),
-        )
-    )
-    return rows
 
 
 def _insert(

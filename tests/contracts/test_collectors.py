@@ -25,7 +25,7 @@ from collectors.prometheus_client import PrometheusClient
 from collectors.simulated_exposition import DIALECTS
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.slurm.jobs import slurm_collector
-from collectors.trace_files import load_map, read_trace
+from collectors.trace_files import Trace, load_map
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
 from data.source_settings import NvmlSettings, PrometheusSettings, SlurmSettings
@@ -72,7 +72,8 @@ def prometheus(folder: Path, _free: Path) -> Iterator[Collected]:
 
 def traces(folder: Path, _free: Path) -> Iterator[Collected]:
     """The trace through its map."""
-    yield read_trace(folder / "rows.csv", load_map(folder / "map.toml"))
+    mapping = load_map(folder / "map.toml")
+    yield from Trace(folder / "rows.csv", mapping, now=AT + timedelta(days=1)).pieces()
 
 
 def fleet(folder: Path, _free: Path) -> Iterator[Collected]:

@@ -1,0 +1,116 @@
+"""Cells of a trace as texts and numbers, whatever type the file gives them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from collectors.device_labels import LONGEST_LABEL
+from collectors.exposition_text import number_of
+from data.errors import SettingsError
+from data.storable_text import storable
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+_MISSING = frozenset(("", "-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat", "<na>"))
+"""Words, in lower case, for a value that is not there."""
+_MAX_BYTES = 4 * LONGEST_LABEL
+_LONGEST_NUMBER = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Distinct texts, '' last, the place of each cell among them, and which cells were too long."""
+
+    distinct: list[str]
+    places: npt.NDArray[np.int64]
+    long: Flags
+
+    def spread(self, values: Any) -> Any:
+        """Return the value of every cell, of one value for each distinct text."""
+        return np.asarray(values)[self.places]
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether cells of this type are text."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_string_view(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_null(kind)
+    )
+
+
+def texts_of(array: pa.Array) -> Texts:
+    """Return the cells as text: '' where there is none, or one too long for a label."""
+    if pa.types.is_dictionary(array.type):
+        values, cut = _bounded(array.dictionary)
+        indices = array.indices
+        long_cells = None
+    else:
+        plain, long_cells = _bounded(array)
+        encoded = plain.dictionary_encode()
+        values, indices = encoded.dictionary, encoded.indices
+        cut = np.zeros(len(values), dtype=bool)
+    found = [value or "" for value in values.to_pylist()]
+    cut |= np.array([len(text) > LONGEST_LABEL for text in found], dtype=bool)
+    distinct = ["" if long else storable(text) for text, long in zip(found, cut, strict=True)]
+    filled = indices.cast(pa.int64()).fill_null(len(distinct))
+    places = filled.to_numpy(zero_copy_only=False)
+    long = np.append(cut, False)[places]
+    return Texts([*distinct, ""], places, long if long_cells is None else long | long_cells)
+
+
+def _bounded(array: pa.Array) -> tuple[pa.Array, Flags]:
+    """Return the texts, missing where they are far too long, and which those were."""
+    text = array if pa.types.is_string(array.type) else array.cast(pa.string())
+    long = pc.fill_null(pc.greater(pc.binary_length(text), _MAX_BYTES), False)
+    flags = long.to_numpy(zero_copy_only=False)
+    return (pc.if_else(long, None, text) if flags.any() else text), flags
+
+
+def numbers_of(array: pa.Array, column: str, *, decimal: str = ".") -> tuple[Floats, Flags]:
+    """Return the cells as numbers, NaN where there is none, and which of them are no numbers.
+
+    Errors: SettingsError for a column of times or truth values.
+    """
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if is_text(kind):
+        texts = texts_of(array)
+        values = [_number(text, decimal) for text in texts.distinct]
+        bad = np.array([value is None for value in values])
+        numbers = np.array([np.nan if value is None else value for value in values])
+        return texts.spread(numbers), texts.spread(bad) | texts.long
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise SettingsError(
+            f"the column {column!r} of the trace holds {kind}, where numbers are needed",
+            "Name another column, or write it as numbers.",
+        )
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_float16(kind):
+        array = array.cast(pa.float32())
+    found = array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return found.astype(np.float64), np.zeros(len(found), dtype=bool)
+
+
+def _number(text: str, decimal: str) -> float | None:
+    """Return the number that a cell holds, NaN for a word that says there is none, else None."""
+    stripped = text.strip()
+    if stripped.lower() in _MISSING:
+        return float("nan")
+    if decimal == "," and "." not in stripped:
+        stripped = stripped.replace(",", ".")
+    if len(stripped) > _LONGEST_NUMBER:
+        return None
+    try:
+        return number_of(stripped)
+    except ValueError:
+        return None

@@ -1,0 +1,211 @@
+"""Trace files as batches of columns: Parquet or CSV, compressed or not, in bounded memory.
+
+What a file is follows from its first bytes, never from its name. CSV cells stay the text that they
+are. Only the columns that a map names are read, some megabytes at a time.
+"""
+
+import codecs
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from collectors.device_labels import LONGEST_LABEL
+from collectors.trace_map import FileFormat, nearest
+from data.errors import CollectorError, SettingsError, UnexpectedAnswerError, scrub
+
+Columns = Mapping[str, pa.Array]
+MAX_BATCH_ROWS = 65_536
+_BLOCK_BYTES = 4 * 2**20
+"""A row of CSV has at most this size."""
+_MAX_TEXT_BYTES = 256 * 2**20
+"""Of one column in one row group of Parquet."""
+_MAX_CELL_BYTES = 64 * LONGEST_LABEL
+_HEADER_BYTES = 2**20
+_DELIMITERS = (",", ";", "\t", "|")
+_COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+_UNREADABLE = {b"PK\x03\x04": "a zip archive", b"\xfd7zXZ": "compressed by xz"}
+_BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_UTF8 = "utf-8-sig"
+"""Under this name pyarrow lets Python decode, which refuses what is no UTF-8 in every cell."""
+
+
+def read_columns(
+    path: Path,
+    wanted: Sequence[str],
+    *,
+    form: FileFormat,
+    where: Path,
+    dropped: Counter[str],
+) -> Iterator[Columns]:
+    """Yield the wanted columns of a trace, batch by batch; broken rows of CSV are counted.
+
+    Errors: SettingsError naming the column or the entry of the map `where`,
+    UnexpectedAnswerError.
+    """
+    with failures_named(path):
+        with path.open("rb") as file:
+            magic = file.read(8)
+        if magic.startswith(b"PAR1"):
+            yield from _parquet(path, wanted, where)
+        else:
+            yield from _csv(path, magic, wanted, form, where, dropped)
+
+
+@contextmanager
+def failures_named(path: Path) -> Iterator[None]:
+    """Turn what a file makes libraries raise into errors that name it."""
+    try:
+        yield
+    except (CollectorError, SettingsError, MemoryError):
+        raise
+    except (OSError, ValueError, LookupError, OverflowError, EOFError, pa.ArrowException) as error:
+        told = scrub(str(error), limit=160)
+        if "straddling" in told:
+            raise UnexpectedAnswerError(
+                f"{path} has a row of more than {_BLOCK_BYTES // 2**20} MiB",
+                "Is a quote left open, or is this no CSV?",
+            ) from error
+        if isinstance(error, UnicodeError) or "UTF8" in told:
+            raise UnexpectedAnswerError(
+                f"{path} is no text in UTF-8, or in the encoding of the map",
+                'If it is CSV, name its encoding in the map: [file] encoding = "latin-1".',
+            ) from error
+        raise UnexpectedAnswerError(
+            f"cannot read {path} as Parquet or CSV: {told}",
+            "Give a whole Parquet file, or CSV with a header.",
+        ) from error
+
+
+def _require(wanted: Sequence[str], names: Sequence[str], where: Path) -> None:
+    for name in wanted:
+        if name not in names:
+            raise SettingsError(
+                f"{where} names the column {name!r}, which the trace does not have",
+                nearest(name, [scrub(one, limit=60) for one in names[:50]]),
+            )
+        if list(names).count(name) > 1:
+            raise SettingsError(
+                f"the trace has the column {name!r} {list(names).count(name)} times",
+                "Give every column a name of its own.",
+            )
+
+
+def _parquet(path: Path, wanted: Sequence[str], where: Path) -> Iterator[Columns]:
+    schema = pq.read_schema(path)
+    _require(wanted, schema.names, where)
+    for name in wanted:
+        if pa.types.is_nested(schema.field(name).type):
+            raise SettingsError(
+                f"the column {name!r} of the trace holds {schema.field(name).type}",
+                "Write it as a column of plain numbers, text or times.",
+            )
+    texts = [name for name in wanted if _is_bytes(schema.field(name).type)]
+    with pq.ParquetFile(path, read_dictionary=texts, pre_buffer=False, buffer_size=2**20) as file:
+        rows = _batch_rows(file.metadata, wanted)
+        for batch in file.iter_batches(rows, columns=list(wanted), use_threads=False):
+            yield {name: batch.column(name) for name in wanted}
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+    )
+
+
+def _batch_rows(metadata: Any, wanted: Sequence[str]) -> int:
+    """Return how many rows fit into a batch. Errors: UnexpectedAnswerError for huge cells."""
+    widest = 1.0
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        width = 0.0
+        for column in (group.column(index) for index in range(group.num_columns)):
+            if column.path_in_schema not in wanted or column.physical_type != "BYTE_ARRAY":
+                continue
+            size, cells = column.total_uncompressed_size, max(1, group.num_rows)
+            if size > _MAX_TEXT_BYTES or (size / cells > _MAX_CELL_BYTES and size > 2**20):
+                raise UnexpectedAnswerError(
+                    f"the column {column.path_in_schema!r} has {size / 2**20:,.0f} MiB of text in "
+                    f"{cells} rows of row group {number}",
+                    f"A label has at most {LONGEST_LABEL} characters; write smaller row groups.",
+                )
+            width += size / cells
+        widest = max(widest, width)
+    return max(64, min(MAX_BATCH_ROWS, int(4 * _BLOCK_BYTES / widest)))
+
+
+def _csv(
+    path: Path,
+    magic: bytes,
+    wanted: Sequence[str],
+    form: FileFormat,
+    where: Path,
+    dropped: Counter[str],
+) -> Iterator[Columns]:
+    for start, what in _UNREADABLE.items():
+        if magic.startswith(start):
+            raise UnexpectedAnswerError(f"{path} is {what}", "Unpack it, or use gzip or zstd.")
+    packing = next((how for start, how in _COMPRESSIONS.items() if magic.startswith(start)), None)
+
+    def opened() -> Any:
+        return pa.input_stream(str(path), compression=packing)
+
+    with opened() as stream:
+        head = stream.read(_HEADER_BYTES)
+    if not head.strip():
+        raise UnexpectedAnswerError(f"{path} is empty", "Give a CSV file with a header.")
+    encoding = form.encoding or next(
+        (name for start, name in _BOMS.items() if head.startswith(start)), _UTF8
+    )
+    if codecs.lookup(encoding).name == "utf-8":
+        encoding = _UTF8
+    delimiter, names = _header(head, encoding, wanted, form.delimiter)
+    _require(wanted, names, where)
+
+    def broken(row: Any) -> str:
+        dropped["wrong-columns"] += 1
+        return "skip"
+
+    with opened() as stream:
+        reader = pyarrow.csv.open_csv(
+            stream,
+            read_options=pyarrow.csv.ReadOptions(
+                use_threads=False, block_size=_BLOCK_BYTES, encoding=encoding
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=broken
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(
+                include_columns=list(wanted),
+                column_types={name: pa.string() for name in wanted},
+                strings_can_be_null=False,
+            ),
+        )
+        for batch in reader:
+            yield {name: batch.column(name) for name in wanted}
+
+
+def _header(
+    head: bytes, encoding: str, wanted: Sequence[str], delimiter: str
+) -> tuple[str, list[str]]:
+    """Return the delimiter, as the map gives it or as finds most wanted columns, and the names."""
+    text = head.decode(encoding, "replace").removeprefix("\ufeff").lstrip("\r\n")
+    found = []
+    for candidate in (delimiter,) if delimiter else _DELIMITERS:
+        try:
+            names = next(csv.reader(io.StringIO(text, newline=""), delimiter=candidate), [])
+        except csv.Error:
+            names = []
+        found.append((sum(name in names for name in wanted), candidate, names))
+    _hits, chosen, names = max(found, key=lambda one: one[0])
+    return chosen, names
