@@ -32,6 +32,12 @@ class SubmitSettings:
     )
     partition: str = documented("", "Slurm partition; empty: the default one")
     account: str = documented("", "Slurm account; empty: the default one")
+    slurm_user: str = documented(
+        "", "user whom Slurm jobs belong to, by sudo; empty: the one who runs Trimtab"
+    )
+    allow_slurm_operator: bool = documented(
+        False, "submit although that user is root, SlurmUser or an operator: so is every job file"
+    )
     largest_gpus: int = documented(64, "most GPUs that one submitted job may have")
 
     def __post_init__(self) -> None:
@@ -44,7 +50,7 @@ class SubmitSettings:
             self.kubernetes_kind,
             "job, jobset or pytorchjob",
         )
-        for name in ("namespace", "partition", "account"):
+        for name in ("namespace", "partition", "account", "slurm_user"):
             value = getattr(self, name)
             require(
                 (value == "" and name != "namespace") or _NAME.fullmatch(value) is not None,

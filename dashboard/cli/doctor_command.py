@@ -7,6 +7,7 @@ from pathlib import Path
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import settings_of
 from dashboard.diagnosis import source_findings
+from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
@@ -41,6 +42,12 @@ def _check_changes(settings: Settings) -> tuple[str, str]:
     return "missing", f"{nearest} cannot be written. Set apply.directory to another folder."
 
 
+def _check_submission(settings: Settings) -> tuple[str, str]:
+    name = target_name(settings)
+    reason = target_of(settings, name).why_not()
+    return ("missing", reason) if reason else ("ok", f"jobs go to {name}")
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Check the store, every source and the change folder; 3 when something is missing."""
     settings = settings_of(options).settings
@@ -49,6 +56,8 @@ def doctor(options: argparse.Namespace) -> int:
         "grid carbon": _check_region,
         "change files": _check_changes,
     }
+    if settings.submit.enabled:
+        checks["submission"] = _check_submission
     rows: list[dict[str, object]] = []
     for name, check in checks.items():
         try:

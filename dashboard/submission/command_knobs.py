@@ -116,8 +116,8 @@ def named_in(words: Iterable[str]) -> frozenset[str]:
 def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -> None:
     """Refuse a command that would not run as planned, whatever the plan.
 
-    Errors: ChangeRefusedError for a misspelt name in braces, for {data_path} without a path, and
-    for a launcher that torchrun would start once per GPU.
+    Errors: ChangeRefusedError for a misspelt name in braces, for {data_path} without a path, for
+    options in the place of the program, and for a launcher that torchrun would start per GPU.
     """
     for name in (name for word in words for name in _IN_BRACES.findall(word)):
         if name == DATA_PATH and not has_data_path:
@@ -131,6 +131,12 @@ def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -
                 f"the command names {{{scrub(name, limit=40)}}}, which is not known",
                 f"Did you mean {{{alike[0]}}}? Known: {', '.join(KNOBS)}.",
             )
+    if words[0].startswith("-"):
+        raise ChangeRefusedError(
+            f"the command begins with {scrub(words[0], limit=40)!r}, which its launcher would take "
+            "for an option of its own",
+            "Give the training program as the first word of the command.",
+        )
     starts = _launcher_in(words)
     if launcher == "torchrun" and starts:
         raise ChangeRefusedError(

@@ -127,7 +127,7 @@ def propose(
         manifest=manifest,
         submission=replace(bare, attempts=(*before, replace(attempt, manifest=manifest.text))),
         notes=_notes(job, fleet, placement),
-        warnings=_warnings(job, fleet, placement.plan),
+        warnings=tuple(filter(None, (target.why_not(), *_warnings(job, fleet, placement.plan)))),
     )
 
 

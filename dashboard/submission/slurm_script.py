@@ -25,9 +25,12 @@ _SHELL = {
 }
 
 
-def slurm_script(job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
+def slurm_script(
+    job: JobFile, placement: Placement, order: JobOrder, *, home: str = ""
+) -> Manifest:
     """Give the batch script. Errors: ChangeRefusedError for a gres type that sbatch cannot take.
 
+    A job without a working directory starts in `home`, or where sbatch is run when that is ''.
     A gres request is of one type: where the nodes call the same GPU by several names, the first
     is taken.
     """
@@ -43,7 +46,7 @@ def slurm_script(job: JobFile, placement: Placement, order: JobOrder) -> Manifes
     launch = f"srun --export=ALL --kill-on-bad-exit=1 {launch}"
     lines = [
         "#!/bin/bash",
-        *(f"#SBATCH {option}" for option in _options(job, placement, order, gres)),
+        *(f"#SBATCH {option}" for option in _options(job, placement, order, gres, home)),
         "set -euo pipefail",
         *(
             f"export {name}={shlex.quote(value)}"
@@ -65,7 +68,9 @@ def slurm_script(job: JobFile, placement: Placement, order: JobOrder) -> Manifes
     )
 
 
-def _options(job: JobFile, placement: Placement, order: JobOrder, gres: str) -> list[str]:
+def _options(
+    job: JobFile, placement: Placement, order: JobOrder, gres: str, home: str
+) -> list[str]:
     """Give the options of sbatch. Each is one word of plain characters, so that none can end it."""
     each = placement.gpus_per_node
     fair = (placement.fair_milli_cpus or 0) // 1000
@@ -82,7 +87,7 @@ def _options(job: JobFile, placement: Placement, order: JobOrder, gres: str) -> 
         "cpus-per-task": str(cpus) if cpus else "",
         "mem": f"{round(memory * each * order.raised_host)}M" if memory else "",
         "time": str(max(1, round(job.time_limit_hours * 60))) if job.time_limit_hours else "",
-        "chdir": job.workdir,
+        "chdir": job.workdir or home,
         "output": job.log,
     }
     options = []

@@ -16,6 +16,7 @@ from dashboard.submission.fleet import Fleet, FleetNode, fleet_of
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
+from dashboard.submission.slurm_account import SlurmAccount
 from dashboard.submission.slurm_script import slurm_script
 from dashboard.submission.target import Standing, ran_out_of_gpu_memory
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -23,6 +24,8 @@ from data.clock import utc_now
 from data.errors import (
     ChangeRefusedError,
     CollectorError,
+    SourceNotConfiguredError,
+    SourceRefusedError,
     SourceUnreachableError,
     UnexpectedAnswerError,
     scrub,
@@ -62,6 +65,11 @@ class SlurmTarget:
         self._submit = submit
         self._catalogue = catalogue
         self._commands = SlurmCommands(slurm)
+        self._account = SlurmAccount(submit, self._commands)
+
+    def why_not(self) -> str:
+        """Give why a job must not be sent as the submitting user, '' when it may."""
+        return self._account.why_not()
 
     def fleet(self) -> Fleet:
         """Give the nodes of the partition, with what is free of them now. Errors: CollectorError.
@@ -104,7 +112,7 @@ class SlurmTarget:
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
         """Give the batch script. Errors: ChangeRefusedError."""
-        return slurm_script(job, placement, order)
+        return slurm_script(job, placement, order, home=self._account.home)
 
     def check(self, manifest: Manifest) -> str:
         """Have sbatch test the script: it says when and where the job could start."""
@@ -116,6 +124,8 @@ class SlurmTarget:
         known = self.find(manifest)
         if known:
             return known
+        if reason := self.why_not():
+            raise ChangeRefusedError("the job was not submitted to Slurm", reason)
         out, said = self._run("sbatch", "--parsable", script=manifest.text)
         number = out.strip().partition(";")[0]
         if _NUMBER.fullmatch(number) is None:
@@ -155,7 +165,8 @@ class SlurmTarget:
         return Standing(state=state, reason=detail)
 
     def _cause(self, state: SubmissionState, number: str, job: JobFile) -> SubmissionState:
-        path = job.log or (f"{job.workdir}/slurm-{number}.out" if job.workdir else "")
+        folder = job.workdir or self._account.home
+        path = job.log or (f"{folder}/slurm-{number}.out" if folder else "")
         log = end_of_log(Path(path.replace("%j", number))) if path else ""
         return SubmissionState.OUT_OF_GPU_MEMORY if ran_out_of_gpu_memory(log) else state
 
@@ -193,13 +204,16 @@ class SlurmTarget:
         conf = self._slurm.conf_file or os.environ.get("SLURM_CONF", "")
         if conf:
             environment["SLURM_CONF"] = str(Path(conf).expanduser())
-        argv = [self._commands.program(command), *arguments]
+        prefix = self._account.prefix()
+        argv = [*prefix, self._commands.program(command), *arguments]
         try:
             done = subprocess.run(  # noqa: S603 - no shell; every argument is our own
                 argv,
                 input=script.encode(),
                 capture_output=True,
                 env=environment,
+                # Another user may have no right to be where Trimtab was started.
+                cwd="/" if prefix else None,
                 timeout=self._slurm.timeout_seconds,
                 check=False,
             )
@@ -208,7 +222,18 @@ class SlurmTarget:
                 f"{command} gave no answer in {self._slurm.timeout_seconds:g} s",
                 "The job may have been taken: its mark is looked for before it is sent again.",
             ) from error
+        except OSError as error:
+            raise SourceNotConfiguredError(
+                f"cannot run {argv[0]}: {error.strerror}",
+                "Install it, or mend submit.slurm_user and slurm.bin_directory.",
+            ) from error
         out, said = (text.decode("utf-8", "replace") for text in (done.stdout, done.stderr))
+        if done.returncode != 0 and prefix and said.startswith(f"{prefix[0]}:"):
+            user = self._submit.slurm_user
+            raise SourceRefusedError(
+                f"Trimtab may not run {command} as {user}: {scrub(said)}",
+                f"In sudoers: trimtab ALL=({user}) NOPASSWD: {self._commands.program(command)}",
+            )
         if done.returncode != 0:
             raise ChangeRefusedError(
                 f"{command} refused the job: {scrub(said or out)}",

@@ -37,6 +37,10 @@ class Target(Protocol):
         """The word for it in settings: kubernetes or slurm."""
         ...
 
+    def why_not(self) -> str:
+        """Give why nothing must be sent there, '' when it may. Errors: CollectorError."""
+        ...
+
     def fleet(self) -> Fleet:
         """Give the nodes as the cluster sees them now. Errors: CollectorError."""
         ...

@@ -1,12 +1,11 @@
 """What is submitted is what was planned: every offered plan can be told to the command."""
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from outsiders.submission.reading import run_of
 from submission_cases import A100, make_fleet, make_job, node
 
 from dashboard.submission.command_knobs import KNOBS
@@ -20,39 +19,6 @@ from planner.memory.framework_traits import known_frameworks
 from planner.training_plans import TrainingPlan
 
 FLEET = make_fleet(node("a1", A100), node("a2", A100), node("h1", gpus=8, free=8))
-# What each framework's own documentation says of an option that is left out.
-SHARDS_ALWAYS = {"torchtitan", "torchtitan_2024", "litgpt", "fsdp_qlora"}
-DERIVES_STEPS = {"torchtitan", "litgpt", "megatron", "llm_foundry"}
-RECOMPUTES = {"torchtitan": "operators", "torchtitan_2024": "operators"}
-
-
-def run_of(words: list[str], framework: str, stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Read a rendered command line as the launcher and the program would; no code of ours."""
-    told = dict(found.groups() for word in words if (found := re.match(r"--(\w+)=(.+)", word)))
-    nodes = next((word.split("=")[1] for word in words if word.startswith("--nnodes=")), None)
-    each = next((word.split("=")[1] for word in words if word.startswith("--nproc-")), None)
-    if nodes and each:
-        world = int(nodes) * int(each)
-    else:
-        world = int(told.get("gpus", 1))
-        if "gpus_per_node" in told and "nodes" in told:
-            world = int(told["gpus_per_node"]) * int(told["nodes"])
-    tensor = int(told.get("tensor_parallel", 1))
-    pipeline = int(told.get("pipeline_parallel", 1))
-    data = world // (tensor * pipeline)
-    micro_batch = int(told.get("micro_batch", stated.get("micro_batch", 0)))
-    steps = int(told.get("gradient_accumulation", 1))
-    if framework in DERIVES_STEPS and "gradient_accumulation" not in told:
-        steps = int(told.get("global_batch", 0)) // (micro_batch * data)
-    unasked = "fsdp" if framework in SHARDS_ALWAYS and data > 1 else "none"
-    recompute = stated.get("recompute", RECOMPUTES.get(framework, "none"))
-    return {
-        "global_batch": micro_batch * steps * data,
-        "spread": (data, tensor, pipeline),
-        "sharding": told.get("sharding", unasked),
-        "recompute": told.get("recompute", recompute),
-        "micro_batch": micro_batch,
-    }
 
 
 def planned(job: JobFile, plan: TrainingPlan) -> dict[str, Any]:
@@ -154,6 +120,7 @@ def test_what_a_program_reads_from_its_environment_counts_as_told() -> None:
             {"training": {"global_batch": 1, "sequence_length": 8, "micro_batch": 2}},
             "a divisor of global_batch",
         ),
+        ({"command": ["--nproc-per-node=7", "train.py"]}, "an option of its own"),
         ({"reads": ["batch"]}, "reads of the job file is 'batch'"),
     ],
 )

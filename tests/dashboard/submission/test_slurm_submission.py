@@ -74,7 +74,10 @@ def settings_of(bed: SlurmBed, **submission: Any) -> Settings:
             gpu_models="h100=H100-SXM5-80GB,a100=A100-SXM4-40GB",
             timeout_seconds=20.0,
         ),
-        submit=SubmitSettings(**({"enabled": True, "largest_gpus": 8} | submission)),
+        submit=SubmitSettings(
+            # The bed runs as one user, who is SlurmUser too.
+            **({"enabled": True, "largest_gpus": 8, "allow_slurm_operator": True} | submission)
+        ),
     )
 
 
@@ -381,6 +384,7 @@ def settings_environment(bed: SlurmBed) -> dict[str, str]:
     """The settings of a bed as a shell would give them; submission is off."""
     return {
         "TRIMTAB_SLURM_MODE": "commands",
+        "TRIMTAB_SUBMIT_ALLOW_SLURM_OPERATOR": "true",
         "TRIMTAB_SLURM_CONF_FILE": str(bed.conf),
         "TRIMTAB_SLURM_GPU_MODELS": "h100=H100-SXM5-80GB,a100=A100-SXM4-40GB",
     }
