@@ -21,7 +21,8 @@ KNOBS = (
     "sequence_length",
 )  # fmt: skip
 DATA_PATH = "data_path"
-_IN_BRACES = re.compile(r"\{([a-z_]+)\}")
+IN_BRACES = re.compile(r"(?<!\$)\{([a-z_]+)\}")
+"""A name of ours in a command; ${name} is a variable of somebody else's."""
 _ALIKE = 0.8
 
 _LAUNCHERS = (
@@ -110,7 +111,7 @@ def _need(name: str, value: object, *others: str) -> Need:
 
 def named_in(words: Iterable[str]) -> frozenset[str]:
     """Give the values of a plan that the words of a command name in braces."""
-    return frozenset(name for word in words for name in _IN_BRACES.findall(word) if name in KNOBS)
+    return frozenset(name for word in words for name in IN_BRACES.findall(word) if name in KNOBS)
 
 
 def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -> None:
@@ -119,7 +120,7 @@ def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -
     Errors: ChangeRefusedError for a misspelt name in braces, for {data_path} without a path, for
     options in the place of the program, and for a launcher that torchrun would start per GPU.
     """
-    for name in (name for word in words for name in _IN_BRACES.findall(word)):
+    for name in (name for word in words for name in IN_BRACES.findall(word)):
         if name == DATA_PATH and not has_data_path:
             raise ChangeRefusedError(
                 "the command names {data_path}, and the job file states no data.path",

@@ -6,6 +6,7 @@ that a shell or Kubernetes may expand are our own references.
 
 from dataclasses import dataclass
 
+from dashboard.submission.command_knobs import IN_BRACES
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.placement import Placement
 
@@ -57,12 +58,9 @@ def environment_of(job: JobFile, placement: Placement) -> dict[str, str]:
 def program_words(job: JobFile, placement: Placement) -> tuple[str, ...]:
     """Give the command with the plan's values in place of {micro_batch} and the like."""
     values = plan_values(job, placement)
-    words = []
-    for word in job.command:
-        for name, value in values.items():
-            word = word.replace(f"{{{name}}}", value)
-        words.append(word)
-    return tuple(words)
+    return tuple(
+        IN_BRACES.sub(lambda found: values.get(found[1], found[0]), word) for word in job.command
+    )
 
 
 def launch_words(job: JobFile, placement: Placement, *, rank: Word | None) -> tuple[Word, ...]:

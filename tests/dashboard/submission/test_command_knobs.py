@@ -131,7 +131,10 @@ def test_a_command_that_would_run_otherwise_is_refused(changes: dict[str, Any], 
     assert said in f"{refused.value} {refused.value.hint}"
 
 
-@pytest.mark.parametrize("word", ["{epoch}.pt", '{"lr": 1}', "${HOME}", "{}"])
+@pytest.mark.parametrize("word", ["{epoch}.pt", '{"lr": 1}', "${HOME}", "{}", "${micro_batch}"])
 def test_braces_of_other_programs_stay(word: str) -> None:
-    """Only what looks like one of our names is taken for one."""
-    assert make_job(command=["train.py", word]).command[1] == word
+    """Only one of our names in braces of its own is replaced."""
+    job = make_job(command=["train.py", word])
+    (plan, *_rest) = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), largest_gpus=1)
+    placement = place((plan,), FLEET, Arrival(host=HostNeed(), late=lambda _plan: False))
+    assert launch_words(job, placement, rank=None)[-1] == word
