@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
+from collectors.kubernetes.changeable import changes_of
 from collectors.kubernetes.claims import (
     UNKNOWN_PROFILE,
     Device,
@@ -29,6 +30,7 @@ from collectors.kubernetes.objects import (
     PodFacts,
     count_of,
     gpu_resources,
+    labels_of,
     model_of,
     on_node,
     read_pod,
@@ -38,7 +40,7 @@ from collectors.kubernetes.objects import (
 )
 from collectors.kubernetes.standing import Standing, standing_of
 from collectors.kubernetes.templates import KINDS_WITH_TEMPLATES, demand_of
-from collectors.kubernetes.workloads import Owners, Workload, admissions
+from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
@@ -248,6 +250,11 @@ class _View:
         if said:
             yield "kueue", scrub(said, limit=_LONGEST_REASON)
         yield from self._owners.bounds_of(workload)
+        if workload.chain and not workload.group:
+            yield from changes_of(workload.kind, workload.chain[0])
+        instance = labels_of(workload.chain[0]).get(INSTANCE, "") if workload.chain else ""
+        if instance:
+            yield "instance_label", instance
         if any(one.shared for one in standing.devices):
             yield "sharing", "others use the same boards"
 

@@ -83,11 +83,16 @@ _BY_KIND: Mapping[str, Callable[[object], Templates]] = {
 }
 
 
+def templates_of(kind: str, document: Document) -> Templates:
+    """Give (pods to make, the pod spec to make them of) of a kind that has templates."""
+    return _BY_KIND[kind](document)
+
+
 def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
     """Give the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
     return added(
         replace(one, count=one.count * pods)
-        for pods, spec in _BY_KIND[kind](document)
+        for pods, spec in templates_of(kind, document)
         for one in requests_of(spec)
     )
 

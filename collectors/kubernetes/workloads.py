@@ -21,6 +21,8 @@ _TRAINING = {"Job", "CronJob", "PyTorchJob", "MPIJob", "TrainJob", "JobSet", "Ra
 _INFERENCE = {"Deployment", "StatefulSet", "RayService", "LeaderWorkerSet"}
 _USER_LABELS = ("owner", "user", "hub.jupyter.org/username", "workflows.argoproj.io/creator")
 _QUEUE = "kueue.x-k8s.io/queue-name"
+INSTANCE = "app.kubernetes.io/instance"
+"""Label that Helm charts set, and by which Argo CD may track an object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -118,7 +118,7 @@ def next_move(
         return Conclude(event=None, detail="the target is as it was before: nothing was sent")
     step = progress.done
     if step in progress.answers:
-        return _after_a_no(progress, step, now)
+        return _after_a_no(progress, step, fresh, now, pace)
     if step < len(progress.change.steps):
         return Send(step=step)
     return _settle(progress, fresh, now, pace)
@@ -165,18 +165,36 @@ def _missing(progress: Progress, step: int, answer: ReadBack, now: datetime, pac
     return Conclude(event=Event.REFUSED if step == 0 else Event.APPLIED_DIFFERENTLY, detail=detail)
 
 
-def _after_a_no(progress: Progress, step: int, now: datetime) -> Move:
-    """A step was answered by refused or busy."""
+def _after_a_no(
+    progress: Progress,
+    step: int,
+    fresh: tuple[int, ReadBack] | None,
+    now: datetime,
+    pace: Pace,
+) -> Move:
+    """A step was answered by refused or busy. Between steps the work may fail of those taken."""
     at, result = progress.answers[step]
-    if result.outcome is StepOutcome.BUSY and progress.sent[step] <= RETRIES:
-        again = at + _pause(result, progress.sent[step])
-        return Wait(until=again, reason=result.detail) if now < again else Send(step=step)
+    busy = result.outcome is StepOutcome.BUSY and progress.sent[step] <= RETRIES
+    again = at + _pause(result, progress.sent[step])
+    if busy and now >= again:
+        return Send(step=step)
+    if step and (not busy or result.wait_within_seconds is not None):
+        if fresh is None:
+            return Look(done=step)
+        if fresh[1].seen is Seen.FAILING:
+            return Conclude(event=Event.FAILING, detail=_short(progress, fresh[1].detail))
+        again = min(again, now + pace.poll)
+    if busy:
+        return Wait(until=again, reason=result.detail)
     if step == 0:
         return Conclude(event=Event.REFUSED, detail=result.detail)
-    return Conclude(
-        event=Event.APPLIED_DIFFERENTLY,
-        detail=f"{step} of the steps were taken, then: {result.detail}",
-    )
+    return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=_short(progress, result.detail))
+
+
+def _short(progress: Progress, why: str) -> str:
+    """Give what stopped a change between its steps."""
+    steps = len(progress.change.steps) if progress.change else 0
+    return f"{progress.done} of {steps} steps were taken, then: {why}"
 
 
 def _pause(result: StepResult, sent: int) -> timedelta:
@@ -208,6 +226,8 @@ def _settle(
         return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
     if answer.seen is Seen.GONE:
         return Conclude(event=Event.UNKNOWN, detail=f"the target is gone: {answer.detail}")
+    if answer.seen is Seen.FAILING:  # the applier has been patient itself
+        return Conclude(event=Event.FAILING, detail=answer.detail)
     if not _overdue(progress, now, pace):
         return Wait(until=now + pace.poll, reason=answer.detail)
     return Conclude(event=_LATE[answer.seen], detail=answer.detail)
@@ -216,7 +236,6 @@ def _settle(
 _LATE: dict[Seen, Event | None] = {
     Seen.NOT_YET: None,
     Seen.UNTOUCHED: Event.REFUSED,
-    Seen.FAILING: Event.FAILING,
     Seen.UNREADABLE: Event.UNKNOWN,
 }
 """What a sight means once patience has run out. NOT_YET: the value is set; the watch goes on.
@@ -258,8 +277,9 @@ def _measure_or_finish(due: datetime | None, now: datetime) -> Move:
 
 
 def look_at_all(progress: Progress) -> Look:
-    """Give the look at what is known to have been taken, else at all that was sent."""
-    return Look(done=progress.done or max((*progress.sent, -1)) + 1)
+    """Return the look at what is known to have been taken; in doubt, at all that was sent."""
+    sent = max((*progress.sent, -1)) + 1
+    return Look(done=sent if progress.doubtful_step is not None else progress.done or sent)
 
 
 def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
@@ -275,8 +295,7 @@ def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> 
         if drifted is not None:
             return drifted
     if progress.outcome is Event.FAILING:
-        well = answer.seen is Seen.AS_INTENDED
-        return Conclude(event=None, detail=f"recovered: {answer.detail}") if well else None
+        return _recovered(progress, answer)
     since = progress.failing_since
     if answer.seen is Seen.FAILING and since is not None and now - since >= pace.patience:
         return Conclude(event=Event.FAILING, detail=answer.detail)
@@ -302,6 +321,16 @@ def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) ->
         return Conclude(event=Event.TARGET_GONE, detail=f"it was not renewed: {detail}")
     what = "changed" if changed else "put back"
     return Conclude(event=event, detail=f"{what} from outside: {detail}")
+
+
+def _recovered(progress: Progress, answer: ReadBack) -> Move | None:
+    """Give what follows once the work is well: its next step, or the outcome after the last."""
+    if answer.seen is not Seen.AS_INTENDED:
+        return None
+    step = progress.done
+    if progress.change is None or step >= len(progress.change.steps):
+        return Conclude(event=None, detail=f"recovered: {answer.detail}")
+    return Send(step=step) if progress.sent[step] <= 2 * RETRIES else None
 
 
 def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:

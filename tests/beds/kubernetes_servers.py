@@ -150,7 +150,7 @@ def start_controllers(servers: Servers, kubeconfig: Path) -> None:
     options = {"kubeconfig": kubeconfig, "leader_elect": "false", "secure_port": 0, **closed}
     servers.spawn(
         "kube-controller-manager",
-        controllers="deployment,replicaset,statefulset,daemonset,job,cronjob",
+        controllers="deployment,replicaset,statefulset,daemonset,job,cronjob,resourcequota",
         **options,
     )
     servers.spawn("kube-scheduler", **options)

@@ -71,7 +71,7 @@ class KubernetesApplier:
 
     def execute(self, step: ChangeStep, change: Change) -> StepResult:
         """Send one patch, once. A step that has to wait answers BUSY until its turn has come."""
-        return sending.execute(self._api, step, change)
+        return sending.execute(self._api, step, change, patience=self._patience)
 
     def read_back(self, change: Change, *, done: int) -> ReadBack:
         """Look at the object and its pods, once."""

@@ -18,16 +18,22 @@ from dashboard.apply.kubernetes.obstacles import (
     obstacle,
     refuse_with_difference,
 )
+from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, place_of
 from dashboard.apply.kubernetes.steps import Wait, command_of, steps_for
-from data.errors import ChangeRefusedError
+from data.errors import ChangeRefusedError, scrub
 from data.records.changes import Change
 from data.records.decisions import Recommendation
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.jobs import Job
 from data.records.plans import Configuration
 
-_COUNTS = {"Deployment": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
+_COUNTS = {
+    "Deployment": "replicas",
+    "StatefulSet": "replicas",
+    "Job": "parallelism",
+    "CronJob": "parallelism",
+}
 """Where a kind says how many pods it has; those of the others have roles that only a look tells."""
 
 
@@ -48,17 +54,29 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     why = obstacle(place.kind, document, edits, facts)
     if why:
         raise refuse_with_difference(place, document, edits, why)
+    owners, notes = _owners(job, [one.at for one in edits])
+    if owners:
+        why = f"{' and '.join(owners)} would undo the change"
+        raise refuse_with_difference(place, document, edits, why)
     (step,) = steps_for(place, place.paths()[0], document, edits)
     lines = [
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
+        *(f"# {note}" for note in notes),
         *_how(named, place),
     ]
-    if any(in_template(one) for one in edits):
+    if place.kind == "CronJob":
+        lines.append("# It holds from the next run on: a run under way keeps what it has.")
+    elif any(in_template(one) for one in edits):
         lines += [
             "# The GPUs are those of the first container; adapt the index if another one has them.",
             "# On full nodes the rollout waits for ever: set maxSurge to 0 until it is over.",
         ]
+        if _pods_of(job)[0] == 1 and place.kind in ("Deployment", "StatefulSet"):
+            lines.append(
+                "# It has one pod: without room for a second one the service goes down during the "
+                "change, and stays down for as long as no new pod finds a node."
+            )
     if recommendation.now.gpu_model != recommendation.proposed.gpu_model:
         lines.append(
             "# nodeSelector replaces an existing one: merge by hand, with the value of the label "
@@ -84,6 +102,21 @@ def text_of(change: Change) -> ChangeText:
         file_name=f"{change.recommendation_digest[:SHORT_ID_LENGTH]}.kubernetes.sh",
         text="\n".join(lines) + "\n",
     )
+
+
+def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
+    """Give who would undo a change of the fields as the scheduler told, and what may undo it."""
+    facts = job.scheduler if job is not None else None
+    names = facts.managed_by if facts else ()
+    undoing = [name for name in names if would_undo(name, fields)]
+    notes = [
+        f"{scrub(name)} owns fields of it, and would undo a change of these."
+        for name in undoing
+        if not is_sure(name)
+    ]
+    instance = dict(facts.extra).get("instance_label", "") if facts else ""
+    notes += [scrub(tracked(instance))] if instance else []
+    return [name for name in undoing if is_sure(name)], notes
 
 
 def _waiting(wait: Wait, change: Change) -> list[str]:
@@ -117,7 +150,9 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
     pods, each = _pods_of(job)
     if proposed.gpu_count == 0:
         spec: dict[str, Any] = {_COUNTS.get(place.kind, "replicas"): pods}
-        if place.kind not in _COUNTS and place.kind != "LeaderWorkerSet":
+        if place.kind == "CronJob":
+            spec = {}
+        elif place.kind not in _COUNTS and place.kind != "LeaderWorkerSet":
             spec = {"runPolicy": {}}
         return {"spec": spec}
     each = each or (now.gpu_count if pods == 1 else 0)
@@ -129,7 +164,8 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
         )
     container = {"resources": {"limits": {_resource(now): str(each)}}}
     template = {"spec": {"containers": [container]}}
-    return {"spec": {_COUNTS[place.kind]: pods, "template": template}}
+    spec = {_COUNTS[place.kind]: pods, "template": template}
+    return {"spec": {"jobTemplate": {"spec": spec}} if place.kind == "CronJob" else spec}
 
 
 def _pods_of(job: Job | None) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes.edits import edits_for
 from dashboard.apply.kubernetes.look import (
     KUBECTL_FACT,
@@ -13,7 +14,12 @@ from dashboard.apply.kubernetes.look import (
     no_room,
     seen_of,
 )
-from dashboard.apply.kubernetes.obstacles import obstacle, refuse_with_difference
+from dashboard.apply.kubernetes.obstacles import (
+    in_template,
+    obstacle,
+    refuse_with_difference,
+)
+from dashboard.apply.kubernetes.ownership import tracked
 from dashboard.apply.kubernetes.pointers import (
     Edit,
     as_text,
@@ -22,7 +28,7 @@ from dashboard.apply.kubernetes.pointers import (
     patched,
     value_at,
 )
-from dashboard.apply.kubernetes.steps import avoids_surge, command_of, steps_for
+from dashboard.apply.kubernetes.steps import avoids_surge, command_of, outage, steps_for
 from data.errors import StalePlanError
 from data.records.changes import Change, ChangeStep, Target
 from data.records.decisions import Recommendation
@@ -42,8 +48,9 @@ def change_for(recommendation: Recommendation, target: Target) -> Change:
 def change_back(change: Change, target: Target) -> Change:
     """Give the change that restores what `change` touched. Errors: StalePlanError.
 
-    It never adds a pod before one is gone: what is given back may hold larger pods, and what has
-    failed is to end soon.
+    What an earlier way back touched beside it and left half-way is restored too. It never adds a
+    pod before one is gone: what is given back may hold larger pods, and what has failed is to end
+    soon.
     """
     seen = seen_of(target)
     edits = list(_restoring(change, seen.document))
@@ -89,6 +96,19 @@ def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
                 "Someone else has changed it since; decide by hand.",
             )
         yield Edit(at=at, before=now, after=values[0], what=names_of(at)[-1])
+    yield from _left_by_a_way_back(change, document)
+
+
+def _left_by_a_way_back(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
+    """Give the edits of fields that only a way back sets, where one set them and was cut short."""
+    original = seen_of(change.target).document
+    own = touched(change)
+    edits = [edit for step in change.undo for edit in command_of(step).edits.items()]
+    for at in dict.fromkeys(at for at, _values in edits if at not in own):
+        now, before = value_at(document, at), value_at(original, at)
+        between = [as_text(value) for field, values in edits if field == at for value in values]
+        if as_text(now) != as_text(before) and as_text(now) in between:
+            yield Edit(at=at, before=now, after=before, what=names_of(at)[-1])
 
 
 def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iterator[str]:
@@ -98,28 +118,39 @@ def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iter
             "A person keeps its manifest and sends it with kubectl apply: change it there too, or "
             "the next apply undoes this."
         )
+    if INSTANCE in facts:
+        yield tracked(facts[INSTANCE])
+    if any(map(in_template, edits)):
+        yield from _rollout_notes(seen, steps)
+    if kind == "Node":
+        yield from _node_notes(seen)
+    if any(one.at == "/spec/replicas" and one.after == 1 for one in edits):
+        yield "One pod is left: none takes over while it starts anew."
+    if kind in ("PyTorchJob", "MPIJob") and any(one.at.endswith("/replicas") for one in edits):
+        yield "Its workers meet anew (elastic rendezvous); some operators restart them all."
+    if kind == "JobSet" and not any(one.what == "suspend" for one in edits):
+        yield "Most releases of JobSet let no number of jobs or pods change: the rehearsal tells."
+    if kind == "CronJob":
+        yield "It holds from the next run on: a run under way keeps what it has."
+    elif any(one.what == "suspend" for one in edits):
+        yield "Suspending deletes the pods: work since the last checkpoint is lost."
+
+
+def _rollout_notes(seen: Seen, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
     if avoids_surge(steps):
         yield (
             "No node has room for one more pod, so pods are replaced one by one, each gone before "
             "its successor starts (maxSurge 0, maxUnavailable 1 until the rollout is over)."
         )
-    elif facts.get(ROOM_FACT) == UNKNOWN:
+    elif seen.facts.get(ROOM_FACT) == UNKNOWN:
         yield (
             "Whether a node has room for the one more pod of the rollout is unknown: nodes or pods "
             "may not be listed. On full nodes the rollout would wait (set maxSurge to 0 then)."
         )
-    if kind == "Node":
-        yield from _node_notes(seen)
-    if any(one.at == "/spec/replicas" and one.after == 1 for one in edits):
-        yield "One pod is left: none takes over while it starts anew."
-    if kind == "Job" and len(steps) > 1:
+    if seen.place.kind == "Job" and len(steps) > 1:
         yield "Its pods are deleted and made anew: work since the last checkpoint is lost."
-    if kind in ("PyTorchJob", "MPIJob") and any(one.at.endswith("/replicas") for one in edits):
-        yield "Its workers meet anew (elastic rendezvous); some operators restart them all."
-    if kind == "JobSet" and not any(one.what == "suspend" for one in edits):
-        yield "Most releases of JobSet let no number of jobs or pods change: the rehearsal tells."
-    if any(one.what == "suspend" for one in edits):
-        yield "Suspending deletes the pods: work since the last checkpoint is lost."
+    first = patched(seen.document, command_of(steps[0]).operations)
+    yield from outage(seen.place.kind, first)
 
 
 def _node_notes(seen: Seen) -> Iterator[str]:

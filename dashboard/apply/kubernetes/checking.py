@@ -12,7 +12,6 @@ from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.rollout import (
     rewritten,
-    selector_of,
     still_to_do,
     trouble,
     waiting_for,
@@ -86,18 +85,19 @@ def _effect(
     kind = seen.place.kind
     if kind == "Node":
         return Verdict.AS_INTENDED, "no further pod is put on it"
-    selector = selector_of(kind, seen.place.name, document)
-    pods = reading.pods(api, seen.place.namespace, labelSelector=selector) if selector else None
-    if pods is None:
+    if kind == "CronJob":
+        return Verdict.AS_INTENDED, "its next run takes it; a run under way keeps what it has"
+    work = reading.work_of(api, seen.place, document)
+    if work is None:
         return Verdict.NOT_YET, "the value is set; its pods cannot be told or may not be listed"
-    suffers = trouble(document, pods, now=answer.at, patience=patience)
+    suffers = trouble(work, now=answer.at, patience=patience)
     if suffers:
         return Verdict.FAILING, suffers
-    to_do = still_to_do(kind, document, pods)
+    to_do = still_to_do(kind, document, work.pods)
     if to_do:
-        waits = waiting_for(pods)
+        waits = waiting_for(work)
         return Verdict.NOT_YET, f"{to_do}; {waits}" if waits else to_do
-    changed = rewritten(document, pods) if kind in ("Deployment", "StatefulSet", "Job") else None
+    changed = rewritten(work) if kind in ("Deployment", "StatefulSet", "Job") else None
     if changed:
         pod, wanted, found = changed
         return Verdict.DIFFERENT, f"pod {pod} asks for {found}, its template for {wanted}"

@@ -26,6 +26,7 @@ _STOPS: Mapping[str, tuple[str, Any]] = {
     "LeaderWorkerSet": ("/spec/replicas", 0),
     # Not suspend, which old servers drop: a Job of no pods at a time is as paused.
     "Job": ("/spec/parallelism", 0),
+    "CronJob": ("/spec/suspend", True),
     "PyTorchJob": ("/spec/runPolicy/suspend", True),
     "MPIJob": ("/spec/runPolicy/suspend", True),
     "TrainJob": ("/spec/suspend", True),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from collectors.kubernetes.objects import count_of, part, text_in
+from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import Document, KubernetesApi
 from dashboard.apply.kubernetes.edits import LABEL_FACT, PRODUCT, edits_for
@@ -17,7 +18,11 @@ from dashboard.apply.kubernetes.obstacles import (
     in_template,
     refuse_with_difference,
 )
-from dashboard.apply.kubernetes.ownership import owners_of, was_applied_by_hand
+from dashboard.apply.kubernetes.ownership import (
+    instance_of,
+    owners_of,
+    was_applied_by_hand,
+)
 from dashboard.apply.kubernetes.places import Place, node_place, place_of
 from dashboard.apply.kubernetes.pointers import (
     Edit,
@@ -90,8 +95,8 @@ def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommenda
         facts |= _label(api, catalogue, model)
     if place.kind == "Node":
         facts[PODS_FACT] = _pods_on(api, place.name)
-    owners = _owners(api, place, document)
     edits = edits_for(recommendation, place.kind, document, facts)
+    owners = _owners(api, place, document, edits)
     if owners:
         raise refuse_with_difference(
             place, document, edits, f"{' and '.join(owners)} would undo the change"
@@ -127,7 +132,7 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
         facts[ROOM_FACT] = seen.facts[ROOM_FACT]
         if not avoids_surge(change.steps):
             facts[ROOM_FACT] = _room(api, document, _edits(change))
-    owners = _owners(api, seen.place, document)
+    owners = _owners(api, seen.place, document, _edits(change))
     if owners:
         raise ChangeRefusedError(
             f"{seen.place.word} in {seen.place.namespace}: {' and '.join(owners)} would undo the "
@@ -179,13 +184,18 @@ def _own_facts(api: KubernetesApi, place: Place, document: Document) -> dict[str
         facts[ELASTIC_FACT] = "yes" if reading.is_elastic(document) else "no"
     if was_applied_by_hand(document):
         facts[KUBECTL_FACT] = "yes"
+    if place.kind != "Node" and (instance := instance_of(document)):
+        facts[INSTANCE] = instance
     return facts
 
 
-def _owners(api: KubernetesApi, place: Place, document: Document) -> tuple[str, ...]:
+def _owners(
+    api: KubernetesApi, place: Place, document: Document, edits: Iterable[Edit]
+) -> tuple[str, ...]:
     if place.kind == "Node":
         return ()
-    return owners_of(place, document, reading.autoscalers(api, place.namespace))
+    fields = [one.at for one in edits]
+    return owners_of(place, document, fields, reading.autoscalers(api, place.namespace))
 
 
 def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ ELASTIC_FACT = "elastic"
 
 _RESIZES_SUSPENDED_JOBS = (1, 35)
 _RESIZES_INDEXED_JOBS = (1, 27)
-_ROLLS = ("Deployment", "StatefulSet", "Job")
+_ROLLS = ("Deployment", "StatefulSet", "Job", "CronJob")
 
 
 def refuse_with_difference(

@@ -8,6 +8,7 @@ from collectors.kubernetes.objects import controller_of, list_in, part, text_in
 from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
+from dashboard.apply.kubernetes.rollout import Work, own_sets, selector_of
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 
 _MOST_OWNERS = 8
@@ -26,9 +27,14 @@ def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Docume
         answer = asking(api, asked)
         if answer.status != 404:
             break
+    return asked, object_in(answer, asked, place)
+
+
+def object_in(answer: Answer, path: str, place: Place) -> Document:
+    """Give the object of an answer. Errors: as `fetch`."""
     if answer.ok and is_object(answer.found):
-        return asked, answer.found
-    raise look_error(answer, asked, f"{place.word} in {place.namespace or 'the cluster'}")
+        return answer.found
+    raise look_error(answer, path, f"{place.word} in {place.namespace or 'the cluster'}")
 
 
 def is_object(document: Document) -> bool:
@@ -94,6 +100,24 @@ def nodes(api: KubernetesApi) -> list[Document] | None:
 def pods(api: KubernetesApi, namespace: str = "", **query: str) -> list[Document] | None:
     """Give pods, of all namespaces unless one is named; None where they may not be read."""
     return _all(api, f"api/v1/namespaces/{namespace}/pods" if namespace else "api/v1/pods", query)
+
+
+def work_of(api: KubernetesApi, place: Place, document: Document) -> Work | None:
+    """Give a workload with its pods, None where these cannot be told or may not be listed."""
+    selector = selector_of(place.kind, place.name, document)
+    found = pods(api, place.namespace, labelSelector=selector) if selector else None
+    if found is None:
+        return None
+    sets = None
+    if place.kind == "Deployment":
+        path = f"apis/apps/v1/namespaces/{place.namespace}/replicasets"
+        sets = _all(api, path, {"labelSelector": selector})
+    return Work(
+        kind=place.kind,
+        document=document,
+        pods=found,
+        sets=None if sets is None else own_sets(document, sets),
+    )
 
 
 def _all(

@@ -12,7 +12,7 @@ from dashboard.apply.kubernetes.obstacles import difference
 from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves, patched, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
-from dashboard.apply.kubernetes.shape import excerpt
+from dashboard.apply.kubernetes.shape import excerpt, roles_of
 from dashboard.apply.kubernetes.steps import Command, Wait, command_of
 from data.errors import ApplyError
 from data.records.changes import Change, Rehearsal
@@ -114,7 +114,13 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     wanted = document
     for step in change.steps:
         wanted = patched(wanted, command_of(step).operations)
-    new = asked_by(value_at(wanted, _POD_SPEC)).keys() - asked_by(value_at(document, _POD_SPEC))
+    kind = seen_of(change.target).place.kind
+    templates = [one.template_at for one in roles_of(kind, document)]
+    before, after = (
+        {name for at in templates for name in asked_by(value_at(one, at))}
+        for one in (document, wanted)
+    )
+    new = after - before
     nodes = reading.nodes(api) if new else None
     for name in sorted(new):
         if nodes is not None and not any(part(one, "status", "allocatable", name) for one in nodes):

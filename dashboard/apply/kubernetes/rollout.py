@@ -1,9 +1,18 @@
 """How a workload takes a change: by its own status, and by its pods."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
+from collectors.kubernetes.objects import (
+    controller_of,
+    count_of,
+    labels_of,
+    list_in,
+    part,
+    text_in,
+    time_in,
+)
 from dashboard.apply.kubernetes.api import Document
 from dashboard.apply.kubernetes.room import asked_by
 from dashboard.apply.kubernetes.shape import pods_of
@@ -20,6 +29,8 @@ _BROKEN = frozenset(
     }
 )
 _WITH_GENERATION = ("Deployment", "StatefulSet")
+_REVISION = "deployment.kubernetes.io/revision"
+_HASH, _REVISION_HASH = "pod-template-hash", "controller-revision-hash"
 
 SELECTORS: Mapping[str, str] = {
     "PyTorchJob": "training.kubeflow.org/job-name",
@@ -101,44 +112,120 @@ def _job_to_do(document: Document, living: Sequence[Document]) -> str:
     return f"{len(living)} of {wanted} pods are there"
 
 
-def trouble(
-    document: Document, pods: Sequence[Document], *, now: datetime | None, patience: timedelta
-) -> str:
-    """Give what the work suffers from: pods that wait too long, crash or run out of memory.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A workload and its pods. `sets`: its ReplicaSets, None where they may not be listed."""
 
-    A pod may wait for `patience` since it was made, and for as long as another one ends that holds
-    what it waits for.
+    kind: str
+    document: Document
+    pods: Sequence[Document]
+    sets: Sequence[Document] | None = None
+
+    @property
+    def present_set(self) -> Document | None:
+        """The ReplicaSet of a Deployment's present template, None where it cannot be told."""
+        revision = labels_of(self.document).get(_REVISION, "")
+        for found in self.sets or () if _observed(self.document) else ():
+            if labels_of(found).get(_REVISION) == revision:
+                return found
+        return None
+
+    def pods_of_template(self) -> list[Document]:
+        """Give the pods made of the present template; those of the one before are about to go."""
+        if self.kind == "Deployment" and self.sets is not None:
+            made_by = self.present_set
+            template_hash = "" if made_by is None else labels_of(made_by).get(_HASH, "")
+            return [pod for pod in self.pods if template_hash == labels_of(pod).get(_HASH)]
+        if self.kind == "StatefulSet":
+            return self._of_stateful_set()
+        template = part(self.document, "spec", "template", "spec")
+        if self.kind != "Deployment" or not isinstance(template, Mapping):
+            return list(self.pods)
+        wanted, selector = +asked_by(template), part(template, "nodeSelector")
+        return [
+            pod
+            for pod in self.pods
+            if +asked_by(part(pod, "spec")) == wanted
+            and part(pod, "spec", "nodeSelector") == selector
+        ]
+
+    def _of_stateful_set(self) -> list[Document]:
+        """Give all pods where each is waited for, of whatever template, before the next one."""
+        if not _observed(self.document):
+            return []
+        if part(self.document, "spec", "podManagementPolicy") != "Parallel":
+            return list(self.pods)
+        revision = text_in(self.document, "status", "updateRevision")
+        return [pod for pod in self.pods if labels_of(pod).get(_REVISION_HASH) == revision]
+
+
+def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
+    """Give the ReplicaSets that a Deployment controls."""
+    name = text_in(document, "metadata", "name")
+    owners = ((found, controller_of(found)) for found in sets)
+    return [
+        found
+        for found, owner in owners
+        if owner is not None and (owner.kind, owner.name) == ("Deployment", name)
+    ]
+
+
+def trouble(work: Work, *, now: datetime | None, patience: timedelta) -> str:
+    """Give what the work suffers from: pods that cannot be made, wait, crash or lack memory.
+
+    Each may last for `patience`, and a pod may wait for as long as another one ends that holds
+    what it waits for. What is left of the template before is no trouble of this one.
     """
-    failed = _own_trouble(document)
+    if now is None:
+        return ""
+    failed = _own_trouble(work, now - patience)
     if failed:
         return failed
-    ending = any(map(_ends, pods))
-    for pod in pods:
-        if _ends(pod) or _over(pod):
+    ending = any(map(_ends, work.pods))
+    for pod in work.pods_of_template():
+        made = time_in(pod, "metadata", "creationTimestamp")
+        if _ends(pod) or _over(pod) or made is None or now - made < patience:
             continue
         name = text_in(pod, "metadata", "name")
-        broken = next(_broken(pod), "")
+        broken, waits = next(_broken(pod), ""), _waits(pod)
         if broken:
-            return f"pod {name}: {broken}"
-        made = time_in(pod, "metadata", "creationTimestamp")
-        old = now is not None and made is not None and now - made >= patience
-        waits = _waits(pod)
-        if waits and old and not ending:
-            return f"pod {name} waits: {waits}"
+            return f"pod {name}: {broken}{_left_over(work, pod)}"
+        if waits and not ending:
+            return f"pod {name} waits: {waits}{_left_over(work, pod)}"
     return ""
 
 
-def _own_trouble(document: Document) -> str:
-    """Give what a controller itself says of the change, once it has seen it.
-
-    A condition outlives its cause for a moment: where every pod is there and ready, it is over.
-    """
-    if not _observed(document) or has_rolled_out(document):
+def _left_over(work: Work, pod: Document) -> str:
+    """Tell of a StatefulSet's pod that is of another template: only a person can replace it."""
+    revision = text_in(work.document, "status", "updateRevision")
+    if work.kind != "StatefulSet" or labels_of(pod).get(_REVISION_HASH, revision) == revision:
         return ""
-    for one in list_in(document, "status", "conditions"):
-        kind, holds = text_in(one, "type"), text_in(one, "status")
-        if (kind, holds) in (("ReplicaFailure", "True"), ("Progressing", "False")):
-            return f"{text_in(one, 'reason')}: {text_in(one, 'message')}"
+    name, namespace = (text_in(pod, "metadata", field) for field in ("name", "namespace"))
+    return (
+        "; it is of the template before, and a StatefulSet replaces no pod that is not ready: "
+        f"kubectl -n {namespace} delete pod {name}"
+    )
+
+
+def _own_trouble(work: Work, before: datetime) -> str:
+    """Give what the controllers say since `before` of the present template.
+
+    A condition outlives its cause: that of the Deployment may be of the template before, so the
+    ReplicaSet of the present one is asked, and the Deployment only where it names that set.
+    """
+    made_by = work.present_set
+    if made_by is None or not _observed(made_by) or has_rolled_out(work.document):
+        return ""
+    name = text_in(made_by, "metadata", "name")
+    for found, failing in ((made_by, ("ReplicaFailure", "True")),
+                           (work.document, ("Progressing", "False"))):  # fmt: skip
+        for one in list_in(found, "status", "conditions"):
+            said = f"{text_in(one, 'reason')}: {text_in(one, 'message')}"
+            since = time_in(one, "lastTransitionTime")
+            if (text_in(one, "type"), text_in(one, "status")) != failing or since is None:
+                continue
+            if since <= before and (found is made_by or f'"{name}"' in said):
+                return said
     return ""
 
 
@@ -168,18 +255,22 @@ def _waits(pod: Document) -> str:
     return ""
 
 
-def waiting_for(pods: Sequence[Document]) -> str:
-    """Give why the first pod waits that has found no node, '' when all have one."""
-    return next(filter(None, map(_waits, pods)), "")
+def waiting_for(work: Work) -> str:
+    """Give what the work waits for at the moment, '' when nothing is known to be missing."""
+    for pod in work.pods_of_template():
+        found = _waits(pod) or next(_broken(pod), "")
+        if found and not _ends(pod):
+            return f"pod {text_in(pod, 'metadata', 'name')}: {found}"
+    return ""
 
 
-def rewritten(document: Document, pods: Sequence[Document]) -> tuple[str, str, str] | None:
+def rewritten(work: Work) -> tuple[str, str, str] | None:
     """Give (pod, wanted, found) of a pod whose GPUs are not those of the template."""
-    template = part(document, "spec", "template", "spec")
+    template = part(work.document, "spec", "template", "spec")
     if not isinstance(template, Mapping):
         return None
     wanted = asked_by(template)
-    for pod in pods:
+    for pod in work.pods:
         found = asked_by(part(pod, "spec"))
         if not (_over(pod) or _ends(pod)) and +found != +wanted:
             name = text_in(pod, "metadata", "name")

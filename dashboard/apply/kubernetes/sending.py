@@ -9,7 +9,12 @@ from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import outcome_of
 from dashboard.apply.kubernetes.rehearsal import differing, sent
-from dashboard.apply.kubernetes.rollout import has_no_pods, has_rolled_out, trouble
+from dashboard.apply.kubernetes.rollout import (
+    has_no_pods,
+    has_rolled_out,
+    trouble,
+    waiting_for,
+)
 from dashboard.apply.kubernetes.steps import VERB, Command, Wait, command_of
 from data.errors import ApplyError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
@@ -20,7 +25,9 @@ _GRACES, _MARGIN_SECONDS = 2.5, 5.0
 """A pod has ended well within this: a kubelet under load comes late to the end of the grace."""
 
 
-def execute(api: KubernetesApi, step: ChangeStep, change: Change) -> StepResult:
+def execute(
+    api: KubernetesApi, step: ChangeStep, change: Change, *, patience: timedelta
+) -> StepResult:
     """Send a step with the resourceVersion of a look taken now. Never raises.
 
     A patch leaves at most once. It tests the uid and every value that the step replaces, so that
@@ -30,13 +37,15 @@ def execute(api: KubernetesApi, step: ChangeStep, change: Change) -> StepResult:
     if step.verb != VERB or command.path != seen.path:
         return _refused("the step is not of this change")
     try:
-        _path, document = reading.fetch(api, seen.place, seen.path)
+        answer = reading.asking(api, seen.path)
+        document = reading.object_in(answer, seen.path, seen.place)
     except TrimtabError as error:
         return _no_look(error)
     why = _moved(command, seen, change, document)
     if why:
         return _refused(why)
-    return _not_yet(command, document) or _send(api, command, document)
+    waiting = _not_yet(api, command, seen, answer, patience)
+    return waiting or _send(api, command, document)
 
 
 def _moved(command: Command, seen: Seen, change: Change, document: Document) -> str:
@@ -46,7 +55,7 @@ def _moved(command: Command, seen: Seen, change: Change, document: Document) -> 
         return f"{change.target.name} is another object of the same name (uid {uid})"
     if value_at(document, "/metadata/deletionTimestamp"):
         return f"{change.target.name} is being deleted"
-    owners = () if seen.place.kind == "Node" else owners_of(seen.place, document)
+    owners = () if seen.place.kind == "Node" else owners_of(seen.place, document, command.edits)
     if owners:
         return f"{' and '.join(owners)} would undo the change of {change.target.name}"
     for one in command.operations:
@@ -63,11 +72,15 @@ def _tested(command: Command) -> set[str]:
     return {one["path"] for one in command.operations if one["op"] == "test"}
 
 
-def _not_yet(command: Command, document: Document) -> StepResult | None:
+def _not_yet(
+    api: KubernetesApi, command: Command, seen: Seen, answer: Answer, patience: timedelta
+) -> StepResult | None:
     """Give BUSY while something has still to happen before the step, None when nothing has.
 
-    The answer names the time that the object itself allows, over which the tries are spread.
+    The answer names the time that the object itself allows, over which the tries are spread. A
+    rollout whose pods have waited for longer than `patience` is not waited for.
     """
+    document = answer.found
     if command.wait is Wait.NO_PODS and not has_no_pods(document):
         grace = value_at(document, "/spec/template/spec/terminationGracePeriodSeconds")
         seconds = _GRACES * (grace if isinstance(grace, int) else _GRACE_SECONDS) + _MARGIN_SECONDS
@@ -77,13 +90,15 @@ def _not_yet(command: Command, document: Document) -> StepResult | None:
             wait_within_seconds=seconds,
         )
     if command.wait is Wait.ROLLED_OUT and not has_rolled_out(document):
-        failed = trouble(document, (), now=None, patience=timedelta())
+        work = reading.work_of(api, seen.place, document)
+        failed = trouble(work, now=answer.at, patience=patience) if work else ""
         if failed:
-            return _refused(f"its rollout failed: {failed}")
+            return _refused(f"its rollout fails: {failed}")
         limit = value_at(document, "/spec/progressDeadlineSeconds")
+        waits = waiting_for(work) if work else ""
         return StepResult(
             outcome=StepOutcome.BUSY,
-            detail="its rollout is not over",
+            detail=f"its rollout is not over{f'; {waits}' if waits else ''}",
             wait_within_seconds=float(limit if isinstance(limit, int) else _DEADLINE_SECONDS),
         )
     return None

@@ -17,6 +17,7 @@ _KEPT = frozenset(
     {
         "spec",
         "template",
+        "jobTemplate",
         "replicas",
         "parallelism",
         "completions",
@@ -184,9 +185,9 @@ def _role(document: Document, name: str, count_at: str, template_at: str, times:
     )
 
 
-def _simple(count: str) -> Callable[[Document], Iterator[Role]]:
+def _simple(count: str, above: str = "/spec") -> Callable[[Document], Iterator[Role]]:
     def roles(document: Document) -> Iterator[Role]:
-        yield _role(document, "pods", f"/spec/{count}", "/spec/template/spec")
+        yield _role(document, "pods", f"{above}/{count}", f"{above}/template/spec")
 
     return roles
 
@@ -264,6 +265,7 @@ _BY_KIND: Mapping[str, Callable[[Document], Iterator[Role]]] = {
     "Deployment": _simple("replicas"),
     "StatefulSet": _simple("replicas"),
     "Job": _simple("parallelism"),
+    "CronJob": _simple("parallelism", "/spec/jobTemplate/spec"),
     "PyTorchJob": _kubeflow,
     "MPIJob": _kubeflow,
     "JobSet": _job_set,

@@ -6,11 +6,12 @@ first has to take a pod away before it makes a new one, or the rollout waits for
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from collectors.kubernetes.objects import count_of
 from dashboard.apply.kubernetes.edits import edit
 from dashboard.apply.kubernetes.obstacles import in_template
 from dashboard.apply.kubernetes.places import Place
@@ -81,8 +82,11 @@ def steps_for(
             after = [*after, _back(before[0])]
     elif template and place.kind == "Deployment":
         if not surge and surges(document):
-            before = _without_surge(document)
-            after = [*after, *map(Edit.reversed, before)]
+            # In one patch with the template: alone it would let a rollout that is stuck go on, and
+            # take away the pods that still serve.
+            strategy = _without_surge(document)
+            template = [*strategy, *template]
+            after = [*after, *map(Edit.reversed, strategy)]
         if after:
             wait_after = Wait.ROLLED_OUT
     found = [
@@ -104,6 +108,34 @@ def surges(document: Document) -> bool:
     if isinstance(spec, Mapping) and spec.get("type") == "Recreate":
         return False
     return value_at(document, f"{_STRATEGY}/maxSurge") not in (0, "0%")
+
+
+def outage(kind: str, document: Document) -> Iterator[str]:
+    """Give the warning that a rollout under this strategy leaves no pod at work for a while."""
+    wanted = value_at(document, "/spec/replicas")
+    pods = 1 if wanted is None else count_of(wanted)
+    together = kind == "Deployment" and value_at(document, "/spec/strategy/type") == "Recreate"
+    first = kind == "StatefulSet" or not surges(document)
+    if kind not in ("Deployment", "StatefulSet") or not pods:
+        return
+    if pods == 1 and not (first or together):
+        yield (
+            "It has one pod. Taking the change back ends that pod before a new one starts: the "
+            "service would be down until then."
+        )
+    elif pods == 1 or together or (first and _unavailable(document, pods) >= pods):
+        ends = "its one pod ends" if pods == 1 else f"all {pods} pods end"
+        yield (
+            f"The service goes down during the change: {ends} before a new one starts, and it "
+            "stays down for as long as no new pod finds a node."
+        )
+
+
+def _unavailable(document: Document, pods: int) -> int:
+    """Give how many pods a rolling update may take away at a time."""
+    told = str(value_at(document, f"{_STRATEGY}/maxUnavailable") or "1")
+    percent = told.removesuffix("%")
+    return count_of(told) if percent == told else pods * count_of(percent) // 100
 
 
 def avoids_surge(steps: Iterable[ChangeStep]) -> bool:

@@ -3,9 +3,19 @@
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
-from dashboard.apply.next_move import RETRIES, Conclude, Move, Pace, Send, Wait, next_move
+import pytest
+
+from dashboard.apply.next_move import RETRIES, Conclude, Look, Move, Pace, Send, Wait, next_move
 from dashboard.apply.progress import Progress
-from data.records.changes import Change, ChangeStep, StepOutcome, StepResult, Target
+from data.records.changes import (
+    Change,
+    ChangeStep,
+    ReadBack,
+    Seen,
+    StepOutcome,
+    StepResult,
+    Target,
+)
 from data.records.lifecycle import Event
 
 AT = datetime(2026, 3, 2, tzinfo=UTC)
@@ -26,21 +36,29 @@ PACE = Pace(
 )
 
 
-def busy(sent: int, after: float, **wish: float) -> Move:
-    """The move `after` seconds after the second step was answered by busy for the nth time."""
+def busy(sent: int, after: float, *, seen: Seen | None = None, **wish: float) -> Move:
+    """The move `after` seconds after the second step was answered by busy for the nth time.
+
+    `seen` is what a look in this visit found.
+    """
     done = StepResult(outcome=StepOutcome.DONE, detail="done")
     no = StepResult(outcome=StepOutcome.BUSY, detail="its rollout is not over", **wish)
     progress = Progress(
         change=CHANGE, since=AT, sent=Counter({0: 1, 1: sent}), answers={0: (AT, done), 1: (AT, no)}
     )
-    return next_move(progress, None, now=AT + timedelta(seconds=after), pace=PACE)
+    fresh = None if seen is None else (1, ReadBack(seen=seen, detail="0/3 nodes are available"))
+    return next_move(progress, fresh, now=AT + timedelta(seconds=after), pace=PACE)
 
 
 def waited(sent: int, **wish: float) -> float:
-    """The seconds between the nth busy answer and the next try."""
-    move = busy(sent, 0.0, **wish)
-    assert isinstance(move, Wait)
-    return (move.until - AT).total_seconds()
+    """The seconds between the nth busy answer and the next try, looked at in between."""
+    after = 0.0
+    while isinstance(move := busy(sent, after, seen=Seen.NOT_YET, **wish), Wait):
+        until = (move.until - AT).total_seconds()
+        assert after < until <= after + PACE.poll.total_seconds()
+        after = until
+    assert move == Send(step=1)
+    return after
 
 
 def test_a_rollout_is_asked_after_soon_and_over_all_the_time_it_is_allowed() -> None:
@@ -64,6 +82,16 @@ def test_the_servers_own_wish_comes_first() -> None:
 def test_after_the_wait_the_step_is_sent_again_and_not_for_ever() -> None:
     """Due, it is sent; after the last try the change is said to be half done."""
     assert busy(1, 6.0, wait_within_seconds=600.0) == Send(step=1)
-    last = busy(RETRIES + 1, 0.0, wait_within_seconds=600.0)
+    last = busy(RETRIES + 1, 0.0, seen=Seen.NOT_YET, wait_within_seconds=600.0)
     assert isinstance(last, Conclude)
     assert last.event is Event.APPLIED_DIFFERENTLY
+
+
+@pytest.mark.parametrize("sent", [1, RETRIES + 1])
+def test_what_fails_between_two_steps_is_failing_at_once(sent: int) -> None:
+    """Nobody waits for the rest of a rollout whose pods find no node: it can be rolled back."""
+    assert busy(sent, 0.0, wait_within_seconds=600.0) == Look(done=1)
+    found = busy(sent, 0.0, seen=Seen.FAILING, wait_within_seconds=600.0)
+    assert found == Conclude(
+        event=Event.FAILING, detail="1 of 2 steps were taken, then: 0/3 nodes are available"
+    )

@@ -24,7 +24,7 @@ def bed() -> Iterator[KubernetesBed]:
 def applier(bed: KubernetesBed) -> KubernetesApplier:
     """An applier with the rights of deploy/kubernetes-applier.yaml and no other."""
     path = account_kubeconfig(bed, "trimtab-applier")
-    return KubernetesApplier(settings_of(path, pending_seconds=2))
+    return KubernetesApplier(settings_of(path, pending_seconds=12))
 
 
 @pytest.fixture

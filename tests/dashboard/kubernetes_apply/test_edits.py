@@ -174,7 +174,7 @@ def test_the_steps_back_undo_the_steps() -> None:
     recommendation = proposal(SERVE, gpus(2), gpus(1))
     change = change_of(document, recommendation, **{ROOM_FACT: "no"})
     waits = [command_of(one).wait for one in change.steps]
-    assert waits == [Wait.NOTHING, Wait.NOTHING, Wait.ROLLED_OUT]
+    assert waits == [Wait.NOTHING, Wait.ROLLED_OUT]
     found = applied(document, change)
     for step in change.undo:
         found = patched(found, command_of(step).operations)

@@ -65,8 +65,7 @@ def test_a_full_node_is_rolled_out_one_pod_at_a_time(
     )
     change = planned(applier, recommendation)
     assert [one.field for one in change.steps] == [
-        "maxSurge; maxUnavailable",
-        "nvidia.com/gpu of container main",
+        "maxSurge; maxUnavailable; nvidia.com/gpu of container main",
         "maxSurge; maxUnavailable",
     ]
     assert any("one by one" in note for note in change.notes)
@@ -278,9 +277,12 @@ def test_pods_that_crash_or_run_out_of_memory_are_failing(
     bed.patch_status(
         "Pod", pod["metadata"]["name"], {"containerStatuses": [broken]}, namespace="crash"
     )
-    found = applier.read_back(change, done=1)
-    assert found.seen is Seen.FAILING
-    assert "CrashLoopBackOff after OOMKilled" in found.detail
+    bed.until(
+        "it has crashed for longer than the patience",
+        lambda: applier.read_back(change, done=1).seen is Seen.FAILING,
+        seconds=120,
+    )
+    assert "CrashLoopBackOff after OOMKilled" in applier.read_back(change, done=1).detail
 
 
 @pytest.mark.parametrize(

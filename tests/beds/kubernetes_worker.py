@@ -1,0 +1,152 @@
+"""The apply worker on the Kubernetes bed: commands go in, states come out, time is told to it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from beds.kubernetes import KubernetesBed
+from factories import make_plan, make_recommendation
+
+from dashboard import decisions
+from dashboard.apply.kubernetes.applier import KubernetesApplier
+from dashboard.apply.worker import Worker
+from data.apply_settings import ApplySettings
+from data.clock import utc_now
+from data.records.changes import Change, ChangeStep, StepResult
+from data.records.decisions import Recommendation
+from data.records.lifecycle import OPEN
+from data.settings import Settings
+from data.store import Store
+
+_VISITS = 1500
+_OVERDUE = timedelta(minutes=40)
+"""More than a rollout's limit, the patience after it, and what a dead worker's lease takes."""
+
+
+class WorkerDiedError(BaseException):
+    """The process of the worker is gone."""
+
+
+class Mortal(KubernetesApplier):
+    """An applier whose process dies right after a step was sent, when told to."""
+
+    dies = False
+
+    def execute(self, step: ChangeStep, change: Change) -> StepResult:
+        """Send a step, and die before anyone knows of it."""
+        found = super().execute(step, change)
+        if self.dies:
+            self.dies = False
+            raise WorkerDiedError
+        return found
+
+
+@dataclass(slots=True, kw_only=True)
+class Play:
+    """One recommendation on the bed: of the product only commands and states are known here."""
+
+    bed: KubernetesBed
+    store: Store
+    applier: KubernetesApplier
+    folder: Path
+    namespace: str
+    job_id: str
+    advice: dict[str, Any]
+    at: datetime = field(default_factory=utc_now)
+    worker: Worker = field(init=False)
+    recommendation: Recommendation = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have a worker, and a cycle that recommends the change."""
+        self.worker = self.new_worker()
+        self.recommendation = make_recommendation(
+            job_id=self.job_id,
+            namespace=self.namespace,
+            created_at=self.at,
+            expires_at=self.at + timedelta(hours=24),
+            **self.advice,
+        )
+        self.store.keep_cycle(
+            cycle_id=f"cycle-{self.namespace}",
+            started_at=self.at,
+            finished_at=self.at,
+            reports=(),
+            forecasts=(),
+            plan=make_plan(),
+            recommendations=(self.recommendation,),
+        )
+
+    def new_worker(self) -> Worker:
+        """Return a worker in the place of a dead one."""
+        apply = ApplySettings(
+            enabled=True,
+            stop_file=str(self.folder / "STOP"),
+            minimum_gpu_hours=0,
+            max_per_hour=10_000,
+            max_namespace_share_ratio=1.0,
+            cool_down_minutes=0,
+        )
+        return Worker(
+            store=self.store,
+            settings=lambda: Settings(apply=apply),
+            appliers=lambda _settings: (self.applier,),
+            clock=lambda: self.at,
+        )
+
+    @property
+    def digest(self) -> str:
+        """What approvals and commands name."""
+        return self.recommendation.digest
+
+    @property
+    def state(self) -> str:
+        """What the product says of the recommendation."""
+        return self.store.reader.recommendation(self.digest, now=self.at).state
+
+    @property
+    def said(self) -> str:
+        """The state and the last words of the product."""
+        rows = self.store.reader.journal(digest=self.digest)
+        return f"{self.state}: {rows[-1].detail if rows else ''}"
+
+    @property
+    def sent(self) -> bool:
+        """Whether a step was sent and answered."""
+        return bool(self.store.reader.journal(digest=self.digest, events=("answered",)))
+
+    def ask(self, before_asking: Callable[[], object] = lambda: None) -> None:
+        """Approve the change, and ask for it."""
+        decisions.approve(self.store, self.digest, by="Robin", now=self.at)
+        before_asking()
+        decisions.ask_to_apply(
+            self.store, self.digest, by="Robin", now=self.at, appliers=(self.applier,)
+        )
+
+    def undo(self) -> None:
+        """Ask for the rollback. Errors: as the decision."""
+        decisions.ask_to_roll_back(self.store, self.digest, by="Robin", now=self.at)
+
+    def settle(self, meanwhile: Callable[[], object] = lambda: None) -> str:
+        """Let worker and cluster go on until nothing is under way; return the state.
+
+        The product's clock goes slowly while the cluster moves or a pod waits, and fast once
+        nothing moves any more.
+        """
+        asked_at, before = self.at, ""
+        for _visit in range(_VISITS):
+            try:
+                self.worker.work_once()
+            except WorkerDiedError:
+                self.worker, self.at = self.new_worker(), self.at + timedelta(minutes=4)
+            meanwhile()
+            if self.state not in OPEN:
+                return self.state
+            pods = self.bed.list("Pod", namespace=self.namespace)
+            now = "".join(sorted(pod["metadata"]["resourceVersion"] for pod in pods))
+            waits = any(pod["status"].get("phase") == "Pending" for pod in pods)
+            self.at += timedelta(seconds=0.5 if now != before else 3 if waits else 15)
+            before = now
+            assert self.at - asked_at < _OVERDUE, f"still {self.said} after {self.at - asked_at}"
+        raise AssertionError(f"still {self.said} after {_VISITS} visits")
