@@ -105,36 +105,48 @@ def print_outcome(outcome: CycleOutcome) -> None:
         empty="No change is worth recommending.",
     )
     if outcome.portfolio is not None and outcome.recommendations:
-        say(_portfolio_line(outcome.portfolio))
+        say(portfolio_line(outcome.portfolio))
 
 
-def _portfolio_line(found: Portfolio) -> str:
-    """Say what all recommendations save together, and where the rest of the plan's saving is."""
+def portfolio_line(found: Portfolio) -> str:
+    """Say what all recommendations save together, and how that stands to what the plan saves."""
+    unit = found.unit
+    parts = {
+        "jobs": found.recommended,
+        "nodes powered down": found.nodes,
+        "keeping jobs from running out of memory": found.for_memory,
+    }
     rest = {
         "changes that are not worth or not safe to recommend": found.not_recommended,
         "further changes of these jobs over time": found.timing,
         "work that is expected to be missed, priced": found.service,
         "nodes and limits that jobs share": found.shared,
     }
-    named = "; ".join(
-        f"{what} {amount:+.2f}" for what, amount in rest.items() if abs(amount) >= _CENT
-    )
+    made_of = _named(parts) if abs(found.nodes) + abs(found.for_memory) >= _CENT else ""
+    named = _named(rest)
     return (
-        f"Together they save {found.recommended:.2f} {found.unit} and {found.gpu_hours:.0f} "
-        f"GPU-hours of the plan's {found.total:.2f} {found.unit}"
-        + (f"; the rest: {named}." if named else ".")
-        + _memory_words(found)
+        f"Together they save {found.together:.2f} {unit} and {found.gpu_hours:.0f} GPU-hours"
+        + (f" ({made_of})" if made_of else "")
+        + (
+            f"; {found.taken:.2f} {unit} are already taken off for changes that serve jobs and cost"
+            if found.taken >= _CENT
+            else ""
+        )
+        + f". The plan counts {found.total:.2f} {unit}: {found.recommended:.2f} for these jobs"
+        + (f"; {named}" if named else "")
+        + "."
+        + (
+            " No plan counts the idle power of boards in nodes that are off."
+            if found.nodes >= _CENT
+            else ""
+        )
     )
 
 
-def _memory_words(found: Portfolio) -> str:
-    """Say what keeping jobs from running out of memory takes, '' where nothing is proposed."""
-    if abs(found.for_memory) < _CENT:
-        return ""
-    verb = "take" if found.for_memory < 0 else "save"
-    return (
-        f" Beside them the changes against running out of memory {verb} "
-        f"{abs(found.for_memory):.2f} {found.unit}."
+def _named(amounts: dict[str, float]) -> str:
+    """Give the amounts that are worth a word, with their names."""
+    return "; ".join(
+        f"{what} {amount:+.2f}" for what, amount in amounts.items() if abs(amount) >= _CENT
     )
 
 

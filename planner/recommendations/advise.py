@@ -83,7 +83,9 @@ def advise(
     return Advice(
         recommendations=tuple(sorted(found, key=_by_saving)),
         kept=kept | dict(problem.ended),
-        portfolio=portfolio_of(proposals, names, plan, problem.terms, relieved=relieved),
+        portfolio=portfolio_of(
+            proposals, names, plan, problem.terms, relieved=relieved, rows=found
+        ),
     )
 
 

@@ -7,11 +7,17 @@ is the plan's own arithmetic of that job, so nothing is counted twice. What keep
 out of memory is no part of the plan and costs money: it stands beside the sum. `shared` is what
 belongs to no single job: idle power and switching of nodes, limits, moves, rounding, and the trifle
 of rent that the planner charges for a change that costs nothing.
+
+    together    =  recommended  +  nodes  +  for memory
+
+is what the recommendations save, row by row: a node that is off saves the idle power of its boards
+too, which no plan counts and no job's row does.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from data.records.decisions import Action, Recommendation
 from data.records.plans import Plan
 from planner.recommendations.memory_relief import Relief
 from planner.recommendations.path_costs import path_cost
@@ -27,7 +33,9 @@ class Portfolio:
     the money of changes that guardrails hold back; `timing` what the plan saves by further changes
     of recommended jobs, which one approval does not make; `service` the change of the price of
     expected shortfall, which is no money. `for_memory` is beside the total: what the changes save
-    that keep jobs from running out of memory, most often a loss.
+    that keep jobs from running out of memory, most often a loss. So is `nodes`, what powering nodes
+    down saves. `taken` is what those of all that cost money cost: `together` is so much below the
+    savings of the others.
     """
 
     recommended: float
@@ -39,6 +47,19 @@ class Portfolio:
     unit: str
     gpu_hours: float
     for_memory: float = 0.0
+    nodes: float = 0.0
+    taken: float = 0.0
+
+    @property
+    def together(self) -> float:
+        """What all recommendations save, the sum of their central figures."""
+        return self.recommended + self.nodes + self.for_memory
+
+
+def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
+    """Give what recommendations save together, and what those of them that cost money cost."""
+    costs = [one.savings.cost.central for one in recommendations if one.savings.cost is not None]
+    return sum(costs), -sum(cost for cost in costs if cost < 0)
 
 
 def portfolio_of(
@@ -48,8 +69,12 @@ def portfolio_of(
     terms: Terms,
     *,
     relieved: Sequence[Relief] = (),
+    rows: Sequence[Recommendation] = (),
 ) -> Portfolio:
-    """Give the parts; `proposals` has one entry per job of the plan, `recommended` names jobs."""
+    """Give the parts; `proposals` has one entry per job of the plan, `recommended` names jobs.
+
+    `rows` are all recommendations.
+    """
     parts = dict.fromkeys(("recommended", "not_recommended", "timing", "service"), 0.0)
     gpu_hours = 0.0
     for one in proposals:
@@ -72,6 +97,8 @@ def portfolio_of(
         total=total,
         unit=plan.currency,
         gpu_hours=gpu_hours,
+        nodes=worth_of(one for one in rows if one.action is Action.CONSOLIDATE)[0],
+        taken=worth_of(rows)[1],
         for_memory=sum(
             one.outcome.savings.cost.central
             for one in relieved

@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from factories import make_job
+from factories import make_job, make_memory_finding
+from fleet_cases import mixed_fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, boards, bursty_week, case, two_gpus_three_jobs
 
+from dashboard.cli.cycle_commands import portfolio_line
 from data.records.decisions import FOR_MEMORY, Action
 from data.records.jobs import WorkloadKind
 from data.records.plans import JobPlan
@@ -122,6 +124,31 @@ def test_all_recommendations_can_be_followed_together(jobs: list[tuple[Any, ...]
         option = next(other for other in job.options if other.configuration == wanted)
         used[row[wanted.gpu_model]] += option.boards
     assert (used <= problem.capacity + 1e-9).all()
+
+
+@given(st.integers(0, 10_000), st.sampled_from([5, 15, 30, 60]), st.booleans())
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows: bool) -> None:
+    """Nodes and what serves jobs are in it; where it is below the largest row it says why."""
+    planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=180 // slot_minutes)
+    problem = mixed_fleet(seed, planning=planning)
+    plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+    memory = [
+        make_memory_finding(job_id=one.demand.job.job_id, gpu_model=one.demand.job.gpu_model)
+        for one in problem.jobs[: 2 if grows else 0]
+    ]
+    found = advise(plan, problem, memory=memory)
+    rows = [
+        one.savings.cost.central for one in found.recommendations if one.savings.cost is not None
+    ]
+    part = found.portfolio
+    assert part.together == pytest.approx(sum(rows), abs=1e-9 * max(1.0, plan.cost_of_now))
+    line = portfolio_line(part)
+    assert f"Together they save {part.together:.2f} EUR" in line
+    assert part.together >= max(rows, default=0.0) - 1e-9 or part.taken > 0
+    assert ("already taken off" in line) is (part.taken >= 0.005)
+    nodes = [one for one in found.recommendations if one.action is Action.CONSOLIDATE]
+    assert ("nodes powered down" in line) is bool(nodes)
 
 
 def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:

@@ -16,8 +16,10 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import OPEN, State
 from data.store import StoredRecommendation
+from planner.recommendations.portfolio import worth_of
 
 _SHOWN = 20
+_WORTH_A_WORD = 0.5
 _ALWAYS = frozenset({State.PROPOSED, State.APPROVED, State.APPLIED, State.WRITTEN, State.REJECTED})
 
 
@@ -33,6 +35,13 @@ def _memory(count: int) -> str:
     return f" {what} from running out of GPU memory."
 
 
+def _taken(cost: float, currency: str) -> str:
+    """Say why the sum may be less than one row: some changes serve jobs, and cost."""
+    if cost < _WORTH_A_WORD:
+        return ""
+    return f", {cost:.0f} {currency} already taken off for changes that serve jobs and cost"
+
+
 def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendation, ...]:
     """Give what the person may see: an owner sees their own jobs only."""
     desk = current_world().desk
@@ -46,11 +55,7 @@ if not empty_state():
     stored = visible(reader.recommendations(now=current_world().clock()))
     waiting = [one for one in stored if one.state == "proposed"]
     urgent = [one for one in waiting if one.recommendation.action in FOR_MEMORY]
-    worth = sum(
-        one.recommendation.savings.cost.central
-        for one in waiting
-        if one.recommendation.savings.cost and one not in urgent
-    )
+    worth, taken = worth_of(one.recommendation for one in waiting)
     currency = next(
         (
             one.recommendation.savings.cost.unit
@@ -62,7 +67,8 @@ if not empty_state():
     hours = waiting[0].recommendation.savings.horizon_hours if waiting else 0
     finding(
         f"{_waiting(len(waiting))} for a decision; together they would save "
-        f"{worth:.0f} {currency} over the next {hours:g} h.{_memory(len(urgent))}"
+        f"{worth:.0f} {currency} over the next {hours:g} h{_taken(taken, currency)}."
+        f"{_memory(len(urgent))}"
         if waiting
         else "No recommendation waits for a decision."
     )
