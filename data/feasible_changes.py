@@ -38,6 +38,8 @@ _COUNTED = frozenset(
 """Kinds of Kubernetes whose number of pods can be changed while they live."""
 _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
+_TYPE_AND_TASKS_FROM = (24, 11)
+"""Slurm before takes another GPU type, or another number of tasks, and does something else."""
 
 
 def kubernetes_kind(job: Job) -> str:
@@ -144,29 +146,33 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
         return fixed
     if "array_job" in extra:
         return "it is a task of an array: its size is that of all its tasks"
-    if not _same_devices(job, proposed):
-        return _other_type(extra)
-    per, count = extra.get("gres_per", ""), proposed.gpu_count
-    if per == "socket":
+    if extra.get("gres_per") == "socket":
         return "it asks for GPUs by socket, which no Slurm changes safely"
-    if per == "task":
-        return "it asks for GPUs by task, which many releases change without effect"
-    nodes = _whole(extra, "nodes_requested") or 0
+    same = _same_devices(job, proposed)
+    if not same and not extra.get("requested_gpu_type"):
+        return "it names no GPU type, and Slurm refuses to mix requests with and without one"
+    if not same and _release(extra) < _TYPE_AND_TASKS_FROM:
+        return "Slurm before 24.11 cannot change a GPU type"
+    return _slurm_count(job, extra, proposed.gpu_count, same=same)
+
+
+def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) -> str:
+    """Give why a job cannot ask for so many GPUs in its own way, '' when it can."""
+    per, nodes = extra.get("gres_per", ""), _whole(extra, "nodes_requested") or 0
+    each = _whole(extra, "requested_gpus") or 0
     if per == "job" and nodes:
         return "" if count >= nodes else f"{count} GPUs are fewer than its {nodes} nodes"
     if per == "node" and nodes and job.gpu_count % nodes == 0:
         each = job.gpu_count // nodes
-        whole = count % nodes == 0 or (count % each == 0 and count < job.gpu_count)
-        return "" if whole else f"{count} GPUs are no even number on each of {nodes} nodes"
+        fits = count % nodes == 0 or (same and count % each == 0 and count < job.gpu_count)
+        return "" if fits else f"{count} GPUs are no even number on each of {nodes} nodes"
+    if per == "task" and _release(extra) < _TYPE_AND_TASKS_FROM:
+        return "it asks for GPUs by task, which Slurm before 24.11 changes without effect"
+    if per == "task" and each and job.gpu_count % each == 0:
+        tasks = job.gpu_count // each
+        fits = count % tasks == 0 or (same and count % each == 0)
+        return "" if fits else f"{count} GPUs do not divide by its {tasks} tasks"
     return "Slurm does not say how it asks for GPUs"
-
-
-def _other_type(extra: Mapping[str, str]) -> str:
-    if not extra.get("requested_gpu_type"):
-        return "it names no GPU type, and Slurm refuses to mix requests with and without one"
-    if _release(extra) < (24, 11):
-        return "Slurm before 24.11 cannot change a GPU type"
-    return ""
 
 
 def _release(extra: Mapping[str, str]) -> tuple[int, int]:

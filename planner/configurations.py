@@ -113,7 +113,7 @@ def options_for(
     options = [present]
     if demand.standing.may_restart:
         if not demand.job.mig_profile:
-            names = {here.name, *reach.boards}
+            names = {here.name, *reach.models}
             models = [model for name in sorted(names) if (model := catalogue.find(name))]
             options += _whole_boards(demand, here, memory, models)
             options += _more_boards(demand, here, planning, reach.boards.get(here.name, 0))

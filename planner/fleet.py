@@ -36,7 +36,8 @@ class FleetNode:
     maintenance. CPUs and memory are None where no scheduler said. `schedulers` are the sources that
     describe it, `platform` that of a node of one scheduler, `known_as` that scheduler's name for
     it: '' where nobody can be asked to change the node as a whole. `foreign`: something runs on it
-    that none of them explains. `mig_profiles` are the slices that can be asked for.
+    that none of them explains. `mig_profiles` are the slices that can be asked for. `nameable`: its
+    schedulers know its model, so that a job can ask for it.
     """
 
     name: str
@@ -54,6 +55,7 @@ class FleetNode:
     known_as: str = ""
     foreign: bool = False
     mig_profiles: frozenset[str] = frozenset()
+    nameable: bool = True
 
     @property
     def usable(self) -> int:
@@ -71,10 +73,14 @@ class Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reach:
-    """Boards and MIG profiles by GPU model on the nodes that a job may be on."""
+    """Boards and MIG profiles by GPU model on the nodes that a job may be on.
+
+    `models` are those that its scheduler has a word for, so that a job can ask for them.
+    """
 
     boards: Mapping[str, int]
     slices: Mapping[str, frozenset[str]]
+    models: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,11 +181,13 @@ def _reaches(
             continue
         boards: Counter[str] = Counter()
         slices: dict[str, frozenset[str]] = defaultdict(frozenset)
+        models = set()
         for node in nodes:
             if runs_under(key[0], node.schedulers) and in_partition(job, node.partitions):
                 boards[node.gpu_model] += node.gpus
                 slices[node.gpu_model] |= node.mig_profiles
-        found[key] = Reach(boards=dict(boards), slices=dict(slices))
+                models |= {node.gpu_model} if node.nameable and node.seen else set()
+        found[key] = Reach(boards=dict(boards), slices=dict(slices), models=frozenset(models))
     return {job.job_id: found[scheduler[job.job_id], _partition(job)] for job in jobs}
 
 
@@ -307,6 +315,7 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
         platform=newest.platform if sole else Platform.UNKNOWN,
         known_as=newest.name if sole else "",
         mig_profiles=own.mig_profiles | offered,
+        nameable=any(node.gpu_model == own.gpu_model for node in nodes),
     )
 
 

@@ -39,7 +39,7 @@ from collectors.kubernetes.objects import (
     time_in,
 )
 from collectors.kubernetes.standing import Standing, standing_of
-from collectors.kubernetes.templates import KINDS_WITH_TEMPLATES, demand_of
+from collectors.kubernetes.templates import KINDS_WITH_TEMPLATES, demand_of, unit_facts
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
@@ -243,6 +243,8 @@ class _View:
         if waiting:
             yield "pending_pods", str(len(waiting))
             yield "pending_gpus", str(sum(one.gpus for one in waiting))
+        if workload.chain and not workload.group and workload.kind in KINDS_WITH_TEMPLATES:
+            yield from unit_facts(workload.kind, workload.chain[0])
         queue = self._owners.queue_of(workload)
         if queue:
             yield "queue", queue

@@ -88,6 +88,54 @@ def templates_of(kind: str, document: Document) -> Templates:
     return _BY_KIND[kind](document)
 
 
+def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
+    """Give what the count of a workload counts: GPUs a unit, and GPUs beside.
+
+    The unit is what one more of its replicas brings; nothing for a kind without such a count.
+    """
+    units, specs = _units(kind, document)
+    each = sum(times * _gpus(spec) for times, spec in specs)
+    if not each:
+        return
+    total = sum(one.count for one in demand_of(kind, document))
+    yield "gpus_per_unit", str(each)
+    yield "fixed_gpus", str(max(0, total - units * each))
+
+
+def _gpus(spec: object) -> int:
+    return sum(one.count for one in requests_of(spec))
+
+
+def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
+    """Give how many units there are, and the pods of one as (times, pod spec)."""
+    if kind == "PyTorchJob":
+        worker = part(document, "spec", "pytorchReplicaSpecs", "Worker")
+        return _times(part(worker, "replicas")), [(1, part(worker, "template", "spec"))]
+    if kind == "LeaderWorkerSet":
+        group = part(document, "spec", "leaderWorkerTemplate")
+        worker = part(group, "workerTemplate", "spec")
+        leader = part(group, "leaderTemplate", "spec") or worker
+        others = max(0, _times(part(group, "size")) - 1)
+        return _times(part(document, "spec", "replicas")), [(1, leader), (others, worker)]
+    if kind in ("RayCluster", "RayService"):
+        cluster = part(
+            document, *(("spec",) if kind == "RayCluster" else ("spec", "rayClusterConfig"))
+        )
+        groups = [
+            (
+                _times(part(one, "replicas")),
+                [(_times(part(one, "numOfHosts")), part(one, "template", "spec"))],
+            )
+            for one in list_in(cluster, "workerGroupSpecs")
+        ]
+        return max(
+            groups, key=lambda one: one[0] * one[1][0][0] * _gpus(one[1][0][1]), default=(0, [])
+        )
+    if kind in ("Deployment", "StatefulSet", "Job"):
+        return next((units, [(1, spec)]) for units, spec in _BY_KIND[kind](document))
+    return 0, []
+
+
 def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
     """Give the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
     return added(

@@ -174,7 +174,7 @@ def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -
     reach = problem.facts.reach[now.job_id]
     offered = reach.slices.get(here.name, frozenset())
     speed = here.relative_speed * _compute(here.mig_profile(now.mig_profile))
-    for name in sorted({now.gpu_model, *reach.boards}):
+    for name in sorted({now.gpu_model, *reach.models}):
         model = problem.catalogue.find(name)
         if model is None:
             continue

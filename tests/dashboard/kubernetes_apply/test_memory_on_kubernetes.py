@@ -39,7 +39,7 @@ def recommended(store: Store) -> Recommendation:
         scheduler=SchedulerFacts(
             state=JobState.RUNNING,
             workload="deployment/serve",
-            extra=(("pods", "1"), ("gpus_per_pod", "1")),
+            extra=(("pods", "1"), ("gpus_per_pod", "1"), ("gpu_containers", "1")),
         ),
     )
     frame = climbing(job.job_id, gpu_model=SMALL, memory_mib=40_960.0, end=now)
