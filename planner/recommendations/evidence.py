@@ -159,4 +159,14 @@ def _fallbacks(one: Proposal, savings: Savings, terms: Terms) -> tuple[str, ...]
         notes.append("transition: priors, 15–250 s (Sia, SOSP 2023), not measured here")
     if demand.standing.scaled_by:
         notes.append(f"its number of GPUs is left to {demand.standing.scaled_by}")
+    facts = demand.job.scheduler
+    keepers = (
+        []
+        if facts is None
+        else [name for name in facts.managed_by if name != demand.standing.scaled_by]
+    )
+    if keepers and one.option:
+        notes.append(
+            f"{' and '.join(keepers)} would undo the change: make it where its manifest is kept"
+        )
     return tuple(notes)

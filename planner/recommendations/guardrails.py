@@ -1,7 +1,9 @@
 """What keeps a change from being proposed, and what makes its evidence doubtful."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+from data.feasible_changes import why_not
 from data.records.decisions import Action
 from planner.cost import needed_service
 from planner.job_demand import JobDemand
@@ -25,7 +27,9 @@ def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[f
         return one.job.keep_reason
     if one.action is None:
         flag = suspicion(one.job.demand, terms)
-        least = "its present configuration costs least for what it is forecast to need"
+        least = _idle_for_good(one, terms) or (
+            "its present configuration costs least for what it is forecast to need"
+        )
         return f"{least}; {flag}" if flag else least
     return (
         _unsteady(one, terms)
@@ -33,6 +37,15 @@ def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[f
         or _overruns(one, past_runs)
         or _poor(one, outcome, terms)
     )
+
+
+def _idle_for_good(one: Proposal, terms: Terms) -> str:
+    """Name a job that holds its GPUs idle and that no applier can stop, '' for any other."""
+    demand, now = one.job.demand, one.present.configuration
+    why = why_not(demand.job, replace(now, gpu_count=0))
+    if not why or demand.idle_hours < terms.planning.reclaim_idle_hours:
+        return ""
+    return f"it has held {now.describe()} idle for {demand.idle_hours:.1f} h, but {why}"
 
 
 def _unsteady(one: Proposal, terms: Terms) -> str:

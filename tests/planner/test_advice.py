@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from factories import make_job, make_plan
-from fleet_cases import node_of
+from fleet_cases import node_of, pods_job
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
 from data.records.decisions import Action, Recommendation
@@ -285,3 +285,30 @@ def test_an_empty_plan_advises_nothing() -> None:
     plan: Plan = make_plan(jobs=(), cost=0.0, cost_of_now=0.0, lower_bound=0.0)
     found = advise(plan, problem)
     assert (found.recommendations, found.kept, found.portfolio.total) == ((), {}, 0.0)
+
+
+def test_an_idle_pod_that_nobody_can_stop_and_keep_is_named_not_offered() -> None:
+    """No applier stops a bare pod: its owner has to delete it."""
+    job = pods_job("x", "pod", gpu_count=2)
+    found = advised(case((job, 0.0, 500.0, 150.0), gpus=boards(H100, 8)))
+    assert found.recommendations == ()
+    assert "idle for" in found.kept[job.job_id]
+    assert "delete it by hand" in found.kept[job.job_id]
+
+
+def test_who_keeps_the_manifest_is_said_with_the_change() -> None:
+    """Helm would undo it; the change belongs where Helm reads it."""
+    job = pods_job("x", gpu_count=8)
+    assert job.scheduler is not None
+    kept = replace(job, scheduler=replace(job.scheduler, managed_by=("Helm",)))
+    (one,) = advised(case((kept, 0.19, 5_000.0, 1200.0), gpus=boards(H100, 8))).recommendations
+    assert any("Helm would undo the change" in note for note in one.evidence.fallbacks)
+
+
+def test_a_site_without_slices_gets_none() -> None:
+    """The boards could be cut, and nobody has: a pod that asks for a slice would wait for ever."""
+    job = make_job(gpu_model=A100)
+    for cut in (False, True):
+        problem = case((job, 0.1, 7_900.0, 90.0), gpus=boards(A100, 8, cut=cut))
+        found = advised(problem).recommendations
+        assert [one.action for one in found] == ([Action.MIG_SLICE] if cut else [])

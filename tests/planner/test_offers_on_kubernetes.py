@@ -5,7 +5,7 @@ an API server. The applier's look, change and rehearsal are the oracle.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -130,6 +130,18 @@ def spec_of(kind: str, count: int, pod: dict[str, Any], *, elastic: bool) -> Any
     return {"replicatedJobs": jobs} if kind == "JobSet" else pod
 
 
+def add_node(drawn: Drawn, number: int, product: str, slices: dict[str, str]) -> None:
+    """Add a node of eight boards with its product label."""
+    labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8"}
+    node = drawn.add("Node", f"node-{number}", {}, labels=labels)
+    del node["metadata"]["namespace"]
+    node["status"] = {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "capacity": {GPU: "8", "cpu": "96", "memory": "900Gi", **slices},
+        "allocatable": {GPU: "8", **slices},
+    }
+
+
 def draw(seed: int, *, managed: bool = False) -> Drawn:
     """Three models on six nodes, and workloads of all kinds until boards run out."""
     rng, drawn = np.random.default_rng(seed), Drawn()
@@ -138,14 +150,7 @@ def draw(seed: int, *, managed: bool = False) -> Drawn:
         slices = {"nvidia.com/mig-1g.10gb": "7"} if model == A100 and seed % 3 == 0 else {}
         # Of some clusters one model has no product label: nobody can ask for it.
         named = PRODUCTS[model] if model != L40S or seed % 4 else ""
-        labels = {"nvidia.com/gpu.product": named, "nvidia.com/gpu.count": "8"}
-        node = drawn.add("Node", f"node-{number}", {}, labels=labels)
-        del node["metadata"]["namespace"]
-        node["status"] = {
-            "conditions": [{"type": "Ready", "status": "True"}],
-            "capacity": {GPU: "8", "cpu": "96", "memory": "900Gi", **slices},
-            "allocatable": {GPU: "8", **slices},
-        }
+        add_node(drawn, number, named, slices)
         drawn.free.setdefault(model, []).append((f"node-{number}", 8))
     for number in range(10):
         names, shares = zip(*KINDS_DRAWN, strict=True)
@@ -195,8 +200,10 @@ def _place(
         drawn.boards += [gpu(node, first + board, model, job_id) for board in range(asked)]
 
 
-def recommended(drawn: Drawn, seed: int, slot_minutes: int) -> Sequence[Recommendation]:
-    """What a plan of the collected objects leads to."""
+def recommended(
+    drawn: Drawn, seed: int, slot_minutes: int, *, levels: Mapping[str, float] | None = None
+) -> Sequence[Recommendation]:
+    """What a plan of the collected objects leads to; `levels` of use by name, else drawn."""
     rng = np.random.default_rng([seed, 1])
     collector = KubernetesCollector(Listed(Inventory(objects=drawn.objects)), load_gpu_catalogue())
     found = collector.collect(Window(start=AS_OF - timedelta(hours=1), end=AS_OF))
@@ -204,7 +211,7 @@ def recommended(drawn: Drawn, seed: int, slot_minutes: int) -> Sequence[Recommen
     cases = [
         (
             job,
-            float(rng.choice([0.0, 0.05, 0.2, 0.4, 0.8])),
+            (levels or {}).get(job.name, float(rng.choice([0.0, 0.05, 0.2, 0.4, 0.8]))),
             float(rng.choice([2_000.0, 8_000.0, 20_000.0])),
             200.0 * job.gpu_count,
         )
@@ -261,6 +268,56 @@ def tried(
                 why = refusal_of(applier, one)
                 refused += [(seed, one, why)] if why else []
     return asked, refused
+
+
+def workload(
+    drawn: Drawn, what: tuple[str, str], size: tuple[int, int], node: int, at: int = 0, **about: Any
+) -> None:
+    """Add a workload of (pods, GPUs each) on the boards of a node from `at` on."""
+    (kind, name), (count, each), model = what, size, MODELS[node % 3]
+    pod = pod_of(each, 1, PRODUCTS[model])
+    above = top = drawn.add(kind, name, spec_of(kind, count, pod, elastic=False), **about)
+    if kind == "Deployment":
+        above = drawn.add("ReplicaSet", f"{name}-1", {}, ownerReferences=owned_by(top))
+    for number in range(count):
+        one = drawn.add("Pod", f"{name}-{number}", dict(pod), ownerReferences=owned_by(above))
+        one["spec"] = {**one["spec"], "nodeName": f"node-{node}"}
+        one["status"] = {"phase": "Running", "startTime": SINCE}
+    job_id = f"ml/{kind.lower()}/{name}"
+    drawn.boards += [
+        gpu(f"node-{node}", at + board, model, job_id) for board in range(count * each)
+    ]
+
+
+def cluster_of_three_models() -> Drawn:
+    """Two nodes each of H100, A100 and L40S without workloads or MIG."""
+    drawn = Drawn()
+    for number in range(6):
+        add_node(drawn, number, PRODUCTS[MODELS[number % 3]], {})
+    return drawn
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+def test_a_fleet_of_three_models_gets_only_what_can_be_made(
+    fake: FakeApi, tmp_path: Path, slot_minutes: int
+) -> None:
+    """A service of four pods, two pods of two, a gang that no one resizes, an idle pod."""
+    drawn = cluster_of_three_models()
+    workload(drawn, ("Deployment", "detector"), (4, 1), 0)
+    workload(drawn, ("Deployment", "pairs"), (2, 2), 3)
+    workload(drawn, ("JobSet", "gang"), (4, 1), 1)
+    workload(drawn, ("StatefulSet", "embed"), (1, 4), 4)
+    levels = {"detector": 0.2, "pairs": 0.3, "gang": 0.2, "embed": 0.1}
+    found = recommended(drawn, 0, slot_minutes, levels=levels)
+    offered = {one.job_id.rpartition("/")[2]: one for one in found if one.job_id}
+    assert set(offered) == {"detector", "pairs", "embed"}
+    for one in offered.values():
+        moved = one.proposed.gpu_model != one.now.gpu_model
+        assert not moved or one.proposed.gpu_count == one.now.gpu_count
+        assert not one.proposed.mig_profile
+    serve(fake, drawn)
+    applier = KubernetesApplier(settings_of(kubeconfig(tmp_path / "kubeconfig", fake.url)))
+    assert [refusal_of(applier, one) for one in found if applier.covers(one)] == [""] * len(found)
 
 
 @pytest.mark.parametrize(("slot_minutes", "seeds"), [(60, 16), (30, 4), (15, 4), (5, 1)])
