@@ -1,0 +1,176 @@
+"""Every role on every page of a real server: what it shows, and which buttons it has."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from beds.stores import Stores
+from browser.test_applying import ApplyingServer, applying_server
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Subprotocol
+
+from data.clock import utc_now
+from data.store import open_store
+
+pytestmark = pytest.mark.slow
+VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
+ROLES = ("none", "viewer", "owner", "approver", "admin")
+PAGES = (
+    "", "fleet", "jobs", "job", "forecasts", "plan", "recommendations", "new_job", "savings",
+    "energy", "reports", "audit", "health", "settings",
+)  # fmt: skip
+DECIDING = {"Approve", "Reject", "Approve and apply", "Look at the target"}
+SUBMITTING = {"Preview", "Submit"}
+MAY = {
+    "none": set[str](),
+    "viewer": set[str](),
+    "owner": DECIDING,
+    "approver": DECIDING | SUBMITTING,
+    "admin": DECIDING | SUBMITTING,
+}
+"""An owner's only page is that of recommendations."""
+
+
+@dataclass
+class Drawn:
+    """What a session was sent for one page."""
+
+    pages: set[str] = field(default_factory=set)
+    buttons: dict[str, str] = field(default_factory=dict)
+    raw: bytes = b""
+
+    def take(self, told: ForwardMsg) -> None:
+        """Add a message."""
+        self.raw += told.SerializeToString()
+        self.pages |= {page.url_pathname for page in told.navigation.app_pages}
+        button = told.delta.new_element.button
+        if button.id and not button.disabled:
+            self.buttons[button.id] = button.label
+
+
+@dataclass
+class Session:
+    """A tab of somebody whom the proxy signed in."""
+
+    connection: ClientConnection
+
+    def draw(self, page: str, press: tuple[str, ...] = ()) -> Drawn:
+        """Ask for a page, with presses of buttons; give what was drawn."""
+        asked, told, drawn = BackMsg(), ForwardMsg(), Drawn()
+        asked.rerun_script.page_name = page
+        for button in press:
+            asked.rerun_script.widget_states.widgets.add(id=button, trigger_value=True)
+        self.connection.send(asked.SerializeToString())
+        while told.WhichOneof("type") != "script_finished":
+            told.ParseFromString(self.connection.recv(timeout=120, decode=False))
+            drawn.take(told)
+        return drawn
+
+
+@dataclass
+class Place:
+    """A server with people of every role, and whose jobs its recommendations are about."""
+
+    applying: ApplyingServer
+    group: str
+    theirs: set[str]
+    others: set[str]
+
+    @contextmanager
+    def session(self, role: str) -> Iterator[Session]:
+        """Open a tab as the proxy forwards it."""
+        person = "olga" if role == "owner" else role
+        with connect(
+            f"ws://{urlsplit(self.applying.server.base).netloc}/_stcore/stream",
+            subprotocols=[Subprotocol("streamlit")],
+            additional_headers={"X-Forwarded-User": person, "X-Forwarded-Groups": self.group},
+            max_queue=None,
+            open_timeout=120,
+        ) as connection:
+            yield Session(connection)
+
+
+@pytest.fixture(scope="module")
+def place(
+    stores: Stores, filled_store: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """One server for all; the owner has the jobs of their group."""
+    folder = tmp_path_factory.mktemp("roles")
+    with stores.copy_of(filled_store, folder) as url, ExitStack() as stack:
+        with open_store(url, create=False) as store:
+            found = [one.recommendation for one in store.reader.recommendations(now=utc_now())]
+            jobs = {one.recommendation_id: store.reader.job(one.job_id) for one in found}
+        owners = {key: job.owner for key, job in jobs.items() if job is not None and job.owner}
+        group = min(owners.values())
+        theirs = {key for key, owner in owners.items() if owner == group}
+        applying = stack.enter_context(
+            applying_server(
+                url,
+                folder,
+                TRIMTAB_ACCESS_MODE="proxy",
+                TRIMTAB_ACCESS_PROXY_ADDRESSES="127.0.0.1",
+                TRIMTAB_ACCESS_VIEWERS="viewer",
+                TRIMTAB_ACCESS_OWNERS="olga",
+                TRIMTAB_ACCESS_APPROVERS="approver",
+                TRIMTAB_ACCESS_ADMINS="admin",
+                TRIMTAB_ACCESS_DEFAULT_ROLE="none",
+                TRIMTAB_SUBMIT_ENABLED="true",
+            )
+        )
+        yield Place(applying, group, theirs, set(jobs) - theirs)
+
+
+def test_the_pages_are_those_of_the_table(place: Place) -> None:
+    """Whoever adds a page adds it here; who sees a part of them is served no other."""
+    assert {path.stem for path in VIEWS.glob("[a-z]*.py")} == {*PAGES, "overview"} - {""}
+    for role in ROLES:
+        with place.session(role) as session:
+            seen = session.draw("").pages
+        assert len(seen) == (1 if role in ("none", "owner") else len(PAGES))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_role_has_its_buttons_and_no_others(place: Place, role: str) -> None:
+    """On every page by its address; other people's recommendations are not sent to an owner."""
+    assert place.theirs
+    assert place.others
+    offered = set[str]()
+    with place.session(role) as session:
+        for page in PAGES:
+            drawn = session.draw(page)
+            labels = set(drawn.buttons.values()) & (DECIDING | SUBMITTING | {"Resume applying"})
+            assert labels <= MAY[role], page
+            offered |= labels
+            if role == "none":
+                assert b"has no role here" in drawn.raw
+                assert drawn.buttons == {}
+            if role in ("none", "owner"):
+                assert not [one for one in place.others if one.encode() in drawn.raw], page
+    assert offered >= MAY[role] - SUBMITTING
+
+
+@pytest.mark.parametrize("role", ["none", "viewer", "owner"])
+def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None:
+    """The ids of an admin's buttons, pressed in a session of another role: nothing is written."""
+    with place.session("admin") as session:
+        buttons = session.draw("recommendations").buttons
+    theirs = place.theirs if role == "owner" else set()
+    forged = tuple(
+        key
+        for key, label in buttons.items()
+        if label in DECIDING and not any(one in key for one in theirs)
+    )
+    assert forged
+    with place.session(role) as session:
+        session.draw("recommendations")
+        session.draw("recommendations", forged)
+        after = session.draw("recommendations")
+    assert not [one for one in place.others if one.encode() in after.raw and role == "none"]
+    with place.session("admin") as session:
+        assert set(session.draw("recommendations").buttons) == set(buttons)
+    assert not any(place.applying.sent(one) for one in place.theirs | place.others)
