@@ -18,11 +18,13 @@ from data.settings import Settings
 
 DEPLOY = CHART.parents[1]
 RBAC = "rbac.authorization.k8s.io"
+SHARED = {"url": "postgresql+psycopg://trimtab@db/trimtab"}
 EVERYTHING: dict[str, Any] = {
     "applier": {"create": True, "namespaces": ["search", "vision"], "cordon": True},
     "submitter": {"create": True, "namespace": "search"},
     "secret": {"values": {"TRIMTAB_NOTIFY_SMTP_PASSWORD": "p\n'\""}},
     "settings": {
+        "store": SHARED,
         "prometheus": {"url": "http://prometheus:9090", "step_seconds": 30},
         "planning": {"pins": [{"job": "a/b", "gpu_model": "H100-SXM5-80GB", "gpu_count": 1}]},
     },
@@ -143,9 +145,79 @@ def test_the_settings_are_ones_that_trimtab_takes(values: dict[str, Any], tmp_pa
     given = tomllib.loads(config["data"]["trimtab.toml"])
     for section, fields in values.get("settings", {}).items():
         assert given[section] == fields
-    if values.get("applier", {}).get("create"):
-        assert loaded.apply_kubernetes.kubeconfig == "/etc/trimtab/applier.kubeconfig"
-        assert "tokenFile" in config["data"]["applier.kubeconfig"]
+    # Every pod is its own account in the cluster.
+    assert set(config["data"]) == {"trimtab.toml"}
+    assert loaded.apply_kubernetes.kubeconfig == loaded.submit.kubeconfig == ""
+
+
+ACCOUNTS = {
+    "demo-trimtab-web": "demo-trimtab-reader",
+    "demo-trimtab-cycle": "demo-trimtab-reader",
+    "demo-trimtab-apply": "demo-trimtab-applier",
+    "demo-trimtab-submit": "demo-trimtab-submitter",
+}
+"""Who each pod is, once an account that writes exists."""
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize("writers", [("applier",), ("submitter",), ("applier", "submitter")])
+def test_each_account_has_a_pod_of_its_own(writers: tuple[str, ...]) -> None:
+    """No pod holds another's token, and the dashboard's pod is an account that only reads."""
+    values = {name: EVERYTHING[name] | {"secret": f"{name}-variables"} for name in writers}
+    objects = rendered(values | {"settings": {"store": SHARED}})
+    found = {}
+    for one in objects:
+        assert one["kind"] != "Secret"
+        if one["kind"] != "Deployment":
+            continue
+        name, pod = one["metadata"]["name"], one["spec"]["template"]["spec"]
+        found[name] = pod["serviceAccountName"]
+        (container,) = pod["containers"]
+        variables = {each["name"]: each.get("value") for each in container["env"]}
+        assert (variables.get("TRIMTAB_SUBMIT_ENABLED") == "false") == (not name.endswith("submit"))
+        own = [each["secretRef"]["name"] for each in container.get("envFrom", [])]
+        assert own == [f"{each}-variables" for each in writers if ACCOUNTS[name].endswith(each)]
+        volumes = {each["name"] for each in pod["volumes"] if "secret" in each}
+        assert volumes == set()
+    wanted = {
+        name: account
+        for name, account in ACCOUNTS.items()
+        if account.endswith(("reader", *writers))
+    }
+    assert found == wanted
+
+
+@pytest.mark.kubernetes
+@each_variant
+def test_each_service_leads_to_one_deployment_and_each_volume_to_one_pod(
+    values: dict[str, Any],
+) -> None:
+    """Nobody lands on the page of another account by chance; one pod at most has the volume."""
+    objects = rendered(values)
+    pods = [one["spec"]["template"] for one in objects if one["kind"] == "Deployment"]
+    for service in (one for one in objects if one["kind"] == "Service"):
+        wanted = service["spec"]["selector"].items()
+        chosen = [pod for pod in pods if wanted <= pod["metadata"]["labels"].items()]
+        assert len(chosen) == 1
+        submits = service["metadata"]["name"].endswith("-submit")
+        assert chosen[0]["spec"]["serviceAccountName"].endswith("submitter") == submits
+    claims = [
+        one for pod in pods for one in pod["spec"]["volumes"] if "persistentVolumeClaim" in one
+    ]
+    assert len(claims) <= 1
+
+
+@pytest.mark.kubernetes
+@pytest.mark.parametrize("writer", ["applier", "submitter"])
+def test_pods_that_share_a_store_need_one_that_can_be_shared(writer: str) -> None:
+    """The message names the setting; an address in a Secret is taken as well."""
+    values = {writer: EVERYTHING[writer]}
+    with pytest.raises(ChartError, match=r"settings\.store\.url to postgresql"):
+        rendered(values)
+    with pytest.raises(ChartError, match="need mode serve"):
+        rendered(values | {"mode": "cron", "settings": {"store": SHARED}})
+    assert rendered(values | {"secret": {"existing": "theirs"}})
+    assert rendered(values | {"secret": {"values": {"TRIMTAB_STORE_URL": SHARED["url"]}}})
 
 
 def rules(objects: list[dict[str, Any]], kinds: tuple[str, ...] = ("ClusterRole", "Role")) -> Any:
@@ -185,12 +257,16 @@ def test_old_clusters_get_the_cron_jobs_that_they_know() -> None:
 def test_a_service_monitor_selects_the_service() -> None:
     """It asks /metrics by the port's name, and carries the labels that a Prometheus looks for."""
     values = {"serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}}}
-    objects = rendered(values)
+    objects = rendered(EVERYTHING | values)
     (monitor,) = (one for one in objects if one["kind"] == "ServiceMonitor")
-    (service,) = (one for one in objects if one["kind"] == "Service")
     assert monitor["metadata"]["labels"]["release"] == "prometheus"
     wanted = monitor["spec"]["selector"]["matchLabels"].items()
-    assert wanted <= service["metadata"]["labels"].items()
+    (service,) = (
+        one
+        for one in objects
+        if one["kind"] == "Service" and wanted <= one["metadata"]["labels"].items()
+    )
+    assert service["metadata"]["name"] == "demo-trimtab"
     assert monitor["spec"]["endpoints"][0]["port"] in {
         one["name"] for one in service["spec"]["ports"]
     }
@@ -202,6 +278,8 @@ def test_the_notes_say_how_to_open_the_dashboard() -> None:
     notes = texts()["NOTES.txt"]
     assert "port-forward service/demo-trimtab 8501:8501" in notes
     assert "settings.prometheus.url" in notes
+    assert "settings.access.public_url" in notes
+    assert "service/demo-trimtab-submit" in texts(EVERYTHING)["NOTES.txt"]
 
 
 @pytest.fixture(scope="module")

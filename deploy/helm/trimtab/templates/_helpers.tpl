@@ -28,14 +28,25 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- else -}}{{ toJson . }}{{- end -}}
 {{- end }}
 
-{{/* The settings, with the kubeconfigs of the accounts that this release makes. */}}
+{{/* Whether each account has a pod of its own: as soon as one of them may write. */}}
+{{- define "trimtab.apart" -}}
+{{- if or .Values.applier.create .Values.submitter.create -}}
+{{- $url := get (.Values.settings.store | default dict) "url" | default "" -}}
+{{- if eq .Values.mode "cron" -}}
+{{- fail "mode cron only reads: applier.create and submitter.create need mode serve" -}}
+{{- end -}}
+{{- if not (or (hasPrefix "postgresql" $url) .Values.secret.existing (hasKey .Values.secret.values "TRIMTAB_STORE_URL")) -}}
+{{- fail "applier.create and submitter.create give each account a pod of its own, and pods share a PostgreSQL store: set settings.store.url to postgresql+psycopg://USER@HOST/trimtab, or TRIMTAB_STORE_URL in secret (docs/scaling-out.md)" -}}
+{{- end -}}
+true
+{{- end -}}
+{{- end }}
+
+{{/* The settings. Every pod is its own account in the cluster, so no kubeconfig is named. */}}
 {{- define "trimtab.settings" -}}
 {{- $found := deepCopy .Values.settings -}}
-{{- if .Values.applier.create -}}
-{{- $_ := set $found "apply_kubernetes" (merge (dict "kubeconfig" "/etc/trimtab/applier.kubeconfig") ($found.apply_kubernetes | default dict)) -}}
-{{- end -}}
 {{- if .Values.submitter.create -}}
-{{- $_ := set $found "submit" (merge (dict "kubeconfig" "/etc/trimtab/submitter.kubeconfig" "namespace" .Values.submitter.namespace) ($found.submit | default dict)) -}}
+{{- $_ := set $found "submit" (merge (dict "namespace" .Values.submitter.namespace) ($found.submit | default dict)) -}}
 {{- end -}}
 {{- range $section := keys $found | sortAlpha }}
 [{{ $section }}]
@@ -46,29 +57,12 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ end }}
 {{- end }}
 
-{{/* A kubeconfig that signs in with a mounted token. */}}
-{{- define "trimtab.kubeconfig" -}}
-apiVersion: v1
-kind: Config
-current-context: cluster
-clusters:
-  - name: cluster
-    cluster:
-      server: https://kubernetes.default.svc
-      certificate-authority: /var/run/secrets/trimtab/{{ . }}/ca.crt
-users:
-  - name: {{ . }}
-    user:
-      tokenFile: /var/run/secrets/trimtab/{{ . }}/token
-contexts:
-  - name: cluster
-    context: {cluster: cluster, user: {{ . }}}
-{{- end }}
-
-{{/* The pod of the Deployment and of the CronJobs; `args` is what trimtab is asked to do. */}}
+{{/* The pod of the Deployments and of the CronJobs: `args` is what trimtab is asked to do, `account`
+who it is in the cluster (reader without), `env` adds variables, `secret` names a Secret with more of
+them, `scratch` leaves the volume to another pod. */}}
 {{- define "trimtab.pod" -}}
 {{- $ := .root -}}
-serviceAccountName: {{ include "trimtab.reader" $ }}
+serviceAccountName: {{ include (printf "trimtab.%s" (.account | default "reader")) $ }}
 automountServiceAccountToken: true
 enableServiceLinks: false
 {{- with $.Values.image.pullSecrets }}
@@ -90,9 +84,17 @@ containers:
       - {name: HOME, value: /var/lib/trimtab}
       - {name: XDG_CACHE_HOME, value: /var/cache/trimtab}
       - {name: MPLCONFIGDIR, value: /var/cache/trimtab/matplotlib}
-    {{- if or $.Values.secret.existing $.Values.secret.values }}
+      {{- range $name, $value := .env }}
+      - {name: {{ $name }}, value: {{ $value | quote }}}
+      {{- end }}
+    {{- if or $.Values.secret.existing $.Values.secret.values .secret }}
     envFrom:
+      {{- if or $.Values.secret.existing $.Values.secret.values }}
       - secretRef: {name: {{ include "trimtab.secret" $ }}}
+      {{- end }}
+      {{- with .secret }}
+      - secretRef: {name: {{ . }}}
+      {{- end }}
     {{- end }}
     {{- with .ports }}
     ports: {{- toYaml . | nindent 6 }}
@@ -120,28 +122,17 @@ containers:
       - {name: state, mountPath: /var/lib/trimtab}
       - {name: cache, mountPath: /var/cache/trimtab}
       - {name: tmp, mountPath: /tmp}
-      {{- range $account := list "applier" "submitter" }}
-      {{- if (get $.Values $account).create }}
-      - {name: {{ $account }}, mountPath: /var/run/secrets/trimtab/{{ $account }}, readOnly: true}
-      {{- end }}
-      {{- end }}
 volumes:
   - name: settings
     configMap: {name: {{ include "trimtab.name" $ }}}
   - name: state
-    {{- if $.Values.persistence.enabled }}
+    {{- if and $.Values.persistence.enabled (not .scratch) }}
     persistentVolumeClaim: {claimName: {{ $.Values.persistence.existingClaim | default (include "trimtab.name" $) }}}
     {{- else }}
     emptyDir: {}
     {{- end }}
   - {name: cache, emptyDir: {}}
   - {name: tmp, emptyDir: {}}
-  {{- range $account := list "applier" "submitter" }}
-  {{- if (get $.Values $account).create }}
-  - name: {{ $account }}
-    secret: {secretName: {{ include (printf "trimtab.%s" $account) $ }}-token, defaultMode: 0440}
-  {{- end }}
-  {{- end }}
 {{- with $.Values.nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
 {{- end }}
