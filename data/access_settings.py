@@ -132,6 +132,10 @@ class AccessSettings:
         stated = (self.public_url, self.oidc_redirect_uri if self.mode == "oidc" else "")
         return tuple(origin for one in stated if (origin := _origin_of(one)))
 
+    def names_hosts(self) -> bool:
+        """Tell whether any host beside this machine's own is answered."""
+        return bool(self.public_origins() or entries(self.allowed_hosts))
+
     def __post_init__(self) -> None:
         require(self.mode in MODES, "access.mode", self.mode, " or ".join(MODES))
         require(

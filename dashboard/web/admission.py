@@ -23,6 +23,7 @@ OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Asked by machines, by whatever name and without a sign-in; they name no person and no job."""
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _KEPT_DESCRIPTORS = 64
+"""A quarter of the limit where that is less."""
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -130,7 +131,7 @@ def _require_descriptors() -> None:
     except OSError as error:
         # There is none left to look with, or this system does not tell.
         opened = limit if error.errno == errno.EMFILE else 0
-    if limit != resource.RLIM_INFINITY and opened > limit - _KEPT_DESCRIPTORS:
+    if limit != resource.RLIM_INFINITY and opened > limit - min(_KEPT_DESCRIPTORS, limit // 4):
         raise RequestRefusedError(
             503,
             f"too many open pages: {opened} of {limit} descriptors are in use; close some, or let "

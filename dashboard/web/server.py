@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import logging
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ from dashboard.web.trusted_proxy import LetIn
 from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings, host_of
 from data.errors import SettingsError, TrimtabError
+
+logger = logging.getLogger(__name__)
 
 _OPTIONS: dict[str, Any] = {
     "browser.gatherUsageStats": False,
@@ -76,6 +79,11 @@ def build_app(world: WebWorld) -> App:
     """Give the ASGI application; the cycle thread runs while it does."""
     settings = world.settings.settings
     public = settings.access.public_origins() or ("http://localhost",)
+    if settings.access.mode == "proxy" and not settings.access.names_hosts():
+        logger.warning(
+            "access.mode is proxy and access.public_url is empty: set it to the address that "
+            "browsers use, or only localhost and this machine's own name and address are answered"
+        )
     # Without an address Streamlit looks for one over the network.
     address = {"browser.serverAddress": host_of(public[0].partition("://")[2])}
     for option, value in (_OPTIONS | address).items():

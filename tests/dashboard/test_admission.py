@@ -210,3 +210,11 @@ def test_nothing_can_be_sent_in(access: AccessSettings, method: str, path: str) 
     """Refused before a byte of the body is read."""
     status, said = answered([(b"host", b"localhost")], access, method=method, path=path)
     assert (status, said) == (405, "nothing can be sent to this dashboard\n")
+
+
+def test_settings_tell_whether_they_name_a_host() -> None:
+    """Without one a server behind a proxy says so when it starts."""
+    assert not PROXY.names_hosts()
+    assert OIDC.names_hosts()
+    assert replace(PROXY, public_url="https://gpu.example").names_hosts()
+    assert replace(PROXY, allowed_hosts="gpu.example").names_hosts()
