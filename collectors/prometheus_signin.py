@@ -7,6 +7,7 @@ from pathlib import Path
 from requests.auth import HTTPBasicAuth
 
 from data.errors import SourceNotConfiguredError
+from data.small_files import read_small_file
 from data.source_settings import PrometheusSettings
 
 
@@ -71,7 +72,7 @@ def _check_certificates(settings: PrometheusSettings) -> None:
 
 def _text(path: str, setting: str) -> str:
     try:
-        return Path(path).expanduser().read_text(encoding="utf-8")
+        return read_small_file(Path(path).expanduser()).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SourceNotConfiguredError(
             f"{setting}: cannot read {path}: {getattr(error, 'strerror', 'no UTF-8 text')}",

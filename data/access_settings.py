@@ -79,13 +79,28 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
+"""Where IPv6 writes the addresses of IPv4."""
+
+
+def _as_fourth(network: ipaddress.IPv6Network) -> ipaddress.IPv4Network:
+    """Give what an IPv6 network that overlaps `_MAPPED` holds of IPv4."""
+    inside = network if network.subnet_of(_MAPPED) else _MAPPED
+    first = int(inside.network_address) & 0xFFFFFFFF
+    return ipaddress.IPv4Network((first, inside.prefixlen - _MAPPED.prefixlen))
+
+
 def _are_networks(text: str) -> bool:
     try:
         found = [ipaddress.ip_network(one) for one in entries(text)]
     except ValueError:
         return False
-    # Networks of everyone, in one piece or in many, would believe everyone's headers.
-    return all(one.prefixlen >= _MIN_PREFIX[one.version] for one in found)
+    # A list of everyone would believe everyone's headers, in however many parts it is written.
+    fourth = [one for one in found if one.version == 4]
+    sixth = [one for one in found if one.version == 6]
+    fourth += [_as_fourth(one) for one in sixth if one.overlaps(_MAPPED)]
+    parts = (ipaddress.collapse_addresses(fourth), ipaddress.collapse_addresses(sixth))
+    return all(one.prefixlen >= _MIN_PREFIX[one.version] for part in parts for one in part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

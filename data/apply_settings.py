@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data.setting_fields import documented, documented_path, require
+from data.setting_fields import documented, documented_path, require, require_between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +44,17 @@ class ApplySettings:
             )
         for name in ("max_namespace_share_ratio", "throughput_loss_ratio"):
             require(0 <= getattr(self, name) <= 1, f"apply.{name}", getattr(self, name), "0..1")
-        for name in (
-            "minimum_gpu_hours",
-            "minimum_energy_kwh",
-            "cool_down_minutes",
-            "patience_minutes",
-            "watch_minutes",
-        ):
-            require(getattr(self, name) >= 0, f"apply.{name}", getattr(self, name), "0 or more")
+        require_between(
+            self,
+            "apply",
+            {
+                "minimum_gpu_hours": (0, 1e9, "GPU-h"),
+                "minimum_energy_kwh": (0, 1e9, "kWh"),
+                "cool_down_minutes": (0, 525_600, "min"),
+                "patience_minutes": (0, 525_600, "min"),
+                "watch_minutes": (0, 525_600, "min"),
+            },
+        )
         require(
             0.05 <= self.poll_seconds <= 60, "apply.poll_seconds", self.poll_seconds, "0.05..60 s"
         )

@@ -6,7 +6,7 @@ Rows (`[[power.domains]]` in the settings file) are frozen dataclasses of their 
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.setting_fields import documented, documented_rows, require
+from data.setting_fields import documented, documented_rows, require, require_between
 
 TENANT_KEYS = ("namespace", "account", "owner", "none")
 
@@ -24,6 +24,8 @@ class Maintenance:
             at = getattr(self, name)
             zone = at.utcoffset()
             known = zone is not None and not zone
+            # Further away, counting days from it leaves the calendar.
+            known = known and 1970 <= at.year <= 2200
             require(known, f"nodes.maintenance {name}", at, "a UTC time: 2026-01-02T00:00:00Z")
         require(self.end > self.start, "nodes.maintenance end", self.end, "after its start")
 
@@ -44,7 +46,7 @@ class PowerDomain:
     until_hour: float = 0.0
 
     def __post_init__(self) -> None:
-        require(self.limit_kw > 0, "power.domains limit_kw", self.limit_kw, "above 0 kW")
+        require(0 < self.limit_kw <= 1e7, "power.domains limit_kw", self.limit_kw, "0..1e7 kW")
         require(
             0 <= self.reduced_kw <= self.limit_kw,
             "power.domains reduced_kw",
@@ -80,7 +82,7 @@ class TenantShare:
     def __post_init__(self) -> None:
         for name in ("weight", "quota", "guaranteed", "borrowable"):
             value = getattr(self, name)
-            require(value >= 0, f"tenants.shares {name}", value, "at least 0")
+            require(0 <= value <= 1e6, f"tenants.shares {name}", value, "0 to 1,000,000")
         require(
             self.quota == 0 or self.guaranteed <= self.quota,
             f"tenants.shares guaranteed of {self.name}",
@@ -97,6 +99,10 @@ class Pin:
     gpu_model: str
     gpu_count: int
     mig_profile: str = ""
+
+    def __post_init__(self) -> None:
+        value = self.gpu_count
+        require(0 <= value <= 65_536, "planning.pins gpu_count", value, "0..65536")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +127,15 @@ class NodeSettings:
     )
 
     def __post_init__(self) -> None:
-        for name in ("base_watts_per_gpu", "fire_up_minutes", "minimum_off_minutes"):
-            require(getattr(self, name) >= 0, f"nodes.{name}", getattr(self, name), "at least 0")
+        require_between(
+            self,
+            "nodes",
+            {
+                "base_watts_per_gpu": (0, 1e5, "W"),
+                "fire_up_minutes": (0, 10_080, "min"),
+                "minimum_off_minutes": (0, 525_600, "min"),
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,12 +152,7 @@ class PowerSettings:
     )
 
     def __post_init__(self) -> None:
-        require(
-            self.over_price_per_kwh >= 0,
-            "power.over_price_per_kwh",
-            self.over_price_per_kwh,
-            "at least 0",
-        )
+        require_between(self, "power", {"over_price_per_kwh": (0, 1e6, "")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,8 +173,8 @@ class TenantSettings:
 
     def __post_init__(self) -> None:
         require(self.by in TENANT_KEYS, "tenants.by", self.by, " or ".join(TENANT_KEYS))
-        for name in ("borrow_price", "guarantee_price", "over_price"):
-            require(getattr(self, name) >= 0, f"tenants.{name}", getattr(self, name), "at least 0")
+        limits = dict.fromkeys(("borrow_price", "guarantee_price", "over_price"), (0.0, 1e6, ""))
+        require_between(self, "tenants", limits)
         require(
             self.over_price == 0 or self.over_price >= self.borrow_price,
             "tenants.over_price",

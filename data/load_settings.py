@@ -6,20 +6,24 @@ be ignored.
 
 import difflib
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from data.errors import SettingsError, without_password
-from data.setting_fields import PATH
+from data.errors import SettingsError, scrub, without_password
+from data.setting_fields import PATH, shown_value
 from data.settings import Settings
+from data.small_files import read_small_file
 
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
 _STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
+_TOO_LARGE = 2**63
+_LONG_NUMBER = re.compile(r"[0-9_]{4300}")
 REDACTED = "***"
 _WORDS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -108,9 +112,16 @@ def _relative_path(text: str) -> Path | None:
 
 
 def _finite(name: str, value: Any, where: str) -> Any:
-    """Refuse nan and inf: no comparison with nan holds, and an endless wait is no wait."""
+    """Refuse nan and inf: no comparison with nan holds, and an endless wait is no wait.
+
+    And what no arithmetic of ours was written for: whole numbers of more than 63 bits.
+    """
     if isinstance(value, float) and not math.isfinite(value):
         raise SettingsError(f"{name} from {where} is {value}", "It must be a finite number.")
+    if isinstance(value, int) and abs(value) >= _TOO_LARGE:
+        raise SettingsError(
+            f"{name} from {where} is {shown_value(value)}", "It must be below 2 to the 63rd."
+        )
     return value
 
 
@@ -127,7 +138,7 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
     """Read a list of tables into rows of that kind."""
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise SettingsError(
-            f"{name} in {where} is {value!r}", f"Write each as a table below [[{name}]]."
+            f"{name} in {where} is {_told(name, value)}", f"Write each as a table below [[{name}]]."
         )
     kinds = get_type_hints(kind)
     rows = []
@@ -150,6 +161,11 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
     return tuple(rows)
 
 
+def _told(name: str, value: Any) -> str:
+    """Give a value for a message, unless it is a secret."""
+    return REDACTED if name in _secret() else shown_value(value)
+
+
 def _from_text(name: str, text: str, kind: type, where: str) -> Any:
     if kind is tuple:
         raise SettingsError(f"{name} from {where} is a text", f"Write [[{name}]] in a file.")
@@ -157,17 +173,20 @@ def _from_text(name: str, text: str, kind: type, where: str) -> Any:
         value = _WORDS[text.strip().lower()] if kind is bool else kind(text)
     except (ValueError, KeyError):
         wanted = "true or false" if kind is bool else f"a {kind.__name__}"
-        raise SettingsError(f"{name} from {where} is {text!r}", f"It must be {wanted}.") from None
+        raise SettingsError(
+            f"{name} from {where} is {_told(name, text)}", f"It must be {wanted}."
+        ) from None
     return _finite(name, value, where)
 
 
 def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
     fitting = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        return float(_finite(name, value, where))
     if not fitting:
-        shown = REDACTED if name in _secret() else repr(value)
-        raise SettingsError(f"{name} in {where} is {shown}", f"It must be of type {kind.__name__}.")
+        raise SettingsError(
+            f"{name} in {where} is {_told(name, value)}", f"It must be of type {kind.__name__}."
+        )
     return _finite(name, value, where)
 
 
@@ -177,14 +196,17 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
     chosen = path or DEFAULT_FILE
     where = f"file {chosen}"
     try:
-        document = tomllib.loads(chosen.read_text(encoding="utf-8"))
+        document = tomllib.loads(read_small_file(chosen).decode())
     except OSError as error:
         raise SettingsError(
             f"cannot read the settings file {chosen}: {error.strerror}",
             "Give --settings the path of a TOML file.",
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{chosen} is no valid TOML: {error}", "Mend that line.") from error
+    except (ValueError, RecursionError) as error:  # also a number of thousands of digits
+        raise SettingsError(
+            f"{chosen} is no valid TOML{_line_of_long_number(chosen)}: {scrub(str(error))}",
+            "Mend that line.",
+        ) from error
     values: dict[str, tuple[Any, str]] = {}
     for section, body in document.items():
         if not isinstance(body, dict):
@@ -201,6 +223,14 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
             )
             values[name] = (read, where)
     return _from_folder(values, chosen.absolute().parent)
+
+
+def _line_of_long_number(path: Path) -> str:
+    """Name the line of a number that Python refuses to read: it does not say where it stands."""
+    lines = read_small_file(path).decode(errors="replace").splitlines()
+    found = (number for number, line in enumerate(lines, 1) if _LONG_NUMBER.search(line))
+    number = next(found, None)
+    return "" if number is None else f" in line {number} ({scrub(lines[number - 1], limit=60)})"
 
 
 def _environment_values(

@@ -1,10 +1,11 @@
 """How a setting is declared, and how its range is checked."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from data.errors import SettingsError
+from data.errors import SettingsError, scrub
 
 PATH = "path"
 """Marks a setting whose relative value in a settings file counts from the folder of that file."""
@@ -26,10 +27,28 @@ def documented_rows(kind: type, meaning: str) -> Any:
     return field(default=(), metadata={"meaning": meaning, "secret": False, "rows": kind})
 
 
+def shown_value(value: object) -> str:
+    """Give a value for a message, clipped; what Python cannot write is named by its type."""
+    try:
+        return scrub(repr(value))
+    except (ValueError, RecursionError):  # thousands of digits, or of tables in one another
+        return f"a {type(value).__name__} too large to show"
+
+
 def require(condition: bool, name: str, value: object, rule: str) -> None:
     """Refuse a value outside its rule. Errors: SettingsError naming setting, value and rule."""
     if not condition:
-        raise SettingsError(f"{name} is {value!r}", f"It must be {rule}.")
+        raise SettingsError(f"{name} is {shown_value(value)}", f"It must be {rule}.")
+
+
+def require_between(
+    section: object, prefix: str, limits: Mapping[str, tuple[float, float, str]]
+) -> None:
+    """Refuse numbers outside (lowest, highest, unit), by field. Errors: SettingsError."""
+    for name, (lowest, highest, unit) in limits.items():
+        value = getattr(section, name)
+        rule = f"{lowest:g} to {highest:,.10g} {unit}".rstrip()
+        require(lowest <= value <= highest, f"{prefix}.{name}", value, rule)
 
 
 def numbers_in(text: str, name: str) -> tuple[float, ...]:

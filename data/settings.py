@@ -23,6 +23,7 @@ from data.setting_fields import (
     number_in,
     numbers_in,
     require,
+    require_between,
 )
 from data.source_settings import (
     FleetSettings,
@@ -46,7 +47,7 @@ class StoreSettings:
     )
 
     def __post_init__(self) -> None:
-        require(self.least_free_mib >= 0, "store.least_free_mib", self.least_free_mib, "0 MiB up")
+        require_between(self, "store", {"least_free_mib": (0, 1e9, "MiB")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,10 +65,18 @@ class RetentionSettings:
     undecided_days: float = documented(7.0, "recommendations on which nobody decided, d")
 
     def __post_init__(self) -> None:
-        for name in ("raw_days", "five_minute_days", "hourly_days"):
-            require(getattr(self, name) >= 1, f"retention.{name}", getattr(self, name), "1 d up")
-        for name in ("forecast_hours", "plan_hours", "undecided_days"):
-            require(getattr(self, name) >= 0, f"retention.{name}", getattr(self, name), "0 up")
+        require_between(
+            self,
+            "retention",
+            {
+                "raw_days": (1, 36_500, "d"),
+                "five_minute_days": (1, 36_500, "d"),
+                "hourly_days": (1, 36_500, "d"),
+                "forecast_hours": (0, 876_000, "h"),
+                "plan_hours": (0, 876_000, "h"),
+                "undecided_days": (0, 36_500, "d"),
+            },
+        )
         require(
             self.raw_days <= self.five_minute_days <= self.hourly_days,
             "retention.raw_days",
@@ -76,6 +85,7 @@ class RetentionSettings:
         )
 
 
+_HIGHEST = {"electricity_price_by_hour": 100, "carbon_by_hour": 1e4}
 FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
 BOARD_SHARING = ("namespace", "all", "none")
 PARTITIONS = ("whole", "cluster", "pool", "tenant")
@@ -152,19 +162,20 @@ class PlanningSettings:
             "a divisor of 1440 (such as 15 or 60)",
         )
         require(
-            1 <= self.horizon_slots <= 2016,
-            "planning.horizon_slots",
-            self.horizon_slots,
-            "1..2016",
-        )
-        require(
             self.model in FORECASTING_MODELS,
             "planning.model",
             self.model,
             " or ".join(FORECASTING_MODELS),
         )
-        require(
-            1 <= self.history_days <= 400, "planning.history_days", self.history_days, "1..400 d"
+        require_between(
+            self,
+            "planning",
+            {
+                "horizon_slots": (1, 2016, ""),
+                "history_days": (1, 400, "d"),
+                "frozen_slots": (0, 2016, ""),
+                "workers": (0, 256, ""),
+            },
         )
         for name in (
             "minimum_coverage_ratio",
@@ -196,16 +207,15 @@ class PlanningSettings:
         for name in ("hysteresis_ratio", "shortfall_weight", "shift_slack_hours"):
             value = getattr(self, name)
             require(0 <= value <= 1000, f"planning.{name}", value, "0..1000")
-        for name in (
-            "minimum_history_hours",
-            "reclaim_idle_hours",
-            "expiry_hours",
-            "budget_seconds",
-            "series_seconds",
+        for name, highest in (
+            ("minimum_history_hours", 9600),
+            ("reclaim_idle_hours", 9600),
+            ("expiry_hours", 87_600),
+            ("budget_seconds", 86_400),
+            ("series_seconds", 86_400),
         ):
-            require(getattr(self, name) > 0, f"planning.{name}", getattr(self, name), "above 0")
-        require(self.frozen_slots >= 0, "planning.frozen_slots", self.frozen_slots, "at least 0")
-        require(0 <= self.workers <= 256, "planning.workers", self.workers, "0..256")
+            value = getattr(self, name)
+            require(0 < value <= highest, f"planning.{name}", value, f"above 0, at most {highest}")
 
     @property
     def cap_ratios(self) -> tuple[float, ...]:
@@ -278,11 +288,12 @@ class EnergySettings:
         for name in ("electricity_price_by_hour", "carbon_by_hour"):
             hours = numbers_in(getattr(self, name), f"energy.{name}")
             require(
-                len(hours) in (0, 24) and all(one >= 0 for one in hours),
+                len(hours) in (0, 24) and all(0 <= one <= _HIGHEST[name] for one in hours),
                 f"energy.{name}",
                 getattr(self, name),
-                "24 values of at least 0, from the hour after midnight on, or empty",
+                f"24 values of 0 to {_HIGHEST[name]:g}, from the hour after midnight on, or empty",
             )
+        require_between(self, "energy", {"market_gco2e_per_kwh": (-1e4, 1e4, "gCO2e/kWh")})
         require(-14 <= self.hour_offset <= 14, "energy.hour_offset", self.hour_offset, "-14..14 h")
         require(
             0 <= self.carbon_price_per_tonne <= 10_000,
@@ -324,7 +335,7 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         require(1 <= self.port <= 65535, "serve.port", self.port, "1..65535")
-        require(self.cycle_minutes > 0, "serve.cycle_minutes", self.cycle_minutes, "above 0")
+        require_between(self, "serve", {"cycle_minutes": (0.001, 44_640, "min")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -185,3 +185,4 @@ class FleetSettings:
 
     def __post_init__(self) -> None:
         require(1 <= self.nodes <= 20_000, "fleet.nodes", self.nodes, "1..20000")
+        require(0 <= self.seed < 2**32, "fleet.seed", self.seed, "0..4294967295")

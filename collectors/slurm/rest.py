@@ -33,6 +33,7 @@ from data.errors import (
     UnexpectedAnswerError,
     scrub,
 )
+from data.small_files import read_small_file
 from data.source_settings import SlurmSettings
 
 MOST_BYTES = 512 * 1024 * 1024
@@ -180,7 +181,7 @@ class SlurmRest:
         if self.settings.rest_token_file:
             path = Path(self.settings.rest_token_file).expanduser()
             try:
-                token = path.read_text(encoding="utf-8").strip()
+                token = read_small_file(path).decode().strip()
             except OSError as error:
                 raise SourceNotConfiguredError(
                     f"cannot read slurm.rest_token_file {path}: {error.strerror}", _TOKEN_HINT

@@ -16,6 +16,8 @@ from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError,
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 _STDERR = 2
+_TALKATIVE = ("numba", "matplotlib", "PIL", "fontTools", "asyncio", "cmdstanpy")
+"""Libraries whose debug lines, megabytes of them, tell nobody what we did."""
 _NO_MEMORY = f"trimtab: {OUT_OF_MEMORY}. {MORE_MEMORY}\n".encode()
 """Made beforehand, and written past the streams: saying it takes no memory."""
 
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     # Its debug lines hold whole addresses, and a webhook's address is a secret.
     logging.getLogger("urllib3").setLevel(logging.INFO)
+    for library in _TALKATIVE:
+        logging.getLogger(library).setLevel(logging.WARNING)
     try:
         return _run(options)
     except Exception as failure:

@@ -3,6 +3,8 @@
 import argparse
 from datetime import UTC, datetime
 
+_FIRST_YEAR, _LAST_YEAR = 1970, 2200
+
 
 def utc_time(text: str) -> datetime:
     """Read an ISO 8601 time with its zone, such as 2026-01-02T00:00:00Z, into UTC."""
@@ -14,4 +16,11 @@ def utc_time(text: str) -> datetime:
         ) from None
     if at.tzinfo is None:
         raise argparse.ArgumentTypeError(f"{text!r} lacks its zone; add Z for UTC")
-    return at.astimezone(UTC)
+    try:
+        at = at.astimezone(UTC)
+    except OverflowError:
+        at = datetime.max.replace(tzinfo=UTC)
+    # Further away, counting days from it leaves the calendar.
+    if not _FIRST_YEAR <= at.year <= _LAST_YEAR:
+        raise argparse.ArgumentTypeError(f"{text!r} lies outside {_FIRST_YEAR} to {_LAST_YEAR}")
+    return at

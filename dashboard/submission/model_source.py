@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from data.errors import ImpossibleProblemError, scrub
+from data.small_files import read_small_file
 from planner.memory.known_models import known_model, known_models
 from planner.memory.model_config import ReadModel, shape_from_config
 
@@ -40,8 +41,7 @@ def model_of_argument(argument: str) -> ReadModel:
 def read_config(path: Path) -> ReadModel:
     """Give the model of a config.json. Errors: ImpossibleProblemError naming file and fault."""
     try:
-        with path.open("rb") as file:
-            body = file.read(_LARGEST + 1)
+        body = read_small_file(path, max_bytes=_LARGEST)
     except OSError as error:
         raise ImpossibleProblemError(
             f"cannot read {path}: {error.strerror}", "Give the path of a model's config.json."
