@@ -175,11 +175,11 @@ def _form(path: Path, file: Mapping[str, Any]) -> FileFormat:
     found = {name: value for name, value in file.items() if isinstance(value, str) and value}
     for name in file.keys() - found.keys():
         raise SettingsError(f"{path}: [file] {name} is {file[name]!r}", "Write it as text.")
-    delimiter, encoding = found.get("delimiter", ""), found.get("encoding", "")
+    delimiter, encoding = found.get("delimiter", ""), found.get("encoding", "utf-8")
     if len(delimiter.encode()) > 1 or delimiter in ('"', "\r", "\n"):
         raise SettingsError(f"{path}: [file] delimiter is {delimiter!r}", "Give one sign.")
     try:
-        "x".encode(encoding or "utf-8").decode(encoding or "utf-8")
+        "x".encode(encoding).decode(encoding)
     except (LookupError, ValueError, AssertionError, TypeError) as error:
         raise SettingsError(
             f"{path}: [file] encoding {scrub(encoding)!r} is unknown", 'Write "utf-8" or "latin-1".'
