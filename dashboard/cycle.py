@@ -3,6 +3,7 @@
 No step reaches back. Time enters once, as `now`; the wall clock is read only for durations.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,13 +11,14 @@ from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
-from dashboard.apply.resting import resting
+from dashboard.apply.resting import gone, resting
 from dashboard.submission.memory_outlook import recipes_of, watched_in
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
+from data.collected import Collected
 from data.errors import StoreError
-from data.records.cluster import SourceReport
+from data.records.cluster import SourceReport, SourceState
 from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
@@ -40,6 +42,7 @@ from planner.problem import FleetRules, make_problem
 from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio
 
+logger = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]
 
 
@@ -89,9 +92,17 @@ OVERLAP = timedelta(minutes=5)
 def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, ...], int]:
     """Collect from every source and keep the facts; give the reports and the new rows.
 
+    Errors: NoRoomError while the disk of the store is nearly full; StoreError.
+    """
+    collected, rows = _collected(world, now)
+    return tuple(one.report for one in collected), rows
+
+
+def _collected(world: World, now: datetime) -> tuple[tuple[Collected, ...], int]:
+    """Collect from every source and keep the facts; give them and the new rows.
+
     A source is asked from where its last complete answer ended, however long ago within the
-    retention of samples, so that a gap is caught up; a new one from the look-back. Errors:
-    NoRoomError while the disk of the store is nearly full; StoreError.
+    retention of samples, so that a gap is caught up; a new one from the look-back.
     """
     settings, reader = world.settings, world.store.reader
     require_room(reader.free_mib(), settings.store.least_free_mib)
@@ -114,7 +125,7 @@ def collect_and_keep(world: World, now: datetime) -> tuple[tuple[SourceReport, .
     observed = reader.observed_until(now) if world.forgets else None
     if observed is not None:
         world.store.forget(settings.retention, observed)
-    return tuple(one.report for one in collected), rows
+    return collected, rows
 
 
 def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
@@ -124,8 +135,12 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     """
     require_utc("now", now)
     started = time.monotonic()
+    logger.info(
+        "cycle started: %d sources, as of %s UTC", len(world.collectors), f"{now:%Y-%m-%d %H:%M:%S}"
+    )
     planning, energy = world.settings.planning, world.settings.energy
-    reports, rows = collect_and_keep(world, now)
+    collected, rows = _collected(world, now)
+    reports = tuple(one.report for one in collected)
     view = world.store.reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=planning.history_days
     )
@@ -187,9 +202,10 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         groups=group_forecasts,
         past_runs=past_run_seconds(view.known_jobs),
         memory=memory,
-        resting=resting(world.store.reader, view.jobs, now),
+        resting=resting(world.store.reader, view.jobs, now) | gone(view.jobs, collected),
     )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
+    world.progress("keep", 0, 1)
     seconds = time.monotonic() - started
     world.store.keep_cycle(
         cycle_id=cycle_id,
@@ -201,6 +217,22 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         memory=memory,
         plan=plan,
         recommendations=advice.recommendations,
+    )
+    for report in reports:
+        if report.state is not SourceState.RAN:
+            logger.warning("source %s %s: %s", report.source, report.state, report.reason)
+    skipped = sum(isinstance(one, ForecastSkipped) for one in forecasts)
+    logger.info(
+        "cycle %s ended in %.1f s: %d of %d sources ran, %d new samples, %d jobs, %d forecast, "
+        "%d recommendations",
+        cycle_id,
+        seconds,
+        sum(report.state is SourceState.RAN for report in reports),
+        len(reports),
+        rows,
+        len(view.jobs),
+        len(forecasts) - skipped,
+        len(advice.recommendations),
     )
     return CycleOutcome(
         cycle_id=cycle_id,

@@ -1,10 +1,12 @@
 """Which targets get no recommendation for now: what was just done to them is not over yet."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
+from data.collected import Collected
+from data.records.cluster import SourceState
 from data.records.decisions import Recommendation
-from data.records.jobs import Job
+from data.records.jobs import Job, JobState
 from data.records.lifecycle import OPEN, STANDING, State
 from data.store import StoreReader
 
@@ -13,7 +15,33 @@ REST = timedelta(hours=24)
 _FROM_OUTSIDE = (State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE)
 
 
-def resting(reader: StoreReader, jobs: Iterable[Job], now: datetime) -> Mapping[str, str]:
+_OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
+
+
+def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
+    """Give the jobs that are over by the word of the scheduler that was asked just now, and why.
+
+    A job that only telemetry names has no scheduler to ask; a scheduler that could not be asked has
+    said nothing.
+    """
+    named = {
+        one.report.source: {job.job_id: job for job in one.jobs}
+        for one in collected
+        if one.report.state is SourceState.RAN
+    }
+    found = {}
+    for job in jobs:
+        if job.scheduler is None or job.source not in named:
+            continue
+        told = named[job.source].get(job.job_id)
+        if told is None:
+            found[job.job_id] = f"its scheduler ({job.source}) no longer knows it"
+        elif told.scheduler is not None and told.scheduler.state in _OVER:
+            found[job.job_id] = f"its scheduler says that it is {told.scheduler.state}"
+    return found
+
+
+def resting(reader: StoreReader, jobs: Iterable[Job], now: datetime) -> dict[str, str]:
     """Give by job, or by what of the fleet, why nothing is proposed for it."""
     present = {job.job_id: job for job in jobs}
     found = {}

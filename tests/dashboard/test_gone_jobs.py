@@ -1,0 +1,107 @@
+"""Which jobs get no recommendation because the scheduler that was just asked does not run them."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from factories import NOW, make_collected, make_job, make_samples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dashboard.apply.resting import gone
+from dashboard.cycle import World, run_cycle
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.collected import Collected, no_samples
+from data.records.cluster import SourceReport, SourceState
+from data.records.jobs import JobState, SchedulerFacts
+from data.settings import PlanningSettings, Settings
+from data.store import Store
+
+OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
+SOURCES = ("slurm a", "kubernetes b", "prometheus")
+
+
+def report_of(source: str, state: SourceState) -> SourceReport:
+    """How asking the source went."""
+    return replace(make_collected().report, source=source, state=state)
+
+
+@settings(deadline=None)
+@given(
+    known=st.lists(
+        st.tuples(
+            st.sampled_from(SOURCES),
+            st.booleans(),
+            st.none() | st.sampled_from(JobState),
+        ),
+        max_size=12,
+    ),
+    states=st.fixed_dictionaries({one: st.sampled_from(SourceState) for one in SOURCES}),
+)
+def test_only_a_scheduler_that_answered_ends_a_job(
+    known: list[tuple[str, bool, JobState | None]], states: dict[str, SourceState]
+) -> None:
+    """Known before, with or without a scheduler; told of now as in some state, or not at all."""
+    jobs, told, over = [], {one: [] for one in SOURCES}, set()
+    for number, (source, scheduled, now) in enumerate(known):
+        facts = SchedulerFacts(state=JobState.RUNNING) if scheduled else None
+        job = make_job(f"ns/deployment/d{number}", source=source, scheduler=facts)
+        jobs.append(job)
+        if now is not None:
+            told[source].append(replace(job, scheduler=SchedulerFacts(state=now)))
+        answered = states[source] is SourceState.RAN
+        if scheduled and answered and (now is None or now in OVER):
+            over.add(job.job_id)
+    collected = [
+        make_collected(
+            no_samples(), tuple(told[one]), report=report_of(one, states[one]), batch_id=one
+        )
+        for one in SOURCES
+    ]
+    assert set(gone(jobs, collected)) == over
+
+
+class Scheduler:
+    """A scheduler that answers and knows these jobs, or one that does not answer."""
+
+    name = "kubernetes b"
+
+    def __init__(self, *jobs: str, state: SourceState = SourceState.RAN) -> None:
+        self.jobs, self.state = jobs, state
+
+    def collect(self, _window: object) -> Collected:
+        """Name the jobs."""
+        found = tuple(scheduled(one) for one in self.jobs)
+        report = report_of(self.name, self.state)
+        return Collected(batch_id=f"{self.jobs}{self.state}", jobs=found, report=report)
+
+
+def scheduled(job_id: str):  # type: ignore[no-untyped-def]
+    """A running Deployment as its scheduler tells it."""
+    facts = SchedulerFacts(state=JobState.RUNNING, workload="deployment/d")
+    return make_job(job_id, source="kubernetes b", scheduler=facts, gpu_count=2)
+
+
+def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
+    """Two idle Deployments and a job that only labels name: the deleted one is kept out."""
+    ids = ("a/deployment/x", "a/deployment/y", "a/labels-only")
+    for number, job_id in enumerate(ids):
+        frame = make_samples(gpus=2, minutes=3 * 1440, job_id=job_id, utilization_ratio=0.02)
+        frame["gpu_uuid"] = f"{number}-" + frame["gpu_uuid"]
+        frame["node"] = f"node-{number}"
+        by_labels = make_job(job_id, gpu_count=2, source="prometheus")
+        job = scheduled(job_id) if "deployment" in job_id else by_labels
+        store.keep(make_collected(frame, (job,), batch_id=job_id))
+    chosen = replace(Settings(), planning=PlanningSettings(horizon_slots=12, budget_seconds=0.1))
+    world = World(
+        settings=chosen,
+        store=store,
+        collectors=(Scheduler(ids[1]),),
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get("DEU"),
+    )
+    first = run_cycle(replace(world, collectors=(Scheduler(state=SourceState.FAILED),)), now=NOW)
+    assert {one.job_id for one in first.recommendations} == set(ids)
+    second = run_cycle(world, now=NOW + timedelta(minutes=1))
+    assert {one.job_id for one in second.recommendations} == set(ids[1:])
+    assert second.kept[ids[0]] == "its scheduler (kubernetes b) no longer knows it"
