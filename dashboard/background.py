@@ -1,8 +1,11 @@
-"""A thread that does one small thing again and again until it is told to stop."""
+"""Threads that work until they are told to stop, and the end of all of them within a bound."""
 
 import logging
+import multiprocessing
+import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -10,31 +13,120 @@ from data.errors import TrimtabError
 
 logger = logging.getLogger(__name__)
 _AFTER_A_DEFECT = 5.0
+END_WITHIN = timedelta(seconds=15)
+"""Time for all threads of a process to end; with that for open pages it is 20 s."""
 
 
-class Loop:
-    """Calls `tick` until it answers that nothing is left, then pauses.
+class Background:
+    """A thread that runs `_run` until told to stop.
 
-    A failure is remembered and the next call still comes. Stop and join the thread before the
-    process ends: a thread inside DuckDB at exit aborts with 134.
+    Stop and join it before the process ends: a thread inside DuckDB at exit aborts with 134.
     """
 
-    def __init__(self, name: str, tick: Callable[[], bool], pause: timedelta) -> None:
-        self._tick = tick
-        self._pause = pause.total_seconds()
+    def __init__(self, name: str) -> None:
+        self.name = name
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name)
-        self.last_error = ""
+        # What does not end in time is cut with the process.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def _run(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def doing(self) -> str:
+        """What it is at, in words; '' when nothing is worth saying."""
+        return ""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stop.is_set()
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        """Let it end after what it is at."""
+        self._stop.set()
+
+    def has_ended(self, *, within: float) -> bool:
+        """Wait for the end, so many seconds at most; tell whether it came."""
+        self._thread.join(within)
+        return not self._thread.is_alive()
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """Start the thread, and stop and join it on leaving."""
-        self._thread.start()
-        try:
+        with running_together([self]):
             yield
-        finally:
-            self._stop.set()
-            self._thread.join()
+
+
+def cut(left: Sequence[Background]) -> None:
+    """End the process under threads that do not end. Every write to the store is whole or absent.
+
+    The store is left as by a killed process: the next one opens it and goes on from its record.
+    """
+    for one in left:
+        doing = f" while {one.doing}" if one.doing else ""
+        logger.warning("%s does not end in time and is cut%s", one.name, doing)
+    logging.shutdown()
+    for child in multiprocessing.active_children():
+        child.kill()
+    os._exit(0)
+
+
+@contextmanager
+def running_together(
+    threads: Sequence[Background],
+    *,
+    within: timedelta = END_WITHIN,
+    give_up: Callable[[Sequence[Background]], object] = cut,
+) -> Iterator[None]:
+    """Start the threads; on leaving tell all to stop, and give up those that do not end in time."""
+    started = []
+    try:
+        for one in threads:
+            one.start()
+            started.append(one)
+        yield
+    finally:
+        for one in started:
+            one.ask_to_stop()
+        deadline = time.monotonic() + within.total_seconds()
+        left = [
+            one
+            for one in started
+            if not one.has_ended(within=max(0.0, deadline - time.monotonic()))
+        ]
+        if left:
+            give_up(left)
+
+
+class Loop(Background):
+    """Calls `tick` until it answers that nothing is left, then pauses.
+
+    A failure is remembered and the next call still comes. `doing` says what a tick is at.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tick: Callable[[], bool],
+        pause: timedelta,
+        *,
+        doing: Callable[[], str] = str,
+    ) -> None:
+        super().__init__(name)
+        self._tick = tick
+        self._pause = pause.total_seconds()
+        self._doing = doing
+        self.last_error = ""
+
+    @property
+    def doing(self) -> str:
+        """What the tick is at."""
+        return self._doing()
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -46,11 +138,11 @@ class Loop:
             busy = self._tick()
         except TrimtabError as failure:
             if str(failure) != self.last_error:
-                logger.warning("%s: %s", self._thread.name, failure)
+                logger.warning("%s: %s", self.name, failure)
             self.last_error = str(failure)
         except Exception as failure:
             self.last_error = f"defect: {type(failure).__name__}"
-            logger.exception("%s failed by a defect", self._thread.name)
+            logger.exception("%s failed by a defect", self.name)
         else:
             self.last_error = ""
             return busy

@@ -5,12 +5,14 @@ where no applier is switched on, the change becomes a file. A decision needs the
 bound to exactly one digest. None of these functions calls the planner.
 """
 
+import logging
 from datetime import datetime
 from pathlib import Path
 
 from dashboard.apply import applier_for
 from dashboard.apply.base import Applier, ChangeText
 from dashboard.apply.change_file import change_for, write_change
+from dashboard.apply.wording import goes_forward
 from dashboard.rights import owns, require_right, role_of
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
@@ -22,6 +24,7 @@ from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
 from data.store.reader import unknown_recommendation
 
+logger = logging.getLogger(__name__)
 _LOCAL = AccessSettings()
 
 
@@ -33,6 +36,20 @@ def _require_person(by: str | Person) -> Person:
     if not name.strip():
         raise ChangeRefusedError("a decision needs the name of who makes it", "Give --by NAME.")
     return Person(name=name, groups=person.groups, via=person.via)
+
+
+def _log(what: str, stored: StoredRecommendation, person: Person, comment: str = "") -> None:
+    one = stored.recommendation
+    said = f": {comment}" if comment else ""
+    logger.info(
+        "%s by %s: %s of %s (recommendation %s)%s",
+        what,
+        person.name,
+        one.action,
+        one.target,
+        one.recommendation_id,
+        said,
+    )
 
 
 def _allowed(
@@ -93,6 +110,7 @@ def approve(
         change_digest=change_digest,
         person=person,
     )
+    _log("approved", stored, person, comment)
     return Approval(
         digest=digest,
         approved_by=person.name,
@@ -118,7 +136,7 @@ def reject(
         frozenset({State.PROPOSED, State.APPROVED}),
         "Only a proposed or approved one can be rejected.",
     )
-    return store.append_decision(
+    entry = store.append_decision(
         digest=stored.recommendation.digest,
         decision=Decision.REJECTED,
         by=person.name,
@@ -126,6 +144,8 @@ def reject(
         comment=comment,
         person=person,
     )
+    _log("rejected", stored, person, comment)
+    return entry
 
 
 def keep(
@@ -140,7 +160,7 @@ def keep(
     """Record that an applied change is to stay. Errors: StalePlanError, StoreError."""
     stored, person = _allowed(store, id_or_digest, by, now, access)
     _require_state(stored, STANDING, "Only an applied change can be kept.")
-    return store.append_decision(
+    entry = store.append_decision(
         digest=stored.recommendation.digest,
         decision=Decision.KEPT,
         by=person.name,
@@ -148,6 +168,8 @@ def keep(
         comment=comment,
         person=person,
     )
+    _log("kept", stored, person, comment)
+    return entry
 
 
 def ask_to_apply(
@@ -176,7 +198,7 @@ def ask_to_apply(
                 "change file.",
             )
     approval = store.reader.approval_row(digest)
-    return store.commands.ask(
+    asked = store.commands.ask(
         kind=CommandKind.APPLY,
         digest=digest,
         subject=digest,
@@ -185,6 +207,8 @@ def ask_to_apply(
         person=person,
         at=now,
     )
+    _log("apply asked for", stored, person)
+    return asked
 
 
 def ask_to_roll_back(
@@ -207,7 +231,7 @@ def ask_to_roll_back(
         "Only a change that was applied or rolled back can be undone.",
     )
     digest = stored.recommendation.digest
-    return store.commands.ask(
+    asked = store.commands.ask(
         kind=CommandKind.ROLLBACK,
         digest=digest,
         subject=_undone_by_rollback(store.reader, digest, State(stored.state)),
@@ -215,6 +239,8 @@ def ask_to_roll_back(
         person=person,
         at=now,
     )
+    _log("rollback asked for", stored, person)
+    return asked
 
 
 def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
@@ -231,7 +257,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
     if state is not State.ROLLED_BACK:
         return f"{commands[0].command_id}:{attempts}"
     sent = {row.command_id for row in reader.journal(digest=digest, events=(str(Work.SENDING),))}
-    since = max(number for number, one in enumerate(commands) if not _goes_back(one, commands[0]))
+    since = max(number for number, one in enumerate(commands) if goes_forward(one, commands[0]))
     undone = [one.command_id for one in commands[since + 1 :] if one.command_id in sent]
     if len(undone) != 1:
         raise StalePlanError(
@@ -245,12 +271,7 @@ def _applies_again(reader: StoreReader, commands: list[Command]) -> bool:
     """Tell whether the last command undoes a rollback and has begun: a second click has not."""
     last = commands[-1]
     begun = reader.journal(command_id=last.command_id, events=(str(Work.SENDING),))
-    return bool(begun) and not _goes_back(last, commands[0])
-
-
-def _goes_back(command: Command, apply: Command) -> bool:
-    """Tell whether a command undoes the apply, rather than its rollback."""
-    return command.subject.startswith(f"{apply.command_id}:")
+    return bool(begun) and goes_forward(last, commands[0])
 
 
 def _require_approved(stored: StoredRecommendation) -> None:
@@ -328,4 +349,5 @@ def write_approved(
             comment=change.file_name,
             person=person,
         )
+    _log("change file written", stored, person)
     return path

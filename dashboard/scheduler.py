@@ -1,13 +1,13 @@
 """The cycle thread of `trimtab serve`: one cycle, then a pause, until told to stop."""
 
 import logging
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
+from dashboard.background import Background
 from data.clock import utc_now
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, TrimtabError, lacks_memory
 
@@ -25,13 +25,17 @@ class CycleState:
     read_only: bool = True
 
 
-class CycleThread:
+class CycleCutError(TrimtabError):
+    """The process is to end: the cycle is given up, and nothing of it is kept."""
+
+
+class CycleThread(Background):
     """Runs `cycle` every `pause`; a failing cycle is remembered and the next one still comes.
 
     With `early`, the pause is interrupted every `look_every` to ask it: when it answers True, the
     next cycle comes at once. The pause is counted on the clock that only goes forward: a host's
-    time set back by hours stops no cycle. Stop and join the thread before the process ends: a
-    thread inside DuckDB at exit aborts with 134.
+    time set back by hours stops no cycle. A cycle that tells its progress by `at` is given up at
+    the next word of it when the thread is told to stop.
     """
 
     def __init__(
@@ -48,41 +52,46 @@ class CycleThread:
         self._early = early
         self._look_every = look_every or pause
         self._clock = clock
-        self._stop = threading.Event()
         self._state = CycleState()
-        self._thread = threading.Thread(target=self._run, name="trimtab-cycle")
+        self._stage = ""
+        super().__init__("trimtab-cycle")
 
     @property
     def state(self) -> CycleState:
         """What the thread does now."""
         return self._state
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Start the thread, and stop and join it on leaving."""
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._stop.set()
-            self._thread.join()
+    @property
+    def doing(self) -> str:
+        """The stage of the cycle."""
+        return f"a cycle is at {self._stage}; the next one begins anew" if self._stage else ""
+
+    def at(self, stage: str, _done: int = 0, _total: int = 0) -> None:
+        """Take note of the progress. Errors: CycleCutError when the thread is told to stop."""
+        self._stage = stage
+        if self.stopping:
+            raise CycleCutError(f"the cycle is cut at {stage}", "The next one begins anew.")
 
     def _run(self) -> None:
         while not self._stop.is_set():
             self._state = CycleState(running=True, last_finished_at=self._state.last_finished_at)
             error = ""
+            spent = partial(_seconds_since, time.monotonic())
             try:
                 self._cycle()
+            except CycleCutError as told:
+                logger.info("%s, after %.1f s", told.message, spent())
             except TrimtabError as failure:
                 error = str(failure)
-                logger.warning("cycle failed: %s", error)
+                logger.warning("cycle failed after %.1f s: %s", spent(), error)
             except Exception as failure:
                 if lacks_memory(failure):
                     error = f"{OUT_OF_MEMORY}. {MORE_MEMORY}"
-                    logger.warning("cycle failed: %s", error)
+                    logger.warning("cycle failed after %.1f s: %s", spent(), error)
                 else:
                     error = f"defect in the cycle: {type(failure).__name__}"
-                    logger.exception("cycle failed by a defect")
+                    logger.exception("cycle failed by a defect after %.1f s", spent())
+            self._stage = ""
             finished = self._clock()
             self._state = CycleState(
                 last_error=error, last_finished_at=finished, next_at=finished + self._pause
@@ -100,5 +109,11 @@ class CycleThread:
                 if self._early():
                     logger.info("planning again early: reality has left the forecasts' bands")
                     return
+            except CycleCutError:
+                return
             except TrimtabError as failure:
                 logger.warning("could not look between two cycles: %s", failure)
+
+
+def _seconds_since(started: float) -> float:
+    return time.monotonic() - started

@@ -1,5 +1,6 @@
 """One command in the worker's hands: what it may read, and how it writes under its lease."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -8,13 +9,17 @@ from pathlib import Path
 from dashboard.apply import applier_for
 from dashboard.apply.base import Applier
 from dashboard.apply.shared_switch import stopped_anywhere
+from dashboard.apply.wording import deed
 from data.errors import ApplyError
-from data.records.commands import Command, CommandKind, JournalRow, Lease
+from data.records.changes import StepResult
+from data.records.commands import Command, CommandKind, JournalRow, Lease, Work
 from data.records.decisions import Recommendation
 from data.records.lifecycle import Event
 from data.settings import Settings
 from data.store import Store
+from data.store.record_json import from_json
 
+logger = logging.getLogger(__name__)
 LASTING = timedelta(minutes=3)
 """Life of a lease: longer than any command to a target may take (60 s), so that whoever takes over
 from a dead worker finds nothing of it still on the way."""
@@ -31,6 +36,14 @@ class Task:
     lease: Lease
     command: Command
     recommendation: Recommendation
+
+    @property
+    def words(self) -> str:
+        """The command as logs call it."""
+        one = self.recommendation
+        what = deed(one, back=self.success() is Event.ROLLED_BACK)
+        by = self.command.person.name
+        return f"{self.command.kind} by {by}: {what} (recommendation {one.recommendation_id})"
 
     def journal(self) -> tuple[JournalRow, ...]:
         """Give what was written for the command."""
@@ -61,6 +74,9 @@ class Task:
             record=record,
             replaces=replaces,
         )
+        logger.info("%s: %s", self.words, _line(event, step=step, detail=detail, record=record))
+        for command in replaces:
+            logger.info("%s replaces recommendation %s", self.words, command.digest[:12])
 
     def why_stopped(self) -> str:
         """Give why nothing may be sent now, '' when it may: asked before everything sent."""
@@ -128,3 +144,15 @@ class Task:
             depth += 1
             command = self.store.reader.command(command.subject.partition(":")[0])
         return depth
+
+
+def _line(event: str, *, step: int, detail: str, record: str) -> str:
+    """Give a row of the journal as the log shows it."""
+    said = str(event)
+    if event == Work.SENDING:
+        said = f"sending step {step + 1}"
+    elif event == Work.ANSWERED:
+        said = f"step {step + 1} was answered: {from_json(StepResult, record).outcome}"
+    elif event == Work.LOOKED:
+        said = f"looked after {step} steps: {record}"
+    return f"{said}: {detail}" if detail else said

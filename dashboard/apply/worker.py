@@ -58,6 +58,7 @@ logger = logging.getLogger(__name__)
 _PAUSE = timedelta(seconds=15)
 _MEASURE_PAUSE = timedelta(minutes=5)
 _STOPPED_PAUSE = timedelta(milliseconds=500)
+_ENDS = "its worker was told to end: the next one goes on"
 _FROM_OUTSIDE = frozenset({Event.UNDONE_OUTSIDE, Event.CHANGED_OUTSIDE})
 _ON_THE_WAY = timedelta(seconds=60)
 """No command to a target takes longer: what was cut off has arrived by then, or never will."""
@@ -67,7 +68,8 @@ _ON_THE_WAY = timedelta(seconds=60)
 class Worker:
     """Works on the commands of one store; `settings` is asked anew at every step.
 
-    `appliers` gives who makes changes under the settings of the moment.
+    `appliers` gives who makes changes under the settings of the moment. Once `stopping` answers yes
+    the command in hand is given back after what it is at. `doing` says what that is.
     """
 
     store: Store
@@ -75,7 +77,10 @@ class Worker:
     appliers: Callable[[Settings], tuple[Applier, ...]] = build_appliers
     clock: Callable[[], datetime] = utc_now
     owner: str = field(default_factory=lambda: f"worker-{uuid4().hex[:12]}")
+    stopping: Callable[[], bool] = bool
+    doing: str = ""
     _was_stopped: str | None = None
+    _held: dict[str, str] = field(default_factory=dict)
 
     def work_once(self) -> bool:
         """Take a due command and carry it as far as it goes; tell whether there was one.
@@ -97,10 +102,19 @@ class Worker:
         except Exception as defect:
             logger.exception("defect while applying")
             self._give_back(lease, f"defect: {type(defect).__name__}")
+        finally:
+            self.doing = ""
         return True
 
     def _give_back(self, lease: Lease, why: str) -> None:
-        self.store.commands.release(lease, not_before=self.clock() + _PAUSE, held=why)
+        self._release(lease, self.clock() + _PAUSE, why)
+
+    def _release(self, lease: Lease, not_before: datetime, why: str) -> None:
+        """Give a command back, and log why it waits when that is new."""
+        self.store.commands.release(lease, not_before=not_before, held=why)
+        if why and self._held.get(lease.command_id) != why:
+            logger.info("command %s waits: %s", lease.command_id[:12], why)
+        self._held[lease.command_id] = why
 
     def _task(self, lease: Lease) -> Task:
         command = self.store.reader.command(lease.command_id)
@@ -142,11 +156,16 @@ class Worker:
             pace = _pace(task)
             move = Finish() if task.is_followed() else _next(task, progress, fresh, pace)
             if isinstance(move, Wait):
-                task.store.commands.release(task.lease, not_before=move.until, held=move.reason)
+                self._release(task.lease, move.until, move.reason)
                 return
             if isinstance(move, Finish):
                 task.store.commands.finish(task.lease)
+                self._held.pop(task.lease.command_id, None)
                 return
+            if self.stopping():
+                self._release(task.lease, task.clock(), _ENDS)
+                return
+            self.doing = f"{task.words} is at: {type(move).__name__.lower()}"
             # Prepared in an earlier visit, the change may have been held back for hours.
             if isinstance(move, Send) and not (progress.sent or checked):
                 checked = True

@@ -13,6 +13,7 @@ from dashboard.cli.parser import build_parser
 from dashboard.foreign_text import shown
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
 
+_PACKAGES = ("collectors", "dashboard", "data", "forecasting", "planner")
 EXIT_ERROR = 1
 EXIT_USAGE = 2
 _STDERR = 2
@@ -36,8 +37,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     level = logging.DEBUG if options.debug else logging.WARNING
     logging.setLogRecordFactory(OneLine)
     logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s"
+        level=level,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S%z",
     )
+    # What keeps running logs each cycle, decision, step and outcome.
+    if getattr(options, "keeps_running", False) and not (options.debug or options.quiet):
+        for name in _PACKAGES:
+            logging.getLogger(name).setLevel(logging.INFO)
     # Its debug lines hold whole addresses, and a webhook's address is a secret.
     logging.getLogger("urllib3").setLevel(logging.INFO)
     for library in _TALKATIVE:

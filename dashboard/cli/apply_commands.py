@@ -3,14 +3,18 @@
 import argparse
 import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from dashboard.apply.kill_switch import resume as resume_now
 from dashboard.apply.kill_switch import stop as stop_now
 from dashboard.apply.kill_switch import stopped
 from dashboard.apply.shared_switch import STOP, ask
+from dashboard.apply.stop_watch import announcing, is_obeyed, stop_file_of, who_obeys
+from dashboard.apply.wording import STATE_WORDS, deed, goes_forward
 from dashboard.apply.worker import Worker
-from dashboard.cli.ending import GOES_ON, ending_on_sigterm
+from dashboard.background import running_together
+from dashboard.cli.ending import WHO_GOES_ON, Ending, ending_by_signal
 from dashboard.cli.list_commands import FINDINGS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
@@ -73,31 +77,57 @@ def keep(options: argparse.Namespace) -> int:
 
 def _work_until_known(options: argparse.Namespace, store: Store, digest: str) -> int:
     """Run the worker here until the outcome is known or the command has to wait for longer."""
-    worker = Worker(store=store, settings=lambda: settings_of(options).settings)
-    notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
     give_up = time.monotonic() + 60 * (settings_of(options).settings.apply.patience_minutes + 1)
     said = ""
-    with ending_on_sigterm() as ending:
+    with _working(options, store) as (worker, ending):
         while True:
             worker.work_once()
             stored = store.reader.recommendation(digest, now=utc_now())
             status = store.reader.commands(digest)[-1]
-            over = time.monotonic() > give_up or ending.asked
+            over = ending.told or time.monotonic() > give_up
             if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
                 break
-            if status.held and status.held != said:
+            if status.held not in ("", said):
                 said = status.held
                 say(f"{stored.state}: {said}", file=sys.stderr)
             time.sleep(_PAUSE_SECONDS)
+    if ending.told:
+        _say_what_is_open(store, digest)
+        return ending.exit_code
+    notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
     while notifier.deliver_once():
         pass
     detail = status.held or _last_detail(store, digest)
     say(f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail))
-    if State(stored.state) in OPEN:
-        say(GOES_ON, file=sys.stderr)
     if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
         return 1
     return 0 if stored.state in _GOOD else FINDINGS
+
+
+@contextmanager
+def _working(options: argparse.Namespace, store: Store) -> Iterator[tuple[Worker, Ending]]:
+    """Give a worker that stops when the process is told to end, and whether it was."""
+
+    def settings() -> Settings:
+        return settings_of(options).settings
+
+    worker = Worker(store=store, settings=settings)
+    with (
+        announcing(settings) as threads,
+        running_together(threads),
+        ending_by_signal(lambda: worker.doing) as ending,
+    ):
+        worker.stopping = lambda: ending.told
+        yield worker, ending
+
+
+def _say_what_is_open(store: Store, digest: str = "") -> None:
+    """Say of each command under way how far it came, and who goes on with it."""
+    for one, state in store.reader.states().items():
+        if state in OPEN and digest in ("", one):
+            rows = store.reader.journal(digest=one)
+            last = f"{rows[-1].event}: {rows[-1].detail}" if rows else "nothing was sent"
+            say(f"{one[:12]} is {state}; last {last}. {WHO_GOES_ON}", file=sys.stderr)
 
 
 def _is_held(reason: str) -> bool:
@@ -115,13 +145,18 @@ def status(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     rows = _switches(loaded.settings)
     with open_for_reading(loaded) as store:
+        states = store.reader.states()
         for one in store.reader.commands():
             if not one.finished:
                 command = one.command
+                stored = store.reader.recommendation(command.digest, now=utc_now())
+                again = goes_forward(command, store.reader.commands(command.digest)[0].command)
+                words = STATE_WORDS[states[command.digest]]
                 rows.append(
                     {
-                        "what": f"{command.kind} {command.digest[:12]}",
-                        "state": one.held or "waits, is under way or is watched",
+                        "what": f"{stored.recommendation.recommendation_id}: "
+                        + deed(stored.recommendation, back=not again),
+                        "state": words + (f": {one.held}" if one.held else ""),
                     }
                 )
     print_rows(rows, options.format, columns=("what", "state"), empty="")
@@ -129,13 +164,17 @@ def status(options: argparse.Namespace) -> int:
 
 
 def _switches(settings: Settings) -> list[dict[str, object]]:
-    found = stopped(Path(settings.apply.stop_file))
+    path = stop_file_of(settings)
+    found = stopped(path)
     return [
         {"what": "apply.enabled", "state": "on" if settings.apply.enabled else "off"},
         {"what": "apply_kubernetes.enabled", "state": _on(settings.apply_kubernetes.enabled)},
         {"what": "apply_slurm.enabled", "state": _on(settings.apply_slurm.enabled)},
         {"what": "apply_power.enabled", "state": _on(settings.apply_power.enabled)},
-        {"what": "stop file", "state": found.describe() if found else "absent: not stopped"},
+        {
+            "what": f"stop file {path}",
+            "state": found.describe() if found else "absent: not stopped",
+        },
     ]
 
 
@@ -144,21 +183,45 @@ def _on(enabled: bool) -> str:
 
 
 def stop(options: argparse.Namespace) -> int:
-    """Stop all applying at once; works while a server holds the store."""
+    """Stop all applying at once, and say who obeys; 1 when nobody does.
+
+    Works while a server holds the store: the file is made where that server looks for it.
+    """
     loaded = settings_of(options)
-    path = Path(loaded.settings.apply.stop_file)
-    say(stop_now(path, by=options.by, reason=options.reason).describe())
-    if is_postgres_url(loaded.settings.store.url):
+    url = loaded.settings.store.url
+    shared = is_postgres_url(url)
+    server = None if shared else who_obeys(url)
+    path = server.stop_file if server else stop_file_of(loaded.settings)
+    say(f"{stop_now(path, by=options.by, reason=options.reason).describe()}; the file is {path}")
+    if shared:
         with open_for_reading(loaded) as store:
             ask(store, STOP, by=options.by, at=utc_now(), reason=options.reason)
-    return 0
+            obeyed = store.sole("apply").is_taken()
+        who = "the process that applies from this store asks it before everything it sends"
+    else:
+        obeyed = server is not None and is_obeyed(url)
+        who = f"process {server.process} has stopped" if server else ""
+    if obeyed:
+        say(who)
+        return 0
+    problem = (
+        f"process {server.process} applies from this store and does not see the file"
+        if server
+        else "no running process applies from this store, so none obeys now; it will hold for one "
+        "that is started with these settings"
+    )
+    say(f"{problem}. A server elsewhere: give its --settings or --store", file=sys.stderr)
+    return 1
 
 
 def resume(options: argparse.Namespace) -> int:
     """Let applying go on."""
     loaded = settings_of(options)
-    path = Path(loaded.settings.apply.stop_file)
-    if stopped(path) is None and not is_postgres_url(loaded.settings.store.url):
+    url = loaded.settings.store.url
+    shared = is_postgres_url(url)
+    server = None if shared else who_obeys(url)
+    path = server.stop_file if server else stop_file_of(loaded.settings)
+    if stopped(path) is None and not shared:
         say("applying was not stopped")
         return 0
     try:
@@ -177,21 +240,20 @@ def work(options: argparse.Namespace) -> int:
     """Carry out what is due, watch and measure what was applied, tell people, and end."""
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
-        worker = Worker(store=store, settings=lambda: settings_of(options).settings)
         visits, quiet_since = 0, time.monotonic()
-        with ending_on_sigterm() as ending:
+        with _working(options, store) as (worker, ending):
             # What was held by the kill switch until a moment ago comes due within half a second.
-            while time.monotonic() - quiet_since < _QUIET_SECONDS and not ending.asked:
+            while time.monotonic() - quiet_since < _QUIET_SECONDS and not ending.told:
                 if worker.work_once():
                     visits, quiet_since = visits + 1, time.monotonic()
                 else:
                     time.sleep(_PAUSE_SECONDS)
+        if ending.told:
+            _say_what_is_open(store)
+            return ending.exit_code
         notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
         sent = 0
         while notifier.deliver_once():
             sent += 1
-        for status in store.reader.commands():
-            if not status.finished and status.held:
-                say(f"{status.command.kind} {status.command.digest[:12]}: {status.held}")
     say(f"{visits} visits to commands, {sent} messages")
     return 0

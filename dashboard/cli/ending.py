@@ -1,40 +1,72 @@
-"""SIGTERM while changes are made: said at once; what is under way ends first."""
+"""What a command does when it is told to end while a change is under way: say so, and end soon."""
 
+import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from datetime import timedelta
+from types import FrameType
 
-from dashboard.cli.output import say
+from dashboard.background import END_WITHIN
+from dashboard.foreign_text import shown
 
-GOES_ON = "what is not finished goes on with `trimtab serve` or `trimtab apply work`"
+_STDERR = 2
 
 
-@dataclass(slots=True)
 class Ending:
-    """Whether the process was asked to end."""
+    """Whether the process was told to end, and its exit code for that."""
 
-    asked: bool = False
+    def __init__(self) -> None:
+        self.signal = 0
+
+    @property
+    def told(self) -> bool:
+        """Whether SIGTERM or SIGINT has come."""
+        return bool(self.signal)
+
+    @property
+    def exit_code(self) -> int:
+        """What shells expect of a process that a signal ended."""
+        return 128 + self.signal
+
+
+def say_now(text: str) -> None:
+    """Write past the streams: a signal may come in the middle of a print."""
+    os.write(_STDERR, f"trimtab: {shown(text)}\n".encode(errors="replace"))
 
 
 @contextmanager
-def ending_on_sigterm() -> Iterator[Ending]:
-    """Note SIGTERM instead of dying in the middle of a step; a second one ends the process."""
+def ending_by_signal(
+    doing: Callable[[], str], *, within: timedelta = END_WITHIN
+) -> Iterator[Ending]:
+    """Take note of SIGTERM and SIGINT for the block, and end the process when it lasts too long."""
     ending = Ending()
-    if threading.current_thread() is not threading.main_thread():
-        yield ending
-        return
-    before = signal.getsignal(signal.SIGTERM)
 
-    def asked(_number: int, _frame: object) -> None:
-        ending.asked = True
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        say(f"SIGTERM: the step under way ends first; {GOES_ON}", file=sys.stderr)
+    def end(number: int, _frame: FrameType | None) -> None:
+        if ending.told:
+            os._exit(ending.exit_code)
+        ending.signal = number
+        say_now(f"told to end by {signal.Signals(number).name}; {doing() or 'nothing is sent'}")
+        timer = threading.Timer(within.total_seconds(), cut)
+        timer.daemon = True
+        timer.start()
 
-    signal.signal(signal.SIGTERM, asked)
+    def cut() -> None:
+        say_now(f"cut after {within.total_seconds():g} s; {doing()}. {WHO_GOES_ON}")
+        os._exit(ending.exit_code)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield ending
     finally:
-        signal.signal(signal.SIGTERM, before)
+        sys.stdout.flush()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+WHO_GOES_ON = (
+    "`trimtab serve` or `trimtab apply work` goes on with it: it looks at the target first and "
+    "sends nothing twice"
+)

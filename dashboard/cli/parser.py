@@ -56,6 +56,8 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "dashboard, cycle thread and health endpoints in one process",
     )
     add_serve_options(serve)
+    for server in (demo, serve):
+        server.set_defaults(keeps_running=True)
     fleet = _command(
         commands,
         "fleet",

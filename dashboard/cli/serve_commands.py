@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 
 from collectors.exposition_server import serve_exposition
@@ -127,14 +128,16 @@ def serve(options: argparse.Namespace) -> int:
 def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
     def follow_and_cycle() -> None:
         claim.require()
-        _follow_and_cycle(world)
+        _follow_and_cycle(told)
 
-    return CycleThread(
+    thread = CycleThread(
         follow_and_cycle,
         timedelta(minutes=world.settings.serve.cycle_minutes),
-        early=lambda: look_again(world, now=utc_now()),
+        early=lambda: look_again(told, now=utc_now()),
         look_every=timedelta(minutes=world.settings.planning.slot_minutes),
     )
+    told = replace(world, progress=thread.at)
+    return thread
 
 
 def _follow_and_cycle(world: World) -> None:

@@ -15,8 +15,9 @@ from functools import partial
 from dashboard.apply import build_appliers
 from dashboard.apply.base import Applier
 from dashboard.apply.cap_renewal import CapRenewal
+from dashboard.apply.stop_watch import announcing
 from dashboard.apply.worker import Worker
-from dashboard.background import Loop
+from dashboard.background import Background, Loop, running_together
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.scheduler import CycleState, CycleThread
@@ -52,22 +53,22 @@ class Parts:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Do the parts until the block ends; every thread is joined then."""
+        """Do the parts until the block ends; every thread ends then, or is cut with the process."""
+        threads: list[Background] = []
+        if not self.store.is_shared:
+            threads.append(Loop("trimtab-backup", partial(answer_wish, self.store), _BACKUP_PAUSE))
+        if "cycle" in self.claims:
+            threads += [self.thread] if self.thread is not None else []
+            threads += self._beside_cycles(self.claims["cycle"])
+        if "apply" in self.claims:
+            renewal = CapRenewal(store=self.store, settings=self.settings, clock=self.clock)
+            tick = guarded(self.claims["apply"], renewal.renew_once)
+            threads += [Loop("trimtab-caps", tick, _RENEWAL_PAUSE), self.working]
         with ExitStack() as stack:
-            if not self.store.is_shared:
-                backups = partial(answer_wish, self.store)
-                stack.enter_context(Loop("trimtab-backup", backups, _BACKUP_PAUSE).running())
-            if "cycle" in self.claims:
-                if self.thread is not None:
-                    stack.enter_context(self.thread.running())
-                for loop in self._beside_cycles(self.claims["cycle"]):
-                    stack.enter_context(loop.running())
             if "apply" in self.claims:
-                renewal = CapRenewal(store=self.store, settings=self.settings, clock=self.clock)
-                tick = guarded(self.claims["apply"], renewal.renew_once)
-                stack.enter_context(Loop("trimtab-caps", tick, _RENEWAL_PAUSE).running())
-                stack.enter_context(self.working.running())
-            yield
+                threads += stack.enter_context(announcing(self.settings))
+            with running_together(threads):
+                yield
 
     def _beside_cycles(self, claim: SoleHolder) -> tuple[Loop, ...]:
         notifier = Notifier(store=self.store, settings=self.settings, clock=self.clock)
@@ -131,12 +132,14 @@ def claimed_parts(
         appliers = partial(build_appliers, clock=clock)
         worker = Worker(store=store, settings=settings, appliers=appliers, clock=clock)
         tick = guarded(claims["apply"], worker.work_once) if "apply" in claims else worker.work_once
+        working = Loop("trimtab-apply", tick, _WORKER_PAUSE, doing=lambda: worker.doing)
+        worker.stopping = lambda: working.stopping
         yield Parts(
             store=store,
             settings=settings,
             thread=make_thread(claims["cycle"]) if "cycle" in claims else None,
             claims=claims,
-            working=Loop("trimtab-apply", tick, _WORKER_PAUSE),
+            working=working,
             clock=clock,
             appliers=appliers,
         )

@@ -145,4 +145,12 @@ def serve(world: WebWorld, *, host: str, port: int) -> None:
     # die there, with the store still open.
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(0))
     # The peer's address decides whom to believe: uvicorn must not take it from a header.
-    uvicorn.run(build_app(world), host=host, port=port, log_level="warning", proxy_headers=False)
+    # Open pages have a moment to close; then the parts end, within `background.END_WITHIN`.
+    uvicorn.run(
+        build_app(world),
+        host=host,
+        port=port,
+        log_level="warning",
+        proxy_headers=False,
+        timeout_graceful_shutdown=5,
+    )

@@ -123,7 +123,7 @@ def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iter
     if any(map(in_template, edits)):
         yield from _rollout_notes(seen, steps)
     if kind == "Node":
-        yield from _node_notes(seen)
+        yield from _node_notes(seen, back=bool(edits) and not edits[0].after)
     if any(one.at == "/spec/replicas" and one.after == 1 for one in edits):
         yield "One pod is left: none takes over while it starts anew."
     if kind in ("PyTorchJob", "MPIJob") and any(one.at.endswith("/replicas") for one in edits):
@@ -153,9 +153,12 @@ def _rollout_notes(seen: Seen, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
     yield from outage(seen.place.kind, first)
 
 
-def _node_notes(seen: Seen) -> Iterator[str]:
+def _node_notes(seen: Seen, *, back: bool) -> Iterator[str]:
     held = seen.facts.get(PODS_FACT, "")
     name = seen.place.name
+    if back:
+        yield "Pods are put on the node again. One that was powered off has to be switched on."
+        return
     yield (
         "Cordoning moves nothing. To empty the node, once the owners of its pods agree: "
         f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data. Way back: kubectl "

@@ -84,7 +84,8 @@ def _effect(
 ) -> tuple[Verdict, str]:
     kind = seen.place.kind
     if kind == "Node":
-        return Verdict.AS_INTENDED, "no further pod is put on it"
+        cordoned = bool(value_at(document, "/spec/unschedulable"))
+        return Verdict.AS_INTENDED, "no further pod is put on it" if cordoned else "it takes pods"
     if kind == "CronJob":
         return Verdict.AS_INTENDED, "its next run takes it; a run under way keeps what it has"
     work = reading.work_of(api, seen.place, document)

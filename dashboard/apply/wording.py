@@ -1,0 +1,69 @@
+"""What a change does and where it stands, in words: one for every action, direction and state."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from data.records.commands import Command
+from data.records.decisions import Action, Recommendation
+from data.records.lifecycle import State
+
+STATE_WORDS: Mapping[State, str] = MappingProxyType(
+    {
+        State.PROPOSED: "waits for a decision",
+        State.APPROVED: "approved, and nobody has asked for it to be applied",
+        State.REJECTED: "rejected",
+        State.WRITTEN: "its change file is written; whether it was run is not known",
+        State.APPLYING: "is being applied",
+        State.APPLIED: "applied; its target is watched",
+        State.APPLIED_DIFFERENTLY: "applied in part or with another value; its target is watched",
+        State.FAILING: "applied, and the work fails; its target is watched",
+        State.REFUSED: "refused: nothing was changed",
+        State.UNKNOWN: "sent, and nobody knows yet whether it arrived; looked at again",
+        State.VERIFIED: "applied and measured; its target is watched",
+        State.FELL_SHORT: "applied, measured, and short of its promise; its target is watched",
+        State.KEPT: "applied and kept; its target is watched",
+        State.ROLLING_BACK: "is being rolled back",
+        State.ROLLED_BACK: "rolled back; the work is watched",
+        State.ROLLBACK_REFUSED: "its rollback was refused: the change stands",
+        State.UNDONE_OUTSIDE: "was applied, and put back by others",
+        State.CHANGED_OUTSIDE: "was applied, and changed by others",
+        State.TARGET_GONE: "was applied; its target has ended or was deleted",
+        State.REPLACED: "was applied, and replaced by a later change of the same fields",
+        State.EXPIRED: "expired before anybody took it up",
+        State.SUPERSEDED: "superseded by a newer plan",
+    }
+)
+
+_DEEDS: Mapping[Action, tuple[str, str]] = MappingProxyType(
+    {
+        Action.TIME_LIMIT: ("give {target} a {change}", "give {target} its old time limit back"),
+        Action.SHIFT_IN_TIME: ("pause {target}", "let {target} run without the pause"),
+        Action.RECLAIM: ("take the idle {now} from {target}", "give {target} its {now} back"),
+        Action.CONSOLIDATE: (
+            "take {target} out of use, to power it down",
+            "put {target} back into use",
+        ),
+        Action.POWER_CAP: ("cap the power of {target}", "lift the power cap of {target}"),
+        Action.ADD_GPUS: ("add boards: {change}", "do without the boards: {change}"),
+        Action.CO_LOCATE: ("let {target} share its boards", "give {target} its own boards back"),
+        Action.LESS_MEMORY: ("let {target} take less memory", "let {target} take its old memory"),
+    }
+)
+_MOVE = ("give {target} {then} instead of {now}", "give {target} its {now} back")
+"""Every other action: another number or kind of GPUs."""
+
+
+def deed(one: Recommendation, *, back: bool) -> str:
+    """Say what making the change does, or what undoing it does."""
+    forward, backward = _DEEDS.get(one.action, _MOVE)
+    return (backward if back else forward).format(
+        target=one.target,
+        change=one.change,
+        now=one.now.describe(),
+        then=one.proposed.describe(),
+    )
+
+
+def goes_forward(command: Command, apply: Command) -> bool:
+    """Tell whether a command of a recommendation applies it, at first or again."""
+    return not command.subject.startswith(f"{apply.command_id}:")

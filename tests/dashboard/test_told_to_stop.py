@@ -1,0 +1,231 @@
+"""Real `trimtab` processes that are told to stop: by the kill switch from elsewhere, by signals."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from beds.apply_bench import JOB, fill
+from beds.file_cluster import FileCluster
+from beds.ports import free_port
+from factories import make_recommendation
+
+from dashboard import decisions
+from data.clock import utc_now
+from data.store import open_store
+
+PATIENCE = 300
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests" / "beds" / "serve_with_file_cluster.py"
+SETTINGS = """
+[apply]
+enabled = true
+stop_file = "state/STOP"
+[store]
+url = "duckdb:///{store}"
+[serve]
+port = {port}
+[fleet]
+nodes = 1
+[prometheus]
+lookback_hours = 2
+[planning]
+workers = 1
+"""
+
+
+class Process:
+    """One `trimtab` in a folder of its own, and the lines it wrote to stderr so far."""
+
+    def __init__(self, folder: Path, cwd: Path, words: tuple[str, ...], **environ: str) -> None:
+        own = {name: one for name, one in os.environ.items() if not name.startswith("TRIMTAB")}
+        own |= {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "PYTHONUNBUFFERED": "1", **environ}
+        own["TRIMTAB_TEST_CLUSTER"] = str(folder / "cluster.json")
+        self.lines: list[str] = []
+        self._come = threading.Condition()
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), "--settings", str(folder / "trimtab.toml"), *words],
+            cwd=cwd, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        for line in self.process.stderr:
+            with self._come:
+                self.lines.append(line)
+                self._come.notify_all()
+        with self._come:
+            self.lines.append("(end)")
+            self._come.notify_all()
+
+    @property
+    def said(self) -> str:
+        """All of stderr so far."""
+        return "".join(self.lines)
+
+    def wait_for(self, text: str) -> None:
+        """Wait until a line holds the text."""
+        with self._come:
+            came = self._come.wait_for(
+                lambda: text in self.said or "(end)" in self.lines, timeout=PATIENCE
+            )
+        assert came, f"{text!r} did not come: {self.said}"
+        assert text in self.said
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and give the exit code."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Give the exit code once it has ended."""
+        code = self.process.wait(timeout=PATIENCE)
+        self._reader.join()
+        return code
+
+
+@contextmanager
+def trimtab(
+    folder: Path, *words: str, cwd: Path | None = None, **environ: str
+) -> Iterator[Process]:
+    """Run a command; it is killed at the end of the block if it still runs."""
+    running = Process(folder, cwd or folder, words, **environ)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.ended()
+        for stream in (running.process.stdout, running.process.stderr):
+            assert stream
+            stream.close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Settings, a cluster in a file, and a store with an approved change that is asked for."""
+    made = tmp_path / "site"
+    made.mkdir()
+    cluster = FileCluster(made / "cluster.json")
+    cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
+    store = made / "t.duckdb"
+    (made / "trimtab.toml").write_text(SETTINGS.format(store=store, port=free_port()))
+    return made
+
+
+def ask(folder: Path) -> str:
+    """Approve the change and ask for it; give its digest."""
+    now = utc_now()
+    one = make_recommendation(created_at=now, expires_at=now + timedelta(hours=24))
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        fill(store, one)
+        decisions.approve(store, one.digest, by="Robin", now=now)
+        store.commands.ask(
+            kind=decisions.CommandKind.APPLY, digest=one.digest, subject=one.digest,
+            target=JOB, person=decisions.Person(name="Robin"), at=now,
+        )  # fmt: skip
+    return one.digest
+
+
+def state(folder: Path, digest: str) -> str:
+    """What became of the change."""
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        assert store.reader.verify_audit() == ()
+        return str(store.reader.states()[digest])
+
+
+def test_a_stop_from_another_folder_reaches_the_server(folder: Path, tmp_path: Path) -> None:
+    """The server obeys, whoever's folder the relative path of the stop file was read in."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with trimtab(folder, "apply", "stop", "--by", "Kim", cwd=elsewhere) as early:
+        assert early.ended() == 1
+        assert "no running process applies from this store" in early.said
+    for left in (elsewhere / "state" / "STOP", folder / "state" / "STOP"):
+        left.unlink(missing_ok=True)
+    with trimtab(folder, "serve") as server:
+        server.wait_for("Trimtab on")
+        with trimtab(folder, "apply", "stop", "--by", "Kim", cwd=elsewhere) as stop:
+            assert stop.process.stdout
+            printed = stop.process.stdout.read()
+            assert stop.ended() == 0, stop.said
+        assert str(folder / "state" / "STOP") in printed
+        assert f"process {server.process.pid} has stopped" in printed
+        assert (folder / "state" / "STOP").exists()
+        with trimtab(folder, "apply", "resume", "--by", "Kim", cwd=elsewhere) as resume:
+            assert resume.ended() == 0
+        assert not (folder / "state" / "STOP").exists()
+        assert server.end() == 0
+    with trimtab(folder, "apply", "stop", "--by", "Kim") as late:
+        assert late.ended() == 1
+
+
+def test_a_cycle_that_hangs_is_cut(folder: Path) -> None:
+    """A source that takes the question and never answers: the server ends, and keeps nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with trimtab(
+            folder, "serve", TRIMTAB_PROMETHEUS_URL=url, TRIMTAB_PROMETHEUS_TIMEOUT_SECONDS="600"
+        ) as server:
+            server.wait_for("cycle started")
+            silent.settimeout(PATIENCE)
+            connection, _peer = silent.accept()
+            with connection:
+                assert server.end() == 0
+            assert "trimtab-cycle does not end in time and is cut" in server.said
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        assert store.reader.last_cycle() is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) -> None:
+    """SIGTERM at a drawn moment of a cycle: exit code 0, every part of a cycle there or none."""
+    with trimtab(folder, "serve", TRIMTAB_FLEET_ENABLED="true") as server:
+        server.wait_for("cycle started")
+        moment = random.Random(seed).uniform(0, 20)  # noqa: S311 - a moment, no secret
+        threading.Event().wait(moment)
+        assert server.end() == 0, f"seed {seed}, {moment:.1f} s: {server.said}"
+    whole = (
+        "SELECT count(*) FROM cycles ANTI JOIN plans USING (plan_id)",
+        "SELECT count(*) FROM plans ANTI JOIN cycles USING (plan_id)",
+        "SELECT count(*) FROM forecasts ANTI JOIN cycles USING (cycle_id)",
+        "SELECT count(*) FROM samples ANTI JOIN batches USING (batch_id)",
+    )
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store, store._engine.connect() as connection:
+        assert [connection.execute(sa.text(one)).scalar_one() for one in whole] == [0] * len(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("words", [("apply", "work"), ("recommendations", "apply")])
+def test_an_apply_told_to_end_says_who_goes_on(
+    folder: Path, number: int, words: tuple[str, ...]
+) -> None:
+    """The effect is still coming: what is under way is named, and the next worker ends it."""
+    digest = ask(folder)
+    cluster = FileCluster(folder / "cluster.json")
+    cluster.change(JOB, mood="pending")
+    if words[0] == "recommendations":
+        words = (*words, digest[:12], "--by", "Robin")
+    with trimtab(folder, *words) as apply:
+        while cluster.read(JOB)["note"] != digest:  # type: ignore[index]
+            assert apply.process.poll() is None, apply.said
+        assert apply.end(number) == 128 + number, apply.said
+        assert f"told to end by {signal.Signals(number).name}" in apply.said
+        assert f"{digest[:12]} is applying" in apply.said
+        assert "`trimtab apply work` goes on with it" in apply.said
+    cluster.change(JOB, mood="")
+    with trimtab(folder, "apply", "work") as work:
+        assert work.ended() == 0, work.said
+    assert state(folder, digest) == "applied"
+    assert [one for one in cluster.read(JOB)["log"] if one[0] == "gpus"] == [["gpus", "2"]]  # type: ignore[index]
