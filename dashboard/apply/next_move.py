@@ -158,7 +158,8 @@ def _resolve(
 def _missing(progress: Progress, step: int, answer: ReadBack, now: datetime, pace: Pace) -> Move:
     """The step did not arrive: make sure, then send it again, a few times at most."""
     if len(progress.looks) < _SURE:
-        return Wait(until=now + pace.poll)
+        why = f"whether step {step + 1} arrived is looked at once more: {answer.detail}"
+        return Wait(until=now + pace.poll, reason=why)
     if progress.sent[step] <= RETRIES:
         return Send(step=step)
     detail = f"step {step + 1} never arrived: {answer.detail}"

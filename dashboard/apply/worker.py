@@ -145,6 +145,7 @@ class Worker:
                 digest="",
                 detail=said,
             )
+        logger.info("%s", said or "applying goes on: the kill switch is off")
         self._was_stopped = said
 
     def _carry(self, task: Task) -> None:

@@ -23,6 +23,7 @@ from dashboard import decisions
 from data.clock import utc_now
 from data.store import open_store
 
+pytestmark = pytest.mark.slow
 PATIENCE = 300
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "beds" / "serve_with_file_cluster.py"
@@ -187,7 +188,6 @@ def test_a_cycle_that_hangs_is_cut(folder: Path) -> None:
         assert store.reader.last_cycle() is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) -> None:
     """SIGTERM at a drawn moment of a cycle: exit code 0, every part of a cycle there or none."""
