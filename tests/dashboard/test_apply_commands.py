@@ -1,9 +1,6 @@
 """Applying from the command line: a command is written, and worked on here when no server is up."""
 
 import json
-import os
-import signal
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -134,14 +131,13 @@ def test_both_words_for_apply_are_known() -> None:
     assert parser.parse_args(["recommendations", "apply", "x", "--by", "A"]).file is False
 
 
-def deaf_once(patch: pytest.MonkeyPatch, strike: Callable[[], None] = lambda: None) -> None:
-    """Let the first command to the cluster get no answer; `strike` comes with it."""
+def deaf_once(patch: pytest.MonkeyPatch) -> None:
+    """Let the first command to the cluster get no answer."""
     execute, tries = FileApplier.execute, iter((True,))
 
     def answered(applier: FileApplier, step: ChangeStep, change: Change) -> StepResult:
         if not next(tries, False):
             return execute(applier, step, change)
-        strike()
         return StepResult(
             outcome=StepOutcome.BUSY, detail="no answer in 10 s", retry_after_seconds=0.3
         )
@@ -162,18 +158,3 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(  # type: ignore[no-unt
     printed = capsys.readouterr()
     assert (code, printed.out) == (0, f"{one} applied\n")
     assert "applying: no answer in 10 s\n" in printed.err
-
-
-def test_sigterm_says_what_is_under_way_and_who_goes_on(  # type: ignore[no-untyped-def]
-    command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The step under way ends; what is left is named with the command that finishes it."""
-    one = chosen(command)
-    command("recommendations", "approve", one, "--by", "Robin")
-    deaf_once(monkeypatch, lambda: os.kill(os.getpid(), signal.SIGTERM))
-    main(["--settings", str(command.settings), "recommendations", "apply", one, "--by", "Robin"])
-    printed = capsys.readouterr()
-    assert printed.out == f"{one} applying: no answer in 10 s\n"
-    assert "SIGTERM: the step under way ends first" in printed.err
-    assert printed.err.count("trimtab apply work") == 2
-    assert command("recommendations", "apply", one, "--by", "Robin") == (0, f"{one} applied\n")
