@@ -33,7 +33,8 @@ def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) 
     changes = _changes_back(taken, state, total) if state.get("JobState") == "PENDING" else ()
     after = {**state} | {field: before for field, _now, before in changes}
     whole = all(same_value(one.field, after.get(one.field, ""), one.before) for one in updates)
-    requeued = any(move.verb == "requeuehold" for move in taken)
+    restarts = int(state.get("Restarts", "0"))
+    requeued = any(move.verb == "requeuehold" and restarts >= int(move.after) for move in taken)
     back = tuple(pending_update(*change) for change in changes)
     if not whole:
         left, detail = Left.PART, "part of the change stands"

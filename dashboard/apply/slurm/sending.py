@@ -19,6 +19,8 @@ from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 _LOOK_AGAIN_SECONDS = 0.5
 _ENDING_SECONDS = 1800.0
 """How long the last run of a requeued job may take to end: an epilog may copy for minutes."""
+_NEVER_WAITS = ("gone", "OVER", "RUNNING", "SUSPENDED")
+"""What does not turn into waiting by itself."""
 Clock = Callable[[], datetime]
 
 
@@ -83,11 +85,13 @@ class StepSender:
                 state = str(error)
             if state == "PENDING":
                 return result(StepOutcome.DONE, "the job waits and can be changed")
-            if time.monotonic() >= ends or state in ("gone", "OVER"):
+            if time.monotonic() >= ends or state in _NEVER_WAITS:
                 break
             time.sleep(_LOOK_AGAIN_SECONDS)
-        if state in ("gone", "OVER"):
-            return result(StepOutcome.REFUSED, f"the job is {state}")
+        if state in _NEVER_WAITS:
+            # A controller that is killed forgets what it took in within the last seconds.
+            lost = " again: its requeue was lost or it was released" if state == "RUNNING" else ""
+            return result(StepOutcome.REFUSED, f"the job is {state}{lost}")
         return StepResult(
             outcome=StepOutcome.BUSY,
             detail=f"the job is still {state}: its requeue waits for the end of its last run",
