@@ -113,7 +113,7 @@ class StepSender:
         moved = _moved_on(change, reading) or _not_alone(step, facts)
         if moved:
             return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
-        if not same_value(step.field, now, before) and not holds(step, facts):
+        if not same_value(step.field, now, before) and not (stale and holds(step, facts)):
             return result(
                 StepOutcome.REFUSED,
                 f"nothing sent: {step.field} is {now!r}, neither {before!r} nor {after!r}",

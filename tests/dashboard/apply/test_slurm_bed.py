@@ -118,6 +118,7 @@ def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None
     back = applier.change_back(change, applier.look_again(change))
     assert [(step.verb, step.after) for step in back.steps] == [
         ("update", "2-2"),
+        ("update", "gpu:h100:4"),
         ("release", "no"),
     ]
     assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
