@@ -10,7 +10,7 @@ import pytest
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 from factories import make_collected, make_samples
-from submission_cases import make_job
+from submission_cases import job_table, make_job
 
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
@@ -434,7 +434,9 @@ def test_nothing_is_sent_while_submission_is_off(bed: SlurmBed, store: Store) ->
 def test_a_finished_run_teaches_its_family(bed: SlurmBed, store: Store, tmp_path: Path) -> None:
     """The largest memory that telemetry saw is kept once, and corrects the next estimate."""
     settings = settings_of(bed)
-    job = make_job(launcher="none", command=["true"], workdir=str(tmp_path))
+    # A lower estimate would let a larger micro-batch in.
+    recipe = job_table()["training"] | {"micro_batch": 1, "recompute": "none"}
+    job = make_job(launcher="none", command=["true"], workdir=str(tmp_path), training=recipe)
     one = sent(job, settings, store)
     measured_mib = 0.8 * one.latest.plan.p50_bytes / 2**20
     samples = make_samples(
