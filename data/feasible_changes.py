@@ -16,6 +16,7 @@ _KEPT_WHEN_STOPPED = frozenset(
         "statefulset",
         "leaderworkerset",
         "job",
+        "cronjob",
         "pytorchjob",
         "mpijob",
         "trainjob",
@@ -29,6 +30,7 @@ _COUNTED = frozenset(
         "deployment",
         "statefulset",
         "job",
+        "cronjob",
         "pytorchjob",
         "raycluster",
         "rayservice",
@@ -117,7 +119,7 @@ def _unit(job: Job, kind: str) -> int:
     """Give the GPUs of one unit, 0 where the scheduler did not say."""
     extra = _extra(job)
     told = _whole(extra, "gpus_per_unit")
-    if told is None and kind in (*_ROLLS, "job"):
+    if told is None and kind in (*_ROLLS, "job", "cronjob"):
         told = _whole(extra, "gpus_per_pod")
     return told or 0
 
@@ -127,6 +129,8 @@ def _of_template(job: Job, kind: str, count: int) -> str:
     extra = _extra(job)
     if kind not in _ROLLS:
         return f"a {kind} makes no pods anew for another template"
+    if extra.get("pods_stay"):
+        return extra["pods_stay"]
     unit, containers = _unit(job, kind), _whole(extra, "gpu_containers")
     if not unit or containers is None:
         return "its pods' containers were not told"

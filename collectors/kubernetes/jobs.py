@@ -14,7 +14,6 @@ from typing import Any
 import pandas as pd
 
 from collectors.base import Window
-from collectors.kubernetes.changeable import changes_of
 from collectors.kubernetes.claims import (
     UNKNOWN_PROFILE,
     Device,
@@ -39,7 +38,12 @@ from collectors.kubernetes.objects import (
     time_in,
 )
 from collectors.kubernetes.standing import Standing, standing_of
-from collectors.kubernetes.templates import KINDS_WITH_TEMPLATES, demand_of, unit_facts
+from collectors.kubernetes.templates import (
+    KINDS_WITH_TEMPLATES,
+    demand_of,
+    unit_facts,
+    why_pods_stay,
+)
 from collectors.kubernetes.workloads import INSTANCE, Owners, Workload, admissions
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
@@ -252,11 +256,13 @@ class _View:
         if said:
             yield "kueue", scrub(said, limit=_LONGEST_REASON)
         yield from self._owners.bounds_of(workload)
-        if workload.chain and not workload.group:
-            yield from changes_of(workload.kind, workload.chain[0])
-        instance = labels_of(workload.chain[0]).get(INSTANCE, "") if workload.chain else ""
-        if instance:
-            yield "instance_label", instance
+        top = workload.chain[0] if workload.chain else {}
+        for fact, value in (
+            ("instance_label", labels_of(top).get(INSTANCE, "")),
+            ("pods_stay", why_pods_stay(top)),
+        ):
+            if value:
+                yield fact, value
         if any(one.shared for one in standing.devices):
             yield "sharing", "others use the same boards"
 

@@ -83,9 +83,16 @@ _BY_KIND: Mapping[str, Callable[[object], Templates]] = {
 }
 
 
-def templates_of(kind: str, document: Document) -> Templates:
-    """Give (pods to make, the pod spec to make them of) of a kind that has templates."""
-    return _BY_KIND[kind](document)
+def why_pods_stay(document: Document) -> str:
+    """Give why another template would make no pod, or not all of them, anew; '' when it would."""
+    spec = part(document, "spec")
+    if part(spec, "paused") is True:
+        return "it is paused: no pod would be made anew before someone resumes it"
+    if part(spec, "updateStrategy", "type") == "OnDelete":
+        return "its updateStrategy is OnDelete: no pod would be made anew before it is deleted"
+    if part(spec, "updateStrategy", "rollingUpdate", "partition"):
+        return "its updateStrategy has a partition: some pods would keep their GPUs"
+    return ""
 
 
 def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
@@ -140,7 +147,7 @@ def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
     """Give the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
     return added(
         replace(one, count=one.count * pods)
-        for pods, spec in templates_of(kind, document)
+        for pods, spec in _BY_KIND[kind](document)
         for one in requests_of(spec)
     )
 

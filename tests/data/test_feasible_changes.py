@@ -33,7 +33,7 @@ def offered(job: Job, *, model: str = H100) -> list[int]:
         ("job", 2, 2, "1", [2]),
         ("job", 1, 4, "1", []),
         ("jobset", 4, 1, "1", []),
-        ("cronjob", 4, 1, "1", []),
+        ("cronjob", 4, 1, "1", [1, 2]),
         ("rayjob", 4, 1, "1", []),
     ],
 )
@@ -55,6 +55,13 @@ def test_another_model_comes_alone_and_only_where_pods_are_made_anew(
     assert offered(pods_job("x", kind, gpu_count=4), model=A100) == wanted
 
 
+def test_pods_that_stay_get_no_other_gpus() -> None:
+    """A paused Deployment still gets fewer pods."""
+    extra = {"gpus_per_pod": "4", "gpu_containers": "1", "pods_stay": "it is paused"}
+    assert offered(pods_job("x", "deployment", gpu_count=8, extra=extra)) == [4]
+    assert offered(pods_job("x", "deployment", gpu_count=8, extra=extra), model=A100) == []
+
+
 def test_an_elastic_job_stays_within_its_bounds() -> None:
     """A master and workers: the master stays, and the policy bounds the workers."""
     facts = {"gpus_per_unit": "1", "fixed_gpus": "1", "min_replicas": "2", "max_replicas": "8"}
@@ -64,7 +71,7 @@ def test_an_elastic_job_stays_within_its_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "kept"), [("deployment", True), ("rayjob", True), ("pod", False), ("cronjob", False)]
+    ("kind", "kept"), [("deployment", True), ("rayjob", True), ("pod", False), ("cronjob", True)]
 )
 def test_only_what_can_be_stopped_and_kept_is_reclaimed(kind: str, *, kept: bool) -> None:
     """A bare pod is gone for good."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import yaml
 
 from collectors.kubernetes.objects import part
+from collectors.kubernetes.templates import why_pods_stay
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.pointers import Edit, operations_of, patched, value_at
 from dashboard.apply.kubernetes.shape import Document, excerpt
@@ -96,14 +97,7 @@ def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str
             f"({facts.get(SERVER_FACT) or 'of unknown version'}) changes no pod template of a Job, "
             "suspended or not (1.36 does, 1.35 with MutablePodResourcesForSuspendedJobs)"
         )
-    spec = part(document, "spec")
-    if part(spec, "paused") is True:
-        return "it is paused: no pod would be made anew before someone resumes it"
-    if part(spec, "updateStrategy", "type") == "OnDelete":
-        return "its updateStrategy is OnDelete: no pod would be made anew before it is deleted"
-    if part(spec, "updateStrategy", "rollingUpdate", "partition"):
-        return "its updateStrategy has a partition: some pods would keep their GPUs"
-    return ""
+    return why_pods_stay(document)
 
 
 def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:

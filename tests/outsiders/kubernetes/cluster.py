@@ -21,8 +21,6 @@ from outsiders.kubernetes.scenarios import (
     workload,
 )
 
-from collectors.kubernetes.changeable import changes_of
-
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 _OF_CONTROLLERS = ("deployment.kubernetes.io/", "deprecated.daemonset")
 Leaves = dict[str, str]
@@ -136,11 +134,6 @@ class Stage:
         kept = {name: meta[name] for name in ("uid", "labels", "ownerReferences") if name in meta}
         kept |= {"annotations": notes} if notes else {}
         return dict(leaves({"metadata": kept, "spec": document["spec"]}))
-
-    def may_change(self) -> str:
-        """Return what the collector says may change of the object."""
-        document = self.bed.answer("GET", self.path).json()
-        return dict(changes_of(self.scenario.kind, document))["may_change"]
 
     def stuck(self) -> str:
         """Return the scheduler's word on a pod that finds no node, '' when all have one."""

@@ -296,14 +296,6 @@ def touches_count(scenario: Scenario) -> bool:
     return any(at.endswith(("/replicas", "/parallelism")) for at in promised(scenario))
 
 
-def changed_thing(scenario: Scenario) -> str:
-    """Return what of a workload the change is of, in the collector's words."""
-    if _stops(scenario):
-        return "stop"
-    words = {"fewer-each": "gpus_per_pod", "slice": "gpus_per_pod", "model": "gpu_model"}
-    return words.get(scenario.change, "" if scenario.change == "mixed" else "pods")
-
-
 def must_be_refused(scenario: Scenario) -> str:
     """Return why nothing may be sent, '' when nothing stands against it."""
     template = scenario.change in ("fewer-each", "model", "slice")

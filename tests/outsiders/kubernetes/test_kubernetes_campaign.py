@@ -17,7 +17,6 @@ from outsiders.kubernetes.scenarios import (
     ROLLING,
     Scenario,
     advice,
-    changed_thing,
     draw,
     must_be_applied,
     must_be_refused,
@@ -134,7 +133,6 @@ def play_out(others: Others) -> str | None:
     stage.build()
     before = stage.seen()
     assert before is not None
-    told = stage.may_change()
     play.ask(lambda: others.act("after-approval"))
     play.settle(lambda: play.sent and others.act("under-way"))
     why = must_be_refused(scenario)
@@ -143,8 +141,6 @@ def play_out(others: Others) -> str | None:
     # A scheduler that has much to do comes late: what gets well is gone on with.
     if must_be_applied(scenario) and play.recover() != "applied":
         return f"{play.said}, although nothing stood against it"
-    if play.state == "applied" and changed_thing(scenario) not in told:
-        return f"{play.said}, although the collector says that only {told} may change"
     if broken := judged(others, before):
         return f"{play.said}: {broken}"
     rolls = scenario.kind in ROLLING and not others.came
