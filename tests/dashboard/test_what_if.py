@@ -179,7 +179,11 @@ def test_both_faces_turn_the_same_knobs() -> None:
 def test_memory_that_has_become_free_counts_in_the_copy(basis: Basis) -> None:
     """Jobs that once filled their boards and are held to a MiB may go where they did not fit."""
     history = basis.view.history.assign(memory_used_mib=1e6)
-    full = replace(basis, view=replace(basis.view, history=history), held_memory_mib={})
+    board = basis.view.cluster.gpus[0]
+    cut = replace(board, mig_instance="1", mig_profile="1g.10gb", job_id="")
+    cluster = replace(basis.view.cluster, gpus=(*basis.view.cluster.gpus, cut))
+    view = replace(basis.view, history=history, cluster=cluster)
+    full = replace(basis, view=view, held_memory_mib={})
     freed = replace(full, held_memory_mib={job.job_id: 1.0 for job in basis.jobs})
     with_room, without = (what_if(one, SETTINGS, {}).changed for one in (freed, full))
     assert with_room.money + with_room.service_cost < without.money + without.service_cost
