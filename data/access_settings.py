@@ -4,6 +4,7 @@ Lists are comma-separated; an entry is a name exactly as the sign-in gives it, o
 """
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -14,6 +15,9 @@ ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
 """Each role may do what the one before may; an owner decides about jobs of their own only."""
 
 
+_NETLOC = re.compile(
+    r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?"
+)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MIN_PREFIX = {4: 8, 6: 16}
 """Prefix length of the largest network that may be listed as one of proxies."""
@@ -37,22 +41,18 @@ def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def host_of(netloc: str) -> str:
-    """Give the host of `host:port`, in small letters, '' for what is no address."""
-    try:
-        return urlsplit(f"//{netloc}").hostname or ""
-    except ValueError:
-        return ""
+    """Give the host of `host` or `host:port`, in small letters, '' for what is neither."""
+    found = _NETLOC.fullmatch(netloc)
+    return (found["address"] or found["name"]).lower() if found else ""
 
 
 def _is_host_name(text: str) -> bool:
     """Tell whether it is a host as a browser sends it: a name or an IP address, no port."""
-    bare = text.strip("[]")
-    return (
-        bool(bare)
-        and bare.isascii()
-        and not set(bare) & set("/@ *?#")
-        and (":" not in bare or host_of(f"[{bare}]") != "")
-    )
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return host_of(text) == text.lower() != ""
+    return True
 
 
 def _origin_of(text: str) -> str:
