@@ -76,13 +76,14 @@ def _snapshot(store: Store) -> Any:
 
 
 def _tables(connection: sa.Connection) -> tuple[str, ...]:
-    """Name the tables of the store, partitions not counted; the version each writes itself."""
+    """Name the tables of the store; partitions and what a connection made for itself are none."""
     statement = (
         "SELECT c.relname AS name FROM pg_class AS c JOIN pg_namespace AS n ON n.oid ="
         " c.relnamespace WHERE n.nspname = current_schema() AND c.relkind IN ('r', 'p')"
         " AND NOT c.relispartition"
         if is_postgres(connection)
-        else "SELECT tablename AS name FROM pg_tables WHERE schemaname = current_schema()"
+        else "SELECT table_name AS name FROM duckdb_tables()"
+        " WHERE schema_name = current_schema() AND NOT temporary AND NOT internal"
     )
     found = {row.name for row in connection.exec_driver_sql(statement)}
     return tuple(sorted(found - {"schema_version"}))

@@ -271,12 +271,13 @@ class FactReader:
 
         `by` is job, namespace, node, gpu_model, day, hour or fleet. Key '' is what no job held and
         stood idle, `(unattributed)` what worked for nobody known. Low and high span the rules by
-        which a board cut by MIG can be shared; NaN where power was never reported.
+        which a board cut by MIG can be shared; NaN where power was never reported. A slot of five
+        minutes belongs to the range in which it begins.
         """
         if by not in samples_sql.ENERGY_KEYS:
             raise ValueError(f"energy by {by!r}; known: {', '.join(samples_sql.ENERGY_KEYS)}")
         query = samples_sql.ENERGY.replace("{key}", samples_sql.ENERGY_KEYS[by])
-        return self._frame(query, **slots_of(start, end))
+        return self._frame(query, **slots_of(_ceiling(start, SLOT_SECONDS), end))
 
     def energy_disagreements(self, *, start: datetime, end: datetime) -> pd.DataFrame:
         """Give the boards whose counter and power integral differ by more than a tenth, in kWh."""

@@ -92,6 +92,14 @@ def test_the_parts_of_a_range_add_up(filled_store: Store, cuts: list[datetime]) 
     pieces = [whole(filled_store, one, two) for one, two in itertools.pairwise(cuts)]
     total = whole(filled_store, cuts[0], cuts[-1])
     np.testing.assert_allclose(np.sum(pieces, axis=0), total, rtol=1e-9, atol=1e-6)
+    if filled_store.reader.counts()["five_minute"] >= BOARDS * DAYS * 288:  # nothing forgotten
+        parted = sum(energy(filled_store, one, two) for one, two in itertools.pairwise(cuts))
+        assert parted == pytest.approx(energy(filled_store, cuts[0], cuts[-1]), rel=1e-9)
+
+
+def energy(store: Store, start: datetime, end: datetime) -> float:
+    """The energy of a range as the jobs page reads it, kWh."""
+    return float(store.reader.energy(start=start, end=end, by="fleet")["energy_kwh"].sum())
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -5,7 +5,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.reports.esg.periods import Calendar, Every
@@ -51,6 +51,7 @@ def test_weeks_begin_on_their_weekday(begins: int) -> None:
     assert {(one.weekday(), one.hour) for one in local} == {(begins, 0)}
 
 
+@settings(deadline=None)
 @given(
     start=st.integers(0, 450 * 24 * 12).map(lambda slot: AUTUMN + timedelta(minutes=5 * slot)),
     hours=st.floats(0.1, 24 * 40),
