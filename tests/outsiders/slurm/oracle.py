@@ -56,8 +56,9 @@ def differing(before: Shown, after: Shown, *, allowed: set[str]) -> list[str]:
     found = []
     for field in sorted({*before, *after} - TIMES - allowed):
         then, now = before.get(field, ""), after.get(field, "")
-        if field == "NumNodes" and _requeued(after) and nodes_asked(before) == nodes_asked(after):
-            continue
+        estimated = _requeued(after) or len(set(then.split("-"))) > 1
+        if field == "NumNodes" and estimated and nodes_asked(before) == nodes_asked(after):
+            continue  # the scheduler's estimate of a range, or what the last run had
         if then != now:
             found.append(f"{field} {then!r} -> {now!r}")
     return found
