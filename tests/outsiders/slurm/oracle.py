@@ -32,8 +32,8 @@ def read(line: str) -> Shown:
         shown.setdefault(mark[1], line[mark.end() : end].strip())
     shown["TRES"] = _WEIGHT.sub("", shown.get("TRES", ""))
     if shown.get("JobState") == "PENDING":
-        low, _, high = shown["NumNodes"].partition("-")
-        shown["NumNodes"] = f"{low}-{high or low}"
+        if "-" not in shown["NumNodes"]:
+            shown["NumNodes"] = "estimate"  # no number of nodes was asked for
         shown["StartTime"] = "estimate" if shown.get("Priority") != "0" else "held"
     shown["Priority"] = "0" if shown.get("Priority") == "0" else "any"
     return shown
