@@ -11,7 +11,7 @@ from factories import NOW, make_collected, make_samples
 
 from dashboard.cli import main
 from data.errors import StoreError
-from data.store import open_store
+from data.store import Store, open_store
 from data.store.copy_store import copy_store
 
 pytestmark = pytest.mark.postgres
@@ -43,6 +43,11 @@ def copied(capsys: pytest.CaptureFixture[str], source: str, target: str) -> dict
     return {row["table"]: [row["rows"], row["checksum"]] for row in rows}
 
 
+def rows_of(store: Store) -> dict[str, int]:
+    """The rows of each table, but for the cursors: a DuckDB file notes its head among them."""
+    return {name: rows for name, rows in store.reader.counts().items() if name != "cursors"}
+
+
 def test_a_store_moves_to_postgresql_and_back(
     file_url: str, postgres_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -59,7 +64,7 @@ def test_a_store_moves_to_postgresql_and_back(
     ):
         assert server.reader.verify_audit() == last.reader.verify_audit() == ()
         assert first.reader.audit() == server.reader.audit() == last.reader.audit()
-        assert first.reader.counts() == server.reader.counts() == last.reader.counts()
+        assert rows_of(first) == rows_of(server) == rows_of(last)
         assert first.reader.jobs() == server.reader.jobs()
         later = make_collected(make_samples(end=NOW), batch_id="after")
         assert server.keep(later) == last.keep(later)
