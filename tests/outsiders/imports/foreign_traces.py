@@ -43,6 +43,8 @@ TEXT_TIMES = {
 NAIVE = ("iso-naive", "slashes", "day-first", "month-first", "dots", "words", "parquet-naive")
 NEEDS_FORMAT = ("day-first", "month-first", "dots", "words")
 POWER = {"watts": 1.0, "kilowatts": 1000.0, "milliwatts": 0.001}
+BUSY = {0.0, 0.25, 0.5, 0.75, 1.0}
+"""The utilizations that files tell, as ratios."""
 UTIL = {"ratio": 1.0, "percent": 0.01}
 FAULTS = (
     "nan", "inf", "negative", "absurd", "word", "no-time", "bad-time", "ancient", "future",
@@ -142,7 +144,7 @@ def written(scenario: Scenario, folder: Path) -> tuple[Path, Path, Meaning]:
         if scenario.times in ("day", "days", "hours"):
             at = at.replace(second=0)
         watts = 50.0 + 2.0 * random_.randrange(300)
-        busy = random_.choice([0.0, 0.25, 0.5, 0.75, 1.0])
+        busy = random_.choice(sorted(BUSY))
         row = {
             "at": _time(scenario, at),
             "job": f"team/{'é' if scenario.encoding != 'latin-1' else 'ü'}-{number % 3}",

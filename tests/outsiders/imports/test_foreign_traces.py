@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 from outsiders.campaign import run_campaign
-from outsiders.imports.foreign_traces import Scenario, draw, expected, written
+from outsiders.imports.foreign_traces import BUSY, Scenario, draw, expected, written
 from reliability import Measured
 
 from dashboard.cli import main
@@ -19,15 +19,16 @@ TOLD = re.compile(
 )
 
 
-def stored(path: Path) -> tuple[float, float]:
-    """Return (kWh, board hours) of all boards as the store has them."""
+def stored(path: Path) -> tuple[float, float, set[float]]:
+    """Return (kWh, board hours, utilizations seen) of all boards as the store has them."""
     with duckdb.connect(str(path), read_only=True) as database:
         found = database.execute(
             "SELECT coalesce(sum(joules), 0) / 3.6e6, coalesce(sum(board_seconds), 0) / 3600 "
             "FROM hourly"
         ).fetchone()
+        seen = database.execute("SELECT DISTINCT utilization_ratio FROM samples").fetchall()
     assert found is not None
-    return float(found[0]), float(found[1])
+    return float(found[0]), float(found[1]), {one for (one,) in seen if one is not None}
 
 
 def broken_promise(scenario: Scenario) -> str | None:
@@ -60,13 +61,15 @@ def broken_promise(scenario: Scenario) -> str | None:
         if (code == 3) != (2 * sum(lost.values()) > read) and "refused" not in err.getvalue():
             return f"rc {code} with {sum(lost.values())} of {read} rows lost"
         near = 2e-3 if scenario.numbers == "float16" else 1e-6
-        found = stored(store)
+        *found, seen = stored(store)
+        if not seen <= BUSY:
+            return f"utilizations {sorted(seen - BUSY)[:3]} stored, the file means {sorted(BUSY)}"
         if scenario.shape == "cut" or all(
             math.isclose(one, other, rel_tol=near, abs_tol=1e-9)
             for one, other in zip(found, (kwh, hours), strict=True)
         ):
             return None
-        return f"stored {found}, the file means {(kwh, hours)}: {told[0]}"
+        return f"stored {tuple(found)}, the file means {(kwh, hours)}: {told[0]}"
 
 
 def _judge_refusal(scenario: Scenario, message: str, lost: int, rows: int) -> str | None:
