@@ -36,7 +36,13 @@ _OURS = (
     "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "NODE_RANK",
     "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES",
 )  # fmt: skip
-_OUR_PREFIXES = ("TRIMTAB_", "SLURM_", "SBATCH_", "PET_", "JOB_COMPLETION_")
+_OF_BASH = (
+    "_", "DIRSTACK", "EPOCHREALTIME", "EPOCHSECONDS", "EUID", "FUNCNAME", "GROUPS", "HISTCMD",
+    "IFS", "LINENO", "OLDPWD", "OPTIND", "PPID", "PWD", "RANDOM", "SECONDS", "SHELLOPTS", "SHLVL",
+    "SRANDOM", "UID",
+)  # fmt: skip
+"""Variables that bash writes itself or lets nobody write: a batch script would end at them."""
+_OUR_PREFIXES = ("BASH", "TRIMTAB_", "SLURM_", "SBATCH_", "PET_", "JOB_COMPLETION_")
 _MOST_RETRIES = 5
 
 
@@ -246,9 +252,10 @@ def _environment(table: Table) -> tuple[tuple[str, str], ...]:
     for name, value in sorted(inner.values.items()):
         if VARIABLE.fullmatch(name) is None:
             raise refused("a variable name", name, "letters, digits and '_'")
-        if name in _OURS or name.startswith(_OUR_PREFIXES):
+        if name in (*_OURS, *_OF_BASH) or name.startswith(_OUR_PREFIXES):
             raise ChangeRefusedError(
-                f"the job file sets {name}", "Take it out: Trimtab or the cluster sets it."
+                f"the job file sets {name}",
+                "Take it out: Trimtab, the cluster or the shell sets it.",
             )
         if not isinstance(value, str):
             raise refused(f"environment.{name}", value, "a text")

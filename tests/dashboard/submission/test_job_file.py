@@ -1,5 +1,6 @@
 """Job files are untrusted: every field is checked, and none of them can name a GPU."""
 
+import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -150,3 +151,29 @@ def test_no_value_breaks_the_reader(key: str, value: Any) -> None:
     """Whatever stands in a job file, the answer is a job or an error of ours."""
     with suppress(TrimtabError):
         assert read_job(job_table(**{key: value}), folder=Path("/nonexistent")).name
+
+
+def kept_by_bash(name: str) -> bool:
+    """Whether a batch script can set a variable for the program that it starts."""
+    done = subprocess.run(
+        ["/bin/bash", "-c", f"set -euo pipefail; export {name}=mine; exec /usr/bin/env"],
+        env={},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode == 0 and f"{name}=mine" in done.stdout.splitlines()
+
+
+def test_no_variable_of_bash_itself_is_taken() -> None:
+    """What bash has in an empty environment is refused, or reaches the program as it was stated."""
+    listed = subprocess.run(
+        ["/bin/bash", "-c", "compgen -v"], env={}, capture_output=True, text=True, check=True
+    )
+    for name in {"_", *listed.stdout.split()}:
+        try:
+            make_job(environment={name: "mine"})
+        except ChangeRefusedError:
+            continue
+        assert kept_by_bash(name), name
