@@ -83,7 +83,7 @@ _BY_KIND: Mapping[str, Callable[[object], Templates]] = {
 }
 
 
-def why_pods_stay(document: Document) -> str:
+def why_pods_stay(document: object) -> str:
     """Give why another template would make no pod, or not all of them, anew; '' when it would."""
     spec = part(document, "spec")
     if part(spec, "paused") is True:

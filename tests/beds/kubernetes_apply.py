@@ -138,7 +138,7 @@ def rolled_out(bed: KubernetesBed, namespace: str, name: str = "serve") -> None:
             and status.get("replicas", 0) == wanted
         )
 
-    bed.until(f"{namespace}/{name} is rolled out", holds)
+    bed.until(f"{namespace}/{name} is rolled out", holds, seconds=_PATIENCE_SECONDS)
 
 
 def planned(applier: KubernetesApplier, recommendation: Recommendation) -> Change:
