@@ -47,7 +47,7 @@ class StoreSettings:
     )
 
     def __post_init__(self) -> None:
-        require_between(self, "store", {"least_free_mib": (0, 1e9, "MiB")})
+        require_between(self, "store", {"least_free_mib": (0, 1e15, "MiB")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
