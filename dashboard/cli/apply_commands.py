@@ -91,14 +91,15 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
                 said = status.held
                 say(f"{stored.state}: {said}", file=sys.stderr)
             time.sleep(_PAUSE_SECONDS)
-    if ending.told:
-        _say_what_is_open(store, digest)
-        return ending.exit_code
     notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
     while notifier.deliver_once():
         pass
     detail = status.held or _last_detail(store, digest)
     say(f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail))
+    if State(stored.state) in OPEN:
+        _say_what_is_open(store, digest)
+        if ending.told:
+            return ending.exit_code
     if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
         return 1
     return 0 if stored.state in _GOOD else FINDINGS

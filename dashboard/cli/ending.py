@@ -33,8 +33,12 @@ class Ending:
 
 
 def say_now(text: str) -> None:
-    """Write past the streams: a signal may come in the middle of a print."""
-    os.write(_STDERR, f"trimtab: {shown(text)}\n".encode(errors="replace"))
+    """Write to stderr; past the stream where a signal came in the middle of a print to it."""
+    line = f"trimtab: {shown(text)}\n"
+    try:
+        print(line, end="", file=sys.stderr, flush=True)
+    except RuntimeError:
+        os.write(_STDERR, line.encode(errors="replace"))
 
 
 @contextmanager
@@ -43,12 +47,17 @@ def ending_by_signal(
 ) -> Iterator[Ending]:
     """Take note of SIGTERM and SIGINT for the block, and end the process when it lasts too long."""
     ending = Ending()
+    if threading.current_thread() is not threading.main_thread():
+        yield ending
+        return
 
     def end(number: int, _frame: FrameType | None) -> None:
         if ending.told:
             os._exit(ending.exit_code)
         ending.signal = number
-        say_now(f"told to end by {signal.Signals(number).name}; {doing() or 'nothing is sent'}")
+        at = doing() or "none"
+        name = signal.Signals(number).name
+        say_now(f"{name}: the step under way ends first ({at}). {WHO_GOES_ON}")
         timer = threading.Timer(within.total_seconds(), cut)
         timer.daemon = True
         timer.start()

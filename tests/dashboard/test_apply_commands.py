@@ -139,7 +139,7 @@ def deaf_once(patch: pytest.MonkeyPatch) -> None:
         if not next(tries, False):
             return execute(applier, step, change)
         return StepResult(
-            outcome=StepOutcome.BUSY, detail="no answer in 10 s", retry_after_seconds=0.3
+            outcome=StepOutcome.BUSY, detail="no answer in 10 s", retry_after_seconds=2.0
         )
 
     patch.setattr(FileApplier, "execute", answered)

@@ -221,7 +221,7 @@ def test_an_apply_told_to_end_says_who_goes_on(
         while cluster.read(JOB)["note"] != digest:  # type: ignore[index]
             assert apply.process.poll() is None, apply.said
         assert apply.end(number) == 128 + number, apply.said
-        assert f"told to end by {signal.Signals(number).name}" in apply.said
+        assert f"{signal.Signals(number).name}: the step under way ends first" in apply.said
         assert f"{digest[:12]} is applying" in apply.said
         assert "`trimtab apply work` goes on with it" in apply.said
     cluster.change(JOB, mood="")
