@@ -34,7 +34,6 @@ _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"
 _UNREADABLE = {b"PK\x03\x04": "a zip archive", b"\xfd7zXZ": "compressed by xz"}
 _BOMS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _UTF8 = "utf-8-sig"
-"""Under this name pyarrow lets Python decode, which refuses what is no UTF-8 in every cell."""
 
 
 def read_columns(
@@ -69,10 +68,7 @@ def failures_named(path: Path) -> Iterator[None]:
     except (OSError, ValueError, LookupError, OverflowError, EOFError, pa.ArrowException) as error:
         told = scrub(str(error), limit=160)
         if "straddling" in told:
-            raise UnexpectedAnswerError(
-                f"{path} has a row of more than {_BLOCK_BYTES // 2**20} MiB",
-                "Is a quote left open, or is this no CSV?",
-            ) from error
+            raise _row_too_long(path) from error
         if isinstance(error, UnicodeError) or "UTF8" in told:
             raise UnexpectedAnswerError(
                 f"{path} is no text in UTF-8, or in the encoding of the map",
@@ -167,8 +163,10 @@ def _csv(
     encoding = form.encoding or next(
         (name for start, name in _BOMS.items() if head.startswith(start)), _UTF8
     )
-    if codecs.lookup(encoding).name == "utf-8":
-        encoding = _UTF8
+    with opened() as stream:
+        _require_rows(stream, path, encoding)
+    if codecs.lookup(encoding).name in ("utf-8", "utf-8-sig"):
+        encoding = "utf8"  # under this name pyarrow reads it without Python
     delimiter, names = _header(head, encoding, wanted, form.delimiter)
     _require(wanted, names, where)
 
@@ -193,6 +191,28 @@ def _csv(
         )
         for batch in reader:
             yield {name: batch.column(name) for name in wanted}
+
+
+def _require_rows(stream: Any, path: Path, encoding: str) -> None:
+    """Refuse wrong encodings and endless lines before pyarrow sees them.
+
+    Its threads call back into Python for a wrong row, and wait for it without end after an error.
+    """
+    decoder, line = codecs.getincrementaldecoder(encoding)(), 0
+    while block := stream.read(_HEADER_BYTES):
+        decoder.decode(block)
+        first, last = block.find(b"\n"), block.rfind(b"\n")
+        line = line + len(block) if first < 0 else len(block) - last
+        if line > _BLOCK_BYTES:
+            raise _row_too_long(path)
+    decoder.decode(b"", final=True)
+
+
+def _row_too_long(path: Path) -> UnexpectedAnswerError:
+    return UnexpectedAnswerError(
+        f"{path} has a row of more than {_BLOCK_BYTES // 2**20} MiB",
+        "Is a quote left open, or is this no CSV?",
+    )
 
 
 def _header(
