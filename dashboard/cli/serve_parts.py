@@ -25,7 +25,7 @@ from data.clock import utc_now
 from data.errors import SettingsError, StoreError
 from data.settings import Settings
 from data.store import Store
-from data.store.backup_request import answer_wish
+from data.store.backup_request import answer_request
 from data.store.sole_holder import SoleHolder
 
 logger = logging.getLogger(__name__)
@@ -56,7 +56,9 @@ class Parts:
         """Do the parts until the block ends; every thread ends then, or is cut with the process."""
         threads: list[Background] = []
         if not self.store.is_shared:
-            threads.append(Loop("trimtab-backup", partial(answer_wish, self.store), _BACKUP_PAUSE))
+            threads.append(
+                Loop("trimtab-backup", partial(answer_request, self.store), _BACKUP_PAUSE)
+            )
         if "cycle" in self.claims:
             threads += [self.thread] if self.thread is not None else []
             threads += self._beside_cycles(self.claims["cycle"])

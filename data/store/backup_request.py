@@ -1,6 +1,6 @@
 """How a command asks the process that holds a DuckDB file for a backup of it.
 
-DuckDB locks a file against every other process, so its holder makes the backup. The wish is a file
+DuckDB locks a file against every other process, so its holder makes the backup. The request is a file
 beside the store and so is the answer: whoever may write there as the store's owner could open the
 store itself, and no port, token or sign-in is involved.
 """
@@ -30,31 +30,31 @@ _TAKEN_WITHIN = timedelta(seconds=20)
 _ALIVE_EVERY = timedelta(seconds=5)
 
 
-def _wish_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.backup-wish")
+def _request_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.backup-request")
 
 
 def _answer_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.backup-answer")
 
 
-def answer_wish(store: Store) -> bool:
-    """Make the backup that somebody wishes for, if anybody does; False: nothing more to do."""
+def answer_request(store: Store) -> bool:
+    """Make the backup that somebody asks for, if anybody does; False: nothing more to do."""
     path = store.file
-    if path is None or (wish := _taken(_wish_of(path))) is None:
+    if path is None or (request := _taken(_request_of(path))) is None:
         return False
     try:
-        proofs = back_up(store, Path(str(wish["file"])), progress=lambda *_state: None)
+        proofs = back_up(store, Path(str(request["file"])), progress=lambda *_state: None)
         said: dict[str, object] = {"proofs": [asdict(proof) for proof in proofs]}
     except TrimtabError as error:
         said = {"message": error.message, "hint": error.hint}
     with suppress(OSError):
-        write_private(_answer_of(path), json.dumps(said | {"id": wish["id"]}).encode())
+        write_private(_answer_of(path), json.dumps(said | {"id": request["id"]}).encode())
     return False
 
 
 def _taken(path: Path) -> dict[str, str] | None:
-    """Take a wish away and give it; None where there is none or it is not our own user's."""
+    """Take a request away and return it; None where there is none or it is not our own user's."""
     if not path.exists():
         return None
     with suppress(OSError, ValueError, TypeError, KeyError):
@@ -73,27 +73,27 @@ def ask_holder(
 ) -> tuple[TableProof, ...]:
     """Have the process that holds the store at `path` write a backup to `file`; give its proof.
 
-    `busy` is how the store refused. Errors: StoreBusyError when the holder takes no wishes,
+    `busy` is how the store refused. Errors: StoreBusyError when the holder takes no requests,
     StoreError when it fails or ends meanwhile.
     """
     name = secrets.token_hex(8)
-    wish, answer = _wish_of(path), _answer_of(path)
-    write_private(wish, json.dumps({"id": name, "file": str(file.absolute())}).encode())
+    request, answer = _request_of(path), _answer_of(path)
+    write_private(request, json.dumps({"id": name, "file": str(file.absolute())}).encode())
     begun = looked = time.monotonic()
     try:
         while (said := _said(answer, name)) is None:
             pause(_LOOK_EVERY.total_seconds())
             now = time.monotonic()
-            if wish.exists() and now - begun > _TAKEN_WITHIN.total_seconds():
+            if request.exists() and now - begun > _TAKEN_WITHIN.total_seconds():
                 raise StoreBusyError(
-                    f"{busy.message}, which takes no wish for a backup",
+                    f"{busy.message}, which takes no request for a backup",
                     "Wait until that command has ended; `trimtab serve` backs up while it runs.",
                 )
             if now - looked > _ALIVE_EVERY.total_seconds():
                 looked = now
                 _require_held(path)
     finally:
-        for used in (wish, answer):
+        for used in (request, answer):
             with suppress(OSError):
                 used.unlink(missing_ok=True)
     if "proofs" not in said:

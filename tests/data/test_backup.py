@@ -175,9 +175,9 @@ from datetime import timedelta
 from test_backup import write
 from dashboard.background import Loop
 from data.store import open_store
-from data.store.backup_request import answer_wish
+from data.store.backup_request import answer_request
 store = open_store(sys.argv[1])
-answering = Loop("backup", lambda: answer_wish(store), timedelta(milliseconds=50))
+answering = Loop("backup", lambda: answer_request(store), timedelta(milliseconds=50))
 with answering.running():
     number = 0
     while True:
@@ -213,22 +213,22 @@ def test_the_process_that_holds_the_store_backs_it_up(
     with open_store(other) as restored:
         require_whole(restored, begun=begun, ended=ended)
     left = [
-        path.name for path in tmp_path.iterdir() if "wish" in path.name or "answer" in path.name
+        path.name for path in tmp_path.iterdir() if "request" in path.name or "answer" in path.name
     ]
     assert left == []
 
 
-def test_a_wish_that_is_not_our_own_users_is_no_wish(
+def test_a_request_that_is_not_our_own_users_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever may write into the folder as another user makes the holder write nothing."""
-    from data.store.backup_request import answer_wish
+    from data.store.backup_request import answer_request
 
     url = f"duckdb:///{tmp_path}/s.duckdb"
     with open_store(url) as store:
-        wish = store_path(url).with_name("s.duckdb.backup-wish")
-        wish.write_text(json.dumps({"id": "x", "file": str(tmp_path / "b")}))
+        request = store_path(url).with_name("s.duckdb.backup-request")
+        request.write_text(json.dumps({"id": "x", "file": str(tmp_path / "b")}))
         real = os.geteuid()
         monkeypatch.setattr(os, "geteuid", lambda: real + 1)
-        answer_wish(store)
+        answer_request(store)
     assert not (tmp_path / "b").exists()
