@@ -122,18 +122,18 @@ class SubmissionScenario:
 def draw(source: random.Random) -> SubmissionScenario:
     """Draw a job file: plain in most of its fields, hostile in a few."""
 
-    def rarely(values: tuple[Any, ...], plain: Any, odds: float = 0.12) -> Any:
+    def rarely(values: tuple[Any, ...], plain: Any, odds: float = 0.06) -> Any:
         return source.choice(values) if source.random() < odds else plain
 
     def some(values: tuple[str, ...], most: int) -> tuple[str, ...]:
         return tuple(source.sample(values, source.randint(0, min(most, len(values)))))
 
-    words = HOSTILE if source.random() < 0.9 else REFUSED
+    words = HOSTILE if source.random() < 0.95 else REFUSED
     return SubmissionScenario(
         framework=source.choice(("", *known_frameworks())),
         launcher=source.choice(("torchrun", "torchrun", "none")),
-        program=rarely(PROGRAMS, ("train.py",), 0.4),
-        named=some(KNOBS, len(KNOBS)) if source.random() < 0.5 else KNOBS,
+        program=rarely(PROGRAMS, ("train.py",), 0.2),
+        named=some(KNOBS, len(KNOBS)) if source.random() < 0.3 else KNOBS,
         reads=some(KNOBS, 4) if source.random() < 0.3 else (),
         words=some(words, 4),
         variables=tuple((rarely(VARIABLES, "A"), word) for word in some(words, 2)),
@@ -141,16 +141,16 @@ def draw(source: random.Random) -> SubmissionScenario:
         image=rarely(IMAGES, IMAGES[0]),
         workdir=rarely(FOLDERS, ""),
         log=rarely(LOGS, "/dev/null"),
-        claim=rarely(CLAIMS, "", 0.25),
+        claim=rarely(CLAIMS, "", 0.15),
         batch=source.choice((1, 2, 6, 8, 64, 96)),
         micro_batch=rarely((1, 2, 4, 7), None, 0.3),
         recompute=rarely(("none", "operators", "full"), ""),
         method=rarely(("adapter",), "full", 0.3),
         hours=rarely((0.01, 1.0, 23.9, 1000.0), None, 0.4),
         tokens=rarely((1.0, 1e6, 1e9, 1e12), None, 0.4),
-        cpus=rarely((1, 7, 64, 1024), None, 0.3),
-        huge=rarely(HUGE, None, 0.08),
-        missing=rarely(MISSING, "", 0.05),
+        cpus=rarely((1, 7, 64, 1024), None, 0.15),
+        huge=rarely(HUGE, None, 0.05),
+        missing=rarely(MISSING, "", 0.03),
         kind=source.choice(("job", "job", "jobset", "pytorchjob")),
     )
 

@@ -176,4 +176,4 @@ def test_what_a_job_file_asks_for_is_what_is_stored(bed: KubernetesBed, measured
 
     run_campaign("submission to Kubernetes", draw, result, default=15, measured=measured)
     assert result(SubmissionScenario()) is None
-    assert outcomes["taken"] > outcomes.total() / 5, outcomes
+    assert outcomes["taken"] > outcomes.total() / 6, outcomes
