@@ -1,8 +1,8 @@
 """How a command asks the process that holds a DuckDB file for a backup of it.
 
-DuckDB locks a file against every other process, so its holder makes the backup. The request is a file
-beside the store and so is the answer: whoever may write there as the store's owner could open the
-store itself, and no port, token or sign-in is involved.
+DuckDB locks a file against every other process, so its holder makes the backup. The request is a
+file beside the store and so is the answer: whoever may write there as the store's owner could open
+the store itself, and no port, token or sign-in is involved.
 """
 
 import json
