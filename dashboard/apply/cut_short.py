@@ -1,12 +1,16 @@
-"""A change that is given up half-way is finished or taken back before its outcome is written."""
+"""A change that is given up half-way is finished or taken back before its command is over."""
 
+import logging
 from datetime import timedelta
 
 from dashboard.apply.base import ClosesChanges, Left
 from dashboard.apply.next_move import Conclude, Move, Wait
-from dashboard.apply.progress import Progress
+from dashboard.apply.progress import Progress, progress_of
 from dashboard.apply.task import Task
+from data.records.commands import CommandKind
 from data.records.lifecycle import Event
+
+logger = logging.getLogger(__name__)
 
 
 def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> Move:
@@ -33,3 +37,29 @@ def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> 
         Left.PART: Event.APPLIED_DIFFERENTLY,
     }.get(closed.left, move.event)
     return Conclude(event=event, detail=detail)
+
+
+def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta) -> Wait | None:
+    """Return the wait until what a refused rollback had ended is closed, None once it is.
+
+    A rollback ends the command under way before it looks at the target. Where it is refused then,
+    nobody else finishes or takes back what was half done.
+    """
+    applier = task.applier()
+    if (
+        task.command.kind is not CommandKind.ROLLBACK
+        or progress.outcome is not Event.ROLLBACK_REFUSED
+        or not isinstance(applier, ClosesChanges)
+    ):
+        return None
+    for rows in task.earlier_journals():
+        ended = progress_of(rows)
+        if ended.change is None or not ended.sent or ended.outcome is not None:
+            continue
+        if why := task.why_stopped():
+            return Wait(until=task.clock() + poll, reason=why)
+        closed = applier.close(ended.change, sent=max(ended.sent) + 1)
+        if closed.left is Left.UNKNOWN:
+            return Wait(until=task.clock() + poll, reason=closed.detail)
+        logger.info("%s after a refused rollback: %s", ended.change.target.name, closed.detail)
+    return None

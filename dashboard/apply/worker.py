@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from dashboard.apply import build_appliers
 from dashboard.apply.base import Applier, NotesChanges
-from dashboard.apply.cut_short import put_to_rest
+from dashboard.apply.cut_short import ended_by_a_refused_rollback, put_to_rest
 from dashboard.apply.next_move import (
     Conclude,
     Finish,
@@ -181,6 +181,8 @@ def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pa
     move = next_move(progress, fresh, now=task.clock(), pace=pace)
     if isinstance(move, Prepare) and task.command.kind is CommandKind.ROLLBACK:
         return _ending_the_undone(task, pace) or _permitted(task, progress, move, fresh)
+    if isinstance(move, Finish):
+        return ended_by_a_refused_rollback(task, progress, pace.poll) or move
     return put_to_rest(task, progress, _permitted(task, progress, move, fresh), pace.poll)
 
 

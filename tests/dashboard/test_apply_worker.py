@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from beds.apply_bench import JOB, Bench, fill
-from beds.file_cluster import FileCluster
+from beds.file_cluster import FileApplier, FileCluster
 from factories import make_plan, make_recommendation
 
 from dashboard import decisions
+from dashboard.apply.base import Closed, Left
 from dashboard.apply.kill_switch import resume, stop
 from dashboard.apply.prepare import change_of
 from dashboard.desk import Desk
@@ -22,6 +23,7 @@ from data.errors import (
     LeaseLostError,
     StalePlanError,
 )
+from data.records.changes import Change
 from data.records.commands import Person
 from data.store import open_store, tables
 
@@ -117,6 +119,37 @@ def test_a_change_under_way_can_be_rolled_back_at_any_moment(
     assert (bench.state, bench.job()["gpus"], bench.job()["note"]) == ("rolled-back", "4", "")
     first, *_later = bench.store.reader.commands(bench.digest)
     assert first.finished
+
+
+class _ClosingApplier(FileApplier):
+    """Counts how often a change was closed; the first call finds nobody to answer."""
+
+    def __init__(self, cluster: FileCluster) -> None:
+        super().__init__(cluster)
+        self.closed: list[int] = []
+
+    def close(self, change: Change, *, sent: int) -> Closed:
+        """Note the call."""
+        self.closed.append(sent)
+        left = Left.UNKNOWN if len(self.closed) == 1 else Left.NOTHING
+        return Closed(left=left, detail="no answer" if left is Left.UNKNOWN else "taken back")
+
+
+def test_what_a_refused_rollback_ended_is_closed(bench: Bench) -> None:
+    """A rollback that finds the target changed leaves nothing half done; it asks until it knows."""
+    applier = bench.applier = _ClosingApplier(bench.cluster)
+    bench.set(patience_minutes=1.0)
+    bench.approve()
+    bench.ask()
+    bench.cluster.change(JOB, mood="busy")
+    bench.work(visits=3)
+    bench.cluster.change(JOB, mood="", gpus="7")
+    bench.roll_back()
+    bench.work(visits=1, until=lambda: bool(applier.closed))
+    bench.work(visits=120)
+    assert bench.state == "rollback-refused"
+    assert applier.closed == [1, 1]
+    assert all(status.finished for status in bench.store.reader.commands(bench.digest))
 
 
 @pytest.mark.parametrize("mood", ["refuse*1", "quota*1", "lost", "crashing"])
