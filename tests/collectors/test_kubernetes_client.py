@@ -250,7 +250,7 @@ def test_a_broken_kubeconfig_is_said(folder: Path, text: str) -> None:
     """Whatever stands in the file."""
     path = folder / "broken"
     path.write_text(text)
-    with pytest.raises(SourceNotConfiguredError, match=r"kubernetes\.kubeconfig"):
+    with pytest.raises(SourceNotConfiguredError, match=r"/broken' a kubeconfig that"):
         KubernetesClient(KubernetesSettings(enabled=True, kubeconfig=str(path))).inventory()
 
 
