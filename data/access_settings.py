@@ -21,6 +21,7 @@ _NETLOC = re.compile(
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MIN_PREFIX = {4: 8, 6: 16}
 """Prefix length of the largest network that may be listed as one of proxies."""
+_LOCAL = ipaddress.IPv6Network("fc00::/7")
 
 
 def entries(text: str) -> tuple[str, ...]:
@@ -100,7 +101,13 @@ def _are_networks(text: str) -> bool:
     sixth = [one for one in found if one.version == 6]
     fourth += [_as_fourth(one) for one in sixth if one.overlaps(_MAPPED)]
     parts = (ipaddress.collapse_addresses(fourth), ipaddress.collapse_addresses(sixth))
-    return all(one.prefixlen >= _MIN_PREFIX[one.version] for part in parts for one in part)
+    return all(_is_narrow(one) for part in parts for one in part)
+
+
+def _is_narrow(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
+    """Return whether a network may be one of proxies: not too large, or IPv6's local addresses."""
+    local = isinstance(network, ipaddress.IPv6Network) and network.subnet_of(_LOCAL)
+    return local or network.prefixlen >= _MIN_PREFIX[network.version]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -186,7 +186,7 @@ def test_the_services_work_together(tmp_path: Path) -> None:
         with process(command("trimtab"), tmp_path, environment) as serving:
             answer(f"http://127.0.0.1:{ports['trimtab']}/livez", serving)
             deadline = time.monotonic() + 180
-            wait_for("trimtab_store_rows")
+            wait_for("trimtab_last_cycle_age_seconds")
         assert serving.returncode == 0
     listed = subprocess.run(
         [trimtab, "--store", store, "sources", "--format", "json"],

@@ -96,7 +96,7 @@ def why_pods_stay(document: object) -> str:
 
 
 def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
-    """Give what the count of a workload counts: GPUs a unit, and GPUs beside.
+    """Return what the count of a workload counts: GPUs a unit, GPUs beside, and their containers.
 
     The unit is what one more of its replicas brings; nothing for a kind without such a count.
     """
@@ -107,6 +107,9 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     total = sum(one.count for one in demand_of(kind, document))
     yield "gpus_per_unit", str(each)
     yield "fixed_gpus", str(max(0, total - units * each))
+    if len(specs) == 1:
+        containers = list_in(specs[0][1], "containers")
+        yield "gpu_containers", str(sum(bool(_gpus({"containers": [one]})) for one in containers))
 
 
 def _gpus(spec: object) -> int:

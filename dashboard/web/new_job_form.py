@@ -26,7 +26,7 @@ def asked_job() -> JobFile | None:
     with st.form("new-job"):
         left, middle, right = st.columns(3)
         known = left.selectbox("Known model", sorted(known_models()), key="job-model")
-        upload = left.file_uploader("or its config.json", type="json", key="job-config")
+        config = left.text_area("or the text of its config.json", key="job-config", height=68)
         name = left.text_input("Name of the job", "my-job", key="job-name")
         batch = middle.number_input("Sequences of a step", 1, 10**7, 64, key="job-batch")
         length = middle.number_input("Tokens of a sequence", 1, 10**8, 4096, key="job-length")
@@ -40,7 +40,10 @@ def asked_job() -> JobFile | None:
             "Tokens of the run (0: not stated)", 0, 10**15, 0, key="job-tokens"
         )
         hours = middle.number_input("Time limit, h (0: none)", 0.0, 8760.0, 0.0, key="job-hours")
-        line = "train.py --micro-batch {micro_batch} --accumulate {gradient_accumulation}"
+        line = (
+            "train.py --micro-batch {micro_batch} --accumulate {gradient_accumulation} "
+            "--tensor-parallel {tensor_parallel} --pipeline-parallel {pipeline_parallel}"
+        )
         command = st.text_input("Command", line, key="job-command")
         sent = st.form_submit_button("Show the plans", type="primary")
     if sent:
@@ -62,9 +65,9 @@ def asked_job() -> JobFile | None:
             "training": _stated(training),
         }
         read = (
-            ReadModel(shape=known_model(known), assumed=())
-            if upload is None
-            else config_from_text(upload.getvalue(), name=upload.name)
+            config_from_text(config.encode(), name="the text of config.json")
+            if config.strip()
+            else ReadModel(shape=known_model(known), assumed=())
         )
         st.session_state["new-job-asked"] = read_job(_stated(table), folder=Path(), model=read)
         st.session_state.pop("new-job-proposal", None)

@@ -24,7 +24,10 @@ def recommended(url: str) -> dict[Action, Recommendation]:
     now = utc_now()
     kept = []
     for name in ("ml/deployment/serve", "ml/pod-7"):
-        facts = SchedulerFacts(state=JobState.RUNNING)
+        facts = SchedulerFacts(
+            state=JobState.RUNNING,
+            extra=(("pods", "1"), ("gpus_per_pod", "1"), ("gpu_containers", "1")),
+        )
         job = make_job(
             name,
             gpu_model=SMALL,

@@ -78,7 +78,11 @@ class Scheduler:
 
 def scheduled(job_id: str):  # type: ignore[no-untyped-def]
     """A running Deployment as its scheduler tells it."""
-    facts = SchedulerFacts(state=JobState.RUNNING, workload="deployment/d")
+    facts = SchedulerFacts(
+        state=JobState.RUNNING,
+        workload="deployment/d",
+        extra=(("pods", "2"), ("gpus_per_pod", "1"), ("gpu_containers", "1")),
+    )
     return make_job(job_id, source="kubernetes b", scheduler=facts, gpu_count=2)
 
 

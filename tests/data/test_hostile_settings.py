@@ -218,7 +218,7 @@ def test_debug_tells_of_us_and_not_of_libraries() -> None:
         text=True,
         check=True,
     )
-    said = [line for line in done.stderr.splitlines() if "said by" in line]
+    said = [line.partition(" ")[2] for line in done.stderr.splitlines() if "said by" in line]
     assert said == ["DEBUG dashboard.cycle: said by dashboard.cycle"]
 
 

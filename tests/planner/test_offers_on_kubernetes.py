@@ -110,7 +110,12 @@ def spec_of(kind: str, count: int, pod: dict[str, Any], *, elastic: bool) -> Any
     """The spec of a workload with so many pods."""
     template = {"spec": pod}
     if kind in ("Deployment", "StatefulSet"):
-        return {"replicas": count, "template": template}
+        labels = {"app": "drawn"}
+        return {
+            "replicas": count,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        }
     if kind == "Job":
         return {"parallelism": count, "template": template}
     if kind == "PyTorchJob":

@@ -27,6 +27,13 @@ def applier(bed: KubernetesBed) -> KubernetesApplier:
     return KubernetesApplier(settings_of(path, pending_seconds=12))
 
 
+@pytest.fixture(scope="session")
+def patient(bed: KubernetesBed) -> KubernetesApplier:
+    """The same applier, for rollouts that get there: on a busy machine a pod may wait for long."""
+    path = account_kubeconfig(bed, "trimtab-applier")
+    return KubernetesApplier(settings_of(path, pending_seconds=300))
+
+
 @pytest.fixture
 def fake() -> Iterator[FakeApi]:
     """A stand-in of a newer API, empty."""

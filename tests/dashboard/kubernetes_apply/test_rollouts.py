@@ -53,7 +53,7 @@ def test_an_approved_shrink_rolls_out_and_is_rolled_back(
 
 
 def test_a_full_node_is_rolled_out_one_pod_at_a_time(
-    bed: KubernetesBed, applier: KubernetesApplier
+    bed: KubernetesBed, patient: KubernetesApplier
 ) -> None:
     """With a surge pod it would wait for ever; the strategy ends as it was, there and back."""
     at = room(bed, "full", 4)
@@ -63,18 +63,18 @@ def test_a_full_node_is_rolled_out_one_pod_at_a_time(
     recommendation = proposal(
         "full/deployment/serve", gpus(4), gpus(2), details=(("gpus_per_pod", "1"),)
     )
-    change = planned(applier, recommendation)
+    change = planned(patient, recommendation)
     assert [one.field for one in change.steps] == [
         "maxSurge; maxUnavailable; nvidia.com/gpu of container main",
         "maxSurge; maxUnavailable",
     ]
     assert any("one by one" in note for note in change.notes)
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(patient, change).seen is Seen.AS_INTENDED
     changed = spec_of(bed, "full")
     assert changed["strategy"] == before["strategy"]
     assert changed["template"] != before["template"]
-    back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    back = patient.change_back(change, patient.look_again(change))
+    assert carry_out(patient, back).seen is Seen.AS_INTENDED
     assert spec_of(bed, "full") == before
 
 

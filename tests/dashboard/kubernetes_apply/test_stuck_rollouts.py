@@ -133,7 +133,13 @@ def test_a_rollback_is_not_judged_by_what_the_rollout_before_it_left(
     larger = {"action": Action.SCALE_OUT, "proposed": gpus(4), "details": (("gpus_per_pod", "2"),)}
     play = play_of(bed, applier, store, tmp_path, "stale", **larger)
     play.ask()
-    assert play.settle() == "failing"
+
+    def refused() -> bool:
+        sets = bed.list("ReplicaSet", namespace="stale")
+        found = [one for each in sets for one in each["status"].get("conditions", ())]
+        return not play.sent or any(one["type"] == "ReplicaFailure" for one in found)
+
+    assert play.settle(lambda: bed.until("the quota refuses", refused)) == "failing"
     assert "exceeded quota" in play.said
     play.undo()
     assert play.settle() == "rolled-back"
