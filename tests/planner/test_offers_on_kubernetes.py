@@ -194,7 +194,9 @@ def _place(
     top = drawn.add(kind, name, spec_of(kind, count, pod, elastic=elastic), **about)
     above = top
     if kind == "Deployment":
-        above = drawn.add("ReplicaSet", f"{name}-1", {}, ownerReferences=owned_by(top))
+        above = drawn.add(
+            "ReplicaSet", f"{name}-1", {"selector": {}}, ownerReferences=owned_by(top)
+        )
     for number, (node, first) in enumerate(homes):
         one = top
         if kind != "Pod":
@@ -283,7 +285,9 @@ def workload(
     pod = pod_of(each, 1, PRODUCTS[model])
     above = top = drawn.add(kind, name, spec_of(kind, count, pod, elastic=False), **about)
     if kind == "Deployment":
-        above = drawn.add("ReplicaSet", f"{name}-1", {}, ownerReferences=owned_by(top))
+        above = drawn.add(
+            "ReplicaSet", f"{name}-1", {"selector": {}}, ownerReferences=owned_by(top)
+        )
     for number in range(count):
         one = drawn.add("Pod", f"{name}-{number}", dict(pod), ownerReferences=owned_by(above))
         one["spec"] = {**one["spec"], "nodeName": f"node-{node}"}
