@@ -1,5 +1,6 @@
 """The apply worker on the Kubernetes bed: commands go in, states come out, time is told to it."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -22,6 +23,8 @@ from data.store import Store
 
 _VISITS = 1500
 _OVERDUE = timedelta(minutes=40)
+_PAUSE_SECONDS = 0.25
+"""A hundred visits of 6 s are the ten minutes of `patience`: 25 s have passed at the server then."""
 """More than a rollout's limit, the patience after it, and what a dead worker's lease takes."""
 
 
@@ -132,7 +135,8 @@ class Play:
         """Let worker and cluster go on until nothing is under way; return the state.
 
         The product's clock goes slowly while the cluster moves or a pod waits, and fast once
-        nothing moves any more.
+        nothing moves any more, yet never so fast that the server's own clock, by which a failure
+        is judged, has not passed `pending_seconds` when the product gives up.
         """
         asked_at, before = self.at, ""
         for _visit in range(_VISITS):
@@ -146,6 +150,8 @@ class Play:
             pods = self.bed.list("Pod", namespace=self.namespace)
             now = "".join(sorted(pod["metadata"]["resourceVersion"] for pod in pods))
             waits = any(pod["status"].get("phase") == "Pending" for pod in pods)
+            if now == before:
+                time.sleep(_PAUSE_SECONDS)
             self.at += timedelta(seconds=0.5 if now != before else 3 if waits else 6)
             before = now
             assert self.at - asked_at < _OVERDUE, f"still {self.said} after {self.at - asked_at}"
