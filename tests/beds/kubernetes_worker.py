@@ -23,9 +23,9 @@ from data.store import Store
 
 _VISITS = 1500
 _OVERDUE = timedelta(minutes=40)
-_PAUSE_SECONDS = 0.25
-"""A hundred visits of 6 s are the ten minutes of `patience`: 25 s have passed at the server then."""
 """More than a rollout's limit, the patience after it, and what a dead worker's lease takes."""
+_PAUSE_SECONDS = 0.25
+"""A hundred visits of 6 s are the ten minutes of `patience`: the server has 25 s then."""
 
 
 class WorkerDiedError(BaseException):
