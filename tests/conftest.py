@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from beds.postgres import PostgresBed, running_postgres
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores
+from hypothesis import HealthCheck, settings
 from reliability import Measured, ReliabilityReport
 
 from data.store import Store, open_store
@@ -17,6 +18,13 @@ _SCREENSHOTS = "TRIMTAB_SCREENSHOTS"
 _ENGINE = os.environ.get("TRIMTAB_TEST_ENGINE", DUCKDB)
 """The engine of the browser's tests that do not run on both."""
 assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb or postgres"
+
+
+# How fast a machine draws or runs an example is no property of the code.
+settings.register_profile(
+    "any-speed", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any-speed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
