@@ -21,7 +21,7 @@ from data.settings import EnergySettings, PlanningSettings
 from planner.board_sharing import partners_of
 from planner.configurations import Option, keep_reason, options_for, present_option
 from planner.cost import change_cost, slot_costs
-from planner.fleet import FleetFacts, fleet_facts
+from planner.fleet import FleetFacts, Reach, fleet_facts
 from planner.job_demand import JobDemand, job_demand
 from planner.pools import Pools, make_pools
 from planner.tariffs import Tariff, tariff_of
@@ -112,6 +112,12 @@ class PlanningProblem:
         )
 
 
+def _reach_of(facts: FleetFacts, job_id: str) -> Reach:
+    """Return what a job can reach; no slices for a stray: one could be on another board."""
+    reach = facts.reach[job_id]
+    return replace(reach, slices={}) if job_id in facts.strays else reach
+
+
 _SHARED = (
     "it shares its GPUs with other jobs: their readings mirror all holders, not this job "
     "(facts of NVML; see docs/energy.md)"
@@ -195,7 +201,7 @@ def make_problem(
                 demand=one,
                 options=options_for(
                     one,
-                    facts.reach[one.job.job_id],
+                    _reach_of(facts, one.job.job_id),
                     terms=terms,
                     partner=partners.get(one.job.job_id),
                 ),
