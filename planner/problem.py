@@ -113,9 +113,9 @@ class PlanningProblem:
 
 
 def _reach_of(facts: FleetFacts, job_id: str) -> Reach:
-    """Return what a job can reach; no slices for a stray: one could be on another board."""
+    """Return what a job can reach; no slice and no more boards for a stray: they are elsewhere."""
     reach = facts.reach[job_id]
-    return replace(reach, slices={}) if job_id in facts.strays else reach
+    return replace(reach, boards={}, slices={}) if job_id in facts.strays else reach
 
 
 _SHARED = (
