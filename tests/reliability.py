@@ -19,9 +19,9 @@ STAND_INS = frozenset({"fake", "newer", "library", "play"})
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 _HEAD = """# Faults, and what shows that Trimtab survives them
 
-Written by `make reliability` from a run of the tests named;
+Written by `make reliability` from runs of the tests named;
 [faults.toml](../tests/faults.toml) says which tests belong
-to which fault. *Held*: every test of the row passed in that run. Figures are those that the
+to which fault. *Held*: every test of the row passed in its last run. Figures are those that the
 tests themselves report. † rests on a stand-in, for what cannot run here: a Kubernetes API newer
 than 1.20, held to the schemas that 1.33 to 1.37 publish and to recorded refusals; an NVML library
 that answers as recorded.
