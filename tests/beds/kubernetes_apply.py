@@ -64,10 +64,14 @@ def bind_in(bed: KubernetesBed, namespace: str) -> None:
 
 
 def pod_spec(gpus: int, *, resource: str = GPU, requests: bool = True, **more: Any) -> Any:
-    """A pod of a container without GPUs, and one that holds them."""
+    """A pod of a container without GPUs, and one that holds them.
+
+    Without a nodeSelector no scheduler binds it: it would take the GPUs of another test's node.
+    """
     quantity = {resource: str(gpus)}
     resources = {"limits": quantity} | ({"requests": quantity} if requests else {})
-    return {
+    unbound = {} if "nodeSelector" in more else {"schedulerName": "none"}
+    return unbound | {
         "terminationGracePeriodSeconds": 1,
         "containers": [
             {"name": "proxy", "image": "example/proxy:1"},
