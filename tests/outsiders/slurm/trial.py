@@ -159,7 +159,8 @@ class Trial:
             self.wait_for("SUSPENDED")
         if start == "over":
             self.bed.run("scancel", self.job)
-            self.wait_for("CANCELLED")
+            ended = {"CANCELLED", "PENDING"}
+            self.wait(lambda: {shown["JobState"] for shown in self.show().values()} <= ended)
         if start == "waits":
             self.wait(lambda: next(iter(self.show().values()))["Reason"] != "None")
         self.before = self.show()
@@ -402,9 +403,12 @@ class Trial:
 
     def left_behind(self, after: Records, *, requeues: int) -> str | None:
         """Return whether a job is held or stuck, or was requeued too often."""
+        # Slurm itself holds a suspended job that somebody requeues (JobHeldAdmin).
+        requeue_holds = self.scenario.start == "suspended" and self.scenario.meanwhile == "requeue"
         for number, shown in after.items():
             base = self.before.get(number, shown)
-            if (why := oracle.stuck(shown)) and not oracle.stuck(base):
+            why = oracle.stuck(shown)
+            if why and not oracle.stuck(base) and not (requeue_holds and self.struck):
                 return f"job {number} is left {why}"
         restarts = int(after.get(self.mine, {}).get("Restarts", 0))
         if restarts - int(self.before[self.mine].get("Restarts", 0)) > requeues:
