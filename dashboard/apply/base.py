@@ -109,6 +109,10 @@ class ClosesChanges(Protocol):
         """Finish or take back a change of which `sent` steps were sent. Never raises."""
         ...
 
+    def between_steps(self, change: Change, *, sent: int) -> str:
+        """Return why a target cannot be left after `sent` steps, '' when it can. Pure."""
+        ...
+
 
 @runtime_checkable
 class NotesChanges(Protocol):

@@ -7,6 +7,7 @@ from dashboard.apply.base import ClosesChanges, Left
 from dashboard.apply.next_move import Conclude, Move, Wait
 from dashboard.apply.progress import Progress, progress_of
 from dashboard.apply.task import Task
+from data.errors import ApplyError
 from data.records.commands import CommandKind
 from data.records.lifecycle import Event
 
@@ -21,7 +22,7 @@ def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> 
     change = progress.change
     if not isinstance(move, Conclude) or progress.outcome is not None or change is None:
         return move
-    sent = max((*progress.sent, -1)) + 1
+    sent = progress.sent_steps
     applier = task.applier()
     if not sent or progress.done >= len(change.steps) or not isinstance(applier, ClosesChanges):
         return move
@@ -37,6 +38,20 @@ def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> 
         Left.PART: Event.APPLIED_DIFFERENTLY,
     }.get(closed.left, move.event)
     return Conclude(event=event, detail=detail)
+
+
+def between_steps(task: Task, progress: Progress) -> str:
+    """Return why the target cannot be left as it is now, '' when it can."""
+    change = progress.change
+    if change is None or progress.outcome is not None or progress.done >= len(change.steps):
+        return ""
+    try:
+        applier = task.applier()
+    except ApplyError:
+        return ""  # switched off meanwhile: the move itself says so
+    if not isinstance(applier, ClosesChanges):
+        return ""
+    return applier.between_steps(change, sent=progress.sent_steps)
 
 
 def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta) -> Wait | None:

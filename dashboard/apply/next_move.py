@@ -279,7 +279,7 @@ def _measure_or_finish(due: datetime | None, now: datetime) -> Move:
 
 def look_at_all(progress: Progress) -> Look:
     """Return the look at what is known to have been taken; in doubt, at all that was sent."""
-    sent = max((*progress.sent, -1)) + 1
+    sent = progress.sent_steps
     return Look(done=sent if progress.doubtful_step is not None else progress.done or sent)
 
 
@@ -337,7 +337,7 @@ def _recovered(progress: Progress, answer: ReadBack) -> Move | None:
 def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:
     """An unknown outcome is decided by the first look that gets an answer."""
     steps = len(progress.change.steps) if progress.change else 0
-    partial = max((*progress.sent, -1)) + 1 < steps
+    partial = progress.sent_steps < steps
     if answer.seen is Seen.UNTOUCHED:
         return Conclude(event=Event.REFUSED, detail=f"it never arrived: {answer.detail}")
     if answer.seen is Seen.FAILING:

@@ -63,6 +63,11 @@ class Progress:
         return count
 
     @property
+    def sent_steps(self) -> int:
+        """How many steps, from the first on, were sent, whatever came of them."""
+        return max((*self.sent, -1)) + 1
+
+    @property
     def failing_since(self) -> datetime | None:
         """Since when every look finds the work suffering; None when the last did not."""
         at = None

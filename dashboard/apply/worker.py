@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from dashboard.apply import build_appliers
 from dashboard.apply.base import Applier, NotesChanges
-from dashboard.apply.cut_short import ended_by_a_refused_rollback, put_to_rest
+from dashboard.apply.cut_short import between_steps, ended_by_a_refused_rollback, put_to_rest
 from dashboard.apply.next_move import (
     Conclude,
     Finish,
@@ -69,7 +69,9 @@ class Worker:
     """Works on the commands of one store; `settings` is asked anew at every step.
 
     `appliers` gives who makes changes under the settings of the moment. Once `stopping` answers yes
-    the command in hand is given back after what it is at. `doing` says what that is.
+    the command in hand is given back after what it is at, unless its target cannot be left between
+    two steps: then the steps go on as far as nothing has to be waited for. `doing` says what it is
+    at, `unsafe` why the target of the last visit cannot be left.
     """
 
     store: Store
@@ -79,6 +81,7 @@ class Worker:
     owner: str = field(default_factory=lambda: f"worker-{uuid4().hex[:12]}")
     stopping: Callable[[], bool] = bool
     doing: str = ""
+    unsafe: str = ""
     _was_stopped: str | None = None
     _held: dict[str, str] = field(default_factory=dict)
 
@@ -156,17 +159,21 @@ class Worker:
             progress = progress_of(task.journal())
             pace = _pace(task)
             move = Finish() if task.is_followed() else _next(task, progress, fresh, pace)
+            self.unsafe = between_steps(task, progress)
             if isinstance(move, Wait):
-                self._release(task.lease, move.until, move.reason)
+                ends = _ENDS if self.unsafe and self.stopping() else ""
+                reasons = (move.reason, self.unsafe if self.unsafe not in move.reason else "", ends)
+                self._release(task.lease, move.until, "; ".join(filter(None, reasons)))
                 return
             if isinstance(move, Finish):
                 task.store.commands.finish(task.lease)
                 self._held.pop(task.lease.command_id, None)
                 return
-            if self.stopping():
+            if self.stopping() and not self.unsafe:
                 self._release(task.lease, task.clock(), _ENDS)
                 return
-            self.doing = f"{task.words} is at: {type(move).__name__.lower()}"
+            at = f"{task.words} is at: {type(move).__name__.lower()}"
+            self.doing = "; ".join(filter(None, (at, self.unsafe)))
             # Prepared in an earlier visit, the change may have been held back for hours.
             if isinstance(move, Send) and not (progress.sent or checked):
                 checked = True

@@ -32,6 +32,8 @@ from data.store.bridge import is_postgres_url
 _GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
 _QUIET_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
+_LET_GO_SECONDS = 10.0
+"""So long a target that cannot be left between two steps is waited for after a signal."""
 
 
 def _person(options: argparse.Namespace) -> Person:
@@ -84,7 +86,7 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
             worker.work_once()
             stored = store.reader.recommendation(digest, now=utc_now())
             status = store.reader.commands(digest)[-1]
-            over = ending.told or time.monotonic() > give_up
+            over = _is_over(worker, ending) or time.monotonic() > give_up
             if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
                 break
             if status.held not in ("", said):
@@ -103,6 +105,11 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     if stored.state in (State.REFUSED, State.ROLLBACK_REFUSED):
         return 1
     return 0 if stored.state in _GOOD else FINDINGS
+
+
+def _is_over(worker: Worker, ending: Ending) -> bool:
+    """Tell whether a command that was told to end may leave the target of its change."""
+    return ending.told and (not worker.unsafe or ending.told_for_seconds > _LET_GO_SECONDS)
 
 
 @contextmanager
@@ -244,7 +251,9 @@ def work(options: argparse.Namespace) -> int:
         visits, quiet_since = 0, time.monotonic()
         with _working(options, store) as (worker, ending):
             # What was held by the kill switch until a moment ago comes due within half a second.
-            while time.monotonic() - quiet_since < _QUIET_SECONDS and not ending.told:
+            while not _is_over(worker, ending) and (
+                ending.told or time.monotonic() - quiet_since < _QUIET_SECONDS
+            ):
                 if worker.work_once():
                     visits, quiet_since = visits + 1, time.monotonic()
                 else:

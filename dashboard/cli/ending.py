@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,11 +21,17 @@ class Ending:
 
     def __init__(self) -> None:
         self.signal = 0
+        self.since = 0.0
 
     @property
     def told(self) -> bool:
         """Whether SIGTERM or SIGINT has come."""
         return bool(self.signal)
+
+    @property
+    def told_for_seconds(self) -> float:
+        """How long ago the signal came, 0 before."""
+        return time.monotonic() - self.since if self.told else 0.0
 
     @property
     def exit_code(self) -> int:
@@ -54,7 +61,7 @@ def ending_by_signal(
     def end(number: int, _frame: FrameType | None) -> None:
         if ending.told:
             os._exit(ending.exit_code)
-        ending.signal = number
+        ending.signal, ending.since = number, time.monotonic()
         at = doing() or "none"
         name = signal.Signals(number).name
         say_now(f"{name}: the step under way ends first ({at}). {WHO_GOES_ON}")

@@ -83,6 +83,18 @@ class Job:
     assumed: tuple[tuple[str, str], ...] = ()
     scheduler: SchedulerFacts | None = None
 
+    @property
+    def named_since(self) -> datetime | None:
+        """When the job id began to name this job; None where it may always have.
+
+        Slurm uses job numbers again. A requeue gives another submit time, not another job.
+        """
+        facts = self.scheduler
+        if self.platform is not Platform.SLURM or facts is None:
+            return None
+        restarted = dict(facts.extra).get("restarts", "0") not in ("", "0")
+        return None if restarted else facts.submitted_at
+
     def __post_init__(self) -> None:
         if not self.job_id:
             raise ValueError("job_id must not be empty")

@@ -97,7 +97,9 @@ class FactReader:
         if self.latest_sample_at() != as_of:
             upto = floor_to_slot(as_of, SLOT_SECONDS)
         history = self.job_history("", start=start, end=upto, slot_seconds=slot_seconds)
-        seen, known_jobs = set(history["job_id"]), self.jobs()
+        known_jobs = self.jobs()
+        history = _of_these_jobs(history, known_jobs, slot_seconds)
+        seen = set(history["job_id"])
         window = slots_of(start, upto)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         return PlanningView(
@@ -323,3 +325,13 @@ class FactReader:
             if report.state is SourceState.RAN and reached is not None and reached <= now:
                 until[row.source] = max(reached, until.get(row.source, reached))
         return until
+
+
+def _of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], slot_seconds: int) -> pd.DataFrame:
+    """Return the rows of a history without those of other jobs that had the same id before."""
+    since = {job.job_id: job.named_since for job in jobs}
+    begins = {
+        job_id: floor_to_slot(began, slot_seconds) for job_id, began in since.items() if began
+    }
+    first = pd.to_datetime(history["job_id"].map(begins), utc=True)
+    return history[~(history["slot_start"] < first)].reset_index(drop=True)

@@ -128,6 +128,9 @@ class _ClosingApplier(FileApplier):
         super().__init__(cluster)
         self.closed: list[int] = []
 
+    def between_steps(self, change: Change, *, sent: int) -> str:
+        return ""
+
     def close(self, change: Change, *, sent: int) -> Closed:
         """Note the call."""
         self.closed.append(sent)

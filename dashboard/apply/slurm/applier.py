@@ -250,6 +250,10 @@ class SlurmApplier:
                 return Closed(left=Left.PART, detail="; ".join(refused))
         return self._not_closed(change, sent, "what was set is taken back")
 
+    def between_steps(self, change: Change, *, sent: int) -> str:
+        """Return the command that lets a held job go, '' when the change holds none."""
+        return held_text(change) if may_hold(change, sent) else ""
+
     def _not_closed(self, change: Change, sent: int, why: str) -> Closed:
         """Return that a job must be looked at again; one that is surely not held may be left."""
         left = Left.UNKNOWN if may_hold(change, sent) else Left.AS_IT_IS

@@ -67,9 +67,6 @@ def may_hold(change: Change, sent: int) -> bool:
 
 
 def held_text(change: Change) -> str:
-    """Return what a person should know of a job that cannot be let go now."""
+    """Return what a person should know of a job that is not let go yet."""
     number = dict(change.target.state)["number"]
-    return (
-        f"job {number} may be held by the change and is released as soon as Slurm answers "
-        f"(by hand: scontrol release {number})"
-    )
+    return f"job {number} may be held by the change (by hand: scontrol release {number})"

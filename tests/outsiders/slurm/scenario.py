@@ -102,7 +102,7 @@ def draw(source: random.Random) -> SlurmScenario:
         "mode": one(0.85, "rest", otherwise="commands"),
         "at": source.choice([-1, 0, 0, 1, 1, 2, 2, 3]),
         "meanwhile": one(0.65, *MEANWHILE),
-        "dies": one(0.7, "before", "after"),
+        "dies": one(0.7, "before", "after", "told"),
         "outage": one(0.88, "stop", "kill"),
         "back": source.random() < 0.85,
     }

@@ -24,6 +24,8 @@ KNOWN = (
     TWO_NODES,
     replace(TWO_NODES, at=2, meanwhile="partition"),
     replace(TWO_NODES, at=3, dies="before"),
+    replace(TWO_NODES, at=0, dies="told"),
+    replace(TWO_NODES, at=2, dies="told"),
     replace(TWO_NODES, at=2, outage="stop"),
 )
 """A job on two nodes was left held, and rolled back to half its size."""

@@ -55,6 +55,8 @@ class StruckApplier(SlurmApplier):
             self._trial.strike()
             if self._trial.dies("before"):
                 raise DiedError
+        if number == self._trial.scenario.at and self._trial.dies("told"):
+            self._trial.told = True
         result = super().execute(step, change)
         if number == self._trial.scenario.at and self._trial.dies("after"):
             raise DiedError
@@ -74,9 +76,11 @@ class Trial:
     before: Records = field(default_factory=dict)
     struck: bool = False
     died: bool = False
+    told: bool = False
     return_of_controller: Timer | None = None
     outcome: str = ""
     why: str = ""
+    left: str | None = None
 
     def run(self) -> str | None:
         """Return what the scenario broke, None when every promise held."""
@@ -111,11 +115,13 @@ class Trial:
         if self.scenario.at == -1:
             self.strike()
         state = self.work(store, digest, applier)
+        if self.left:
+            return self.told_why(store, digest, f"told to end, {self.left}")
         self.outcome = f"{self.scenario.action} {state}"
         self.why = store.reader.journal(digest=digest)[-1].detail
         self.settle()
         if (wrong := self.after_apply(State(state))) or not self.scenario.back:
-            return self.told(store, digest, wrong)
+            return self.told_why(store, digest, wrong)
         try:
             decisions.ask_to_roll_back(store, digest, by="Robin", now=self.clock())
         except StalePlanError:
@@ -123,9 +129,9 @@ class Trial:
         state = self.work(store, digest, applier)
         self.outcome += f", {state}"
         self.settle()
-        return self.told(store, digest, self.after_rollback(State(state)))
+        return self.told_why(store, digest, self.after_rollback(State(state)))
 
-    def told(self, store: Store, digest: str, wrong: str | None) -> str | None:
+    def told_why(self, store: Store, digest: str, wrong: str | None) -> str | None:
         """Return what broke, with the journal that led there."""
         if wrong is None:
             return None
@@ -305,6 +311,7 @@ class Trial:
                 settings=lambda: settings,
                 appliers=lambda _settings: (applier,),
                 clock=self.clock,
+                stopping=lambda: self.told,
             )
 
         working, ends = worker(), time.monotonic() + PATIENCE_SECONDS
@@ -313,6 +320,11 @@ class Trial:
                 busy = working.work_once()
             except DiedError:
                 # Nobody renews its lease: the next worker takes over once that has run out.
+                working, busy, self.skew = worker(), True, self.skew + timedelta(minutes=4)
+            if self.told and not working.unsafe:
+                # The worker that was told to end goes; the next one comes minutes later.
+                self.left = self.left_behind(self.show(), requeues=2) if self.calm() else None
+                self.told = False
                 working, busy, self.skew = worker(), True, self.skew + timedelta(minutes=4)
             state = store.reader.recommendation(digest, now=self.clock()).state
             if State(state) not in OPEN:
