@@ -6,12 +6,14 @@ know is assumed as it is for most jobs: it runs, asks for GPUs by node, and may 
 
 import re
 import shlex
+from dataclasses import replace
 
 from dashboard.apply.base import ChangeText
 from dashboard.apply.slurm.gres_text import GpuRequest, gpu_request, one_spelling
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.moves import SIZES, Move, moves_for, type_key
 from dashboard.apply.slurm.nodes import drain_reason
+from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import COMMANDS, by_hand
 from data.errors import ChangeRefusedError
 from data.records.cluster import Gpu
@@ -93,19 +95,26 @@ def _job_lines(recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job |
         lines.append(_OLD_RELEASES)
     for move in found.moves:
         if move.verb == "release":
-            lines += _check(show, found.moves, address)
+            lines += _check(show, _restoring(found.moves), address)
         lines.append(by_hand(move.verb, address, move.field, move.after))
     if found.moves[-1].verb != "release" and found.moves[-1].verb != "cancel":
-        lines += _check(show, found.moves, address)
+        back = _restoring(found.moves)
+        if state["JobState"] != "PENDING":
+            # Slurm gives nodes back to a waiting job alone.
+            after = state | {move.field: move.after for move in found.moves}
+            back = moves_back(found.moves, after, allow_requeue=True).moves
+        lines += _check(show, back, address)
     return lines
 
 
+def _restoring(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+    """Return the moves that set back what waits on our hold, last first."""
+    updates = [move for move in reversed(moves) if move.verb == "update" and move.before]
+    return tuple(replace(move, before=move.after, after=move.before) for move in updates)
+
+
 def _check(show: str, moves: tuple[Move, ...], address: str) -> list[str]:
-    back = [
-        f"#   {by_hand(move.verb, address, move.field, move.before)}"
-        for move in reversed(moves)
-        if move.verb == "update" and move.before
-    ]
+    back = [f"#   {by_hand(move.verb, address, move.field, move.after)}" for move in moves]
     return [
         f"{show} | grep -E 'Reason=|Tres|Gres=|NumNodes=|TimeLimit=|StartTime='",
         "# Reason=BadConstraints means that no node can give this. The way back:",

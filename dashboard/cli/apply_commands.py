@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dashboard.apply.kill_switch import resume as resume_now
 from dashboard.apply.kill_switch import stop as stop_now
 from dashboard.apply.kill_switch import stopped
-from dashboard.apply.shared_switch import STOP, ask
+from dashboard.apply.shared_switch import STOP, ask, stopped_anywhere
 from dashboard.apply.stop_watch import announcing, is_obeyed, stop_file_of, who_obeys
 from dashboard.apply.wording import STATE_WORDS, deed, goes_forward
 from dashboard.apply.worker import Worker
@@ -248,19 +248,26 @@ def work(options: argparse.Namespace) -> int:
     """Carry out what is due, watch and measure what was applied, tell people, and end."""
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
-        visits, quiet_since = 0, time.monotonic()
+        visits, quiet_since, switch = 0, time.monotonic(), None
+        stop_path = stop_file_of(settings_of(options).settings)
         with _working(options, store) as (worker, ending):
             # What was held by the kill switch until a moment ago comes due within half a second.
             while not _is_over(worker, ending) and (
                 ending.told or time.monotonic() - quiet_since < _QUIET_SECONDS
             ):
                 if worker.work_once():
-                    visits, quiet_since = visits + 1, time.monotonic()
+                    visits += 1
+                    # What is stopped comes due twice a second, for as long as it is stopped.
+                    if (switch := stopped_anywhere(stop_path, store)) is None:
+                        quiet_since = time.monotonic()
                 else:
                     time.sleep(_PAUSE_SECONDS)
         if ending.told:
             _say_what_is_open(store)
             return ending.exit_code
+        if switch:
+            say(switch.describe(), file=sys.stderr)
+            _say_what_is_open(store)
         notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
         sent = 0
         while notifier.deliver_once():

@@ -104,6 +104,18 @@ def test_stop_holds_and_resume_lets_go(command) -> None:  # type: ignore[no-unty
     assert command.cluster.read(JOB)["gpus"] == "2"
 
 
+@pytest.mark.timeout(120)
+def test_work_ends_while_applying_is_stopped(command) -> None:  # type: ignore[no-untyped-def]
+    """With a command that is open: it is named, and nothing is waited for."""
+    one = chosen(command)
+    command("recommendations", "approve", one, "--by", "Robin")
+    command("apply", "stop", "--by", "Robin")
+    command("recommendations", "apply", one, "--by", "Robin")
+    code, said = command("apply", "work")
+    assert (code, "visits to commands" in said) == (0, True)
+    assert "is being applied: applying is stopped by Robin" in command("apply", "status")[1]
+
+
 def test_while_applying_is_off_apply_writes_the_change_file(command) -> None:  # type: ignore[no-untyped-def]
     """Read-only is the default, and stays what it was."""
     command.settings.write_text(command.settings.read_text().replace("true", "false"))

@@ -130,7 +130,8 @@ def arranged(
 
 _DROPPED = (
     "The job loses whole nodes while it runs: steps on them are killed. Only a program that "
-    "survives the loss of workers keeps on; the batch host stays. Slurm cannot give them back."
+    "survives the loss of workers keeps on; the batch host stays. Slurm cannot give them back to a "
+    "running job: the way back requeues it, and work since its last checkpoint is lost then."
 )
 _REQUEUED = (
     "The job is requeued: it starts again from its last checkpoint, and work since then is lost. "

@@ -128,12 +128,12 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
     try:
         target = node_target(client, change.target.name)
     except (CollectorError, ApplyError) as error:
-        return result(StepOutcome.BUSY, f"nothing sent: {error}")
+        return result(StepOutcome.BUSY, f"step not sent: {error}")
     now = dict(target.state)["NodeState"]
     if now == step.after:
         return result(StepOutcome.DONE, f"the node is {now} already")
     if target.fingerprint != change.target.fingerprint:
-        return result(StepOutcome.REFUSED, f"nothing sent: the node is another, or is now {now!r}")
+        return result(StepOutcome.REFUSED, f"step not sent: the node is another, or is now {now!r}")
     answer = client.send(json.loads(step.payload))
     try:
         seen = dict(node_target(client, change.target.name).state)["NodeState"]

@@ -59,9 +59,9 @@ class StepSender:
         try:
             reading = self._read(change)
         except (CollectorError, ApplyError) as error:
-            return result(StepOutcome.BUSY, f"nothing sent: {error}")
+            return result(StepOutcome.BUSY, f"step not sent: {error}")
         if reading is None or not is_same_job(change, reading.facts):
-            return result(StepOutcome.REFUSED, "nothing sent: the job is gone, or is another one")
+            return result(StepOutcome.REFUSED, "step not sent: the job is gone, or is another one")
         if step.verb == "wait":
             return self._wait(change)
         stop = self._unfit(step, change, reading)
@@ -109,19 +109,19 @@ class StepSender:
         needed = _state_needed(step)
         if needed and facts.state not in needed:
             why = "started" if facts.state == "RUNNING" else f"became {facts.state}"
-            return result(StepOutcome.REFUSED, f"nothing sent: the job {why} meanwhile")
+            return result(StepOutcome.REFUSED, f"step not sent: the job {why} meanwhile")
         moved = _moved_on(change, reading) or _not_alone(step, facts)
         if moved:
-            return result(StepOutcome.REFUSED, f"nothing sent: {moved}")
+            return result(StepOutcome.REFUSED, f"step not sent: {moved}")
         if not same_value(step.field, now, before) and not (stale and holds(step, facts)):
             return result(
                 StepOutcome.REFUSED,
-                f"nothing sent: {step.field} is {now!r}, neither {before!r} nor {after!r}",
+                f"step not sent: {step.field} is {now!r}, neither {before!r} nor {after!r}",
             )
         if step.field == "TimeLimit" and _has_run_longer(facts, after):
             return result(
                 StepOutcome.REFUSED,
-                f"nothing sent: the job has run for more than {after} min and would be killed",
+                f"step not sent: the job has run for more than {after} min and would be killed",
             )
         return None
 

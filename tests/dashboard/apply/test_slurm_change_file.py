@@ -117,3 +117,18 @@ def test_a_hostile_node_reaches_no_file() -> None:
     hostile = proposal("7", 1, 1, action=Action.CONSOLIDATE, details=(("node", "x; reboot"),))
     with pytest.raises(ChangeRefusedError, match="name of a node"):
         change_for(hostile, (), stored())
+
+
+def test_the_way_back_of_a_running_job_that_lost_nodes_is_a_requeue() -> None:
+    """Slurm gives nodes back to a waiting job alone: what is shown is what a rollback does."""
+    job = stored(nodes=4, gres="gres:gpu:h100:4", gres_per="node")
+    text = change_for(proposal("7", 16, 8), (), job).text
+    assert "the way back requeues it" in text
+    back = text.partition("The way back:\n")[2].splitlines()
+    assert [line.removeprefix("#   ").split("|")[0].strip() for line in back] == [
+        "scontrol requeuehold 7",
+        "until scontrol show job 7",
+        "scontrol update JobId=7 NumNodes=4-4",
+        "scontrol update JobId=7 Gres=gpu:h100:4",
+        "scontrol release 7",
+    ]
