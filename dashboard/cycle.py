@@ -169,6 +169,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
     memory = _memory(world, view, forecasts)
+    past_runs = past_run_seconds(view.known_jobs)
     problem = make_problem(
         view.cluster,
         view.jobs,
@@ -185,6 +186,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         held_memory_mib={
             one.job_id: one.held_mib for one in memory if one.outlook is MemoryOutlook.ROOM
         },
+        past_runs=past_runs,
     )
     last = world.store.reader.latest_plan()
     plan = build_plan(
@@ -200,7 +202,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         plan,
         problem,
         groups=group_forecasts,
-        past_runs=past_run_seconds(view.known_jobs),
+        past_runs=past_runs,
         memory=memory,
         resting=resting(world.store.reader, view.jobs, now) | gone(view.jobs, collected),
     )

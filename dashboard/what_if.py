@@ -25,6 +25,7 @@ from data.settings import Settings
 from data.store import StoreReader
 from data.store.planning_view import PlanningView
 from data.units import GRAMS_PER_KILOGRAM
+from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models
 from planner.energy import power_under
@@ -173,6 +174,7 @@ def what_if(basis: Basis, settings: Settings, knobs: Mapping[str, float]) -> Wha
         cap_laws=basis.cap_laws,
         rules=fleet_rules(changed),
         held_memory_mib=basis.held_memory_mib,
+        past_runs=past_run_seconds(basis.view.known_jobs),
     )
     copy = build_plan(
         problem,
@@ -216,7 +218,9 @@ def _totals(problem: PlanningProblem, paths: Paths) -> Totals:
     energies = [_energy(job, path, problem) for job, path in paths]
     known = [one for one in energies if one is not None]
     gpu_hours = terms.slot_hours * sum(
-        job.options[number].boards for job, path in paths for number in path
+        job.options[number].boards * there
+        for job, path in paths
+        for number, there in zip(path, job.demand.remaining.central, strict=True)
     )
     return Totals(
         money=sum(one.money for one in costs),
@@ -244,7 +248,8 @@ def _energy(
         estimate = power_under(watts, present, job.options[number], terms)
         here = numbers == number
         drawn[here] = (estimate.central + estimate.left_idle_watts)[here]
-    kwh = drawn * terms.slot_hours / 1000 * terms.energy.pue
+    there = job.demand.remaining.central
+    kwh = drawn * there * terms.slot_hours / 1000 * terms.energy.pue
     return float(kwh.sum()), float((kwh * terms.tariff.gco2e).sum()) / GRAMS_PER_KILOGRAM
 
 

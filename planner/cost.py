@@ -1,7 +1,8 @@
 """What a job costs in a slot under an option, part by part, and what changing it costs.
 
 Money is GPU rent, electricity, the price of carbon and, for work that has an end, the time that it
-runs longer. The price of expected shortfall is no money: it keeps plans from starving a job.
+runs longer. The price of expected shortfall is no money: it keeps plans from starving a job. A slot
+counts as far as the job can still be there: after its end nothing costs and nothing is saved.
 """
 
 from dataclasses import dataclass
@@ -56,8 +57,12 @@ def rent_per_hour(option: Option, terms: Terms) -> float:
 
 
 def needed_service(demand: JobDemand, present: Option, planning: PlanningSettings) -> Values:
-    """Give the service needed at the forecast's q90 with headroom, array [slots]."""
+    """Give the service needed at the forecast's q90 with headroom, array [slots].
+
+    None is needed once the job is sure to have ended.
+    """
     path = np.zeros(planning.horizon_slots) if demand.demand_q90 is None else demand.demand_q90
+    path = np.where(demand.remaining.high > 0, path, 0.0)
     ceiling = _ceiling(demand, present)
     return np.asarray(np.minimum(path * (1 + planning.headroom_ratio), ceiling), dtype=np.float64)
 
@@ -89,14 +94,15 @@ def _missed(
         return np.zeros(planning.horizon_slots)
     levels, values = quantile_curve(demand.quantiles)
     wanted = np.minimum(values * (1 + headroom), _ceiling(demand, present))
-    return expected_shortfall(levels, wanted, option.service)
+    missed = expected_shortfall(levels, wanted, option.service)
+    return np.asarray(missed * demand.remaining.central, dtype=np.float64)
 
 
 def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> SlotCosts:
     """Give the cost of each slot. Electricity counts freed boards as idle: they stay powered."""
-    planning, hours = terms.planning, terms.slot_hours
-    rent = np.full(planning.horizon_slots, rent_per_hour(option, terms) * hours)
-    kwh = _energy(demand, present, option, terms)
+    planning, hours, there = terms.planning, terms.slot_hours, demand.remaining.central
+    rent_per_slot = rent_per_hour(option, terms) * hours
+    kwh = _energy(demand, present, option, terms) * there
     tariff = terms.tariff
     # Energy follows the work, so longer work adds what the option's boards draw idle.
     idle_kwh = idle_watts(option, terms) * hours / 1000 * terms.energy.pue
@@ -104,11 +110,11 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
     unit = rent_per_hour(present, terms) / max(present.service, 1e-9)
     missed = missed_service(demand, present, option, planning)
     return SlotCosts(
-        rent=rent,
+        rent=rent_per_slot * there,
         electricity=kwh * tariff.electricity,
         carbon=kwh * tariff.carbon_of_kwh,
-        longer=extra * (rent + idle_kwh * tariff.per_kwh),
-        put_off=_put_off(demand, present, terms) if option.paused else np.zeros_like(rent),
+        longer=extra * (rent_per_slot + idle_kwh * tariff.per_kwh),
+        put_off=_put_off(demand, present, terms) if option.paused else np.zeros_like(there),
         shortfall=planning.shortfall_weight * missed * unit * hours,
     )
 
@@ -141,7 +147,8 @@ def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
     watts = np.zeros(terms.planning.horizon_slots)
     if demand.power_q50 is not None:
         watts = demand.power_q50 - idle_watts(present, terms)
-    return put_off_costs(watts, rent_per_hour(present, terms) * terms.slot_hours, terms)
+    rent_per_slot = rent_per_hour(present, terms) * terms.slot_hours
+    return put_off_costs(watts, rent_per_slot, terms, remaining=demand.remaining.central)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

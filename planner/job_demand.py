@@ -10,6 +10,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.settings import PlanningSettings
 from planner.elasticity import Standing, standing_of
+from planner.job_end import Remaining
 
 Values = npt.NDArray[np.float64]
 
@@ -21,11 +22,12 @@ class JobDemand:
     `demand_*` are None without a forecast, `quantiles` are then empty, else (level, path) pairs,
     ascending; memory is MiB per device, and where a phase that took more is over, what stays needed
     (`memory_freed` says so); power is W of the whole job per slot, None when never
-    reported.
+    reported. `remaining` says in which slots the job can still be there.
     """
 
     job: Job
     standing: Standing
+    remaining: Remaining
     forecast: DemandForecast | ForecastSkipped
     demand_q10: Values | None
     demand_q50: Values | None
@@ -52,6 +54,7 @@ def job_demand(
     forecast: DemandForecast | ForecastSkipped,
     planning: PlanningSettings,
     *,
+    remaining: Remaining,
     held_mib: float | None = None,
 ) -> JobDemand:
     """Give the demand of a job from its history rows (columns HISTORY) and its forecast.
@@ -69,6 +72,7 @@ def job_demand(
     return JobDemand(
         job=job,
         standing=standing_of(job, planning),
+        remaining=remaining,
         forecast=forecast,
         demand_q10=None if demand is None else demand[0],
         demand_q50=None if demand is None else demand[1],

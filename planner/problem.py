@@ -23,6 +23,7 @@ from planner.configurations import Option, keep_reason, options_for, present_opt
 from planner.cost import change_cost, slot_costs
 from planner.fleet import FleetFacts, Reach, fleet_facts
 from planner.job_demand import JobDemand, job_demand
+from planner.job_end import remaining_of
 from planner.pools import Pools, make_pools
 from planner.tariffs import Tariff, tariff_of
 from planner.tenants import Tenants, make_tenants
@@ -139,27 +140,28 @@ def make_problem(
     cap_laws: Mapping[str, CapLaw] | None = None,
     rules: FleetRules | None = None,
     held_memory_mib: Mapping[str, float] | None = None,
+    past_runs: Mapping[str, Sequence[float]] | None = None,
 ) -> PlanningProblem:
     """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
     of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
-    under whose phase of more memory is over.
+    under whose phase of more memory is over, `past_runs` the lengths in s of ended runs of the
+    same job, by which its end is forecast.
 
     Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
     that contradict one another or the job.
     """
     rules = rules or FleetRules()
     slot_starts = _slot_starts(as_of, planning)
+    slot = timedelta(minutes=planning.slot_minutes)
     terms = Terms(
         catalogue=catalogue,
         planning=planning,
         energy=energy,
         carbon=carbon,
-        tariff=tariff_of(
-            slot_starts, timedelta(minutes=planning.slot_minutes), energy=energy, carbon=carbon
-        ),
+        tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon),
         cap_laws={one.name: one.cap_law for one in catalogue} | dict(cap_laws or {}),
     )
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
@@ -173,7 +175,14 @@ def make_problem(
             continue
         rows = by_job.get(job.job_id, history.iloc[:0])
         held = (held_memory_mib or {}).get(job.job_id)
-        demand = job_demand(job, rows, forecast, planning, held_mib=held)
+        remaining = remaining_of(
+            job,
+            slot_starts,
+            slot,
+            as_of=as_of,
+            past_runs=(past_runs or {}).get(job.job_id, ()),
+        )
+        demand = job_demand(job, rows, forecast, planning, remaining=remaining, held_mib=held)
         _check_demand(demand, planning)
         demands.append(demand)
     kept = {
@@ -191,7 +200,7 @@ def make_problem(
         own_jobs,
         {one.job.job_id: present_option(one, catalogue).boards for one in demands},
         slot_starts=slot_starts,
-        slot=timedelta(minutes=planning.slot_minutes),
+        slot=slot,
         maintenance=rules.nodes.maintenance,
         ended=[job for job in jobs if job.job_id in ended],
     )

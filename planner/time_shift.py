@@ -26,14 +26,17 @@ def waiting_stretch(terms: Terms) -> tuple[int, int]:
     return first, first + length
 
 
-def put_off_costs(active_watts: Values, rent_per_slot: float, terms: Terms) -> Values:
+def put_off_costs(
+    active_watts: Values, rent_per_slot: float, terms: Terms, *, remaining: Values
+) -> Values:
     """Give the price of doing each slot's work later, array [slots]; infinite where not allowed.
 
-    `active_watts` is the job's power above that of its idle boards.
+    `active_watts` is the job's power above that of its idle boards, `remaining` the share of each
+    slot in which there is work to put off.
     """
     kwh = active_watts * terms.slot_hours / 1000 * terms.energy.pue
     first, last = waiting_stretch(terms)
     slots = np.arange(len(kwh))
     allowed = (first <= slots) & (slots < last)
-    later = rent_per_slot + kwh * terms.tariff.mean_per_kwh
+    later = (rent_per_slot + kwh * terms.tariff.mean_per_kwh) * remaining
     return np.asarray(np.where(allowed, later, np.inf), dtype=np.float64)

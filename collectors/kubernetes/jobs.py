@@ -37,7 +37,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from collectors.kubernetes.standing import Standing, standing_of
+from collectors.kubernetes.standing import Standing, deadline_of, standing_of
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
@@ -260,6 +260,7 @@ class _View:
         for fact, value in (
             ("instance_label", labels_of(top).get(INSTANCE, "")),
             ("pods_stay", why_pods_stay(top)),
+            ("deadline_at", deadline_of(workload.chain)),
         ):
             if value:
                 yield fact, value

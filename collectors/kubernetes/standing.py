@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from collectors.kubernetes.client import Document
 from collectors.kubernetes.objects import GpuRequest, PodFacts, list_in, part, text_in, time_in
@@ -12,6 +12,9 @@ from data.records.jobs import JobState
 
 _FINISHED = frozenset({"Complete", "Completed", "Succeeded", "SUCCEEDED", "STOPPED"})
 _FAILED = frozenset({"Failed", "FAILED"})
+_DEADLINE = "activeDeadlineSeconds"
+_MAX_SECONDS = 10**9
+"""A longer deadline, of some thirty years, is none."""
 _WHY_NO_PODS = frozenset({("ReplicaFailure", "True"), ("Progressing", "False")})
 
 
@@ -100,6 +103,24 @@ def _own_word(document: Document) -> tuple[JobState | None, str, datetime | None
         state = JobState.FINISHED if word in _FINISHED else JobState.FAILED
         return state, text_in(status, "message"), ended_at
     return None, waiting, None
+
+
+def deadline_of(chain: Sequence[Document]) -> str:
+    """Return the time at which activeDeadlineSeconds ends a workload, '' when nothing does.
+
+    It counts from the start that the object's status tells, which a suspension takes away.
+    """
+    told = (
+        (time_in(document, "status", "startTime"), part(document, "spec", *where, _DEADLINE))
+        for document in chain
+        for where in ((), ("runPolicy",))
+    )
+    found = [
+        started_at + timedelta(seconds=seconds)
+        for started_at, seconds in told
+        if started_at is not None and type(seconds) is int and 0 < seconds < _MAX_SECONDS
+    ]
+    return min(found).isoformat() if found else ""
 
 
 def _is_suspended(document: Document) -> bool:

@@ -219,6 +219,7 @@ def _queue_extra(
         ("", ""),
     )
     array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
+    deadline = moment_of(record.get("deadline"))
     pairs = {
         "array_job": array if array != "0" else "",
         "array_task": identifier_of(record.get("array_task_id")) if array != "0" else "",
@@ -234,6 +235,7 @@ def _queue_extra(
         "gres": spelling[1],
         "gres_per": spelling[0],
         "resized_at": resized_at.isoformat() if resized_at else "",
+        "deadline_at": deadline.isoformat() if deadline else "",
     } | requested_facts(gpus_of(spelling[1]))
     return tuple((name, value) for name, value in pairs.items() if value)
 

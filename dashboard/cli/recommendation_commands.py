@@ -85,7 +85,7 @@ def show(options: argparse.Namespace) -> int:
                 "field": "saves emissions, market-based",
                 "value": range_text(one.savings.market_emissions_kgco2e),
             },
-            {"field": "over", "value": f"{one.savings.horizon_hours:g} h"},
+            {"field": "over", "value": f"{one.savings.horizon_hours:.4g} h"},
             {"field": "change takes", "value": _transition(one)},
             {"field": "work done later by", "value": range_text(one.delay_hours)},
             {"field": "may be changed", "value": evidence.elasticity},

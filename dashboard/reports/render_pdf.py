@@ -132,7 +132,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
                 range_text(said.savings.cost),
                 range_text(said.savings.energy_kwh),
                 range_text(said.savings.emissions_kgco2e),
-                f"in {said.savings.horizon_hours:g} h",
+                f"in {said.savings.horizon_hours:.4g} h",
             ),
             said.risk,
         )

@@ -75,7 +75,7 @@ def _savings(stored: StoredRecommendation) -> None:
     market = savings.market_emissions_kgco2e
     for cell, (label, value) in zip(st.columns(4), shown, strict=True):
         with cell.container(gap=None):
-            st.caption(f"saves {label} in {savings.horizon_hours:g} h")
+            st.caption(f"saves {label} in {savings.horizon_hours:.4g} h")
             st.markdown(plain(range_text(value)))
             if label == "emissions" and market is not None:
                 st.caption(plain(f"location-based; market-based {range_text(market)}"))

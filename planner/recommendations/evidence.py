@@ -108,6 +108,9 @@ def _factors(
     if savings.energy_kwh is not None:
         factors += _energy_factors(problem)
     demand = one.job.demand
+    if demand.remaining.why:
+        hours = demand.remaining.hours(problem.terms.slot_hours)
+        factors.append(("end", f"{demand.remaining.why}: {hours:.3g} h are left"))
     if demand.memory_freed and demand.memory_mib is not None and demand.memory_max_mib is not None:
         was, held = demand.memory_max_mib / MIB_PER_GIB, demand.memory_mib / MIB_PER_GIB
         factors.append(

@@ -25,6 +25,8 @@ def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[f
     """
     if one.job.keep_reason:
         return one.job.keep_reason
+    if not one.job.demand.remaining.central.any():
+        return f"it ends before the plan begins: {one.job.demand.remaining.why}"
     if one.action is None:
         flag = suspicion(one.job.demand, terms)
         least = _idle_for_good(one, terms) or (
@@ -51,9 +53,11 @@ def _idle_for_good(one: Proposal, terms: Terms) -> str:
 def _unsteady(one: Proposal, terms: Terms) -> str:
     if one.share < STEADY_SHARE:
         return f"the plan would change it for {100 * one.share:.0f} % of the horizon only"
-    held = sum(number == one.option for number in one.proposed) * terms.slot_hours
-    if held < min(_SHORTEST_HOURS, terms.horizon_hours):
-        return f"the plan would hold the change for {held:g} h only"
+    remaining = one.job.demand.remaining
+    held = float((one.held * remaining.central).sum()) * terms.slot_hours
+    if held < min(_SHORTEST_HOURS, terms.horizon_hours) - 1e-9:
+        end = f": {remaining.why}" if remaining.why else ""
+        return f"the plan would hold the change for {held:.3g} h only{end}"
     return ""
 
 
@@ -90,10 +94,11 @@ def saving_ratio(one: Proposal, outcome: Outcome, terms: Terms) -> float:
     """
     savings, power = outcome.savings, one.job.demand.power_q50
     if one.action is Action.POWER_CAP:
-        if savings.energy_kwh is None or power is None or power.sum() <= 0:
+        if savings.energy_kwh is None or power is None:
             return 0.0
-        used = power.sum() * terms.slot_hours / 1000 * terms.energy.pue
-        return float(savings.energy_kwh.central / used)
+        there = one.job.demand.remaining.central
+        used = float(power @ there) * terms.slot_hours / 1000 * terms.energy.pue
+        return float(savings.energy_kwh.central / used) if used > 0 else 0.0
     now = outcome.energy_bill if one.action is Action.SHIFT_IN_TIME else outcome.cost_of_now
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 

@@ -63,7 +63,7 @@ def _expiry(finding: MemoryFinding, created_at: datetime, problem: PlanningProbl
 def _savings(one: Relief, problem: PlanningProblem) -> Savings:
     """Give what the change costs, as negative savings; of advice nothing is known."""
     if one.outcome is None:
-        hours = problem.terms.horizon_hours
+        hours = one.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
         return Savings(
             horizon_hours=hours, gpu_hours=None, energy_kwh=None, emissions_kgco2e=None, cost=None
         )
@@ -76,7 +76,7 @@ def _gpu_hours(one: Relief, outcome: Outcome, problem: PlanningProblem) -> Range
     A plan counts the boards of the present model as freed; here others are taken for them.
     """
     freed = one.proposal.present.boards - one.proposal.chosen.boards
-    held = freed * problem.terms.horizon_hours
+    held = freed * one.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
     change = outcome.transition
     if change is None or not change.seconds.central:
         return Range(low=held, central=held, high=held, unit="GPU-h")

@@ -92,7 +92,9 @@ def reliefs(
     return tuple(
         _relief(finding, planned[finding.job_id], problem, room)
         for finding in findings
-        if finding.outlook is MemoryOutlook.RUNS_OUT and finding.job_id in planned
+        if finding.outlook is MemoryOutlook.RUNS_OUT
+        and finding.job_id in planned
+        and planned[finding.job_id].job.demand.remaining.central.any()
     )
 
 

@@ -88,7 +88,8 @@ def portfolio_of(
         parts["recommended"] += stays.money - proposed.money
         parts["timing"] += proposed.money - planned.money
         gpu_hours += terms.slot_hours * sum(
-            one.present.boards - one.job.options[number].boards for number in one.proposed
+            (one.present.boards - one.job.options[number].boards) * there
+            for number, there in zip(one.proposed, one.job.demand.remaining.central, strict=True)
         )
     total = plan.cost_of_now - plan.cost
     return Portfolio(

@@ -26,9 +26,9 @@ STEADY_SHARE = 0.5
 class Proposal:
     """A change of one job. `planned` and `proposed` are option numbers per slot.
 
-    `share` of the horizon for which the plan leaves the present configuration; `first` and `last`
-    slot of a change for a while, None when it starts at once or holds for good. `action` None: keep
-    the job.
+    `share` of the job's hours for which the plan leaves the present configuration; `first` and
+    `last` slot of a change for a while, None when it starts at once or holds for good. `action`
+    None: keep the job.
     """
 
     job: JobProblem
@@ -46,6 +46,11 @@ class Proposal:
         return self.job.options[self.option]
 
     @property
+    def held(self) -> npt.NDArray[np.bool_]:
+        """In which slots the proposed option is held, array [slots]."""
+        return np.asarray(np.array(self.proposed) == self.option, dtype=np.bool_)
+
+    @property
     def present(self) -> Option:
         """The configuration of now."""
         return self.job.options[0]
@@ -55,11 +60,14 @@ def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
     """Give what the plan proposes for a job."""
     number_of = {option.configuration: number for number, option in enumerate(job.options)}
     planned = tuple(number_of[step] for step in plan.steps)
-    paused = [slot for slot, option in enumerate(planned) if job.options[option].paused]
-    changed = [option for option in planned if option and not job.options[option].paused]
-    share = len(changed) / len(planned)
-    more = [slot for slot, option in enumerate(planned) if _serves_more(job, option)]
-    if 0 < len(more) < STEADY_SHARE * len(planned):
+    remaining = job.demand.remaining.central
+    there = [slot for slot, share in enumerate(remaining) if share > 0]
+    paused = [slot for slot in there if job.options[planned[slot]].paused]
+    other = [slot for slot in there if planned[slot] and not job.options[planned[slot]].paused]
+    changed = [planned[slot] for slot in other]
+    share = float(remaining[other].sum() / remaining.sum()) if there else 0.0
+    more = [slot for slot in there if _serves_more(job, planned[slot])]
+    if 0 < len(more) < STEADY_SHARE * len(there):
         most = max((planned[slot] for slot in more), key=lambda one: job.options[one].service)
         return _for_a_while(job, planned, most, more[0], more[-1], Action.SCALE_OUT)
     if share >= STEADY_SHARE:

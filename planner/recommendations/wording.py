@@ -23,19 +23,16 @@ def change_text(one: Proposal, problem: PlanningProblem) -> str:
     return f"{one.chosen.configuration.describe()} from {starts} {end}"
 
 
-def _hours(problem: PlanningProblem) -> float:
-    return len(problem.slot_starts) * problem.planning.slot_minutes / 60
-
-
 def _peak(one: Proposal) -> float:
-    path = one.job.demand.demand_q90
-    return 0.0 if path is None else float(path.max())
+    path, remaining = one.job.demand.demand_q90, one.job.demand.remaining
+    return 0.0 if path is None else float((path * (remaining.high > 0)).max())
 
 
 def _less_work(one: Proposal, problem: PlanningProblem) -> str:
     memory = f"{(one.job.demand.memory_mib or 0) / 1024:.1f} GiB"
+    hours = one.job.demand.remaining.hours(problem.terms.slot_hours)
     return (
-        f"Over the next {_hours(problem):g} h it is forecast to do at most {_peak(one):.2f} of "
+        f"Over the next {hours:.3g} h it is forecast to do at most {_peak(one):.2f} of "
         f"{one.job.demand.job.gpu_count} devices' work (q90) with {memory} per device; "
         f"{one.chosen.configuration.describe()} gives {one.chosen.service:.2f}."
     )

@@ -64,7 +64,7 @@ if not empty_state():
         ),
         "",
     )
-    hours = waiting[0].recommendation.savings.horizon_hours if waiting else 0
+    hours = max((one.recommendation.savings.horizon_hours for one in waiting), default=0)
     finding(
         f"{_waiting(len(waiting))} for a decision; together they would save "
         f"{worth:.0f} {currency} over the next {hours:g} h{_taken(taken, currency)}."

@@ -1,0 +1,150 @@
+"""What is promised of a job ends where the job ends: limit, deadline, recorded or forecast end."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import numpy as np
+import pytest
+from factories import make_job
+from planning_cases import A100, AS_OF, H100, L40S, boards, case
+
+from data.records.decisions import Action
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
+from data.settings import EnergySettings, PlanningSettings
+from planner.packing import build_plan
+from planner.problem import PlanningProblem
+from planner.recommendations.advise import Advice, advise
+
+SOURCES = (
+    "slurm", "pending", "slurm-deadline", "recorded", "kubernetes", "past-runs", "endless",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A drawn job with the last moment at which it can be there, None when nobody knows."""
+
+    job: Job
+    end: datetime | None
+    past_runs: tuple[float, ...]
+    level: float
+    watts: float
+
+
+def drawn_job(rng: np.random.Generator, source: str, number: int) -> Drawn:
+    """One job of a source, with an end up to a day and a half away."""
+    count = int(rng.choice([1, 2, 4, 8]))
+    ran, left = (timedelta(minutes=float(rng.uniform(1, high))) for high in (3_000, 2_000))
+    if rng.random() < 0.3:
+        left = timedelta(minutes=float(rng.uniform(1, 240)))
+    state, end, extra, runs = JobState.RUNNING, AS_OF + left, (), ()
+    slurm = source in ("slurm", "pending", "slurm-deadline", "past-runs", "recorded")
+    facts = SchedulerFacts(
+        state=state,
+        started_at=AS_OF - ran,
+        extra=(
+            ("requeue", "yes"), ("batch", "yes"), ("gres_per", "job"), ("nodes_requested", "1"),
+            ("requested_gpu_type", "h100"), ("requested_gpus", str(count)),
+            ("slurm_release", "24.11"),
+        ) if slurm else (("gpus_per_unit", "1"), ("gpu_containers", "1")),
+    )  # fmt: skip
+    match source:
+        case "slurm":
+            facts = replace(facts, time_limit_seconds=(ran + left).total_seconds())
+        case "pending":
+            facts = replace(
+                facts, state=JobState.PENDING, started_at=None,
+                time_limit_seconds=left.total_seconds(),
+            )  # fmt: skip
+        case "slurm-deadline":
+            extra = (("deadline_at", end.isoformat()),)
+            facts = replace(facts, time_limit_seconds=(ran + 2 * left).total_seconds())
+        case "recorded":
+            facts = replace(facts, ended_at=end)
+        case "kubernetes":
+            extra = (("deadline_at", end.isoformat()),)
+        case "past-runs":
+            longest = (ran + left).total_seconds()
+            runs = (longest, *(ran.total_seconds() + left.total_seconds() * rng.random(8)))
+        case _:
+            end = None
+    job = make_job(
+        f"slurm:{100 + number}" if slurm else f"a/job/{number}",
+        platform=Platform.SLURM if slurm else Platform.KUBERNETES,
+        kind=WorkloadKind.TRAINING,
+        gpu_count=count,
+        scheduler=replace(facts, extra=facts.extra + extra),
+    )
+    return Drawn(
+        job=job, end=end, past_runs=runs,
+        level=float(rng.choice([0.0, 0.1, 0.3, 0.6, 0.9])),
+        watts=float(rng.uniform(100, 690)) * count,
+    )  # fmt: skip
+
+
+def drawn(seed: int, source: str, slot_minutes: int) -> tuple[list[Drawn], PlanningProblem, Advice]:
+    """A fleet of drawn jobs of one source with what is recommended for it."""
+    rng = np.random.default_rng([seed, SOURCES.index(source), slot_minutes])
+    jobs = [drawn_job(rng, source, number) for number in range(5)]
+    slots = int(rng.choice([6, 24])) * 60 // slot_minutes
+    prices = ",".join(f"{price:.3f}" for price in rng.uniform(0.05, 0.9, 24))
+    problem = case(
+        *((one.job, one.level, 9_000.0, one.watts) for one in jobs),
+        gpus=[*boards(H100, 48, cut=True), *boards(L40S, 12), *boards(A100, 8)],
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes,
+            horizon_slots=slots,
+            shift_slack_hours=float(rng.choice([0, 4])),
+        ),
+        energy=EnergySettings(
+            region="DEU", electricity_price_by_hour=prices, carbon_price_per_tonne=100.0
+        ),
+        past_runs={one.job.job_id: one.past_runs for one in jobs},
+    )  # fmt: skip
+    plan = build_plan(problem, budget_seconds=20, created_at=AS_OF)
+    return jobs, problem, advise(plan, problem)
+
+
+def hours_left(one: Drawn, problem: PlanningProblem) -> float:
+    """The hours of the horizon in which a job can be there."""
+    first, horizon = problem.slot_starts[0], problem.terms.horizon_hours
+    if one.end is None:
+        return horizon
+    return min(horizon, max(0.0, (one.end - first) / timedelta(hours=1)))
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_promise_reaches_beyond_the_end_of_its_job(source: str, slot_minutes: int) -> None:
+    """GPU-hours, energy and money are at most what the job can still hold and use."""
+    found: Counter[Action] = Counter()
+    for seed in range(4 if slot_minutes == 5 else 8):
+        jobs, problem, advice = drawn(seed, source, slot_minutes)
+        by_id = {one.job.job_id: one for one in jobs}
+        pue = problem.energy.pue + problem.energy.pue_uncertainty
+        dearest = float(problem.tariff.per_kwh.max())
+        could_hold = 0.0
+        for one in advice.recommendations:
+            if not one.job_id:
+                continue
+            found[one.action] += 1
+            own, savings = by_id[one.job_id], one.savings
+            left = hours_left(own, problem)
+            # Of a board that is cut or shared a part is freed, of another model all of them are.
+            kept = one.proposed.gpu_model == one.now.gpu_model and not (
+                one.proposed.mig_profile or one.proposed.shared_with
+            )
+            freed = one.now.gpu_count - kept * one.proposed.gpu_count
+            could_hold += freed * left
+            if savings.gpu_hours is not None:
+                assert savings.gpu_hours.high <= freed * left + 1e-6, (seed, one.summary, left)
+            kwh = own.watts * left / 1000 * pue
+            if savings.energy_kwh is not None:
+                assert savings.energy_kwh.high <= kwh + 1e-6, (seed, one.summary, left)
+            if savings.cost is not None:
+                rent = problem.catalogue.get(H100).price_per_hour * own.job.gpu_count * left
+                assert savings.cost.high <= rent + kwh * dearest + 1e-6, (seed, one.summary, left)
+            assert savings.horizon_hours <= left + 1e-9
+        assert advice.portfolio.gpu_hours <= could_hold + 1e-6
+    assert found.total() >= 4, "the drawn jobs have to be worth something"
