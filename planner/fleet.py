@@ -22,7 +22,10 @@ from data.records.jobs import Job, Platform
 _GONE_AFTER = timedelta(days=1)
 """A board not seen for so long is no capacity."""
 _HOLDS_FOR = timedelta(hours=1)
-"""A board last seen with a job this long before the newest sample is still the job's."""
+"""A board last seen with a job this long before the newest sample is still the job's.
+
+So is one that worked without a label still busy.
+"""
 _HOLDING = frozenset({"allocated", "mixed", "completing"})
 """Slurm's words for a node that holds jobs, of GPUs or not."""
 UNSEEN = "(unseen)"
@@ -246,14 +249,20 @@ def _foreign(
     for job_id, home in homes.items():
         for name, _count in home.boards:
             on_host[_short(name)].add(job_id)
+    nameless = {_short(gpu.node) for gpu in gpus if _works_for_nobody(gpu)}
     found = set()
     for node in nodes:
         host = _short(node.name)
         words = {word for one in described.get(host, ()) for word in one.state.split("+")}
         own = [runs.get(job_id, "") in node.schedulers for job_id in on_host[host]]
-        if not all(own) or (words & _HOLDING and not own):
+        if host in nameless or not all(own) or (words & _HOLDING and not own):
             found.add(node.name)
     return found
+
+
+def _works_for_nobody(gpu: Gpu) -> bool:
+    """Say whether a board, when last seen, worked without a label, or may have."""
+    return gpu.unexplained_at is not None and gpu.unexplained_at > gpu.last_seen_at - _HOLDS_FOR
 
 
 def _short(name: str) -> str:

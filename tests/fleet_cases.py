@@ -1,6 +1,7 @@
 """Fleets of nodes with jobs on them, for plans over time and place."""
 
 from collections import defaultdict
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -165,10 +166,13 @@ def foreign_job(number: int, **changes: Any) -> Job:
     return make_job(f"slurm:9{number}", platform=Platform.SLURM, kind=kind, **changes)
 
 
-def mixed_fleet(seed: int, *, planning: PlanningSettings, nodes: int = 5) -> PlanningProblem:
+def mixed_fleet(
+    seed: int, *, planning: PlanningSettings, nodes: int = 5, nameless: Collection[str] = ()
+) -> PlanningProblem:
     """Nodes of Slurm, Kubernetes, both or nobody, with jobs of either, foreign ones, and labels.
 
-    Few jobs a node, so that emptying nodes pays. Some run where their scheduler has no node.
+    Few jobs a node, so that emptying nodes pays. Some run where their scheduler has no node. On the
+    last board of the nodes `nameless` something runs that carries no label.
     """
     rng = np.random.default_rng(seed)
     gpus, described, cases = [], [], []
@@ -208,6 +212,9 @@ def mixed_fleet(seed: int, *, planning: PlanningSettings, nodes: int = 5) -> Pla
                 cases.append((job, float(rng.uniform(0.1, 0.95)), 20_000.0, 250.0 * size))
             gpus += [gpu(name, at + one, model, job_id) for one in range(size)]
             at += size
-        gpus += [gpu(name, one, model) for one in range(at, 8)]
+        busy = AS_OF if name in nameless else None
+        gpus += [
+            gpu(name, one, model, unexplained_at=busy if one == 7 else None) for one in range(at, 8)
+        ]
     cases = cases or [(foreign_job(0), 0.5, 20_000.0, 250.0)]
     return case(*cases, gpus=gpus, nodes=described, planning=planning, rules=FleetRules())

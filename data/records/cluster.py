@@ -10,7 +10,10 @@ from data.records.jobs import Platform
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One board or one MIG instance (`mig_instance` != '') as last seen."""
+    """One board or one MIG instance (`mig_instance` != '') as last seen.
+
+    `unexplained_at`: when it last worked for nobody known, or may have: nobody told what it did.
+    """
 
     gpu_uuid: str
     mig_instance: str
@@ -20,6 +23,7 @@ class Gpu:
     memory_total_mib: float | None
     job_id: str
     last_seen_at: datetime
+    unexplained_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

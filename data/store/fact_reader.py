@@ -189,6 +189,9 @@ class FactReader:
                 memory_total_mib=None if pd.isna(row.memory_total_mib) else row.memory_total_mib,
                 job_id=row.job_id,
                 last_seen_at=row.last_seen_at.to_pydatetime(),
+                unexplained_at=None
+                if pd.isna(row.unexplained_at)
+                else row.unexplained_at.to_pydatetime(),
             )
             for row in rows
         )

@@ -180,7 +180,8 @@ SELECT gpu_uuid, mig_instance,
     arg_max(gpu_model, last_at) AS gpu_model,
     arg_max(memory_total_mib, last_at) AS memory_total_mib,
     arg_max(job_id, last_at) AS job_id,
-    max(last_at) AS last_seen_at
+    max(last_at) AS last_seen_at,
+    max(last_at) FILTER (WHERE holder = 'unattributed') AS unexplained_at
 FROM {
     whole_slots(
         "gpu_uuid",
@@ -190,6 +191,7 @@ FROM {
         "gpu_model",
         "memory_total_mib",
         "job_id",
+        "holder",
         "last_at",
         "samples",
     )

@@ -1,5 +1,7 @@
 """Several schedulers in one fleet: each keeps its jobs, and what none explains stays as it is."""
 
+from datetime import timedelta
+
 import pytest
 from factories import NOW
 from fleet_cases import (
@@ -139,6 +141,56 @@ def test_a_node_that_slurm_calls_busy_holds_work_that_is_not_seen(state: str) ->
     )
     off = {one.node for one in plan_of(problem).nodes if not any(one.on)}
     assert off == (set() if state != "idle" else {"s1"})
+
+
+@given(st.integers(0, 10_000), st.sampled_from(SLOTS), st.sets(st.integers(0, 4), min_size=1))
+@settings(max_examples=30, deadline=None, derandomize=True)
+def test_a_node_with_work_without_a_label_stays_on(
+    seed: int, slot_minutes: int, where: set[int]
+) -> None:
+    """Whoever describes the node, and whatever it says of it."""
+    names = {f"n{number}.example" for number in where}
+    problem = mixed_fleet(seed, planning=planning(slot_minutes, hours=3), nameless=names)
+    has_it = {node.name for node in problem.facts.nodes if node.foreign}
+    plan = plan_of(problem)
+    kept = {node.node for node in plan.nodes if node.node.partition(" ")[0] in names}
+    assert kept <= has_it
+    assert all(all(node.on) for node in plan.nodes if node.node in kept)
+    assert not kept & {
+        f"{one.target}.example"
+        for one in advise(plan, problem).recommendations
+        if one.action is Action.CONSOLIDATE
+    }
+
+
+@pytest.mark.parametrize("source", [SLURM, KUBERNETES])
+@pytest.mark.parametrize(
+    ("minutes_ago", "stays"), [(0, True), (50, True), (70, False), (None, False)]
+)
+def test_an_idle_looking_node_with_a_busy_board_is_not_powered_down(
+    source: str, minutes_ago: int | None, stays: bool
+) -> None:
+    """The board belongs to no job and to no label; an hour after its work the node may go."""
+    at = None if minutes_ago is None else AS_OF - timedelta(minutes=minutes_ago)
+    job = slurm_job(1) if source == SLURM else pods_job("x")
+    problem = case(
+        (job, 0.9, 60_000.0, 600.0),
+        gpus=[
+            *(gpu("s0", i, H100, job.job_id if i == 0 else "") for i in range(8)),
+            *(gpu("s1", i, H100, unexplained_at=at if i == 3 else None) for i in range(8)),
+        ],
+        nodes=[
+            node_of(name, H100, source=source, partitions=("gpu",), state=state)
+            for name, state in (("s0", "mixed"), ("s1", "idle"))
+        ],
+        rules=FleetRules(),
+        planning=planning(15),
+    )
+    plan = plan_of(problem)
+    off = {one.node for one in plan.nodes if not any(one.on)}
+    assert off == (set() if stays else {"s1"})
+    targets = {one.target for one in advise(plan, problem).recommendations}
+    assert ("s1" in targets) is not stays
 
 
 def test_a_mixed_fleet_has_a_pool_for_each_scheduler() -> None:
