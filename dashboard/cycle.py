@@ -5,8 +5,8 @@ No step reaches back. Time enters once, as `now`; the wall clock is read only fo
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
@@ -144,6 +144,8 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     view = world.store.reader.planning_view(
         now, slot_seconds=planning.slot_minutes * 60, history_days=planning.history_days
     )
+    over = gone(view.jobs, collected)
+    view = _without_ended(view, over, timedelta(minutes=planning.slot_minutes))
     if not view.jobs and not view.cluster.gpus:
         raise StoreError(
             f"nothing to plan: the store holds no samples in the {planning.history_days} days "
@@ -204,7 +206,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         groups=group_forecasts,
         past_runs=past_runs,
         memory=memory,
-        resting=resting(world.store.reader, view.jobs, now) | gone(view.jobs, collected),
+        resting=resting(world.store.reader, view.jobs, now) | over,
     )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
     world.progress("keep", 0, 1)
@@ -251,6 +253,20 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         portfolio=advice.portfolio,
         seconds=seconds,
     )
+
+
+_LATE = timedelta(minutes=5)
+"""So much later than others a job may report."""
+
+
+def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -> PlanningView:
+    """Return the view without jobs that are over by their scheduler's word and by their readings.
+
+    A job that still reports is planned for, whatever its scheduler says: its GPUs are not free.
+    """
+    last = view.history.groupby("job_id")["slot_start"].max()
+    quiet = set(last[last + slot + _LATE <= view.as_of].index) & set(over)
+    return replace(view, jobs=tuple(job for job in view.jobs if job.job_id not in quiet))
 
 
 def fleet_rules(settings: Settings) -> FleetRules:

@@ -39,8 +39,9 @@ class FleetNode:
     maintenance. CPUs and memory are None where no scheduler said. `schedulers` are the sources that
     describe it, `platform` that of a node of one scheduler, `known_as` that scheduler's name for
     it: '' where nobody can be asked to change the node as a whole. `foreign`: something runs on it
-    that none of them explains. `mig_profiles` are the slices that can be asked for. `nameable`: its
-    schedulers know its model, so that a job can ask for it.
+    that none of them explains, or that has no readings. `mig_profiles` are the slices that can be
+    asked for. `nameable`: its schedulers know its model, so that a job can ask for it. Not `read`:
+    nothing is known of what its boards do.
     """
 
     name: str
@@ -59,6 +60,7 @@ class FleetNode:
     foreign: bool = False
     mig_profiles: frozenset[str] = frozenset()
     nameable: bool = True
+    read: bool = True
 
     @property
     def usable(self) -> int:
@@ -146,12 +148,13 @@ def fleet_facts(
     on_node.subtract(_shared_boards(homes))
     found = _nodes(present, described)
     foreign = _foreign(found, present, [*jobs, *ended], homes, described)
+    unread = {_short(name) for name in cluster.unread}
     nodes = [
         replace(
             node,
             held=min(node.gpus, on_node[node.name]),
             away=_away(node.name, slot_starts, slot, maintenance),
-            foreign=node.name in foreign,
+            foreign=node.name in foreign or _short(node.name) in unread,
         )
         for node in found
     ]
@@ -292,7 +295,7 @@ def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list
     for short, nodes in sorted(described.items()):
         largest = max(nodes, key=lambda node: node.gpu_count)
         if short not in seen and largest.gpu_count > 0:
-            own = FleetNode(name=largest.name, gpu_model=largest.gpu_model, gpus=0)
+            own = FleetNode(name=largest.name, gpu_model=largest.gpu_model, gpus=0, read=False)
             found.append(_completed(own, nodes, alone=True))
     return found
 

@@ -57,11 +57,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """The fleet as the store knows it at `as_of`."""
+    """The fleet as the store knows it at `as_of`.
+
+    `unread` are the nodes on which a scheduler runs jobs that have no readings.
+    """
 
     as_of: datetime
     gpus: tuple[Gpu, ...]
     nodes: tuple[Node, ...] = ()
+    unread: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         require_utc("as_of", self.as_of)

@@ -15,7 +15,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
 from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
-from data.records.jobs import Job
+from data.records.jobs import Job, JobState
 from data.store import board_xids, samples_sql, tables
 from data.store.bulk import read_frame
 from data.store.planning_view import PlanningView
@@ -54,6 +54,8 @@ _MOST_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
 _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
+_STILL_RUNS = timedelta(hours=1)
+"""A running job that its scheduler did not list for so long is over."""
 
 
 class FactReader:
@@ -101,13 +103,15 @@ class FactReader:
         history = _of_these_jobs(history, known_jobs, slot_seconds)
         seen = set(history["job_id"])
         window = slots_of(start, upto)
+        nodes = tuple(one for one in self.nodes() if one.seen_at <= now)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         return PlanningView(
             as_of=as_of,
             cluster=Cluster(
                 as_of=as_of,
                 gpus=self.gpus(start=start, end=upto),
-                nodes=tuple(one for one in self.nodes() if one.seen_at <= now),
+                nodes=nodes,
+                unread=_unread(known_jobs, seen, nodes),
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
@@ -338,3 +342,21 @@ def _of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], slot_seconds: int
     }
     first = pd.to_datetime(history["job_id"].map(begins), utc=True)
     return history[~(history["slot_start"] < first)].reset_index(drop=True)
+
+
+def _unread(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the nodes of running jobs that have no history, as their schedulers last said.
+
+    A job that its scheduler does not list any more, when it last describes its nodes, is over.
+    """
+    said_at: dict[str, datetime] = {}
+    for node in nodes:
+        said_at[node.source] = max(node.seen_at, said_at.get(node.source, node.seen_at))
+    return frozenset(
+        name
+        for job in jobs
+        if job.job_id not in read and job.scheduler is not None and job.source in said_at
+        if job.scheduler.state in (JobState.RUNNING, JobState.SUSPENDED)
+        if job.last_seen_at > said_at[job.source] - _STILL_RUNS
+        for name in job.scheduler.nodes
+    )

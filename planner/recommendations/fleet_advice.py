@@ -106,12 +106,13 @@ def empty_nodes(plan: Plan, problem: PlanningProblem) -> Iterator[FleetAdvice]:
     """Give the nodes that the plan powers down, each with its longest stretch off.
 
     Only here is the idle power of free boards counted as saved: the node itself is off. Only a
-    scheduler can keep a node empty, so that one without its own gets no advice.
+    scheduler can keep a node empty, so that one without its own gets no advice, and neither does
+    one whose boards nobody reads: what they do is not known.
     """
     facts = {node.name: node for node in problem.facts.nodes}
     for node in plan.nodes:
         fact = facts.get(node.node)
-        if fact is None or fact.foreign or fact.platform is Platform.UNKNOWN:
+        if fact is None or fact.platform is Platform.UNKNOWN or fact.foreign or not fact.read:
             continue
         first, last = _longest_off(node)
         hours = (last - first) * problem.terms.slot_hours

@@ -109,3 +109,12 @@ def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
     second = run_cycle(world, now=NOW + timedelta(minutes=1))
     assert {one.job_id for one in second.recommendations} == set(ids[1:])
     assert second.kept[ids[0]] == "its scheduler (kubernetes b) no longer knows it"
+    assert {one.job_id for one in second.plan.jobs} == set(ids)
+    later = NOW + timedelta(minutes=40)
+    for number, job_id in enumerate(ids[1:], start=1):
+        frame = make_samples(gpus=2, minutes=40, job_id=job_id, utilization_ratio=0.02, end=later)
+        frame["gpu_uuid"] = f"{number}-" + frame["gpu_uuid"]
+        frame["node"] = f"node-{number}"
+        store.keep(make_collected(frame, (), batch_id=f"later {job_id}"))
+    third = run_cycle(world, now=later)
+    assert {one.job_id for one in third.plan.jobs} == set(ids[1:])

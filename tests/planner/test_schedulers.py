@@ -111,6 +111,7 @@ def test_a_node_with_a_job_of_a_scheduler_not_connected_stays_on(slot_minutes: i
     """Kubernetes is connected; the A100 node beside it runs a job that only its label names."""
     boards = [gpu("k", i, H100, "ml/deployment/x" if i < 2 else "") for i in range(8)]
     boards += [gpu("a100-01", i, A100, "slurm:916" if i < 4 else "") for i in range(8)]
+    boards += [gpu("idle", i, A100) for i in range(8)]
     problem = case(
         (pods_job("x", gpu_count=2), 0.9, 60_000.0, 1200.0),
         (foreign_job(16, gpu_model=A100, gpu_count=4), 0.8, 60_000.0, 1400.0),
@@ -191,6 +192,32 @@ def test_an_idle_looking_node_with_a_busy_board_is_not_powered_down(
     assert off == (set() if stays else {"s1"})
     targets = {one.target for one in advise(plan, problem).recommendations}
     assert ("s1" in targets) is not stays
+
+
+@pytest.mark.parametrize("source", [SLURM, KUBERNETES])
+@pytest.mark.parametrize(("what", "proposed"), [("read", True), ("unread", False), ("runs", False)])
+def test_a_node_of_which_too_little_is_known_is_not_powered_down(
+    source: str, what: str, proposed: bool
+) -> None:
+    """No reading of its boards, or a running job without readings."""
+    job = slurm_job(1) if source == SLURM else pods_job("x")
+    boards = [gpu("s0", i, H100, job.job_id if i == 0 else "") for i in range(8)]
+    if what != "unread":
+        boards += [gpu("s1", i, H100) for i in range(8)]
+    problem = case(
+        (job, 0.9, 60_000.0, 600.0),
+        gpus=boards,
+        nodes=[
+            node_of(name, H100, source=source, partitions=("gpu",), state=state)
+            for name, state in (("s0", "mixed"), ("s1", "idle"))
+        ],
+        unread=frozenset({"s1.example"} if what == "runs" else ()),
+        rules=FleetRules(),
+        planning=planning(15),
+    )
+    plan = plan_of(problem)
+    targets = {one.target for one in advise(plan, problem).recommendations}
+    assert ("s1" in targets) is proposed
 
 
 def test_a_mixed_fleet_has_a_pool_for_each_scheduler() -> None:
