@@ -21,17 +21,17 @@ import pandas as pd
 from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
 from benchmarks.memory_rows import MeasuredRow, read_rows
-from planner.memory.bounds import Tier, bound_factor
+from planner.memory.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier, bound_factor
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.framework_traits import framework_traits, known_frameworks
 from planner.memory.marp_paper import marp_peak_bytes
 from planner.memory.training_job import Method, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
+from planner.training_plans import unbounded_peak
 
 RESULTS = Path(__file__).parent / "results" / "memory.md"
 GIB = 2**30
 REPETITIONS = 6
-SHARES = (0.90, 0.95, 0.99)
 _GROUP_HEAD = (
     "| {title} | rows | framework not told | with traits | median error | calibrated, 10 runs |"
 )
@@ -324,6 +324,24 @@ def refusals(measured: Sequence[MeasuredRow]) -> tuple[int, int, int, int, list[
     return refused[True], total[True], refused[False], total[False], missed
 
 
+def offered_text(measured: Sequence[MeasuredRow]) -> str:
+    """Return in words how many runs that fitted, and that did not, the plans' rule would offer."""
+    texts = []
+    for how in ("framework told", "framework not told"):
+        found: dict[bool, list[bool]] = {True: [], False: []}
+        for row in measured:
+            if row.job is not None and row.job.gpu_memory_bytes is not None:
+                told = row.job.framework if how == "framework told" else ""
+                estimate = unbounded_peak(replace(row.job, framework=told))
+                probability = estimate.probability_within(USABLE * row.job.gpu_memory_bytes)
+                found[row.out_of_memory].append(probability >= FIT_PROBABILITY)
+        texts.append(
+            f"{how}: {sum(found[False])} of {len(found[False])} runs that fitted, "
+            f"{sum(found[True])} of {len(found[True])} that ran out of memory"
+        )
+    return f"Offered as fitting with {100 * FIT_PROBABILITY:g} %, {'; '.join(texts)}."
+
+
 def estimates_per_second(jobs: Sequence[TrainingJob]) -> float:
     """Give estimates per CPU second, the best of three passes over the jobs."""
     best = float("inf")
@@ -476,6 +494,8 @@ def report(measured: Sequence[MeasuredRow]) -> str:
         "",
         *bound_table(clean),
         refused_text,
+        "",
+        offered_text(measured),
         "",
         unit_text,
         "",

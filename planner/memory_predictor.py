@@ -1,15 +1,20 @@
 """MARP's front door: the peak memory of one GPU of a training job, with what it is made of."""
 
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from planner.memory.allocator import figures, outside_allocator
 from planner.memory.assumptions import Recipe, complete
-from planner.memory.bounds import MARGIN, Tier, bound_factor, tier_of
+from planner.memory.bounds import MARGIN, SHARES, Tier, bound_factor, tier_of
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.step_events import Event, Parts, step_events
 from planner.memory.training_job import TrainingJob
 
 _GIB = 2**30
+
+_TOLD = 0.01
+"""No probability nearer to 0 or 1 is told: the measured runs do not reach further."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +22,8 @@ class MemoryEstimate:
     """Peak memory of the fullest GPU of a job, in bytes.
 
     `allocated_bytes` is what tensors take, `reserved_bytes` what torch's allocator holds,
-    `nvml_bytes` what NVML and DCGM report; `p50_bytes` is the last, `p99_bytes` its bound.
+    `nvml_bytes` what NVML and DCGM report; `p50_bytes` is the last, `p90_bytes` to `p99_bytes`
+    are its bounds: so many measured peaks lie below.
     `breakdown` lists the components at the binding event, of allocated bytes in the order of the
     step; `static_ratio` is the share of them that stays through the step. `missing` names what
     nobody stated, `assumed` what was taken instead. `sample_count` finished runs of the family
@@ -25,6 +31,8 @@ class MemoryEstimate:
     """
 
     p50_bytes: float
+    p90_bytes: float
+    p95_bytes: float
     p99_bytes: float
     allocated_bytes: float
     reserved_bytes: float
@@ -40,12 +48,31 @@ class MemoryEstimate:
     notes: tuple[str, ...]
     sample_count: int
 
+    def probability_within(self, memory_bytes: float) -> float:
+        """Return the probability that the peak stays within so many bytes, from 0.01 to 0.99.
 
-def predict_peak(job: TrainingJob, *, calibration: Calibration | None = None) -> MemoryEstimate:
+        Linear in the logarithm between the bounds; below the median their mirror image.
+        """
+        above = memory_bytes >= self.p50_bytes
+        size = max(memory_bytes, 1.0)
+        factor = size / self.p50_bytes if above else self.p50_bytes / size
+        bounds = (self.p50_bytes, self.p90_bytes, self.p95_bytes, self.p99_bytes)
+        factors = [bound / self.p50_bytes for bound in bounds]
+        for (low, begin), (high, end) in pairwise(zip((0.5, *SHARES), factors, strict=True)):
+            if factor < end:
+                share = low + (high - low) * math.log(factor / begin) / math.log(end / begin)
+                return share if above else 1 - share
+        return 1 - _TOLD if above else _TOLD
+
+
+def predict_peak(
+    job: TrainingJob, *, calibration: Calibration | None = None, raised: float = 1.0
+) -> MemoryEstimate:
     """Give the peak memory of the fullest GPU of a job.
 
     The peak is the maximum over the events of a step and over the pipeline stages that can hold
-    it. Errors: ImpossibleProblemError for a precision, optimiser or quantisation not known.
+    it. `raised` multiplies it, after a run that needed more. Errors: ImpossibleProblemError for a
+    precision, optimiser or quantisation not known.
     """
     recipe = complete(job)
     events = step_events(recipe)
@@ -60,15 +87,20 @@ def predict_peak(job: TrainingJob, *, calibration: Calibration | None = None) ->
             static_bytes=found.nvml * static_ratio,
             dynamic_bytes=found.nvml * (1 - static_ratio),
         )
-    ratio = learned.ratio if learned else 1.0
+    ratio = raised * (learned.ratio if learned else 1.0)
+    bounds = [found.nvml * ratio * bound_factor(tier, share, learned) for share in SHARES]
     return MemoryEstimate(
         p50_bytes=found.nvml * ratio,
-        p99_bytes=found.nvml * ratio * bound_factor(tier, 0.99, learned),
+        p90_bytes=bounds[0],
+        p95_bytes=bounds[1],
+        p99_bytes=bounds[2],
         allocated_bytes=found.allocated * ratio,
         reserved_bytes=found.reserved * ratio,
         nvml_bytes=found.nvml * ratio,
-        context_bytes=outside_allocator(recipe),
-        breakdown=tuple((name, size) for name, size in (*binding.static, *binding.dynamic) if size),
+        context_bytes=outside_allocator(recipe) * raised,
+        breakdown=tuple(
+            (name, size * ratio) for name, size in (*binding.static, *binding.dynamic) if size
+        ),
         binding_event=binding.name,
         binding_stage=binding.stage,
         static_ratio=static_ratio,
@@ -78,6 +110,11 @@ def predict_peak(job: TrainingJob, *, calibration: Calibration | None = None) ->
         notes=_notes(recipe, binding, learned),
         sample_count=learned.sample_count if learned else 0,
     )
+
+
+def gib(size_bytes: float) -> float:
+    """Return bytes in GiB with three significant digits, as every table and text shows them."""
+    return float(f"{size_bytes / _GIB:.3g}")
 
 
 def finished_run(job: TrainingJob, measured_nvml_bytes: float) -> FinishedRun:
@@ -106,9 +143,9 @@ def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
         return ""
     component, size = max(estimate.breakdown, key=lambda part: part[1])
     return (
-        f"needs {needed / _GIB:.1f} GiB at its {estimate.binding_event}, "
-        f"the GPU has {gpu_memory_bytes / _GIB:.1f} GiB; "
-        f"the largest part is {component} with {size / _GIB:.1f} GiB"
+        f"needs {gib(needed):g} GiB at its {estimate.binding_event}, "
+        f"the GPU has {gib(gpu_memory_bytes):g} GiB; "
+        f"the largest part is {component} with {gib(size):g} GiB"
     )
 
 

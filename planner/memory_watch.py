@@ -15,14 +15,12 @@ import numpy.typing as npt
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity, WindowPeak
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.units import BYTES_PER_MIB, MIB_PER_GIB
+from planner.memory.bounds import USABLE
 from planner.memory.training_job import Recompute, Sharding, TrainingJob
 from planner.memory_predictor import predict_peak
 from planner.training_plans import GpuType
 
 Floats = npt.NDArray[np.float64]
-
-USABLE = 0.985
-"""Share of the board's memory that a program can have: the driver keeps the rest."""
 
 _LIKELY = 0.5
 _ROOM_RATIO = 0.2

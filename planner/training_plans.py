@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from data.catalogue.gpu_catalogue import GpuModel
 from data.errors import ImpossibleProblemError
 from data.units import BYTES_PER_MIB
-from planner.memory.bounds import bound_factor
+from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
 from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
@@ -28,14 +28,6 @@ _SMALL_SHARDED_TOKENS = 1500
 same runs keep 0.84 to 0.88 at 4,000 to 8,000 tokens of what they reach at 16,000 to 20,000."""
 
 _LARGEST_CLUSTER = 1 << 20
-
-FIT_SHARE = 0.90
-"""A plan has room when so many measured peaks of its kind lie below the memory of its GPU."""
-
-
-def fit_bound(estimate: MemoryEstimate) -> float:
-    """Give the memory in bytes below which `FIT_SHARE` of measured peaks lie; p99 at the most."""
-    return min(estimate.p50_bytes * bound_factor(estimate.tier, FIT_SHARE), estimate.p99_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +75,14 @@ class TrainingPlan:
         return self.speed / self.gpus
 
     @property
-    def bound_bytes(self) -> float:
-        """Memory below which `FIT_SHARE` of measured peaks lie."""
-        return fit_bound(self.estimate)
+    def fit_probability(self) -> float:
+        """Probability that the peak stays within what the GPU offers to a process."""
+        return self.estimate.probability_within(USABLE * (self.job.gpu_memory_bytes or 0.0))
 
     @property
-    def has_room(self) -> bool:
-        """Whether the GPU has the memory of that bound."""
-        return self.bound_bytes <= (self.job.gpu_memory_bytes or 0.0)
+    def fits(self) -> bool:
+        """Whether that probability suffices for the plan to be offered."""
+        return self.fit_probability >= FIT_PROBABILITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +91,8 @@ class PlanQuestion:
 
     `measured_speed` maps (GPU type, GPUs) to the speed that finished runs of the model reached, in
     the units of `relative_speed`; it replaces the prior there, and corrects it at other sizes.
-    Finished runs of the family correct estimates by `calibration`; a plan fits when `raised` times
-    its need does, above 1 after a run that ran out of memory. `can_run` says whether the program
+    Finished runs of the family correct estimates by `calibration`; `raised` multiplies them, above
+    1 after a run that ran out of memory. `can_run` says whether the program
     can be told to run a spread; what it cannot is no plan.
     """
 
@@ -126,11 +118,12 @@ class PlanQuestion:
 
 
 def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
-    """Give every plan that fits: those with room first, then the best speed per GPU.
+    """Give every plan whose tensors have room: those that fit first, the likeliest other ones last.
 
-    Plans that are alike in both come by cost, then by their number of GPUs. Of the same GPU type,
-    count and parallelism only the fastest micro-batch and recomputation with room stays. Errors:
-    ImpossibleProblemError with the smallest cluster that would do, when none fits.
+    Plans that fit come by speed per GPU, then by cost, then by their number of GPUs. Of the same
+    GPU type, count and parallelism only the fastest micro-batch and recomputation that fits stays,
+    else the likeliest. Errors: ImpossibleProblemError with the smallest cluster that would do, when
+    the tensors have room nowhere.
     """
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
     for gpu in question.gpu_types:
@@ -144,12 +137,12 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
             f"{', '.join(gpu.name for gpu in question.gpu_types)}",
             smallest_cluster(question),
         )
-    return tuple(
-        sorted(
-            best.values(),
-            key=lambda plan: (not plan.has_room, -plan.speed_per_gpu, plan.cost, plan.gpus),
-        )
-    )
+    return tuple(sorted(best.values(), key=_rank))
+
+
+def _rank(plan: TrainingPlan) -> tuple[float, ...]:
+    likelihood = 0.0 if plan.fits else plan.fit_probability
+    return (not plan.fits, -likelihood, -plan.speed_per_gpu, plan.cost, plan.gpus)
 
 
 def smallest_cluster(question: PlanQuestion) -> str:
@@ -171,7 +164,8 @@ def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
     count = 1
     while count <= _LARGEST_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):
-            if _fastest(frugal, gpu, spread) is not None:
+            plan = _fastest(frugal, gpu, spread)
+            if plan is not None and plan.fits:
                 return count
         count *= 2
     return None
@@ -213,9 +207,10 @@ def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Pa
 
 
 def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
-    """Give the fastest micro-batch and recomputation of a way that fits, None when none does.
+    """Give the fastest micro-batch and recomputation of a way that fits, else the likeliest.
 
-    Where no recomputation makes a micro-batch fit, no larger one fits either.
+    None when the tensors have no room. Where no recomputation makes room for a micro-batch, a
+    larger one has none either.
     """
     fitting: list[TrainingPlan] = []
     for micro_batch in sorted(question.micro_batches):
@@ -226,7 +221,11 @@ def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> Train
         if jobs and not plans:
             break
         fitting += plans
-    return max(fitting, key=lambda plan: (plan.has_room, plan.speed), default=None)
+    return max(
+        fitting,
+        key=lambda plan: (plan.fits, plan.speed if plan.fits else plan.fit_probability),
+        default=None,
+    )
 
 
 def _candidates(
@@ -249,11 +248,23 @@ def _candidates(
 def _fitting(
     question: PlanQuestion, gpu: GpuType, jobs: Sequence[TrainingJob]
 ) -> Iterator[TrainingPlan]:
-    """Give a plan for each of the jobs that fits."""
+    """Give a plan for each of the jobs whose tensors have room."""
     for job in jobs:
-        estimate = predict_peak(job, calibration=question.calibration)
-        if not refusal(estimate, gpu.memory_bytes / question.raised):
+        estimate = unbounded_peak(job, calibration=question.calibration, raised=question.raised)
+        if not refusal(estimate, gpu.memory_bytes):
             yield _priced(question, gpu, job, estimate)
+
+
+def unbounded_peak(
+    job: TrainingJob, *, calibration: Calibration | None = None, raised: float = 1.0
+) -> MemoryEstimate:
+    """Give the estimate as on a GPU that is large enough for the allocator's whole cache.
+
+    On its own GPU a run gives cache back at the end of the memory, and the peak would say nothing
+    about how near that end is.
+    """
+    free = replace(job, gpu_memory_bytes=None)
+    return predict_peak(free, calibration=calibration, raised=raised)
 
 
 def _priced(

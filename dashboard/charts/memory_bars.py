@@ -33,7 +33,7 @@ _GROUPS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBar:
-    """One bar: its label, (part, GiB) pairs, the memory of the GPU, the bound of the peak, GiB."""
+    """One bar: its label, (part, GiB) pairs, what of the GPU is usable, the 95 % bound, GiB."""
 
     label: str
     parts: tuple[tuple[str, float], ...]
@@ -42,7 +42,7 @@ class MemoryBar:
 
 
 def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
-    """Give a stacked bar per GPU type, a mark at its memory and one at the 99 % bound."""
+    """Give a stacked bar per GPU type, a mark at its usable memory and one at the 95 % bound."""
     labels = [safe(one.label) for one in bars]
     figure = go.Figure()
     for group, colour in _COLOURS.items():
@@ -56,17 +56,17 @@ def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
                 hovertemplate=f"{group}: %{{y:.2f}} GiB<extra></extra>",
             )
     for name, values, symbol, colour in (
-        ("memory of the GPU", [one.limit_gib for one in bars], "line-ew-open", PROBLEM),
-        ("99 % bound", [one.bound_gib for one in bars], "diamond-open", IDLE),
+        ("usable memory", [one.limit_gib for one in bars], "line-ew-open", PROBLEM),
+        ("95 % bound", [one.bound_gib for one in bars], "diamond-open", IDLE),
     ):
         figure.add_scatter(
             name=name,
             x=labels,
             y=values,
             mode="markers",
-            marker={"symbol": symbol, "size": 28 if name.startswith("memory") else 9,
-                "color": colour, "line": {"width": 3 if name.startswith("memory") else 1.5}},
-            hovertemplate=f"{name}: %{{y:.1f}} GiB<extra></extra>",
+            marker={"symbol": symbol, "size": 28 if name.startswith("usable") else 9,
+                "color": colour, "line": {"width": 3 if name.startswith("usable") else 1.5}},
+            hovertemplate=f"{name}: %{{y}} GiB<extra></extra>",
         )  # fmt: skip
     figure = dress(figure, y_title="GiB on the fullest GPU", barmode="stack")
     figure.update_layout(xaxis={"title": "GPU type and plan", "type": "category"})

@@ -7,6 +7,8 @@ from typing import Any
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import settings_of
 from dashboard.submission.estimate import (
+    LIMIT,
+    Offers,
     breakdown_rows,
     chosen_types,
     estimate_document,
@@ -23,11 +25,12 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.settings import Settings
 from data.store import open_store
+from data.store.bridge import is_postgres_url
 from data.store.engine import store_path
 from planner.memory.calibration import Calibration
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
 from planner.memory_predictor import MemoryEstimate
-from planner.training_plans import FIT_SHARE, GpuType, PlanQuestion, training_plans
+from planner.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
 
 _DEGREES = ("data", "tensor", "pipeline")
 
@@ -40,31 +43,33 @@ def estimate(options: argparse.Namespace) -> int:
     types, origin, calibration, fleet = _known(loaded.settings, family_of(job))
     types = chosen_types(types, options.gpu)
     degrees = {name: value for name in _DEGREES if (value := getattr(options, name)) is not None}
-    document: dict[str, Any]
+    said: dict[str, list[str]] = {"warnings": [], "notes": []}
     if degrees:
         found = layouts(
             job, types, global_batch=options.batch, degrees=degrees, calibration=calibration
         )
         rows = [layout_row(one) for one in found]
         estimates = [one.estimate for one in found]
-        warnings = []
     else:
-        found_plans = training_plans(_question(options, job, types, calibration))
-        plans = offered(found_plans, fleet)[: max(1, options.top)]
+        offers = _offers(_question(options, job, types, calibration), fleet)
+        plans = offers.plans[: max(1, options.top)]
         currency = loaded.settings.energy.currency
         rows = [plan_row(offer, currency=currency, tokens=options.tokens) for offer in plans]
         estimates = [offer.plan.estimate for offer in plans]
-        warnings = [offer.remark for offer in plans[:1]] + [
-            limit_warning(plans[0].plan, options.tokens, options.time_limit, whose="--time-limit")
-        ]
-    for warning in filter(None, warnings):
-        say(f"warning: {warning}", file=sys.stderr)
+        late = limit_warning(
+            plans[0].plan, options.tokens, options.time_limit, whose="--time-limit"
+        )
+        said["warnings"] = [text for text in (offers.warning, late) if text]
+        said["notes"] = [offers.remark] * bool(offers.remark)
+    for kind, texts in said.items():
+        for text in texts:
+            say(f"{kind.removesuffix('s')}: {text}", file=sys.stderr)
     if options.format == "json":
-        document = {
+        document: dict[str, Any] = {
             "model": model_line(job),
             "model_assumed": list(read.assumed),
             "gpu_types_from": origin,
-            "warnings": list(filter(None, warnings)),
+            **said,
             "plans": [
                 row | {"estimate": estimate_document(one)}
                 for row, one in zip(rows, estimates, strict=True)
@@ -81,12 +86,20 @@ def estimate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _offers(question: PlanQuestion, fleet: Fleet | None) -> Offers:
+    """Return the plans to list. Errors: ImpossibleProblemError when none of them fits."""
+    offers = offered(training_plans(question), fleet)
+    if not offers.plans:
+        raise ImpossibleProblemError(offers.warning, smallest_cluster(question))
+    return offers
+
+
 def _say(job: TrainingJob, assumed: tuple[str, ...], origin: str, first: MemoryEstimate) -> None:
     """Say on stderr what the figures rest on."""
     lines = [
         f"{model_line(job)}; GPU types of {origin}.",
-        f"A plan fits where {FIT_SHARE:.0%} of such runs stay below the GPU's memory (p90_gib).",
-        "What may not fit comes last and says so. A command must name what stands under told.",
+        f"A plan fits where its peak stays within the usable memory with {LIMIT} or more.",
+        "What is free now comes first. A command must name what stands under told.",
     ]
     lines += [f"config.json: {one}" for one in assumed]
     lines += [
@@ -152,9 +165,10 @@ def _known(
 ) -> tuple[tuple[GpuType, ...], str, Calibration | None, Fleet | None]:
     """Give the fleet's GPU types and the family's calibration from the store, if there is one."""
     catalogue = load_gpu_catalogue()
-    if not store_path(settings.store.url).is_file():
+    url = settings.store.url
+    if not is_postgres_url(url) and not store_path(url).is_file():
         return catalogue_types(catalogue), "the catalogue", None, None
-    with open_store(settings.store.url, create=False) as store:
+    with open_store(url, create=False) as store:
         fleet = fleet_of_store(store.reader, catalogue)
         calibration = calibration_of(family, store.reader.measured_peaks(family))
     types = fleet.gpu_types(catalogue)

@@ -10,7 +10,7 @@ from typing import Any
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.submission.decision_notes import decision_document
-from dashboard.submission.estimate import GIB, plan_row
+from dashboard.submission.estimate import plan_row
 from dashboard.submission.job_file import load_job_file
 from dashboard.submission.planning import family_of
 from dashboard.submission.proposal import Proposal, propose
@@ -25,6 +25,7 @@ from data.errors import ApplyError, ChangeRefusedError
 from data.records.submissions import Submission
 from data.settings import Settings
 from data.store import Store, open_store
+from planner.memory_predictor import gib
 
 FINDINGS = 3
 _SHOWN_PLANS = 5
@@ -93,7 +94,10 @@ def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, s
     for warning in proposal.warnings:
         say(f"warning: {warning}")
     # The chosen plan first, then the best of those that it was chosen from.
-    shown = sorted(proposal.plans, key=lambda offer: offer.plan is not plan)[:_SHOWN_PLANS]
+    offers = (*proposal.offers.plans, *proposal.offers.left_out)
+    others = [offer for offer in proposal.offers.plans if offer.plan is not plan]
+    chosen = [offer for offer in offers if offer.plan is plan]
+    shown = [*chosen, *others][:_SHOWN_PLANS]
     rows = [plan_row(offer, currency=currency, tokens=proposal.job.tokens) for offer in shown]
     print_rows(rows, "table", columns=tuple(rows[0]), empty="")
     for note in proposal.notes:
@@ -183,8 +187,8 @@ def show(options: argparse.Namespace) -> int:
             "pipeline": attempt.plan.pipeline,
             "micro_batch": attempt.plan.micro_batch,
             "recompute": attempt.plan.recompute,
-            "p50_gib": attempt.plan.p50_bytes / GIB,
-            "peak_gib": None if attempt.peak_bytes is None else attempt.peak_bytes / GIB,
+            "p50_gib": gib(attempt.plan.p50_bytes),
+            "peak_gib": None if attempt.peak_bytes is None else gib(attempt.peak_bytes),
             "raised": attempt.raised,
             "reason": attempt.reason,
         }

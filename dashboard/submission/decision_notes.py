@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from dashboard.submission.estimate import GIB
+from dashboard.submission.estimate import fit_figures, fit_text
 from dashboard.submission.placement import Considered, Decision
-from planner.memory_predictor import needed_bytes
+from planner.memory_predictor import gib, needed_bytes
 
 _SHOWN = 5
 
@@ -22,11 +22,10 @@ def decision_notes(decision: Decision) -> tuple[str, ...]:
 
 
 def _considered_text(one: Considered) -> str:
-    plan, room = one.plan, (one.plan.job.gpu_memory_bytes or 0.0) / GIB
+    plan = one.plan
     return (
-        f"{plan.gpus} x {plan.gpu_type}: {plan.estimate.p50_bytes / GIB:.1f} GiB expected, "
-        f"{plan.bound_bytes / GIB:.1f} at 90 % of {room:.1f}, speed {plan.speed:.2f} "
-        f"({plan.basis}), {plan.cost:.2f} a unit of work: {one.verdict}"
+        f"{plan.gpus} x {plan.gpu_type}: {fit_text(plan.job, plan.estimate)}, "
+        f"speed {plan.speed:.2f} ({plan.basis}), {plan.cost:.2f} a unit of work: {one.verdict}"
     )
 
 
@@ -48,9 +47,8 @@ def decision_document(decision: Decision) -> dict[str, Any]:
             {
                 "gpu": one.plan.gpu_type,
                 "gpus": one.plan.gpus,
-                "p50_gib": round(one.plan.estimate.p50_bytes / GIB, 2),
-                "p90_gib": round(one.plan.bound_bytes / GIB, 2),
-                "needed_gib": round(needed_bytes(one.plan.estimate) / GIB, 2),
+                **fit_figures(one.plan.job, one.plan.estimate),
+                "needed_gib": gib(needed_bytes(one.plan.estimate)),
                 "speed": round(one.plan.speed, 3),
                 "speed_is": one.plan.basis,
                 "cost_per_work": round(one.plan.cost, 3),

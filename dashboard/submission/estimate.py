@@ -1,21 +1,26 @@
 """What `trimtab estimate` and the New job page answer: plans, or why one layout does not fit."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboard.submission.command_knobs import needs
-from dashboard.submission.fleet import Fleet
-from dashboard.submission.placement import HostNeed, obstacles
+from dashboard.submission.fleet import Fleet, Room, Standing
+from dashboard.submission.placement import HostNeed, standings
 from data.errors import ImpossibleProblemError
+from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.parameters import count_parameters
 from planner.memory.training_job import Parallelism, Sharding, TrainingJob
-from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
-from planner.training_plans import FIT_SHARE, GpuType, TrainingPlan, fit_bound
+from planner.memory_predictor import MemoryEstimate, gib, refusal
+from planner.training_plans import GpuType, TrainingPlan, unbounded_peak
 from planner.training_time import hours_range
 
-GIB = 2**30
+_GIB = 2**30
+
+LIMIT = f"{100 * FIT_PROBABILITY:g} %"
+"""The probability from which on a plan is offered, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +88,13 @@ def layouts(
                 gradient_accumulation=global_batch // (micro_batch * spread.data),
                 gpu_memory_bytes=gpu.memory_bytes,
             )
-            estimate = predict_peak(placed, calibration=calibration)
+            estimate = unbounded_peak(placed, calibration=calibration)
             found.append(
                 Layout(
                     gpu_type=gpu.name,
                     job=placed,
                     estimate=estimate,
-                    refusal=refusal(estimate, gpu.memory_bytes)
-                    or _tight(estimate, gpu.memory_bytes),
+                    refusal=refusal(estimate, gpu.memory_bytes) or why_unlikely(placed, estimate),
                 )
             )
     return tuple(found)
@@ -104,40 +108,103 @@ def _shardings(spread: Parallelism) -> Iterator[Sharding]:
             yield Sharding.FSDP
 
 
-def _tight(estimate: MemoryEstimate, memory_bytes: float) -> str:
-    """Give why a GPU of that memory is not sure to suffice, '' when it is."""
-    bound = fit_bound(estimate)
-    if bound <= memory_bytes:
-        return ""
+def fit_figures(job: TrainingJob, estimate: MemoryEstimate) -> dict[str, float]:
+    """Return the memory of one GPU in GiB as every row and text shows it, and whether it suffices.
+
+    The probability is rounded down: what is below the limit is never shown as reaching it.
+    """
+    memory = job.gpu_memory_bytes or 0.0
+    probability = estimate.probability_within(USABLE * memory)
+    return {
+        "p50_gib": gib(estimate.p50_bytes),
+        "p95_gib": gib(estimate.p95_bytes),
+        "p99_gib": gib(estimate.p99_bytes),
+        "usable_gib": gib(USABLE * memory),
+        "memory_gib": gib(memory),
+        "fit_probability": math.floor(probability * 1000 + 1e-6) / 1000,
+    }
+
+
+def fit_text(job: TrainingJob, estimate: MemoryEstimate) -> str:
+    """Return the same figures in words."""
+    found = fit_figures(job, estimate)
     return (
-        f"may run out of memory: {FIT_SHARE:.0%} of such runs stay below {bound / GIB:.1f} GiB, "
-        f"the GPU has {memory_bytes / GIB:.1f} GiB"
+        f"{found['p50_gib']:g} GiB expected, {found['p95_gib']:g} at 95 %, "
+        f"{found['usable_gib']:g} usable: fits with a probability of "
+        f"{100 * found['fit_probability']:.1f} %"
     )
+
+
+def why_unlikely(job: TrainingJob, estimate: MemoryEstimate) -> str:
+    """Return why a GPU is not likely enough to suffice, '' when it is."""
+    if estimate.probability_within(USABLE * (job.gpu_memory_bytes or 0.0)) >= FIT_PROBABILITY:
+        return ""
+    return f"may run out of memory: {fit_text(job, estimate)}, below {LIMIT}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedPlan:
-    """A plan as it is listed. `obstacle` says why no nodes could hold it, '' if some could."""
+    """A plan as it is listed, with whether the fleet has room for it."""
 
     plan: TrainingPlan
-    obstacle: str = ""
+    standing: Standing
+
+    @property
+    def text(self) -> str:
+        """The plan in words: GPUs, memory, and whether the fleet has room for it."""
+        plan = self.plan
+        memory = fit_text(plan.job, plan.estimate)
+        return f"{plan.gpus} x {plan.gpu_type} ({memory}; {self.standing.text})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offers:
+    """The plans that fit, in the order in which they are shown, and the others, likeliest first."""
+
+    plans: tuple[OfferedPlan, ...]
+    left_out: tuple[OfferedPlan, ...]
+
+    @property
+    def shown(self) -> tuple[OfferedPlan, ...]:
+        """The plans that fit; the closest where none does."""
+        return self.plans or self.left_out[:1]
 
     @property
     def remark(self) -> str:
-        """Why the plan cannot be submitted, or may run out of memory; '' when it is sound."""
-        return self.obstacle or _tight(self.plan.estimate, self.plan.job.gpu_memory_bytes or 0.0)
+        """How many plans were left out and why, with the closest of them; '' when none was."""
+        if not self.left_out:
+            return ""
+        return (
+            f"{len(self.left_out)} ways to train it were left out, which fit with a probability "
+            f"below {LIMIT}; the closest: {self.left_out[0].text}"
+        )
+
+    @property
+    def warning(self) -> str:
+        """That none fits, or only beyond the fleet; '' otherwise."""
+        if not self.plans:
+            return (
+                f"no plan fits with a probability of {LIMIT}; the closest: {self.left_out[0].text}"
+            )
+        first = self.plans[0].standing
+        return f"the fleet holds no plan that fits: {first.text}" * (first.room is Room.NEVER)
 
 
 def offered(
     plans: Sequence[TrainingPlan], fleet: Fleet | None, host: HostNeed | None = None
-) -> tuple[OfferedPlan, ...]:
-    """Give plans in the order in which they are shown: those that can be submitted come first.
+) -> Offers:
+    """Return plans in the order in which they are shown.
 
-    What fits surely comes before what may not, and what no nodes of the fleet hold comes last.
+    What fits the free GPUs comes first, then what fits the fleet, then what is larger; a fleet of
+    None is not known.
     """
-    found = [""] * len(plans) if fleet is None else obstacles(plans, fleet, host)
-    rows = [OfferedPlan(plan=plan, obstacle=text) for plan, text in zip(plans, found, strict=True)]
-    return tuple(sorted(rows, key=lambda row: (bool(row.obstacle), not row.plan.has_room)))
+    found = standings(plans, fleet, host)
+    rows = [OfferedPlan(plan=plan, standing=one) for plan, one in zip(plans, found, strict=True)]
+    fitting = [row for row in rows if row.plan.fits]
+    return Offers(
+        plans=tuple(sorted(fitting, key=lambda row: row.standing.room)),
+        left_out=tuple(row for row in rows if not row.plan.fits),
+    )
 
 
 def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) -> dict[str, Any]:
@@ -156,7 +223,7 @@ def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) 
     if tokens is not None:
         low, high = hours_range(plan, tokens)
         row |= {"hours_low": round(low, 2), "hours_high": round(high, 2)}
-    return row | {"told": " ".join(map(str, needs(plan.job))), "remark": shown.remark}
+    return row | {"told": " ".join(map(str, needs(plan.job))), "fleet": shown.standing.text}
 
 
 def layout_row(one: Layout) -> dict[str, Any]:
@@ -177,10 +244,7 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
         "micro_batch": job.micro_batch,
         "accumulation": job.gradient_accumulation,
         "recompute": str(job.recompute or "none"),
-        "p50_gib": round(estimate.p50_bytes / GIB, 2),
-        "p90_gib": round(fit_bound(estimate) / GIB, 2),
-        "p99_gib": round(estimate.p99_bytes / GIB, 2),
-        "memory_gib": round((job.gpu_memory_bytes or 0) / GIB, 1),
+        **fit_figures(job, estimate),
         "binding_event": estimate.binding_event,
         "tier": str(estimate.tier),
     }
@@ -188,13 +252,13 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
 
 def breakdown_rows(estimate: MemoryEstimate) -> list[dict[str, Any]]:
     """Give what the peak is made of at its binding event, then what the allocator and CUDA add."""
-    rows = [{"part": name, "gib": round(size / GIB, 3)} for name, size in estimate.breakdown]
+    rows = [{"part": name, "gib": round(size / _GIB, 3)} for name, size in estimate.breakdown]
     reserved = estimate.reserved_bytes - estimate.allocated_bytes
     outside = estimate.nvml_bytes - estimate.reserved_bytes
     return [
         *rows,
-        {"part": "kept by the allocator", "gib": round(max(0.0, reserved) / GIB, 3)},
-        {"part": "CUDA context and NCCL", "gib": round(max(0.0, outside) / GIB, 3)},
+        {"part": "kept by the allocator", "gib": round(max(0.0, reserved) / _GIB, 3)},
+        {"part": "CUDA context and NCCL", "gib": round(max(0.0, outside) / _GIB, 3)},
     ]
 
 
@@ -202,6 +266,7 @@ def estimate_document(estimate: MemoryEstimate) -> dict[str, Any]:
     """Give an estimate for programs: bytes, breakdown, and what was missing or assumed."""
     return {
         "p50_bytes": estimate.p50_bytes,
+        "p95_bytes": estimate.p95_bytes,
         "p99_bytes": estimate.p99_bytes,
         "allocated_bytes": estimate.allocated_bytes,
         "reserved_bytes": estimate.reserved_bytes,

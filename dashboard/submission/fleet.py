@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import IntEnum
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.cluster import Gpu, Node
@@ -76,6 +77,25 @@ class Fleet:
             GpuType.of(catalogue.get(name), gpus_per_node=count)
             for name, count in sorted(largest.items())
         )
+
+
+class Room(IntEnum):
+    """Whether a fleet has room for a plan, in the order in which plans are offered."""
+
+    FREE = 0
+    BUSY = 1
+    NEVER = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """Whether the fleet has room for a plan, and in words."""
+
+    room: Room
+    text: str
+
+
+FLEET_UNKNOWN = Standing(room=Room.FREE, text="fleet unknown")
 
 
 def catalogue_types(catalogue: GpuCatalogue) -> tuple[GpuType, ...]:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from dashboard.submission.fleet import Fleet, FleetNode, Taint
+from dashboard.submission.fleet import FLEET_UNKNOWN, Fleet, FleetNode, Room, Standing, Taint
 from data.errors import ImpossibleProblemError
 from planner.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
 from planner.fragmentation_kernel import WHOLE, NodeState, Pod
@@ -119,21 +119,14 @@ def place(plans: Sequence[TrainingPlan], fleet: Fleet, arrival: Arrival) -> Plac
     return choice.now() or choice.later() or choice.alone()
 
 
-def obstacles(
-    plans: Sequence[TrainingPlan], fleet: Fleet, host: HostNeed | None = None
-) -> tuple[str, ...]:
-    """Give for each plan why no nodes of the fleet could ever hold it, '' where some could."""
+def standings(
+    plans: Sequence[TrainingPlan], fleet: Fleet | None, host: HostNeed | None = None
+) -> tuple[Standing, ...]:
+    """Return for each plan whether nodes of the fleet hold it now, once they are free, or never."""
+    if fleet is None:
+        return (FLEET_UNKNOWN,) * len(plans)
     seats = _Seats(fleet, host or HostNeed())
-
-    def obstacle(plan: TrainingPlan) -> str:
-        if seats.count_ever(plan):
-            return ""
-        there = seats.total.get(plan.gpu_type, 0)
-        if there < plan.gpus:
-            return f"larger than the fleet: it has {there} of them"
-        return "no nodes of the fleet hold it: GPUs of a node, CPU or memory do not suffice"
-
-    return tuple(map(obstacle, plans))
+    return tuple(map(seats.standing, plans))
 
 
 class _Choice:
@@ -231,10 +224,12 @@ def _by_type(
 
 
 def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
-    """Keep the plans that leave room for what the estimate does not know, then the cheap ones."""
-    roomy = [one for one in plans if one.has_room] or plans
-    limit = _DEARER * min(one.cost for one in roomy)
-    return [one for one in roomy if one.cost <= limit]
+    """Keep the plans that fit, else the likeliest; of them the cheap ones."""
+    fitting = [plan for plan in plans if plan.fits]
+    if not fitting:
+        return [max(plans, key=lambda plan: plan.fit_probability)]
+    limit = _DEARER * min(plan.cost for plan in fitting)
+    return [plan for plan in fitting if plan.cost <= limit]
 
 
 def _hint(plans: Sequence[TrainingPlan], fleet: Fleet) -> str:
@@ -259,7 +254,7 @@ class _Seats:
         self._by_type: dict[str, list[FleetNode]] = {}
         for node in fleet.usable:
             self._by_type.setdefault(node.gpu_type, []).append(node)
-        self._ever: dict[tuple[str, int, int], int] = {}
+        self._counts: dict[tuple[str, int, int, bool], int] = {}
         self.free = self._counted(lambda one: one.free_gpus)
         self.total = self._counted(lambda one: one.gpus)
 
@@ -268,12 +263,27 @@ class _Seats:
 
     def count_ever(self, plan: TrainingPlan) -> int:
         """Give the fewest nodes on an empty fleet, 0 when it holds the plan nowhere."""
-        key = (plan.gpu_type, plan.gpus, plan.job.parallelism.tensor)
-        if key not in self._ever:
+        return self._count(plan, free=False)
+
+    def _count(self, plan: TrainingPlan, *, free: bool) -> int:
+        key = (plan.gpu_type, plan.gpus, plan.job.parallelism.tensor, free)
+        if key not in self._counts:
             shares = _shares(plan)
-            found = (n for each, n in shares if len(self._holding(plan, each, free=False)) >= n)
-            self._ever[key] = next(found, 0)
-        return self._ever[key]
+            found = (n for each, n in shares if len(self._holding(plan, each, free=free)) >= n)
+            self._counts[key] = next(found, 0)
+        return self._counts[key]
+
+    def standing(self, plan: TrainingPlan) -> Standing:
+        """Return whether the plan has room now, once what runs has ended, or never."""
+        if self._count(plan, free=True):
+            return Standing(room=Room.FREE, text="free now")
+        there, free = (of.get(plan.gpu_type, 0) for of in (self.total, self.free))
+        if self._count(plan, free=False):
+            return Standing(room=Room.BUSY, text=f"has to wait: {free} of {there} are free")
+        if there < plan.gpus:
+            return Standing(room=Room.NEVER, text=f"larger than the fleet: it has {there} of them")
+        text = "no nodes of the fleet hold it: GPUs of a node, CPU or memory do not suffice"
+        return Standing(room=Room.NEVER, text=text)
 
     def now(self, plan: TrainingPlan) -> tuple[str, ...]:
         """Give the nodes that take the plan now, none when there is no room."""

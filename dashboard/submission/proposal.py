@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dashboard.submission.decision_notes import decision_notes
-from dashboard.submission.estimate import OfferedPlan, offered
+from dashboard.submission.estimate import Offers, offered, why_unlikely
 from dashboard.submission.fleet import Fleet
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
@@ -47,11 +47,11 @@ class Lessons:
 class Proposal:
     """What would be sent, and why so. `submission` holds it as its latest attempt.
 
-    `plans` are in the order in which they are shown, `warnings` what may make the run fail.
+    `offers` are the plans that it was chosen from, `warnings` what may make the run fail.
     """
 
     job: JobFile
-    plans: tuple[OfferedPlan, ...]
+    offers: Offers
     placement: Placement
     manifest: Manifest
     submission: Submission
@@ -93,7 +93,7 @@ def propose(
     )
     attempt = Attempt(
         number=1 if earlier is None else earlier.latest.number + 1,
-        plan=submitted_plan(placement),
+        plan=submitted_plan(placement, raised=learned.raised),
         manifest="",
         state=SubmissionState.SENDING,
         sent_at=now,
@@ -119,14 +119,15 @@ def propose(
         keep_finished_seconds=round(settings.keep_finished_hours * 3600) or None,
     )
     manifest = target.manifest(job, placement, order)
+    offers = offered(plans, fleet, host)
     before = () if earlier is None else earlier.attempts
     return Proposal(
         job=job,
-        plans=offered(plans, fleet, host),
+        offers=offers,
         placement=placement,
         manifest=manifest,
         submission=replace(bare, attempts=(*before, replace(attempt, manifest=manifest.text))),
-        notes=_notes(job, fleet, placement),
+        notes=(*_notes(job, fleet, placement), *filter(None, (offers.remark,))),
         warnings=tuple(filter(None, (target.why_not(), *_warnings(job, fleet, placement.plan)))),
     )
 
@@ -149,7 +150,7 @@ def _warnings(job: JobFile, fleet: Fleet, plan: TrainingPlan) -> tuple[str, ...]
         whose="time_limit_hours" if stated else f"the default time limit of {fleet.source}",
         max_hours=fleet.max_hours,
     )
-    return tuple(text for text in (late, OfferedPlan(plan=plan).remark) if text)
+    return tuple(text for text in (late, why_unlikely(plan.job, plan.estimate)) if text)
 
 
 def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
@@ -206,8 +207,8 @@ def _notes(job: JobFile, fleet: Fleet, placement: Placement) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def submitted_plan(placement: Placement) -> SubmittedPlan:
-    """Give what is kept of a placed plan."""
+def submitted_plan(placement: Placement, *, raised: float) -> SubmittedPlan:
+    """Give what is kept of a placed plan; its need is that before it was raised."""
     plan, spread = placement.plan, placement.plan.job.parallelism
     raw = finished_run(plan.job, 1.0)
     return SubmittedPlan(
@@ -224,7 +225,7 @@ def submitted_plan(placement: Placement) -> SubmittedPlan:
         recompute=str(plan.job.recompute or "none"),
         p50_bytes=plan.estimate.p50_bytes,
         p99_bytes=plan.estimate.p99_bytes,
-        needed_bytes=needed_bytes(plan.estimate),
+        needed_bytes=needed_bytes(plan.estimate) / raised,
         static_bytes=raw.static_bytes,
         dynamic_bytes=raw.dynamic_bytes,
         gpu_memory_bytes=plan.job.gpu_memory_bytes or 0.0,

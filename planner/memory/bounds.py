@@ -14,6 +14,18 @@ from planner.memory.calibration import Correction
 MARGIN = 1.03
 """Allocated bytes above their estimate that are still let in; refuses 2 % of runs that fit."""
 
+USABLE = 0.985
+"""Share of the board's memory that a program can have: the driver keeps the rest."""
+
+FIT_PROBABILITY = 0.95
+"""A plan is offered as fitting when its peak stays within the usable memory with this probability.
+
+The peak is what the allocator reserves, with the CUDA context: see `bound_factor`.
+"""
+
+SHARES = (0.90, 0.95, 0.99)
+"""The shares of measured peaks that bounds are stated for."""
+
 _ENOUGH_RUNS = 10
 
 

@@ -16,7 +16,7 @@ from data.records.jobs import Platform
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration
 from planner.configurations import Option, board_share
-from planner.memory_watch import USABLE
+from planner.memory.bounds import USABLE
 from planner.problem import JobProblem, PlanningProblem
 from planner.recommendations.admission import NO_ROOM, Room
 from planner.recommendations.proposals import Proposal

@@ -27,9 +27,9 @@ def test_the_stack_is_the_breakdown() -> None:
 
 
 def test_limit_and_bound_are_marks() -> None:
-    """The GPU's memory and the 99 % bound stand above the bar, with their unit."""
+    """What the GPU offers and the 95 % bound stand above the bar, with their unit."""
     marks = {one.name: one.y for one in memory_bars([BAR]).data if one.type == "scatter"}
-    assert marks == {"memory of the GPU": (80.0,), "99 % bound": (50.0,)}
+    assert marks == {"usable memory": (80.0,), "95 % bound": (50.0,)}
     assert "GiB" in memory_bars([BAR]).layout.yaxis.title.text
 
 

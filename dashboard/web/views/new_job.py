@@ -4,7 +4,14 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.memory_bars import MemoryBar, memory_bars
-from dashboard.submission.estimate import GIB, OfferedPlan, breakdown_rows, offered, plan_row
+from dashboard.submission.estimate import (
+    LIMIT,
+    Offers,
+    breakdown_rows,
+    fit_figures,
+    offered,
+    plan_row,
+)
 from dashboard.submission.fleet import Fleet, catalogue_types, fleet_of_store
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.planning import calibration_of, family_of, limit_warning, plans_for
@@ -33,7 +40,7 @@ reader = world.store.reader
 
 def plans_of(
     job: JobFile, types: tuple[GpuType, ...], calibration: Calibration, fleet: Fleet | None
-) -> tuple[OfferedPlan, ...]:
+) -> Offers:
     """The plans of this very question: found once, not at every click on the page."""
     asked = (job, types, calibration, fleet)
     if st.session_state.get("new-job-question") != asked:
@@ -41,17 +48,18 @@ def plans_of(
         found = plans_for(job, types, largest_gpus=most, calibration=calibration)
         st.session_state["new-job-plans"] = offered(found, fleet, host_need(job))
         st.session_state["new-job-question"] = asked
-    plans: tuple[OfferedPlan, ...] = st.session_state["new-job-plans"]
-    return plans
+    offers: Offers = st.session_state["new-job-plans"]
+    return offers
 
 
 def bar(plan: TrainingPlan) -> MemoryBar:
     """The best plan of a GPU type as a bar."""
+    figures = fit_figures(plan.job, plan.estimate)
     return MemoryBar(
         label=f"{plan.gpus} × {plan.gpu_type}",
         parts=tuple((row["part"], row["gib"]) for row in breakdown_rows(plan.estimate)),
-        limit_gib=(plan.job.gpu_memory_bytes or 0) / GIB,
-        bound_gib=plan.estimate.p99_bytes / GIB,
+        limit_gib=figures["usable_gib"],
+        bound_gib=figures["p95_gib"],
     )
 
 
@@ -65,26 +73,27 @@ else:
     fleet = fleet_of_store(reader, catalogue)
     own = fleet.gpu_types(catalogue)
     family = family_of(job.training_job)
-    plans = plans_of(
+    offers = plans_of(
         job,
         own or catalogue_types(catalogue),
         calibration_of(family, reader.measured_peaks(family)),
         fleet if own else None,
     )
+    plans = offers.shown
     first = plans[0].plan
-    sound = [offer for offer in plans if not offer.remark]
-    types = len({offer.plan.gpu_type for offer in sound})
+    types = len({offer.plan.gpu_type for offer in offers.plans})
     of_types: dict[str, TrainingPlan] = {}
     for offer in plans:
         of_types.setdefault(offer.plan.gpu_type, offer.plan)
     with answer:
         finding(
-            f"{job.name} fits in {len(sound)} ways on {types} GPU types; the quickest "
-            f"per GPU takes {first.gpus} × {first.gpu_type} with "
-            f"{first.estimate.p50_bytes / GIB:.1f} GiB on each."
-            if sound
-            else f"{job.name} fits surely nowhere: {plans[0].remark}."
+            f"{job.name} fits in {len(plans)} ways on {types} GPU types with a probability of "
+            f"{LIMIT} or more; the first: {plans[0].text}."
+            if offers.plans
+            else f"{job.name}: {offers.warning}."
         )
+    if offers.plans and offers.warning:
+        st.warning(plain(offers.warning))
     if late := limit_warning(first, job.tokens, job.time_limit_hours, whose="the time limit"):
         st.warning(plain(late))
     origin = "the fleet in the store" if own else "the catalogue: the store knows no fleet"
@@ -107,6 +116,8 @@ else:
     table(pd.DataFrame(rows), "plans", headings=_OF_PLANS)
     if len(plans) > _SHOWN:
         st.caption(f"The best {_SHOWN} of {len(plans)}.")
+    if offers.plans and offers.remark:
+        st.caption(plain(offers.remark))
     with st.expander("What its memory is made of"):
         chosen = st.selectbox("GPU type", list(of_types), key="breakdown-type")
         st.write(f"At the event that binds, {of_types[chosen].estimate.binding_event}:")

@@ -355,7 +355,7 @@ def test_a_job_that_does_not_fit_is_refused_with_its_largest_part() -> None:
     assert refusal(found, 200 * GIB) == ""
     words = refusal(found, 24 * GIB)
     assert found.binding_event in words
-    assert "24.0 GiB" in words
+    assert "the GPU has 24 GiB" in words
     assert max(found.breakdown, key=lambda part: part[1])[0] in words
 
 

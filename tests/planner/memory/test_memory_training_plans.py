@@ -54,12 +54,6 @@ def test_every_plan_trains_the_whole_batch(plans: tuple[TrainingPlan, ...]) -> N
         assert spread.tensor <= 8
 
 
-def test_plans_are_ranked_by_speed_per_gpu(plans: tuple[TrainingPlan, ...]) -> None:
-    """Of the plans with room the first makes the most of each GPU; those without come last."""
-    order = [(not plan.has_room, -plan.speed_per_gpu) for plan in plans]
-    assert order == sorted(order)
-
-
 def test_a_way_is_listed_once(plans: tuple[TrainingPlan, ...]) -> None:
     """Of one GPU type and parallelism only the fastest micro-batch stays."""
     ways = [(plan.gpu_type, plan.job.parallelism) for plan in plans]
