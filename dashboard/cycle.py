@@ -270,8 +270,17 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
 
 
 def fleet_rules(settings: Settings) -> FleetRules:
-    """Give what the settings say of nodes, power limits and tenants."""
-    return FleetRules(nodes=settings.nodes, power=settings.power, tenants=settings.tenants)
+    """Give what the settings say of nodes, power limits, tenants and requeues.
+
+    Without an applier for Slurm a person makes the change, who may do more.
+    """
+    slurm = settings.apply_slurm
+    return FleetRules(
+        nodes=settings.nodes,
+        power=settings.power,
+        tenants=settings.tenants,
+        may_requeue=not slurm.enabled or (slurm.allow_requeue and slurm.mode == "commands"),
+    )
 
 
 def _memory(

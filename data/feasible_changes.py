@@ -7,7 +7,7 @@ no scheduler describes is not judged: what is proposed for it is for a person.
 
 from collections.abc import Mapping
 
-from data.records.jobs import Job, Platform, SchedulerFacts
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
 
 _KEPT_WHEN_STOPPED = frozenset(
@@ -40,6 +40,10 @@ _COUNTED = frozenset(
 """Kinds of Kubernetes whose number of pods can be changed while they live."""
 _ROLLS = frozenset({"deployment", "statefulset"})
 """Kinds that make their pods anew for another template."""
+REQUEUE_NEEDED = (
+    "it runs, so that Slurm has to requeue it, which apply_slurm.allow_requeue (off) or "
+    "apply_slurm.mode (rest) does not let Trimtab do"
+)
 _TYPE_AND_TASKS_FROM = (24, 11)
 """Slurm before takes another GPU type, or another number of tasks, and does something else."""
 
@@ -72,18 +76,50 @@ def untouchable(job: Job) -> str:
     return ""
 
 
-def why_not(job: Job, proposed: Configuration) -> str:
+def why_not(job: Job, proposed: Configuration, *, may_requeue: bool = True) -> str:
     """Give why no applier can bring a job to a configuration, '' when one can.
 
-    A power cap and a shared board leave the job's own object alone.
+    A power cap and a shared board leave the job's own object alone. `may_requeue`: Slurm jobs that
+    run may be requeued to change them.
     """
     if job.scheduler is None or proposed.power_cap_watts is not None or proposed.shared_with:
         return ""
     if job.platform is Platform.KUBERNETES:
         return _on_kubernetes(job, proposed)
     if job.platform is Platform.SLURM:
-        return untouchable(job) or _on_slurm(job, proposed)
+        why = untouchable(job) or _on_slurm(job, proposed)
+        return why or _in_its_state(job, proposed, may_requeue=may_requeue)
     return ""
+
+
+def why_not_later(job: Job) -> str:
+    """Return why no applier can put off a job, '' when one can."""
+    return "Slurm starts only a job that waits later" if runs_in_slurm(job) else ""
+
+
+def runs_in_slurm(job: Job) -> bool:
+    """Say whether Slurm runs a job, so that all but fewer nodes takes a requeue."""
+    state = (job.scheduler or SchedulerFacts()).state
+    return job.platform is Platform.SLURM and state in (JobState.RUNNING, JobState.SUSPENDED)
+
+
+def _in_its_state(job: Job, proposed: Configuration, *, may_requeue: bool) -> str:
+    """Return why a Slurm job's state does not let it change, '' when it does."""
+    if not runs_in_slurm(job) or proposed.gpu_count == 0 or _fewer_nodes(job, proposed):
+        return ""
+    if (job.scheduler or SchedulerFacts()).state is JobState.SUSPENDED:
+        return "it is suspended, and Slurm requeues only a job that runs"
+    return "" if may_requeue else REQUEUE_NEEDED
+
+
+def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
+    """Say whether the change is to give up whole nodes, which a running job does in place."""
+    extra, count = _extra(job), proposed.gpu_count
+    nodes = _whole(extra, "nodes_requested") or 0
+    if extra.get("gres_per") != "node" or not nodes or job.gpu_count % nodes:
+        return False
+    each = job.gpu_count // nodes
+    return _same_devices(job, proposed) and count % each == 0 and count < job.gpu_count
 
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, MigProfile
-from data.feasible_changes import counts_below, why_not
+from data.feasible_changes import counts_below, why_not, why_not_later
 from data.records.forecasts import ForecastSkipped
 from data.records.jobs import WorkloadKind
 from data.records.plans import Configuration
@@ -130,12 +130,14 @@ def options_for(
     elif _may_wait(demand, terms):
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
-    return (present, *(one for one in options[1:] if _can_be_made(demand, one)))
+    return (present, *(one for one in options[1:] if _can_be_made(demand, one, terms)))
 
 
-def _can_be_made(demand: JobDemand, option: Option) -> bool:
-    """Say whether an applier can make it; nobody's object says that a job waits."""
-    return option.paused or not why_not(demand.job, option.configuration)
+def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
+    """Say whether an applier can make it; of a job nobody describes a person can."""
+    if option.paused:
+        return not why_not_later(demand.job)
+    return not why_not(demand.job, option.configuration, may_requeue=terms.may_requeue)
 
 
 def _may_wait(demand: JobDemand, terms: Terms) -> bool:

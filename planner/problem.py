@@ -12,6 +12,7 @@ import pandas as pd
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ImpossibleProblemError
+from data.feasible_changes import runs_in_slurm
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
@@ -50,12 +51,16 @@ class JobProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRules:
-    """What the settings say of nodes, power limits and tenants."""
+    """What the settings say of nodes, power limits and tenants.
+
+    `may_requeue`: a Slurm job that runs may be requeued to change it.
+    """
 
     # Frozen values: sharing one instance as the default is safe.
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
+    may_requeue: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,7 @@ class PlanningProblem:
             carbon=self.carbon,
             tariff=self.tariff,
             cap_laws=self.cap_laws,
+            may_requeue=self.rules.may_requeue,
         )
 
     def movable(self, job: int) -> bool:
@@ -109,6 +115,7 @@ class PlanningProblem:
             not one.keep_reason
             and one.demand.standing.may_restart
             and bool(self.facts.scheduler[job_id])
+            and (self.rules.may_requeue or not runs_in_slurm(one.demand.job))
             and job_id not in self.facts.strays
         )
 
@@ -163,6 +170,7 @@ def make_problem(
         carbon=carbon,
         tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon),
         cap_laws={one.name: one.cap_law for one in catalogue} | dict(cap_laws or {}),
+        may_requeue=rules.may_requeue,
     )
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
     forecast_of = {one.job_id: one for one in forecasts}

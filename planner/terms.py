@@ -12,7 +12,10 @@ from planner.tariffs import Tariff
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The same for every job of a plan. `cap_laws` by GPU model; a model without one has no cap."""
+    """The same for every job of a plan. `cap_laws` by GPU model; a model without one has no cap.
+
+    `may_requeue`: a Slurm job that runs may be requeued to change it.
+    """
 
     catalogue: GpuCatalogue
     planning: PlanningSettings
@@ -20,6 +23,7 @@ class Terms:
     carbon: GridCarbon
     tariff: Tariff
     cap_laws: Mapping[str, CapLaw]
+    may_requeue: bool = True
 
     @property
     def slot_hours(self) -> float:

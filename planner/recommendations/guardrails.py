@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from data.feasible_changes import why_not
+from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
 from data.records.decisions import Action
 from planner.cost import needed_service
 from planner.job_demand import JobDemand
@@ -32,6 +32,8 @@ def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[f
         least = _idle_for_good(one, terms) or (
             "its present configuration costs least for what it is forecast to need"
         )
+        if runs_in_slurm(one.job.demand.job) and not terms.may_requeue:
+            least += f", of what can be made of it: {REQUEUE_NEEDED}"
         return f"{least}; {flag}" if flag else least
     return (
         _unsteady(one, terms)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from data.catalogue.gpu_catalogue import GpuModel, MigProfile
-from data.feasible_changes import why_not
+from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
 from data.records.decisions import Action
 from data.records.jobs import Platform
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
@@ -102,7 +102,7 @@ def _relief(
     finding: MemoryFinding, planned: Proposal, problem: PlanningProblem, room: Room
 ) -> Relief:
     job = planned.job
-    why_not = _unchangeable(job)
+    why_not = _unchangeable(job, may_requeue=problem.rules.may_requeue)
     if not why_not:
         ways = list(_ways(job, finding, problem))
         for one, way, outcome in _ordered(ways, planned, problem.terms):
@@ -121,7 +121,7 @@ def _relief(
     )
 
 
-def _unchangeable(job: JobProblem) -> str:
+def _unchangeable(job: JobProblem, *, may_requeue: bool) -> str:
     """Give why no configuration of the job can be changed, '' when one can."""
     if job.keep_reason:
         return job.keep_reason
@@ -132,12 +132,15 @@ def _unchangeable(job: JobProblem) -> str:
         return f"it cannot be restarted: {standing.reason}"
     if job.demand.job.platform is Platform.UNKNOWN:
         return "its platform is unknown, so nothing can change it"
+    if runs_in_slurm(job.demand.job) and not may_requeue:
+        return REQUEUE_NEEDED
     return ""
 
 
 def _ways(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:
     for way in (*_larger(job, finding, problem), *_spread(job, finding)):
-        if not why_not(job.demand.job, way.option.configuration):
+        proposed = way.option.configuration
+        if not why_not(job.demand.job, proposed, may_requeue=problem.rules.may_requeue):
             yield way
 
 

@@ -7,6 +7,7 @@ them, and the applier's look, change and rehearsal of the same answers are the o
 import copy
 import json
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,22 +17,24 @@ import pytest
 from beds.slurm_apply import GPU_MODELS
 from beds.slurm_replay import RECORDED, RELEASES, command_folder
 from fleet_cases import gpu
-from planning_cases import A100, AS_OF, H100, case
+from planning_cases import A100, AS_OF, FREE_NODES, H100, case
 
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.apply.slurm.applier import SlurmApplier
+from dashboard.cycle import fleet_rules
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ApplyError
 from data.records.decisions import Action, Recommendation
-from data.settings import PlanningSettings
+from data.settings import EnergySettings, PlanningSettings, Settings
 from data.source_settings import SlurmSettings
 from planner.packing import build_plan
 from planner.recommendations.advise import advise
 
 NOW = datetime(2027, 6, 1, tzinfo=UTC)
 TYPES = {"h100": H100, "a100": A100}
+PRICES = ",".join(["9"] * 12 + ["1"] * 12)
 PER = ("node", "node", "job", "task", "socket")
 
 
@@ -118,7 +121,7 @@ def commands(folder: Path, release: str, nodes: list[Any], jobs: list[Any]) -> P
 
 
 def tried(
-    folder: Path, seed: int, release: str, slot_minutes: int
+    folder: Path, seed: int, release: str, slot_minutes: int, *, requeue: bool
 ) -> tuple[Counter[str], list[str]]:
     """The actions that the applier covers, and what it refuses."""
     nodes, jobs, boards = drawn(seed, release)
@@ -132,10 +135,20 @@ def tried(
         (job, float(rng.choice([0.0, 0.05, 0.2, 0.4, 0.8])), 5_000.0, 200.0 * job.gpu_count)
         for job in found.jobs
     ]
-    planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24 * 60 // slot_minutes)
-    problem = case(*cases, gpus=boards, nodes=found.nodes, planning=planning)
+    problem = case(
+        *cases,
+        gpus=boards,
+        nodes=found.nodes,
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes,
+            horizon_slots=24 * 60 // slot_minutes,
+            shift_slack_hours=4.0,
+        ),
+        energy=EnergySettings(region="DEU", electricity_price_by_hour=PRICES),
+        rules=replace(FREE_NODES, may_requeue=requeue),
+    )
     plan = build_plan(problem, budget_seconds=30, created_at=NOW)
-    settings = SlurmApplySettings(enabled=True, bin_directory=str(programs), allow_requeue=True)
+    settings = SlurmApplySettings(enabled=True, bin_directory=str(programs), allow_requeue=requeue)
     applier = SlurmApplier(settings, gpu_models=GPU_MODELS, clock=lambda: NOW)
     asked: Counter[str] = Counter()
     refused = []
@@ -160,16 +173,33 @@ def refusal_of(applier: SlurmApplier, one: Recommendation) -> str:
 
 
 @pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("requeue", [True, False])
 @pytest.mark.parametrize(("slot_minutes", "seeds"), [(60, 8), (30, 3), (15, 3), (5, 1)])
 def test_the_applier_takes_what_is_offered(
-    tmp_path: Path, release: str, slot_minutes: int, seeds: int
+    tmp_path: Path, release: str, slot_minutes: int, seeds: int, requeue: bool
 ) -> None:
-    """At least 19 of 20; what is refused is named with its seed."""
+    """At least 19 of 20, whether it may requeue or not; what is refused is named with its seed."""
     asked: Counter[str] = Counter()
     refused: list[str] = []
     for seed in range(100 * slot_minutes, 100 * slot_minutes + seeds):
-        counted, more = tried(tmp_path, seed, release, slot_minutes)
+        counted, more = tried(tmp_path, seed, release, slot_minutes, requeue=requeue)
         asked += counted
         refused += more
-    assert asked.total() >= seeds
+    assert asked.total() >= (seeds if requeue else 1)
     assert len(refused) <= 0.05 * asked.total(), "\n".join(refused)
+
+
+@pytest.mark.parametrize(
+    ("settings", "may_requeue"),
+    [
+        ({}, True),
+        ({"enabled": True}, False),
+        ({"enabled": True, "allow_requeue": True}, True),
+        ({"enabled": True, "allow_requeue": True, "mode": "rest"}, False),
+        ({"allow_requeue": False}, True),
+    ],
+)
+def test_plans_know_what_the_applier_may(settings: dict[str, Any], may_requeue: bool) -> None:
+    """Without an applier a person makes the change; slurmrestd has no requeue."""
+    found = fleet_rules(Settings(apply_slurm=SlurmApplySettings(**settings)))
+    assert found.may_requeue is may_requeue
