@@ -175,6 +175,7 @@ def _collected(
             warnings=dropped.two_nodes.warnings(),
             window_start=samples["sampled_at"].min().to_pydatetime(),
             window_end=samples["sampled_at"].max().to_pydatetime(),
+            recorded=True,
         ),
     )
 

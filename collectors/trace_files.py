@@ -260,6 +260,7 @@ class Trace:
                 warnings=(),
                 window_start=min(self._span).to_pydatetime(),
                 window_end=max(self._span).to_pydatetime(),
+                recorded=True,
             ),
         )
 

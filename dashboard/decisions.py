@@ -13,6 +13,7 @@ from dashboard.apply import applier_for
 from dashboard.apply.base import Applier, ChangeText
 from dashboard.apply.change_file import change_for, write_change
 from dashboard.apply.wording import goes_forward
+from dashboard.recording import require_live
 from dashboard.rights import owns, require_right, role_of
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
@@ -70,6 +71,7 @@ def _allowed(
         # What belongs to others is answered like what does not exist.
         raise unknown_recommendation(id_or_digest)
     require_right(person, access, recommendation, job, approving=approving)
+    require_live(store.reader)
     return stored, person
 
 

@@ -35,7 +35,8 @@ class CycleThread(Background):
     With `early`, the pause is interrupted every `look_every` to ask it: when it answers True, the
     next cycle comes at once. The pause is counted on the clock that only goes forward: a host's
     time set back by hours stops no cycle. A cycle that tells its progress by `at` is given up at
-    the next word of it when the thread is told to stop.
+    the next word of it when the thread is told to stop. Without `keeps_time` its state names no
+    hour: `cycle` itself knows when there is something to do.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class CycleThread(Background):
         early: Callable[[], bool] | None = None,
         look_every: timedelta | None = None,
         clock: Callable[[], datetime] = utc_now,
+        keeps_time: bool = True,
     ) -> None:
         self._cycle = cycle
         self._pause = pause
         self._early = early
         self._look_every = look_every or pause
         self._clock = clock
+        self._keeps_time = keeps_time
         self._state = CycleState()
         self._stage = ""
         super().__init__("trimtab-cycle")
@@ -92,9 +95,11 @@ class CycleThread(Background):
                     error = f"defect in the cycle: {type(failure).__name__}"
                     logger.exception("cycle failed by a defect after %.1f s", spent())
             self._stage = ""
-            finished = self._clock()
+            finished = self._clock() if self._keeps_time else None
             self._state = CycleState(
-                last_error=error, last_finished_at=finished, next_at=finished + self._pause
+                last_error=error,
+                last_finished_at=finished,
+                next_at=None if finished is None else finished + self._pause,
             )
             self._rest(time.monotonic() + self._pause.total_seconds())
 

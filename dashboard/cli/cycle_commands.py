@@ -13,6 +13,7 @@ from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, sa
 from dashboard.cli.plan_command import plan_figures
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
+from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world
 from data.clock import utc_now
@@ -67,6 +68,11 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         "kept": outcome.kept,
         "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
     }
+
+
+def _say_recording(world: World) -> None:
+    if (recording := world.store.reader.recording()) is not None:
+        say(f"{as_of_text(recording)}. {NOT_APPLIED}", file=sys.stderr)
 
 
 def print_outcome(outcome: CycleOutcome) -> None:
@@ -166,6 +172,7 @@ def cycle(options: argparse.Namespace) -> int:
             watch_all(world.store, loaded.settings, now=utc_now())
             world = _without_forgetting(world, options.now)
             outcome = run_cycle(world, now=planning_time(world, options.now))
+            _say_recording(world)
     if options.format == "json":
         print_json(outcome_document(outcome))
     else:

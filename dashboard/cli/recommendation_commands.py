@@ -1,14 +1,16 @@
 """`trimtab recommendations`: list, show, approve, reject."""
 
 import argparse
+import sys
 
 from dashboard import decisions
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.recording import NOT_APPLIED, present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.records.decisions import Recommendation
-from data.store import StoredRecommendation
+from data.store import Store, StoredRecommendation
 
 _COLUMNS = ("id", "state", "action", "job", "now", "proposed", "saves", "energy", "risk", "expires")
 
@@ -19,9 +21,10 @@ def list_(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         stored = [
             one
-            for one in store.reader.recommendations(now=utc_now())
+            for one in store.reader.recommendations(now=present(store.reader))
             if wanted in (None, one.state)
         ]
+        _warn_of_recording(store)
     if options.format == "json":
         print_json([_document(one) for one in stored])
         return 0
@@ -48,6 +51,11 @@ def list_(options: argparse.Namespace) -> int:
     return 0
 
 
+def _warn_of_recording(store: Store) -> None:
+    if store.reader.recording() is not None:
+        say(NOT_APPLIED, file=sys.stderr)
+
+
 def _document(stored: StoredRecommendation) -> dict[str, object]:
     return stored.recommendation.as_dict() | {
         "state": stored.state,
@@ -60,7 +68,8 @@ def _document(stored: StoredRecommendation) -> dict[str, object]:
 def show(options: argparse.Namespace) -> int:
     """Show one recommendation whole, with the exact text of its change."""
     with open_for_reading(settings_of(options)) as store:
-        stored = store.reader.recommendation(options.id, now=utc_now())
+        stored = store.reader.recommendation(options.id, now=present(store.reader))
+        _warn_of_recording(store)
         try:
             change = decisions.preview(store, stored.recommendation).text
         except ChangeRefusedError as error:

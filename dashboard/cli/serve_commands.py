@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from collectors.exposition_server import serve_exposition
 from collectors.simulated_fleet import SimulatedFleet
@@ -17,6 +18,7 @@ from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.desk import Desk
+from dashboard.recording import present
 from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.submission.watch import watch_all
@@ -25,10 +27,12 @@ from dashboard.wiring import build_world, sampling
 from data.clock import utc_now
 from data.errors import TrimtabError
 from data.load_settings import LoadedSettings
+from data.records.cluster import Recording
 from data.store import open_store
 from data.store.sole_holder import SoleHolder
 
 logger = logging.getLogger(__name__)
+_LOOK_FOR_IMPORTS = timedelta(seconds=10)
 
 
 def serve_pages(
@@ -57,7 +61,7 @@ def serve_pages(
         cycle_state=cycle_state or parts.cycle_state,
         worker_problem=parts.worker_problem,
         run_lifespan=parts.running,
-        clock=parts.clock,
+        clock=parts.clock if demo_pace else partial(present, parts.store.reader_for_pages()),
         demo_pace=demo_pace,
     )
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
@@ -104,16 +108,18 @@ def serve_overrides(options: argparse.Namespace) -> dict[str, str]:
 def serve(options: argparse.Namespace) -> int:
     """Serve the dashboard, run a cycle every `serve.cycle_minutes` while sources exist, and apply.
 
-    With `--only`, do one of the three.
+    A store of recordings has one cycle at its end, and another one after a further import. With
+    `--only`, do one of the three.
     """
     extra = serve_overrides(options)
     loaded = settings_of(options, extra=extra)
     with open_store(loaded.settings.store.url) as store, ExitStack() as stack:
 
-        def cycles(claim: SoleHolder) -> CycleThread | None:
+        def cycles(claim: SoleHolder) -> CycleThread:
             world = build_world(loaded.settings, store=store, serving=True)
             stack.enter_context(sampling(world.collectors))
-            return _cycle_thread(world, claim) if world.collectors else None
+            make = _cycle_thread if world.collectors else _recording_thread
+            return make(world, claim)
 
         parts = stack.enter_context(
             claimed_parts(
@@ -136,6 +142,22 @@ def _cycle_thread(world: World, claim: SoleHolder) -> CycleThread:
         early=lambda: look_again(told, now=utc_now()),
         look_every=timedelta(minutes=world.settings.planning.slot_minutes),
     )
+    told = replace(world, progress=thread.at)
+    return thread
+
+
+def _recording_thread(world: World, claim: SoleHolder) -> CycleThread:
+    """Return the thread that plans a recording once, and again when more of it was imported."""
+    planned: list[Recording] = []
+
+    def plan_once() -> None:
+        claim.require()
+        found = told.store.reader.recording()
+        if found is not None and found not in planned:
+            run_cycle(told, now=found.end)
+            planned[:] = [found]
+
+    thread = CycleThread(plan_once, _LOOK_FOR_IMPORTS, keeps_time=False)
     told = replace(world, progress=thread.at)
     return thread
 

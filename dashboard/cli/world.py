@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from dashboard.cli.output import say
+from dashboard.recording import as_of_text
 from data.load_settings import LoadedSettings, load_settings
 from data.store import Store, open_store
 
@@ -38,8 +40,10 @@ def settings_of(
 
 @contextmanager
 def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
-    """Open the store that must exist already, and close it."""
+    """Open the store that must exist already, say when its present has passed, and close it."""
     with open_store(loaded.settings.store.url, create=False) as store:
+        if (recording := store.reader.recording()) is not None:
+            say(f"{as_of_text(recording)}.", file=sys.stderr)
         yield store
 
 

@@ -26,7 +26,8 @@ class WeeklyReport:
     """Everything the report says; `fleet` is the hourly frame behind its picture.
 
     `waste` is what was held and idle, by namespace and owner; `decided` what people and Trimtab did
-    in the week, `saved` what came of it; `ahead` the forecast of the coming days.
+    in the week, `saved` what came of it; `ahead` the forecast of the coming days. `recorded`: all
+    of it was imported.
     """
 
     week: Week
@@ -47,6 +48,7 @@ class WeeklyReport:
     plan: Plan | None
     forecasts: int
     forecasts_skipped: int
+    recorded: bool
 
     @property
     def finding(self) -> str:
@@ -77,8 +79,10 @@ class WeeklyReport:
 
     def _waiting(self) -> str:
         proposed = sum(one.state == "proposed" for one in self.recommendations)
-        noun = "recommendation waits" if proposed == 1 else "recommendations wait"
-        return f"{proposed} {noun} for a decision"
+        noun = "recommendation" if proposed == 1 else "recommendations"
+        if self.recorded:
+            return f"{proposed} {noun} would have been made at the end of the recording"
+        return f"{proposed} {noun} {'waits' if proposed == 1 else 'wait'} for a decision"
 
 
 def make_weekly_report(
@@ -130,6 +134,7 @@ def make_weekly_report(
         plan=reader.latest_plan() if whole else None,
         forecasts=len(forecasts),
         forecasts_skipped=sum(forecasts),
+        recorded=reader.recording() is not None,
     )
 
 

@@ -11,7 +11,7 @@ from dashboard.action_titles import title_of
 from dashboard.figure_text import range_text
 from dashboard.web.decision_panel import decision_panel
 from dashboard.web.evidence import show_evidence
-from dashboard.web.page import plain
+from dashboard.web.page import plain, tense
 from data.records.decisions import Recommendation
 from data.store import StoredRecommendation
 
@@ -54,7 +54,8 @@ def card(stored: StoredRecommendation, place: str) -> None:
         st.caption(
             plain(
                 f"Risk {one.risk}. Confidence {one.confidence}. "
-                f"Expires {one.expires_at:%Y-%m-%d %H:%M} UTC. {one.recommendation_id}{remark}"
+                f"{tense('Expires', 'Would have expired on')} {one.expires_at:%Y-%m-%d %H:%M} UTC. "
+                f"{one.recommendation_id}{remark}"
             )
         )
         why = st.expander("Why", key=f"{key}-why", on_change="rerun")
@@ -75,7 +76,9 @@ def _savings(stored: StoredRecommendation) -> None:
     market = savings.market_emissions_kgco2e
     for cell, (label, value) in zip(st.columns(4), shown, strict=True):
         with cell.container(gap=None):
-            st.caption(f"saves {label} in {savings.horizon_hours:.4g} h")
+            st.caption(
+                f"{tense('saves', 'would have saved')} {label} in {savings.horizon_hours:.4g} h"
+            )
             st.markdown(plain(range_text(value)))
             if label == "emissions" and market is not None:
                 st.caption(plain(f"location-based; market-based {range_text(market)}"))

@@ -12,6 +12,7 @@ import streamlit as st
 
 from dashboard.desk import Preview
 from dashboard.figure_text import range_text
+from dashboard.recording import NOT_APPLIED
 from dashboard.web.identity import acting, local_name, remember_name, signed_in
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
@@ -43,6 +44,10 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
     if st.session_state.pop(f"{key}-acted", False):
         st.rerun()
     state = State(stored.state)
+    if current_world().reader.recording() is not None:
+        if state is State.PROPOSED:
+            st.caption(NOT_APPLIED)
+        return
     if state is State.PROPOSED:
         _change(stored, key)
         _buttons(stored, key, _proposed(stored), remarks=True)

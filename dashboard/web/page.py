@@ -12,6 +12,7 @@ import streamlit as st
 from dashboard.csv_export import csv_text
 from dashboard.figure_text import figure_text, range_texts
 from dashboard.foreign_text import markdown
+from dashboard.recording import as_of_text
 from dashboard.web.headings import column_settings
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
@@ -58,16 +59,24 @@ def age_line() -> None:
     if latest is None:
         st.caption("No samples yet.")
         return
-    age = current_world().clock() - latest
-    hours = age / timedelta(hours=1)
-    text = f"{hours:.1f} h" if hours >= 1 else f"{age / timedelta(minutes=1):.0f} min"
     known = [one for one in reader.source_reports() if one.completeness_ratio is not None]
     complete = (
         f"; sources {100 * min(one.completeness_ratio or 0 for one in known):.0f} % complete"
         if known
         else ""
     )
+    if (recording := reader.recording()) is not None:
+        st.caption(plain(f"{as_of_text(recording)}{complete}."))
+        return
+    age = current_world().clock() - latest
+    hours = age / timedelta(hours=1)
+    text = f"{hours:.1f} h" if hours >= 1 else f"{age / timedelta(minutes=1):.0f} min"
     st.caption(f"As of {latest:%Y-%m-%d %H:%M} UTC, {text} ago{complete}.")
+
+
+def tense(live: str, recorded: str) -> str:
+    """Return the words for a fleet of now, or those for a recording: all of it is past."""
+    return live if current_world().reader.recording() is None else recorded
 
 
 def finding(text: str) -> None:

@@ -91,7 +91,7 @@ class SourceReport:
     """What one source gave in one cycle, and what it lacked.
 
     `complete_until`: everything up to then was asked for and answered; the next collection starts
-    there. None: all of the window, when the source ran.
+    there. None: all of the window, when the source ran. `recorded`: a file that was imported.
     """
 
     source: str
@@ -104,3 +104,20 @@ class SourceReport:
     window_start: datetime | None
     window_end: datetime | None
     complete_until: datetime | None = None
+    recorded: bool = False
+
+
+LIVE_SOURCES = ("prometheus ", "slurm", "kubernetes ", "nvml ", "simulated-fleet")
+"""How the names of live sources begin; reports of earlier versions tell no import by themselves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """What a store holds to which no live source ever reported: its sources, its newest sample.
+
+    `sequence` counts what was imported: it grows by an import that leaves the end where it is.
+    """
+
+    names: tuple[str, ...]
+    end: datetime
+    sequence: int

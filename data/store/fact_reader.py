@@ -3,6 +3,7 @@
 Every call takes a connection of its own, so any thread may call.
 """
 
+import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,15 @@ import sqlalchemy as sa
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
-from data.records.cluster import Cluster, Gpu, Node, SourceReport, SourceState
+from data.records.cluster import (
+    LIVE_SOURCES,
+    Cluster,
+    Gpu,
+    Node,
+    Recording,
+    SourceReport,
+    SourceState,
+)
 from data.records.jobs import Job, JobState
 from data.store import board_xids, samples_sql, tables
 from data.store.bulk import read_frame
@@ -23,6 +32,7 @@ from data.store.record_json import from_json
 from data.store.rollup_sql import SLOT_SECONDS
 from data.units import SECONDS_PER_HOUR
 
+_RECORDED = "recorded"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
@@ -31,6 +41,12 @@ def as_utc(at: Any) -> datetime:
     """Give a time from the driver as a standard UTC datetime."""
     elapsed: timedelta = at - _EPOCH
     return _EPOCH + elapsed
+
+
+def _was_imported(source: str, report: str) -> bool:
+    """Tell whether a report is of an import; one of an earlier version goes by its name."""
+    told = json.loads(report).get(_RECORDED)
+    return not source.startswith(LIVE_SOURCES) if told is None else bool(told)
 
 
 def _ceiling(at: datetime, seconds: int) -> datetime:
@@ -305,14 +321,30 @@ class FactReader:
 
     def source_reports(self) -> tuple[SourceReport, ...]:
         """Give the latest report of every source."""
+        return tuple(from_json(SourceReport, row.report) for row in self._newest_reports())
+
+    def _newest_reports(self) -> list[Any]:
         batches = tables.batches
         newest = sa.select(sa.func.max(batches.c.sequence)).group_by(batches.c.source)
-        rows = self._rows(
-            sa.select(batches.c.report)
+        return self._rows(
+            sa.select(batches.c.source, batches.c.sequence, batches.c.report)
             .where(batches.c.sequence.in_(newest))
             .order_by(batches.c.source)
         )
-        return tuple(from_json(SourceReport, row.report) for row in rows)
+
+    def recording(self) -> Recording | None:
+        """Return what was imported; None when a live source ever reported, or nothing is kept."""
+        rows = self._newest_reports()
+        if not rows or not all(_was_imported(row.source, row.report) for row in rows):
+            return None
+        end = self.latest_sample_at()
+        if end is None:
+            return None
+        return Recording(
+            names=tuple(row.source for row in rows),
+            end=end,
+            sequence=max(row.sequence for row in rows),
+        )
 
     def collected_until(self, now: datetime) -> dict[str, datetime]:
         """Give per source the time up to which everything was asked for and answered.

@@ -100,6 +100,7 @@ class RememberingReader(StoreReader):
     boards_since = _kept(StoreReader.boards_since)
     energy_disagreements = _kept(StoreReader.energy_disagreements)
     source_reports = _kept(StoreReader.source_reports)
+    recording = _kept(StoreReader.recording)
     latest_plan = _kept(StoreReader.latest_plan)
     plan = _kept(StoreReader.plan)
     forecast = _kept(StoreReader.forecast)

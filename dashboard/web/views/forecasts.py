@@ -11,7 +11,7 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
 from dashboard.web.choices import choose_page
-from dashboard.web.page import chart, empty_state, figures, finding, plain, table
+from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
 from dashboard.web.session import current_world
 from data.clock import utc_now
 from data.records.forecast_tests import ForecastTest
@@ -94,8 +94,9 @@ if weeks:
     fleet = weeks[GroupKind.FLEET, "fleet"]
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
     if allocated is not None:
+        ahead_text = tense("In the next 24 h jobs will hold", "In the 24 h after jobs would hold")
         finding(
-            f"In the next 24 h jobs will hold {np.mean(allocated.q50[:24]):.0f} GPUs on average, "
+            f"{ahead_text} {np.mean(allocated.q50[:24]):.0f} GPUs on average, "
             f"an hour of it {np.mean(allocated.q10[:24]):.0f}–{np.mean(allocated.q90[:24]):.0f} "
             "with 80 %, jobs yet to come included."
         )

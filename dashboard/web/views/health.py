@@ -4,7 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.web.memory_line import memory_section
-from dashboard.web.page import finding, plain, table
+from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
@@ -17,13 +17,22 @@ failed = [one for one in reports if one.state is SourceState.FAILED]
 finding(
     f"{len(failed)} of {len(reports)} sources failed last time."
     if failed
-    else f"{len(reports)} of {len(reports)} sources answered last time."
+    else tense(
+        f"{len(reports)} of {len(reports)} sources answered last time.", "All of it was imported."
+    )
     if reports
     else "No source has been asked yet."
 )
 if state.last_error:
     st.error(plain(state.last_error))
-st.write("A cycle runs now." if state.running else "No cycle runs now.")
+st.write(
+    "A cycle runs now."
+    if state.running
+    else tense(
+        "No cycle runs now.",
+        "A recording is planned once, as of its end, and again after a further import.",
+    )
+)
 if state.next_at is not None:
     st.write(f"The next one starts at {state.next_at:%Y-%m-%d %H:%M} UTC.")
 if not reports:

@@ -12,7 +12,7 @@ from dashboard.web.cards import card
 from dashboard.web.choices import choose_days
 from dashboard.web.job_phases import job_phases
 from dashboard.web.memory_line import memory_line
-from dashboard.web.page import chart, empty_state, figures, finding, measured, plain, table
+from dashboard.web.page import chart, empty_state, figures, finding, measured, plain, table, tense
 from dashboard.web.scheduler_facts import scheduler_facts
 from dashboard.web.session import current_world
 from dashboard.web.similar_runs import similar_runs
@@ -59,11 +59,12 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
     mean = history["effective_gpus"].mean()
     energy = reader.energy(start=end - timedelta(days=1), end=end, by="job").set_index("key")
     mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
+    holds = tense("holds", "held")
     finding(
-        f"{job.name} holds {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
+        f"{job.name} {holds} {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
         f"{mean:.2f} GPUs' work on average over the last {days} d."
         if mean == mean
-        else f"{job.name} holds {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
+        else f"{job.name} {holds} {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
     )
     st.caption(plain(f"Link to this job: /job?id={quote(job.job_id, safe='')}"))
     figures(
@@ -173,7 +174,7 @@ def show_recommendations(job: Job) -> None:
         if one.recommendation.job_id == job.job_id and one.state != "superseded"
     ]
     if not mine:
-        st.write("None: the plan keeps this job as it is.")
+        st.write(f"None: the plan {tense('keeps this job as it is', 'kept this job as it was')}.")
     for one in mine:
         card(one, "job")
 

@@ -8,7 +8,7 @@ import streamlit as st
 
 from dashboard.action_titles import title_of
 from dashboard.web.choices import ALL, choose, choose_page
-from dashboard.web.page import empty_state, finding, number, table
+from dashboard.web.page import empty_state, finding, number, table, tense
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
 from data.store.job_sql import FIELDS, ORDERS
@@ -92,7 +92,8 @@ if not empty_state():
     with answer:
         chosen = " that fit the filters" if wanted.fields or wanted.search else ""
         finding(
-            f"{found.running:,} jobs run{chosen}; {number(found.idle_gpu_hours, '').strip()} of "
+            f"{found.running:,} jobs {tense('run', 'ran')}{chosen}; "
+            f"{number(found.idle_gpu_hours, '').strip()} of "
             f"{number(found.gpu_hours, 'GPU-hours')} of the last 24 h were idle."
         )
     first = choose_page(found.found, _PAGE)

@@ -9,7 +9,7 @@ from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.reports.esg.build import make_statement
 from dashboard.web.cards import card
 from dashboard.web.choices import choose_days
-from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number
+from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import SourceState
@@ -41,7 +41,7 @@ def total(rows: pd.DataFrame, column: str) -> float | None:
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
     """Give the energy of the site with its range, and the boards' power of the moment."""
-    now_text = f"boards now {number(power_kilowatts, 'kW')}"
+    now_text = f"boards {tense('now', 'at its end')} {number(power_kilowatts, 'kW')}"
     if used is None:
         return UNKNOWN, f"power was never reported; {now_text}"
     bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
@@ -61,11 +61,15 @@ if not empty_state():
     unseen = now["unknown_gpus"]
     unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0 else ""
     if now["unattributed_gpus"] > 0.05:
-        unknown += f"; {now['unattributed_gpus']:.1f} more are busy for nobody known"
-    verb = "recommendation would" if len(stored) == 1 else "recommendations would"
+        unknown += (
+            f"; {now['unattributed_gpus']:.1f} more {tense('are', 'were')} busy for nobody known"
+        )
+    noun = "recommendation" if len(stored) == 1 else "recommendations"
+    would = tense("would free", "would have freed")
     finding(
-        f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs are allocated, "
-        f"{now['used_gpus']:.1f} do work{unknown}; {len(stored)} {verb} free {freed:.1f}."
+        f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs "
+        f"{tense('are', 'were')} allocated, {now['used_gpus']:.1f} {tense('do', 'did')} work"
+        f"{unknown}; {len(stored)} {noun} {would} {freed:.1f}."
     )
     day = reader.energy(start=day_ago, end=end, by="gpu_model")
     before = reader.energy(start=end - timedelta(days=2), end=day_ago, by="gpu_model")
@@ -95,9 +99,14 @@ if not empty_state():
         "q10 and q90 as if all peaked together; the others have none, and jobs yet to come are "
         "not foreseen."
     )
-    st.subheader("What to approve")
+    st.subheader(tense("What to approve", "What would have been recommended"))
     if not stored:
-        st.write("No recommendation waits. The plan keeps every job as it is, or no cycle ran yet.")
+        st.write(
+            tense(
+                "No recommendation waits. The plan keeps every job as it is, or no cycle ran yet.",
+                "Nothing. The plan kept every job as it was, or is being made.",
+            )
+        )
     for one in stored[:_TOP]:
         card(one, "overview")
     if len(stored) > _TOP:
@@ -108,6 +117,9 @@ if not empty_state():
     st.write(
         f"{len(failed)} of {len(reports)} sources failed last time: see Health."
         if failed
-        else f"{len(reports)} of {len(reports)} sources answered last time."
+        else tense(
+            f"{len(reports)} of {len(reports)} sources answered last time.",
+            "All of it was imported.",
+        )
     )
     st.page_link("views/health.py", label="Health of the sources and the store")

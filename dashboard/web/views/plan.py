@@ -9,7 +9,7 @@ from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from dashboard.web.boards import boards_of
 from dashboard.web.choices import ALL, choose
-from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
+from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -30,18 +30,21 @@ def answer(plan: Plan) -> None:
     """Open with the plan's cost and what is certified of it."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     off_hours = hours * sum(one.on.count(False) for one in plan.nodes)
+    today = tense("today's allocation", "the allocation then")
+    length = f"{hours * len(plan.slot_starts):.3g} h"
     finding(
-        f"The next {hours * len(plan.slot_starts):.3g} h cost {number(plan.cost, plan.currency)}, "
-        f"{number(plan.cost_of_now - plan.cost, plan.currency)} less than today's allocation, and "
-        f"at most {100 * plan.gap_ratio:.2f} % more than any plan could; nodes can be off for "
-        f"{number(off_hours, 'h')}."
+        f"{tense(f'The next {length} cost', f'The {length} after would have cost')} "
+        f"{number(plan.cost, plan.currency)}, "
+        f"{number(plan.cost_of_now - plan.cost, plan.currency)} less than {today}, and "
+        f"at most {100 * plan.gap_ratio:.2f} % more than any plan could; nodes "
+        f"{tense('can be', 'could have been')} off for {number(off_hours, 'h')}."
     )
     revised = "" if plan.revised_jobs is None else f", {plan.revised_jobs} jobs revised"
     figures(
         {
             "cost": (
                 number(plan.cost, plan.currency),
-                f"today's allocation {number(plan.cost_of_now, plan.currency)}",
+                f"{today} {number(plan.cost_of_now, plan.currency)}",
             ),
             "certified lower bound": (
                 number(plan.lower_bound, plan.currency),
@@ -179,7 +182,12 @@ def show_changes(plan: Plan) -> None:
 if not empty_state():
     plan = reader.latest_plan()
     if plan is None:
-        st.info("No cycle has run yet: run `trimtab cycle`, then reload this page.")
+        st.info(
+            tense(
+                "No cycle has run yet: run `trimtab cycle`, then reload this page.",
+                "The plan as of the end of the recording is being made: reload this page.",
+            )
+        )
     else:
         answer(plan)
         show_demand(plan)

@@ -10,7 +10,7 @@ from dashboard.charts.plan_steps import plan_steps
 from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
 from dashboard.web.identity import current_role, signed_in
-from dashboard.web.page import chart, empty_state, finding, number, table
+from dashboard.web.page import chart, empty_state, finding, number, table, tense
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import FOR_MEMORY
@@ -24,7 +24,9 @@ _ALWAYS = frozenset({State.PROPOSED, State.APPROVED, State.APPLIED, State.WRITTE
 
 
 def _waiting(count: int) -> str:
-    return "1 recommendation waits" if count == 1 else f"{count} recommendations wait"
+    noun = "recommendation" if count == 1 else "recommendations"
+    waits = "waits" if count == 1 else "wait"
+    return f"{count} {noun} {tense(f'{waits} for a decision', 'would have been made')}"
 
 
 def _memory(count: int) -> str:
@@ -66,11 +68,11 @@ if not empty_state():
     )
     hours = max((one.recommendation.savings.horizon_hours for one in waiting), default=0)
     finding(
-        f"{_waiting(len(waiting))} for a decision; together they would save "
-        f"{worth:.0f} {currency} over the next {hours:g} h{_taken(taken, currency)}."
-        f"{_memory(len(urgent))}"
+        f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
+        f"{worth:.0f} {currency} over the {tense('next ', '')}{hours:g} h"
+        f"{tense('', ' after')}{_taken(taken, currency)}.{_memory(len(urgent))}"
         if waiting
-        else "No recommendation waits for a decision."
+        else tense("No recommendation waits for a decision.", "Nothing would be recommended.")
     )
     plan = reader.latest_plan()
     # An owner sees their own jobs; the plan is of everybody's.
@@ -78,10 +80,11 @@ if not empty_state():
         boards = partial(boards_of, catalogue=load_gpu_catalogue())
         draw = partial(plan_steps, plan, boards)
         chart(reader.remember(("plan steps", plan.plan_id), draw), "plan")
+        today = tense("today's allocation", "the allocation then")
         st.caption(
             f"The plan of {plan.created_at:%Y-%m-%d %H:%M} UTC over its horizon: "
             f"{number(plan.cost, plan.currency)} instead of "
-            f"{number(plan.cost_of_now, plan.currency)} for today's allocation, with a certified "
+            f"{number(plan.cost_of_now, plan.currency)} for {today}, with a certified "
             f"gap of {100 * plan.gap_ratio:.2f} % to the lower bound."
         )
     moving = [one for one in stored if one.state in OPEN]

@@ -6,7 +6,7 @@ import streamlit as st
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
 from dashboard.figure_text import range_text
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
-from dashboard.web.page import chart, figures, finding, table
+from dashboard.web.page import chart, figures, finding, table, tense
 from dashboard.web.session import current_world
 
 
@@ -32,7 +32,12 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
 rows = ledger(current_world().reader, now=current_world().clock())
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 if not rows:
-    finding("Nothing has been applied yet, so nothing has been saved yet.")
+    finding(
+        tense(
+            "Nothing has been applied yet, so nothing has been saved yet.",
+            "Nothing was applied, and nothing from a recording can be.",
+        )
+    )
     st.page_link("views/recommendations.py", label="Approve and apply a recommendation")
 elif gpu_hours.realised is None:
     finding(f"{len(rows)} changes are applied; none of them can be measured yet.")

@@ -1,0 +1,43 @@
+"""The time of a store of recordings: its newest sample is its present, and all of it is past.
+
+A store is one of recordings while imports alone have ever reported to it. Planning, expiry and
+every page and command go by this clock then; what a person decides or a worker does, by today's.
+"""
+
+from datetime import datetime
+
+from data.clock import utc_now
+from data.errors import ChangeRefusedError
+from data.records.cluster import Recording
+from data.store import StoreReader
+
+NOT_APPLIED = "It is what would have been recommended; nothing from a recording can be applied."
+
+
+def present(reader: StoreReader) -> datetime:
+    """Return the time that the store's proposals live in: today's, or the end of a recording."""
+    found = reader.recording()
+    return utc_now() if found is None else found.end
+
+
+def long_time(at: datetime) -> str:
+    """Return a time with its month in words: no country reads it another way."""
+    return f"{at.day} {at:%B %Y, %H:%M} UTC"
+
+
+def as_of_text(found: Recording) -> str:
+    """Return the end of a recording and its name, as the beginning of a sentence."""
+    noun = "recording" if len(found.names) == 1 else "recordings"
+    return f"As of {long_time(found.end)}, the end of the {noun} {', '.join(found.names)}"
+
+
+def require_live(reader: StoreReader) -> None:
+    """Refuse to decide about what a recording would have had. Errors: ChangeRefusedError."""
+    found = reader.recording()
+    if found is not None:
+        noun = "recording" if len(found.names) == 1 else "recordings"
+        raise ChangeRefusedError(
+            f"the store holds the {noun} {', '.join(found.names)}, which ended on "
+            f"{long_time(found.end)}: its recommendations are what would have been recommended",
+            "Nothing from a recording can be applied. Name a live source to plan a fleet of today.",
+        )

@@ -1,0 +1,338 @@
+"""A store of recordings lives in its own time: planned as of its end, told in the past tense."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import chain
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+import pytest
+import sqlalchemy as sa
+from beds.ports import free_port
+from factories import make_collected, make_samples
+from streamlit.testing.v1 import AppTest
+
+from dashboard.cli import main
+from dashboard.desk import Desk
+from dashboard.foreign_text import markdown
+from dashboard.recording import long_time, present
+from dashboard.scheduler import CycleState
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
+from dashboard.wiring import build_collectors
+from data.clock import floor_to_slot, utc_now
+from data.load_settings import LoadedSettings
+from data.records.cluster import LIVE_SOURCES, SourceState
+from data.settings import Settings
+from data.source_settings import FleetSettings, NvmlSettings, PrometheusSettings, SlurmSettings
+from data.store import Store, open_store
+
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
+PATIENCE = 200
+AGES = [timedelta(hours=1), timedelta(days=1), timedelta(days=365)]
+ZONES = ["UTC", "America/St_Johns", "Asia/Kolkata"]
+VIEWS = [
+    "overview", "fleet", "jobs", "job", "forecasts", "plan", "recommendations", "energy",
+    "reports", "savings", "health",
+]  # fmt: skip
+NOT_OF_THE_PAST = (" ago", "trimtab cycle", "today", "are allocated", "Expires", "wait for")
+MAP = """
+source = "{source}"
+[time]
+column = "time"
+format = "%Y-%m-%d %H:%M:%S"
+timezone = "{zone}"
+[columns.job_id]
+column = "pod"
+prefix = "old/"
+[columns.gpu_uuid]
+column = "pod"
+prefix = "board-"
+[columns.utilization_ratio]
+column = "use"
+unit = "percent"
+confirmed = true
+[columns.memory_used_mib]
+column = "memory"
+unit = "mib"
+confirmed = true
+[constants]
+node = "n1"
+gpu_model = "A100-SXM4-80GB"
+utilization_signal = "gpu_util"
+memory_total_mib = 81920.0
+platform = "kubernetes"
+kind = "inference"
+"""
+
+
+def ended(age: timedelta) -> datetime:
+    """The last sample of a recording that ended so long ago."""
+    return floor_to_slot(utc_now() - age, 300)
+
+
+def imported(
+    url: str, folder: Path, end: datetime, *, zone: str = "UTC", source: str = "old-cluster"
+) -> None:
+    """Import two idle pods and a busy one of the day before `end`, in the clock of a zone."""
+    times = pd.date_range(end=end, periods=288, freq="5min").tz_convert(ZoneInfo(zone))
+    written = times.strftime("%Y-%m-%d %H:%M:%S")
+    rows = pd.concat(
+        pd.DataFrame({"time": written, "pod": pod, "use": use, "memory": 9000.0})
+        for pod, use in (("idle-1", 0.0), ("idle-2", 0.0), ("busy", 90.0))
+    )
+    rows.to_csv(folder / f"{source}.csv", index=False)
+    (folder / "map.toml").write_text(MAP.format(source=source, zone=zone), encoding="utf-8")
+    trace = [str(folder / f"{source}.csv"), "--map", str(folder / "map.toml")]
+    assert main(["--quiet", "--store", url, "import", *trace]) == 0
+
+
+def cycled(url: str) -> None:
+    """Run `trimtab cycle` without a source."""
+    assert main(["--quiet", "--store", url, "cycle", "--format", "json"]) == 0
+
+
+def listed(url: str, capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, object]], str]:
+    """What `trimtab recommendations list` prints, and what it says beside it."""
+    capsys.readouterr()
+    assert main(["--store", url, "recommendations", "list", "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    return json.loads(printed.out), printed.err
+
+
+class Serving:
+    """A real `trimtab serve` without any source, and what it wrote to stderr."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        environ = {name: one for name, one in os.environ.items() if not name.startswith("TRIMTAB")}
+        command = "import sys; from dashboard.cli import main; sys.exit(main())"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", command, "--store", url, "serve", "--port", str(free_port())],
+            cwd=folder, env=environ | {"PYTHONPATH": str(APP.parents[2]), "PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self._lines: list[str] = []
+        self._come = threading.Condition()
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr
+        for line in chain(self.process.stderr, ["(end)"]):
+            with self._come:
+                self._lines.append(line)
+                self._come.notify_all()
+
+    def cycles(self) -> int:
+        """How many cycles have ended."""
+        return sum(" ended in " in line for line in self._lines)
+
+    def wait_for_cycles(self, count: int) -> None:
+        """Wait until so many cycles have ended."""
+        with self._come:
+            self._come.wait_for(
+                lambda: self.cycles() >= count or "(end)" in self._lines, timeout=PATIENCE
+            )
+        assert self.cycles() == count, "".join(self._lines)
+
+    def close(self) -> None:
+        """Read to the end of what it wrote, once it has ended."""
+        self.process.wait(timeout=PATIENCE)
+        self._reader.join()
+        assert self.process.stderr
+        self.process.stderr.close()
+
+    def end(self) -> None:
+        """End it as a service manager would."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(timeout=PATIENCE)
+        assert code == 0, "".join(self._lines)
+
+
+@contextmanager
+def serving(url: str, folder: Path) -> Iterator[Serving]:
+    """Serve until the block ends."""
+    served = Serving(url, folder)
+    try:
+        yield served
+        served.end()
+    finally:
+        served.process.kill()
+        served.close()
+
+
+def drawn(store: Store, view: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
+    """A page of the store, by the clock of the pages of `trimtab serve`."""
+    # Streamlit puts the page in the place of `__main__`.
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    settings = Settings()
+    register(
+        WebWorld(
+            store=store,
+            settings=LoadedSettings(settings=settings, origins={}),
+            desk=Desk(store=store, settings=lambda: settings),
+            cycle_state=CycleState,
+            worker_problem=lambda: "",
+            run_lifespan=nullcontext,
+            clock=lambda: present(store.reader),
+        )
+    )
+    app = AppTest.from_file(str(APP), default_timeout=120)
+    app.switch_page(f"views/{view}.py")
+    app.run()
+    assert not app.exception
+    return app
+
+
+def said_on(app: AppTest) -> str:
+    """All words of a page."""
+    return "\n".join(str(one.value) for one in (*app.markdown, *app.caption, *app.info, *app.error))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("age", "zone"), list(zip(AGES, ZONES, strict=True)))
+def test_serve_plans_a_recording_once_at_its_end(
+    store_url: str,
+    tmp_path: Path,
+    age: timedelta,
+    zone: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """One cycle as of the last sample; its proposals stand, in the recording's own time."""
+    end = ended(age)
+    imported(store_url, tmp_path, end, zone=zone)
+    with serving(store_url, tmp_path) as served:
+        served.wait_for_cycles(1)
+    with open_store(store_url) as store:
+        last, plan = store.reader.last_cycle(), store.reader.latest_plan()
+    assert last is not None
+    assert plan is not None
+    assert (last.started_at, plan.created_at) == (end, end)
+    found, beside = listed(store_url, capsys)
+    assert {one["state"] for one in found} == {"proposed"}
+    assert f"As of {long_time(end)}, the end of the recording old-cluster" in beside
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_a_further_import_is_planned_and_nothing_is_for_nothing(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    """While `serve` runs: one cycle each for the first recording and for one that ends later."""
+    first, second = ended(timedelta(days=30)), ended(timedelta(days=29, hours=12))
+    imported(postgres_url, tmp_path, first)
+    with serving(postgres_url, tmp_path) as served:
+        served.wait_for_cycles(1)
+        imported(postgres_url, tmp_path, second, source="later-cluster")
+        served.wait_for_cycles(2)
+    with open_store(postgres_url) as store:
+        last = store.reader.last_cycle()
+        assert last is not None
+        assert last.started_at == second
+        assert store.reader.counts()["cycles"] == 2
+
+
+@pytest.mark.parametrize("age", AGES, ids=str)
+@pytest.mark.parametrize("zone", ZONES)
+def test_the_end_of_a_recording_is_its_present(
+    store_url: str, tmp_path: Path, age: timedelta, zone: str
+) -> None:
+    """Whatever zone its times are written in, and however long ago it ended."""
+    imported(store_url, tmp_path, ended(age), zone=zone)
+    with open_store(store_url) as store:
+        found = store.reader.recording()
+        assert found is not None
+        assert (found.names, found.end) == (("old-cluster",), present(store.reader))
+        assert present(store.reader) == ended(age) or age == AGES[0]
+        store.keep(make_collected(make_samples(minutes=1, end=utc_now())))
+        assert store.reader.recording() is None, "a live source has today's clock"
+        assert utc_now() - present(store.reader) < timedelta(minutes=1)
+
+
+def test_a_live_source_that_only_failed_has_today_s_clock(store_url: str, tmp_path: Path) -> None:
+    """A source that was asked and did not answer is connected all the same."""
+    imported(store_url, tmp_path, ended(AGES[2]))
+    with open_store(store_url) as store:
+        given = make_collected(make_samples(minutes=1, end=ended(AGES[2])))
+        failed = replace(given.report, state=SourceState.FAILED)
+        store.keep(replace(given, report=failed, samples=given.samples.iloc[:0]))
+        assert utc_now() - present(store.reader) < timedelta(minutes=1)
+
+
+def test_the_names_of_live_sources_are_those_of_the_collectors() -> None:
+    """Reports of earlier versions do not tell what was imported: the names of sources do."""
+    settings = Settings(
+        prometheus=PrometheusSettings(url="http://127.0.0.1:9"),
+        slurm=SlurmSettings(mode="commands"),
+        nvml=NvmlSettings(enabled=True),
+        fleet=FleetSettings(enabled=True),
+    )
+    names = [one.name for one in build_collectors(settings)]
+    assert len(names) == 4
+    assert all(name.startswith(LIVE_SOURCES) for name in names)
+
+
+def test_an_import_of_an_earlier_version_is_a_recording(store_url: str, tmp_path: Path) -> None:
+    """Its report does not tell; neither does that of a live source, whose name does."""
+    imported(store_url, tmp_path, ended(AGES[2]))
+    with open_store(store_url) as store:
+        given = make_collected(make_samples(minutes=1, end=ended(AGES[2])))
+        without_mark = sa.text(
+            "UPDATE batches SET report = replace(report, '\"recorded\"', '\"unknown\"')"
+        )
+        with store._engine.begin() as connection:
+            connection.execute(without_mark)
+        assert present(store.reader) == ended(AGES[2])
+        store.keep(replace(given, report=replace(given.report, source="slurm")))
+        with store._engine.begin() as connection:
+            connection.execute(without_mark)
+        assert store.reader.recording() is None
+
+
+@pytest.mark.slow
+def test_every_page_tells_a_recording_in_the_past_tense(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each page names the recording and its end; none says how old it is or offers a decision."""
+    end = ended(timedelta(days=365))
+    imported(store_url, tmp_path, end)
+    cycled(store_url)
+    with open_store(store_url) as store:
+        as_of = markdown(f"As of {long_time(end)}, the end of the recording old-cluster")
+        wrong_words = {}
+        for view in VIEWS:
+            app = drawn(store, view, monkeypatch)
+            words = said_on(app)
+            buttons = [one.label for one in app.button]
+            found = [wrong for wrong in NOT_OF_THE_PAST if wrong in words]
+            found += [one for one in buttons if one.startswith(("Approve", "Reject"))]
+            if as_of not in words:
+                found.append("no end of the recording")
+            wrong_words[view] = found
+        assert not any(wrong_words.values()), wrong_words
+        assert "would have" in said_on(drawn(store, "recommendations", monkeypatch))
+
+
+@pytest.mark.parametrize("act", ["approve", "reject", "apply"])
+def test_nothing_from_a_recording_can_be_applied(
+    store_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], act: str
+) -> None:
+    """Every decision is refused, and the refusal names the recording."""
+    imported(store_url, tmp_path, ended(timedelta(hours=1)))
+    cycled(store_url)
+    found, _beside = listed(store_url, capsys)
+    assert found
+    first = str(found[0]["id"])
+    words = ["recommendations", act, first, "--by", "ada"]
+    assert main(["--store", store_url, *words]) == 1
+    assert "recording old-cluster" in capsys.readouterr().err
+    assert {one["state"] for one in listed(store_url, capsys)[0]} == {"proposed"}
