@@ -12,7 +12,12 @@ from data.store import StoreReader
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
-_FROM_OUTSIDE = (State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE)
+_UNDONE = {
+    State.UNDONE_OUTSIDE: "undone from outside",
+    State.CHANGED_OUTSIDE: "changed from outside",
+    State.ROLLED_BACK: "rolled back",
+    State.ROLLBACK_REFUSED: "changed by others before it could be rolled back",
+}
 
 
 _OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
@@ -46,7 +51,7 @@ def resting(reader: StoreReader, jobs: Iterable[Job], now: datetime) -> dict[str
     present = {job.job_id: job for job in jobs}
     found = {}
     for digest, state in reader.states().items():
-        if state not in STANDING and state not in OPEN and state not in _FROM_OUTSIDE:
+        if state not in STANDING and state not in OPEN and state not in _UNDONE:
             continue
         one = reader.recommendation(digest, now=now).recommendation
         why = _why(reader, one, state, present.get(one.job_id), now)
@@ -61,11 +66,10 @@ def _why(
     """Give why the target of a recommendation rests, '' when it does not."""
     if state in OPEN:
         return f"a change of it is {state}"
-    if state in _FROM_OUTSIDE:
+    if state in _UNDONE:
         at = reader.journal(digest=one.digest, events=(str(state),))[-1].at
-        what = "undone" if state is State.UNDONE_OUTSIDE else "changed"
         over = at + REST
-        said = f"its last change was {what} from outside at {at:%Y-%m-%d %H:%M} UTC"
+        said = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
         return f"{said}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
     watched = not reader.commands(one.digest)[-1].finished
     if watched and job is not None and _is_as_before(one, job):

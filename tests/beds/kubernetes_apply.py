@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from factories import H100, make_recommendation
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
+from data.clock import utc_now
 from data.records.changes import Change, ReadBack, Seen, StepOutcome
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
@@ -116,10 +118,12 @@ def gpus(count: int, *, profile: str = "", model: str = H100) -> Configuration:
 def proposal(
     job_id: str, now: Configuration, proposed: Configuration, **changes: Any
 ) -> Recommendation:
-    """A recommendation for a workload of the bed."""
+    """A recommendation for a workload of the bed, made after all that is made meanwhile."""
     action = Action.RECLAIM if proposed.gpu_count == 0 else Action.FEWER_GPUS
+    planned_at = utc_now() + timedelta(hours=1)
+    made = {"created_at": planned_at, "expires_at": planned_at + timedelta(hours=24)}
     return make_recommendation(
-        job_id=job_id, now=now, proposed=proposed, **({"action": action} | changes)
+        job_id=job_id, now=now, proposed=proposed, **({"action": action} | made | changes)
     )
 
 

@@ -167,3 +167,14 @@ def test_a_target_rests_after_a_change_and_after_what_others_did(bench: Bench) -
         assert resting(reader, (job,), at + REST) == {}
     bench.roll_back()
     assert "rolling-back" in resting(reader, (), bench.clock())[JOB]
+
+
+def test_a_target_rests_after_a_rollback(bench: Bench) -> None:
+    """Who took a change back had a reason: for a day the same is not proposed again."""
+    bench.roll_back()
+    bench.work(visits=5)
+    assert bench.state == "rolled-back"
+    reader, job = bench.store.reader, make_job(gpu_count=4)
+    at = reader.entries(("rolled-back",))[0].at
+    assert "was rolled back at" in resting(reader, (job,), at + REST / 2)[JOB]
+    assert resting(reader, (job,), at + REST) == {}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from factories import make_job, make_plan
-from fleet_cases import node_of, pods_job
+from fleet_cases import gpu, node_of, pods_job
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
 from data.records.decisions import Action, Recommendation
@@ -255,7 +255,7 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
     """Ten hours off: eight idle boards and the server around them, times the PUE."""
     problem = case(
         (make_job(), 0.97, 60_000.0, 690.0),
-        gpus=boards(H100, 8),
+        gpus=[*boards(H100, 8), *(gpu(name, i, L40S) for name in "abc" for i in range(8))],
         rules=FleetRules(),
         nodes=[node_of(name, L40S, source="slurm") for name in "abc"],
     )

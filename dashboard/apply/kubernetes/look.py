@@ -88,6 +88,7 @@ def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommenda
     place = _place(api, recommendation)
     path, document = reading.fetch(api, place)
     reading.require_living(place, document)
+    reading.require_older(place, document, recommendation.created_at)
     _require_as_planned(recommendation, place, document)
     facts = _own_facts(api, place, document)
     model = recommendation.proposed.gpu_model

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 
 from collectors.kubernetes.kinds import GROUPS, KINDS
-from collectors.kubernetes.objects import controller_of, list_in, part, text_in
+from collectors.kubernetes.objects import controller_of, list_in, part, text_in, time_in
 from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
@@ -153,6 +154,17 @@ def is_elastic(document: Mapping[str, object]) -> bool:
     launcher = part(document, "spec", "mpiReplicaSpecs", "Launcher", "template", "spec")
     words = [(part(one, "command"), part(one, "args")) for one in list_in(launcher, "containers")]
     return any(word in json.dumps(words) for word in _ELASTIC_WORDS)
+
+
+def require_older(place: Place, document: Document, planned_at: datetime) -> None:
+    """Refuse (StalePlanError) an object that was made after the plan: it is another one."""
+    made = time_in(document, "metadata", "creationTimestamp")
+    if made is not None and made > planned_at:
+        raise StalePlanError(
+            f"{place.word} in {place.namespace} was made at {made:%Y-%m-%d %H:%M:%S} UTC, after "
+            f"the plan of {planned_at:%Y-%m-%d %H:%M:%S} UTC: it is another object",
+            "Run a new cycle and approve its recommendation.",
+        )
 
 
 def require_living(place: Place, document: Document) -> None:

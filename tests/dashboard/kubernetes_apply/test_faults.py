@@ -1,5 +1,6 @@
 """What goes wrong between a look and a change: each ends as one stated outcome, none is resent."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    replicated,
     rolled_out,
     room,
     settings_of,
@@ -29,6 +31,7 @@ from beds.kubernetes_replay import kubeconfig
 from dashboard.apply.base import NotesChanges
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
+from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Seen, StepOutcome
 from data.records.decisions import Action
@@ -171,6 +174,33 @@ def test_a_deleted_and_a_replaced_object_are_refused(
 
 
 @pytest.mark.usefixtures("serving")
+def until_the_next_second() -> None:
+    """Wait for it: the server tells whole seconds."""
+    time.sleep(1.001 - time.time() % 1)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_an_object_made_after_the_plan_is_another(
+    bed: KubernetesBed, applier: KubernetesApplier, kind: str
+) -> None:
+    """Of the same name, size and owner: what was approved was for the one before it."""
+    namespace = f"anew-{kind.lower()}"
+    bind_in(bed, namespace)
+    document = replicated(kind, namespace, replicas=2, pod=pod_spec(1))
+    bed.apply(document)
+    until_the_next_second()
+    job_id = f"{namespace}/{kind.lower()}/serve"
+    recommendation = proposal(job_id, gpus(2), gpus(1), created_at=utc_now())
+    assert planned(applier, recommendation).steps
+    bed.delete(kind, "serve", namespace=namespace)
+    path = bed.path(kind, namespace, "serve")
+    bed.until("it is gone", lambda: not bed.answer("GET", path).ok)
+    until_the_next_second()
+    bed.apply(document)
+    with pytest.raises(StalePlanError, match="it is another object"):
+        planned(applier, recommendation)
+
+
 def test_a_plan_of_other_gpus_is_stale(applier: KubernetesApplier) -> None:
     """The plan saw four GPUs, or slices: the workload asks for two boards."""
     for now in (gpus(4), gpus(1)):
