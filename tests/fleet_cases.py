@@ -188,7 +188,7 @@ def mixed_fleet(
         at = 0
         for _ in range(int(rng.integers(0, 4))):
             size, what = int(rng.choice([1, 1, 2, 4])), rng.random()
-            if at + size > 8:
+            if at + size > (7 if name in nameless else 8):
                 break
             key = 10 * number + at
             source = str(rng.choice(owners)) if owners and what < 0.75 else ""
