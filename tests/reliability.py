@@ -14,6 +14,7 @@ import pytest
 
 Measured = Callable[[str], None]
 FAULTS = Path(__file__).with_name("faults.toml")
+CAMPAIGNS = Path(__file__).parent / "outsiders" / "campaigns.toml"
 STAND_INS = frozenset({"fake", "newer", "library", "play"})
 """Fixtures that stand in for a system which cannot run here."""
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
@@ -28,6 +29,17 @@ that answers as recorded.
 
 | | fault | held to | tests | figures | |
 |---:|---|---|---|---|---|
+"""
+
+_CAMPAIGNS_HEAD = """
+## Campaigns of drawn scenarios
+
+Drawn from a seed, judged by the system itself or an exact model, shrunk where they fail. Written
+down in [campaigns.toml](../tests/outsiders/campaigns.toml) after each whole run; `make test-all`
+runs 300 of each.
+
+| campaign | seed | run | failed | mended |
+|---|---:|---:|---:|---|
 """
 
 
@@ -79,7 +91,8 @@ class ReliabilityReport:
         """Write the page; a worker process saw its own tests alone and leaves it to the first."""
         if hasattr(session.config, "workerinput"):
             return
-        PAGE.write_text(_HEAD + "".join(self._row(one) for one in faults()), encoding="utf-8")
+        rows = "".join(self._row(fault) for fault in faults())
+        PAGE.write_text(_HEAD + rows + campaigns_text(), encoding="utf-8")
 
     def _row(self, fault: Fault) -> str:
         names = "<br>".join(f"`{name}`{mark_of(name)}{self._count(name)}" for name in fault.tests)
@@ -95,6 +108,14 @@ class ReliabilityReport:
         found = {end for name in fault.tests for end in self.outcomes[name] or ["not run"]}
         verdict = "held" if found == {"passed"} else ", ".join(sorted(found)) or "open"
         return f"{verdict}; open: {fault.open}" if fault.open and fault.tests else verdict
+
+
+def campaigns_text() -> str:
+    """Return the section of the page on campaigns of drawn scenarios."""
+    rows = tomllib.loads(CAMPAIGNS.read_text(encoding="utf-8"))["campaign"]
+    fields = ("name", "seed", "run", "failed", "mended")
+    lines = ("| " + " | ".join(str(row[field]) for field in fields) + " |\n" for row in rows)
+    return _CAMPAIGNS_HEAD + "".join(lines)
 
 
 def mark_of(name: str) -> str:

@@ -4,7 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from reliability import PAGE, Fault, faults, mark_of
+from reliability import PAGE, Fault, campaigns_text, faults, mark_of
 
 TESTS = Path(__file__).parent
 
@@ -39,3 +39,4 @@ def test_the_page_is_of_this_table() -> None:
     for fault in faults():
         (row,) = [line for line in text.splitlines() if line.startswith(f"| {fault.number} |")]
         assert all(f"`{name}`" in row for name in fault.tests)
+    assert text.endswith(campaigns_text())
