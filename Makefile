@@ -54,7 +54,8 @@ demo: setup ## a simulated fleet, a full cycle, then the dashboard on 127.0.0.1:
 test: setup servers ## every test, real servers and browser included
 	@$(PYTHON) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-test-all: test ## `make test`, then its slow end: 300 scenarios a campaign, 1,000 kills, long load
+test-all: test ## `make test`, then its slow end: fresh draws, 300 scenarios a campaign, 1,000 kills, load
+	@$(PYTHON) -m pytest -q -n $(WORKERS) --dist loadfile -m hypothesis --hypothesis-profile=drawn
 	@TRIMTAB_SCENARIOS=$(SCENARIOS) $(PYTHON) -m pytest -q -rP --timeout=14400 tests/outsiders
 	@TRIMTAB_KILL_ROUNDS=20 TRIMTAB_LOAD_ROUNDS=60 $(PYTHON) -m pytest -q --timeout=7200 \
 		tests/dashboard/test_random_kills.py tests/dashboard/test_sustained_load.py
