@@ -22,7 +22,10 @@ def test_a_described_job_shows_its_plans(server: Server, visitor: Visitor) -> No
     visitor.page.get_by_role("button", name="Show the plans").click()
     visitor.settle()
     expect(visitor.page.locator("h4").first).to_have_text(
-        re.compile(r"my-job fits in \d+ ways on \d+ GPU types?; .* takes \d+ × \S+ with [\d.]+ GiB")
+        re.compile(
+            r"my-job fits in \d+ ways on \d+ GPU types? with a probability of 95 % or more; "
+            r"the first: \d+ x \S+ \([\d.]+ GiB expected, [\d.]+ at 95 %, [\d.]+ usable: "
+        )
     )
     expect(visitor.page.locator(".js-plotly-plot:visible")).to_have_count(1)
     assert "GPU types of the fleet in the store. Tier C: nobody stated" in visitor.text()

@@ -11,6 +11,7 @@ from beds.slurm_files import BedNode
 from factories import make_collected, make_samples
 from memory_cases import climbing, world_of
 
+from collectors.base import Collector, Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard import decisions
 from dashboard.apply.worker import Worker
@@ -18,6 +19,7 @@ from dashboard.cycle import run_cycle
 from data.apply_settings import ApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
+from data.collected import Collected
 from data.records.commands import Measurement
 from data.records.decisions import Action, Recommendation
 from data.settings import Settings
@@ -33,6 +35,23 @@ NODES = (
 )
 
 
+class OlderJobs:
+    """The collector, to which no job says when it was submitted: its readings are older here."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.collector, self.name = collector, collector.name
+
+    def collect(self, window: Window) -> Collected:
+        """Give what Slurm says but for the times of submission."""
+        found = self.collector.collect(window)
+        jobs = tuple(
+            replace(job, scheduler=replace(job.scheduler, submitted_at=None))
+            for job in found.jobs
+            if job.scheduler is not None
+        )
+        return replace(found, jobs=jobs)
+
+
 def recommended(bed: SlurmBed, store: Store, job: str) -> Recommendation:
     """What a cycle recommends for a job of one H100 whose memory climbs."""
     now = utc_now()
@@ -41,7 +60,7 @@ def recommended(bed: SlurmBed, store: Store, job: str) -> Recommendation:
     source = SlurmSettings(
         mode="commands", conf_file=str(bed.conf), gpu_models=GPU_MODELS, timeout_seconds=20.0
     )
-    world = world_of(store, slurm_collector(source, load_gpu_catalogue()))
+    world = world_of(store, OlderJobs(slurm_collector(source, load_gpu_catalogue())))
     outcome = run_cycle(world, now=utc_now() + timedelta(seconds=1))
     (found,) = (one for one in outcome.recommendations if one.job_id == f"slurm:{job}")
     return found
