@@ -208,6 +208,9 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         memory=memory,
         resting=resting(world.store.reader, view.jobs, now) | over,
     )
+    plan = replace(
+        plan, jobs=tuple(replace(job, idle=advice.idle.get(job.job_id)) for job in plan.jobs)
+    )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
     world.progress("keep", 0, 1)
     seconds = time.monotonic() - started

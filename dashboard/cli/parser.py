@@ -150,7 +150,7 @@ def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def _add_recommendations(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
-        "recommendations", help="list, show, approve, reject, apply, roll back, keep"
+        "recommendations", help="list, idle, show, approve, reject, apply, roll back, keep"
     )
     parser.set_defaults(run=_deferred("recommendation_commands", "list_"), format="table")
     actions = parser.add_subparsers(metavar="ACTION")
@@ -162,6 +162,13 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
         lists=True,
     )
     listing.add_argument("--state", help="only this state, such as proposed")
+    _command(
+        actions,
+        "idle",
+        ("recommendation_commands", "idle"),
+        "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why",
+        lists=True,
+    )
     show = _command(
         actions,
         "show",

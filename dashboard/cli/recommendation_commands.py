@@ -6,6 +6,7 @@ import sys
 from dashboard import decisions
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.idle_gpus import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.recording import NOT_APPLIED, present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -63,6 +64,24 @@ def _document(stored: StoredRecommendation) -> dict[str, object]:
         "decided_at": stored.decided_at,
         "comment": stored.comment,
     }
+
+
+def idle(options: argparse.Namespace) -> int:
+    """List the jobs of the latest plan with what their GPUs do, and why what stays idle stays."""
+    with open_for_reading(settings_of(options)) as store:
+        plan = store.reader.latest_plan()
+    rows = [] if plan is None else idle_rows(plan)
+    if options.format != "table":
+        print_rows(rows, options.format, columns=IDLE_COLUMNS, empty="")
+        return 0
+    shown = [
+        {name: f"{value:.2f}" if isinstance(value, float) else value for name, value in row.items()}
+        for row in rows
+    ]
+    print_rows(shown, "table", columns=IDLE_COLUMNS, empty="No plan yet: run `trimtab cycle`.")
+    if plan is not None and (sentence := idle_sum(plan).sentence()):
+        say(sentence)
+    return 0
 
 
 def show(options: argparse.Namespace) -> int:

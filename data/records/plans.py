@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,59 @@ class Stay:
     mig_position: int | None = None
 
 
+class IdleCause(StrEnum):
+    """Why GPUs that a job holds idle stay with it."""
+
+    UNKNOWN = "demand not known"
+    KEPT = "not judged"
+    RIGID = "no change reaches the job"
+    SMALLEST = "no smaller size can be given"
+    COSTLY = "a smaller size does not pay"
+    HELD_BACK = "the change is held back"
+    RESTING = "changed or decided lately"
+    OTHER_CHANGE = "another change is proposed"
+    REMAINDER = "left by the proposed change"
+    NONE = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleGpus:
+    """What a job's GPUs are forecast to do over the horizon; GPUs, on average over its slots.
+
+    idle = peaks + freed_idle + stays. `work` is the forecast's median, `peaks` what q90 with
+    headroom needs beyond it, `freed` what the recommendation takes. `work` is None where demand is
+    not known. `cause` and `reason` say why `stays` stays.
+    """
+
+    held: float
+    work: float | None = None
+    peaks: float = 0.0
+    freed: float = 0.0
+    cause: IdleCause = IdleCause.NONE
+    reason: str = ""
+
+    @property
+    def idle(self) -> float:
+        """Held less work; 0 where work is not known."""
+        return 0.0 if self.work is None else self.held - self.work
+
+    @property
+    def freed_idle(self) -> float:
+        """What is freed of the idle; the rest of `freed` is work that moves to fewer GPUs."""
+        return min(self.freed, self.idle)
+
+    @property
+    def stays(self) -> float:
+        """What stays idle beyond the peaks."""
+        return self.idle - self.freed_idle - self.peaks
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlan:
     """One job over the horizon: `steps[t]` is the configuration in slot t, `stays` where it is.
 
-    Without a place in some slot (its node is not known, say) `unplaced` says why.
+    Without a place in some slot (its node is not known, say) `unplaced` says why. `idle` is None in
+    plans kept before it was counted.
     """
 
     job_id: str
@@ -57,6 +106,7 @@ class JobPlan:
     steps: tuple[Configuration, ...]
     stays: tuple[Stay, ...] = ()
     unplaced: str = ""
+    idle: IdleGpus | None = None
 
     def stretches(self) -> tuple[tuple[int, int, Configuration], ...]:
         """Give (start, end, configuration) of the stretches of slots without a change."""

@@ -1,18 +1,19 @@
 """From a plan to recommendations, and for every other job why nothing is proposed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
-from data.records.plans import Configuration, Plan
+from data.records.plans import Configuration, IdleGpus, Plan
 from planner.problem import PlanningProblem
 from planner.recommendations.admission import NO_PAIR, NO_ROOM, Room, admitted
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missing_boards
 from planner.recommendations.guardrails import refusal
+from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.memory_advice import memory_recommendation
 from planner.recommendations.memory_relief import reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
@@ -33,7 +34,7 @@ _RISK = {
 class Advice:
     """Recommendations: memory that runs out first, then the largest central saving first.
 
-    `kept` maps other jobs to the reason.
+    `kept` maps other jobs to the reason, `idle` every job to what its GPUs do and why.
 
     `portfolio` shows how the recommendations add up to what the plan saves.
     """
@@ -41,6 +42,7 @@ class Advice:
     recommendations: tuple[Recommendation, ...]
     kept: Mapping[str, str]
     portfolio: Portfolio
+    idle: Mapping[str, IdleGpus]
 
 
 def advise(
@@ -80,12 +82,34 @@ def advise(
     empty = (one for one in empty_nodes(plan, problem) if one.gpu_model not in wanted)
     found += [_of_fleet(one, plan, problem) for one in empty if one.subject not in resting]
     names = {proposals[one].job.demand.job.job_id for one in chosen}
+    idle = {
+        proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
+        for proposal in proposals
+    }
     return Advice(
+        idle=idle,
         recommendations=tuple(sorted(found, key=_by_saving)),
         kept=kept | dict(problem.ended),
         portfolio=portfolio_of(
             proposals, names, plan, problem.terms, relieved=relieved, rows=found
         ),
+    )
+
+
+def _idle_of(
+    proposal: Proposal,
+    problem: PlanningProblem,
+    recommended: Collection[str],
+    kept: Mapping[str, str],
+    resting: Mapping[str, str],
+) -> IdleGpus:
+    job_id = proposal.job.demand.job.job_id
+    return idle_gpus(
+        proposal,
+        problem.terms,
+        recommended=job_id in recommended,
+        kept=kept.get(job_id, ""),
+        resting=job_id in resting,
     )
 
 

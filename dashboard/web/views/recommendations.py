@@ -6,11 +6,13 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.action_titles import title_of
+from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.charts.plan_steps import plan_steps
+from dashboard.idle_gpus import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
 from dashboard.web.identity import current_role, signed_in
-from dashboard.web.page import chart, empty_state, finding, number, table, tense
+from dashboard.web.page import chart, empty_state, finding, number, plain, table, tense
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import FOR_MEMORY
@@ -19,6 +21,7 @@ from data.store import StoredRecommendation
 from planner.recommendations.portfolio import worth_of
 
 _SHOWN = 20
+_SHOWN_ROWS = 200
 _WORTH_A_WORD = 0.5
 _ALWAYS = frozenset({State.PROPOSED, State.APPROVED, State.APPLIED, State.WRITTEN, State.REJECTED})
 
@@ -131,3 +134,15 @@ if not empty_state():
             "recommendations",
             headings={"saves": f"saves ({currency or energy.currency})"},
         )
+    if plan is not None and current_role() != "owner":
+        idle = idle_sum(plan)
+        if sentence := idle.sentence():
+            st.subheader("From idle to freed")
+            st.write(plain(sentence))
+            chart(idle_waterfall(idle), "idle")
+            with st.expander("Each job, and why what stays idle stays"):
+                rows = pd.DataFrame(idle_rows(plan), columns=list(IDLE_COLUMNS))
+                amounts = {name: f"{name} (GPUs)" for name in IDLE_COLUMNS[1:6]}
+                table(rows[:_SHOWN_ROWS], "idle", every=lambda: rows, headings=amounts)
+                if len(rows) > _SHOWN_ROWS:
+                    st.caption(f"The first {_SHOWN_ROWS} of {len(rows)}; the files hold all.")

@@ -1,0 +1,39 @@
+"""From the GPUs that jobs hold to those that recommendations free, step by step."""
+
+import plotly.graph_objects as go
+
+from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, dress
+from dashboard.idle_gpus import IdleSum
+
+
+def idle_waterfall(found: IdleSum) -> go.Figure:
+    """Return a bar for each step; what is left of the idle GPUs at the end is what is freed."""
+    steps = [
+        ("held by jobs", 0.0, found.held, FREE),
+        ("doing work", found.idle, found.work, USED),
+        ("idle", 0.0, found.idle, IDLE),
+    ]
+    top = found.idle
+    for name, gpus in (("needed at peaks", found.peaks), *(row[:2] for row in found.stays)):
+        top -= gpus
+        steps.append((str(name), top, gpus, FREE))
+    steps.append(("freed by recommendations", 0.0, found.freed, PROPOSED))
+    names, starts, widths, colours = zip(*reversed(steps), strict=True)
+    bars = go.Bar(
+        y=names,
+        x=widths,
+        base=starts,
+        orientation="h",
+        marker={"color": colours},
+        text=[f"{width:.1f}" for width in widths],
+        textposition="auto",
+        hovertemplate="%{y}: %{x:.3g} GPUs<extra></extra>",
+        showlegend=False,
+    )
+    figure = dress(go.Figure(bars), y_title="", height=90 + 30 * len(steps))
+    figure.update_layout(
+        xaxis={"title": "GPUs, mean over the horizon", "rangemode": "tozero"},
+        yaxis={"type": "category", "automargin": True},
+        hovermode="closest",
+    )
+    return figure

@@ -1,0 +1,97 @@
+"""From idle to freed: what of the GPUs that jobs hold does no work, and what becomes of it."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+from data.records.plans import IdleCause, IdleGpus, Plan
+
+IDLE_COLUMNS = ("job", "held", "idle", "freed", "peaks", "stays", "because", "reason")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleSum:
+    """The jobs of a plan together; GPUs, on average over its horizon.
+
+    idle = freed + peaks + the sum of `stays`, by cause. `unknown` is held by jobs whose demand is
+    not known, beside `held`. `moved` is work that recommendations move to fewer GPUs: it is freed
+    too, and was not idle.
+    """
+
+    held: float
+    work: float
+    freed: float
+    peaks: float
+    stays: tuple[tuple[IdleCause, float, int], ...]
+    unknown: float
+    unknown_jobs: int
+    moved: float
+
+    @property
+    def idle(self) -> float:
+        """What is held and does no work."""
+        return self.held - self.work
+
+    def sentence(self) -> str:
+        """Return the sum in words, '' when no job holds anything."""
+        if self.held <= 0 and not self.unknown_jobs:
+            return ""
+        stays = sum(gpus for _cause, gpus, _jobs in self.stays)
+        named = ", ".join(f"{gpus:.1f} {cause}" for cause, gpus, _jobs in self.stays)
+        unknown = (
+            f" Beside them {self.unknown_jobs} jobs hold {self.unknown:.1f} GPUs, and their demand "
+            "is not known."
+        )
+        return (
+            f"Of {self.held:.1f} GPUs that jobs hold, {self.idle:.1f} are forecast to be idle: the "
+            f"recommendations free {self.freed:.1f}, peaks need {self.peaks:.1f}, {stays:.1f} stay"
+            + (f" ({named})" if named else "")
+            + "."
+            + (unknown if self.unknown_jobs else "")
+        )
+
+
+def idle_sum(plan: Plan) -> IdleSum:
+    """Return the sum over all jobs of a plan."""
+    jobs = [job.idle for job in plan.jobs if job.idle is not None]
+    known = [idle for idle in jobs if idle.work is not None]
+    unknown = [idle for idle in jobs if idle.cause is IdleCause.UNKNOWN]
+    stays: dict[IdleCause, list[float]] = defaultdict(list)
+    for idle in known:
+        if idle.cause:
+            stays[idle.cause].append(idle.stays)
+    return IdleSum(
+        held=sum(idle.held for idle in known),
+        work=sum(idle.work or 0.0 for idle in known),
+        freed=sum(idle.freed_idle for idle in known),
+        peaks=sum(idle.peaks for idle in known),
+        stays=tuple(
+            sorted(
+                ((cause, sum(gpus), len(gpus)) for cause, gpus in stays.items()),
+                key=lambda row: (-row[1], row[0]),
+            )
+        ),
+        unknown=sum(idle.held for idle in unknown),
+        unknown_jobs=len(unknown),
+        moved=sum(idle.freed - idle.freed_idle for idle in known),
+    )
+
+
+def idle_rows(plan: Plan) -> list[dict[str, Any]]:
+    """Return a row for each job, what stays idle longest first."""
+    rows = [_row(job.job_id, job.idle) for job in plan.jobs if job.idle is not None]
+    return sorted(rows, key=lambda row: (-row["stays"], -row["held"], row["job"]))
+
+
+def _row(job_id: str, idle: IdleGpus) -> dict[str, Any]:
+    known = idle.work is not None
+    return {
+        "job": job_id,
+        "held": idle.held,
+        "idle": idle.idle if known else None,
+        "freed": idle.freed_idle if known else None,
+        "peaks": idle.peaks if known else None,
+        "stays": idle.stays,
+        "because": str(idle.cause),
+        "reason": idle.reason,
+    }

@@ -1,0 +1,85 @@
+"""What becomes of the GPUs that jobs hold and do not use: freed, needed at peaks, or kept and why.
+
+    idle = needed at peaks + freed by recommendations + stays
+
+holds for each job and, summed, for the fleet. Units are GPUs (board equivalents for slices),
+averaged over the slots of the horizon.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from data.feasible_changes import why_not
+from data.records.plans import IdleCause, IdleGpus
+from planner.cost import needed_service
+from planner.recommendations.proposals import Proposal
+from planner.terms import Terms
+
+_NEGLIGIBLE = 1e-9
+
+
+def idle_gpus(
+    proposal: Proposal, terms: Terms, *, recommended: bool, kept: str, resting: bool
+) -> IdleGpus:
+    """Return what a job's GPUs do over the horizon, and why those that stay idle stay.
+
+    `kept` is the reason why nothing is proposed, '' when something is.
+    """
+    job, present = proposal.job, proposal.present
+    demand, there = job.demand, job.demand.remaining.central
+    held = present.boards * float(there.mean())
+    if demand.demand_q50 is None or held <= 0:
+        unknown = IdleCause.UNKNOWN if held > 0 else IdleCause.NONE
+        return IdleGpus(held=held, cause=unknown, reason=kept)
+    share = present.boards / present.service
+    median = np.clip(demand.demand_q50, 0, present.service)
+    work = share * float((there * median).mean())
+    freed = 0.0
+    if recommended:
+        options = [job.options[number] for number in proposal.proposed]
+        model = present.configuration.gpu_model
+        then = [one.boards * (one.configuration.gpu_model == model) for one in options]
+        freed = max(0.0, float((there * (present.boards - np.array(then))).mean()))
+    need = min(present.service, float(needed_service(demand, present, terms.planning).max()))
+    idle = held - work
+    needed = share * need * float(there.mean()) - work
+    peaks = min(idle - min(freed, idle), max(0.0, needed))
+    found = IdleGpus(held=held, work=work, peaks=peaks, freed=freed)
+    if found.stays <= _NEGLIGIBLE:
+        return found
+    cause, reason = _why_it_stays(proposal, recommended=recommended, kept=kept, resting=resting)
+    return replace(found, cause=cause, reason=reason)
+
+
+def _why_it_stays(
+    proposal: Proposal, *, recommended: bool, kept: str, resting: bool
+) -> tuple[IdleCause, str]:
+    present, standing = proposal.present, proposal.job.demand.standing
+    if recommended or not kept:
+        then = proposal.chosen
+        less = then.boards < present.boards
+        cause = IdleCause.REMAINDER if less else IdleCause.OTHER_CHANGE
+        return cause, f"{then.configuration.describe()} is proposed"
+    if resting:
+        return IdleCause.RESTING, kept
+    if proposal.job.keep_reason:
+        return IdleCause.KEPT, kept
+    if proposal.action is not None:
+        return IdleCause.HELD_BACK, kept
+    if any(option.boards < present.boards for option in proposal.job.options):
+        return IdleCause.COSTLY, kept
+    if not standing.may_restart:
+        return IdleCause.RIGID, standing.reason
+    return IdleCause.SMALLEST, _why_no_smaller(proposal)
+
+
+def _why_no_smaller(proposal: Proposal) -> str:
+    """Return why no option of a job has fewer GPUs than now."""
+    demand, now = proposal.job.demand, proposal.present.configuration
+    if demand.standing.scaled_by:
+        return f"{demand.standing.scaled_by} scales it"
+    if now.gpu_count > 1:
+        fewer = replace(now, gpu_count=now.gpu_count // 2)
+        return why_not(demand.job, fewer) or f"no size below {now.describe()} holds its memory"
+    return f"no slice or cheaper GPU in reach can take what runs on {now.describe()}"

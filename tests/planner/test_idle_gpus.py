@@ -1,0 +1,67 @@
+"""From idle to freed: every idle GPU is freed, needed at peaks, or stays for a reason."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fleet_cases import fleet_case, mixed_fleet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_cases import AS_OF
+
+from dashboard.idle_gpus import idle_rows, idle_sum
+from data.records.decisions import FOR_MEMORY
+from data.records.plans import IdleCause, Plan
+from data.settings import PlanningSettings
+from planner.packing import build_plan
+from planner.problem import PlanningProblem
+from planner.recommendations.advise import Advice, advise
+
+
+def planned(problem: PlanningProblem) -> tuple[Plan, Advice]:
+    """A plan of the problem with what its jobs' GPUs do, and its advice."""
+    plan = build_plan(problem, budget_seconds=0.1, created_at=AS_OF)
+    found = advise(plan, problem)
+    jobs = tuple(replace(job, idle=found.idle[job.job_id]) for job in plan.jobs)
+    return replace(plan, jobs=jobs), found
+
+
+@given(st.integers(0, 10_000), st.sampled_from([5, 15, 30, 60]), st.booleans())
+@settings(max_examples=20)
+def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bool) -> None:
+    """By job and in the sum, whatever the fleet, the slot and what is recommended."""
+    planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24)
+    problem = mixed_fleet(seed, planning=planning) if mixed else fleet_case(seed, planning=planning)
+    plan, found = planned(problem)
+    changes = {one.job_id: one for one in found.recommendations if one.job_id}
+    for job, case in zip(plan.jobs, problem.jobs, strict=True):
+        idle = job.idle
+        assert idle is not None
+        if idle.work is None:
+            assert idle.cause in (IdleCause.UNKNOWN, IdleCause.NONE)
+            continue
+        assert idle.idle == pytest.approx(idle.peaks + idle.freed_idle + idle.stays)
+        assert min(idle.peaks, idle.freed, idle.stays + 1e-9, idle.work) >= 0
+        assert bool(idle.cause) == bool(idle.reason) == (idle.stays > 1e-9)
+        median = np.minimum(case.demand.demand_q50, job.now.gpu_count)
+        share = case.options[0].boards / case.options[0].service
+        assert idle.work <= share * float(median.mean()) + 1e-9
+        change = changes.get(job.job_id)
+        if change is None:
+            assert idle.freed == 0
+        elif (
+            change.savings.gpu_hours is not None
+            and change.action not in FOR_MEMORY
+            and change.proposed.gpu_model == change.now.gpu_model
+        ):
+            # What is saved is less by the time that the change itself takes.
+            hours = 24 * slot_minutes / 60
+            taken = 0.0 if change.transition is None else change.transition.seconds.high / 3600
+            saved = change.savings.gpu_hours.central / hours
+            assert saved - 1e-6 <= idle.freed <= max(0.0, saved + idle.held * taken / hours) + 1e-6
+    total = idle_sum(plan)
+    stays = sum(gpus for _cause, gpus, _jobs in total.stays)
+    assert total.idle == pytest.approx(total.freed + total.peaks + stays)
+    rows = idle_rows(plan)
+    assert sum(row["idle"] or 0.0 for row in rows) == pytest.approx(total.idle)
+    assert sum(row["held"] for row in rows) == pytest.approx(total.held + total.unknown)
