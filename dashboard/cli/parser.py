@@ -169,12 +169,8 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
         "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why",
         lists=True,
     )
-    show = _command(
-        actions,
-        "show",
-        ("recommendation_commands", "show"),
-        "one recommendation whole: why, evidence, change",
-    )
+    whole = ("recommendation_commands", "show")
+    show = _command(actions, "show", whole, "one recommendation whole: why, evidence, change")
     show.add_argument("id")
     show.add_argument("--format", choices=("table", "json"), default="table")
     for name, module, summary in (
