@@ -273,7 +273,7 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
 
 
 def fleet_rules(settings: Settings) -> FleetRules:
-    """Give what the settings say of nodes, power limits, tenants and requeues.
+    """Return what the settings say of nodes, power limits, tenants and requeues.
 
     Without an applier for Slurm a person makes the change, who may do more.
     """

@@ -101,7 +101,7 @@ def _are_networks(text: str) -> bool:
     sixth = [one for one in found if one.version == 6]
     fourth += [_as_fourth(one) for one in sixth if one.overlaps(_MAPPED)]
     parts = (ipaddress.collapse_addresses(fourth), ipaddress.collapse_addresses(sixth))
-    return all(_is_narrow(one) for part in parts for one in part)
+    return all(_is_narrow(network) for part in parts for network in part)
 
 
 def _is_narrow(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:

@@ -109,7 +109,7 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     yield "fixed_gpus", str(max(0, total - units * each))
     if len(specs) == 1:
         containers = list_in(specs[0][1], "containers")
-        yield "gpu_containers", str(sum(bool(_gpus({"containers": [one]})) for one in containers))
+        yield "gpu_containers", str(sum(bool(_gpus({"containers": [own]})) for own in containers))
 
 
 def _gpus(spec: object) -> int:

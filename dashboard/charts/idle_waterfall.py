@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, dress
-from dashboard.idle_gpus import IdleSum
+from dashboard.idle_sum import IdleSum
 
 
 def idle_waterfall(found: IdleSum) -> go.Figure:

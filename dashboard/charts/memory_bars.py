@@ -42,7 +42,7 @@ class MemoryBar:
 
 
 def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
-    """Give a stacked bar per GPU type, a mark at its usable memory and one at the 95 % bound."""
+    """Return a stacked bar per GPU type, a mark at its usable memory and one at the 95 % bound."""
     labels = [safe(one.label) for one in bars]
     figure = go.Figure()
     for group, colour in _COLOURS.items():
@@ -56,8 +56,8 @@ def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
                 hovertemplate=f"{group}: %{{y:.2f}} GiB<extra></extra>",
             )
     for name, values, symbol, colour in (
-        ("usable memory", [one.limit_gib for one in bars], "line-ew-open", PROBLEM),
-        ("95 % bound", [one.bound_gib for one in bars], "diamond-open", IDLE),
+        ("usable memory", [bar.limit_gib for bar in bars], "line-ew-open", PROBLEM),
+        ("95 % bound", [bar.bound_gib for bar in bars], "diamond-open", IDLE),
     ):
         figure.add_scatter(
             name=name,

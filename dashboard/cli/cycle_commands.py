@@ -13,7 +13,7 @@ from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, sa
 from dashboard.cli.plan_command import plan_figures
 from dashboard.cli.world import progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle
-from dashboard.idle_gpus import idle_sum
+from dashboard.idle_sum import idle_sum
 from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world

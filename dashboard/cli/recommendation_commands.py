@@ -6,7 +6,7 @@ import sys
 from dashboard import decisions
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.idle_gpus import IDLE_COLUMNS, idle_rows, idle_sum
+from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.recording import NOT_APPLIED, present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError

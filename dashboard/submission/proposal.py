@@ -208,7 +208,7 @@ def _notes(job: JobFile, fleet: Fleet, placement: Placement) -> tuple[str, ...]:
 
 
 def submitted_plan(placement: Placement, *, raised: float) -> SubmittedPlan:
-    """Give what is kept of a placed plan; its need is that before it was raised."""
+    """Return what is kept of a placed plan; its need is that before it was raised."""
     plan, spread = placement.plan, placement.plan.job.parallelism
     raw = finished_run(plan.job, 1.0)
     return SubmittedPlan(

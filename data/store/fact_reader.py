@@ -119,7 +119,7 @@ class FactReader:
         history = _of_these_jobs(history, known_jobs, slot_seconds)
         seen = set(history["job_id"])
         window = slots_of(start, upto)
-        nodes = tuple(one for one in self.nodes() if one.seen_at <= now)
+        nodes = tuple(node for node in self.nodes() if node.seen_at <= now)
         signals = self._frame(samples_sql.SIGNALS, start=window["start"], end=window["end"])
         return PlanningView(
             as_of=as_of,

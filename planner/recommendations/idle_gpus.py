@@ -39,7 +39,7 @@ def idle_gpus(
     if recommended:
         options = [job.options[number] for number in proposal.proposed]
         model = present.configuration.gpu_model
-        then = [one.boards * (one.configuration.gpu_model == model) for one in options]
+        then = [option.boards * (option.configuration.gpu_model == model) for option in options]
         freed = max(0.0, float((there * (present.boards - np.array(then))).mean()))
     need = min(present.service, float(needed_service(demand, present, terms.planning).max()))
     idle = held - work

@@ -7,7 +7,7 @@ from browser.conftest import fill
 
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.cli import main
-from dashboard.idle_gpus import IDLE_COLUMNS, idle_sum
+from dashboard.idle_sum import IDLE_COLUMNS, idle_sum
 from data.records.plans import IdleCause, Plan
 from data.store import open_store
 

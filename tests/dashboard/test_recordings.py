@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import chain
@@ -17,20 +17,16 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 import sqlalchemy as sa
+from beds.page_world import register_world
 from beds.ports import free_port
 from factories import make_collected, make_samples
 from streamlit.testing.v1 import AppTest
 
 from dashboard.cli import main
-from dashboard.desk import Desk
 from dashboard.foreign_text import markdown
 from dashboard.recording import long_time, present
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
 from dashboard.wiring import build_collectors
 from data.clock import floor_to_slot, utc_now
-from data.load_settings import LoadedSettings
 from data.records.cluster import LIVE_SOURCES, SourceState
 from data.settings import Settings
 from data.source_settings import FleetSettings, NvmlSettings, PrometheusSettings, SlurmSettings
@@ -175,17 +171,7 @@ def drawn(store: Store, view: str, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     settings = Settings()
-    register(
-        WebWorld(
-            store=store,
-            settings=LoadedSettings(settings=settings, origins={}),
-            desk=Desk(store=store, settings=lambda: settings),
-            cycle_state=CycleState,
-            worker_problem=lambda: "",
-            run_lifespan=nullcontext,
-            clock=lambda: present(store.reader),
-        )
-    )
+    register_world(store, settings, clock=lambda: present(store.reader))
     app = AppTest.from_file(str(APP), default_timeout=120)
     app.switch_page(f"views/{view}.py")
     app.run()

@@ -3,12 +3,12 @@
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from beds.page_world import register_world
 from factories import NOW
 from streamlit.testing.v1 import AppTest
 
@@ -17,14 +17,9 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
 from dashboard.cli.what_if_options import KNOBS as COMMAND_KNOBS
 from dashboard.cycle import run_cycle
-from dashboard.desk import Desk
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
 from dashboard.what_if import KNOBS, Basis, changed_settings, difference_rows, read_basis, what_if
 from dashboard.wiring import build_world
 from data.errors import SettingsError, StoreError
-from data.load_settings import LoadedSettings
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
@@ -193,17 +188,7 @@ def test_a_link_shows_the_same_comparison(store: Store, monkeypatch: pytest.Monk
     """Opened at an address with knobs, the sliders stand there and the copy is solved."""
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    register(
-        WebWorld(
-            store=store,
-            settings=LoadedSettings(settings=SETTINGS, origins={}),
-            desk=Desk(store=store, settings=lambda: SETTINGS),
-            cycle_state=CycleState,
-            worker_problem=lambda: "",
-            run_lifespan=nullcontext,
-            clock=lambda: NOW,
-        )
-    )
+    register_world(store, SETTINGS, clock=lambda: NOW)
     page = AppTest.from_file(str(APP), default_timeout=120)
     page.query_params["headroom"] = "0.5"
     page.query_params["churn"] = "much"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import AS_OF
 
-from dashboard.idle_gpus import idle_rows, idle_sum
+from dashboard.idle_sum import idle_rows, idle_sum
 from data.records.decisions import FOR_MEMORY
 from data.records.plans import IdleCause, Plan
 from data.settings import PlanningSettings

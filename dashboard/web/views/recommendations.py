@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.action_titles import title_of
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.charts.plan_steps import plan_steps
-from dashboard.idle_gpus import IDLE_COLUMNS, idle_rows, idle_sum
+from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.web.boards import boards_of
 from dashboard.web.cards import card
 from dashboard.web.identity import current_role, signed_in
@@ -69,7 +69,7 @@ if not empty_state():
         ),
         "",
     )
-    hours = max((one.recommendation.savings.horizon_hours for one in waiting), default=0)
+    hours = max((row.recommendation.savings.horizon_hours for row in waiting), default=0)
     finding(
         f"{_waiting(len(waiting))}; together they {tense('would save', 'would have saved')} "
         f"{worth:.0f} {currency} over the {tense('next ', '')}{hours:g} h"

@@ -2,19 +2,14 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+from beds.page_world import register_world
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_files import BedNode
 from streamlit.testing.v1 import AppTest
 
-from dashboard.desk import Desk
-from dashboard.scheduler import CycleState
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
-from data.load_settings import LoadedSettings
 from data.settings import Settings
 from data.source_settings import SlurmSettings
 from data.store import Store, open_store
@@ -52,16 +47,7 @@ def page(
         submit=SubmitSettings(enabled=True, largest_gpus=4, allow_slurm_operator=True),
     )
     with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
-        register(
-            WebWorld(
-                store=store,
-                settings=LoadedSettings(settings=settings, origins={}),
-                desk=Desk(store=store, settings=lambda: settings),
-                cycle_state=CycleState,
-                worker_problem=lambda: "",
-                run_lifespan=nullcontext,
-            )
-        )
+        register_world(store, settings)
         yield AppTest.from_file(str(PAGE), default_timeout=60), store
 
 

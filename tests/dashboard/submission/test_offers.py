@@ -5,12 +5,12 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from beds.page_world import register_world
 from factories import NOW, make_collected, make_samples
 from factories import make_job as stored_job
 from hypothesis import given, settings
@@ -19,17 +19,12 @@ from streamlit.testing.v1 import AppTest
 from submission_cases import A100, H100, make_fleet, make_job, node
 
 from dashboard.cli import main
-from dashboard.desk import Desk
-from dashboard.scheduler import CycleState
 from dashboard.submission.decision_notes import decision_document, decision_notes
 from dashboard.submission.estimate import OfferedPlan, offered, plan_row
 from dashboard.submission.fleet import Fleet, Room
 from dashboard.submission.placement import Arrival, HostNeed, place
 from dashboard.submission.planning import plans_for
-from dashboard.web.session import register
-from dashboard.web.world import WebWorld
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.load_settings import LoadedSettings
 from data.records.cluster import Node
 from data.records.jobs import JobState, SchedulerFacts
 from data.settings import Settings
@@ -196,17 +191,7 @@ def page_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     held = Settings(submit=SubmitSettings(largest_gpus=64))
-    register(
-        WebWorld(
-            store=store,
-            settings=LoadedSettings(settings=held, origins={}),
-            desk=Desk(store=store, settings=lambda: held),
-            cycle_state=CycleState,
-            worker_problem=lambda: "",
-            run_lifespan=nullcontext,
-            clock=lambda: NOW,
-        )
-    )
+    register_world(store, held, clock=lambda: NOW)
     app = AppTest.from_file(str(PAGE), default_timeout=300).run()
     app.selectbox(key="job-model").set_value("llama3-8b")
     app.selectbox(key="job-framework").set_value("torchtitan")

@@ -14,8 +14,7 @@ class IdleSum:
     """The jobs of a plan together; GPUs, on average over its horizon.
 
     idle = freed + peaks + the sum of `stays`, by cause. `unknown` is held by jobs whose demand is
-    not known, beside `held`. `moved` is work that recommendations move to fewer GPUs: it is freed
-    too, and was not idle.
+    not known, beside `held`.
     """
 
     held: float
@@ -25,7 +24,6 @@ class IdleSum:
     stays: tuple[tuple[IdleCause, float, int], ...]
     unknown: float
     unknown_jobs: int
-    moved: float
 
     @property
     def idle(self) -> float:
@@ -37,7 +35,7 @@ class IdleSum:
         if self.held <= 0 and not self.unknown_jobs:
             return ""
         stays = sum(gpus for _cause, gpus, _jobs in self.stays)
-        named = ", ".join(f"{gpus:.1f} {cause}" for cause, gpus, _jobs in self.stays)
+        named = "; ".join(f"{cause}: {gpus:.1f}" for cause, gpus, _jobs in self.stays)
         unknown = (
             f" Beside them {self.unknown_jobs} jobs hold {self.unknown:.1f} GPUs, and their demand "
             "is not known."
@@ -73,12 +71,11 @@ def idle_sum(plan: Plan) -> IdleSum:
         ),
         unknown=sum(idle.held for idle in unknown),
         unknown_jobs=len(unknown),
-        moved=sum(idle.freed - idle.freed_idle for idle in known),
     )
 
 
 def idle_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Return a row for each job, what stays idle longest first."""
+    """Return a row for each job, the most that stays idle first."""
     rows = [_row(job.job_id, job.idle) for job in plan.jobs if job.idle is not None]
     return sorted(rows, key=lambda row: (-row["stays"], -row["held"], row["job"]))
 

@@ -1,0 +1,24 @@
+"""The world that pages are drawn in, without a server: a store, settings and a clock."""
+
+from contextlib import nullcontext
+from typing import Any
+
+from dashboard.desk import Desk
+from dashboard.scheduler import CycleState
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
+from data.load_settings import LoadedSettings
+from data.settings import Settings
+from data.store import Store
+
+
+def register_world(store: Store, settings: Settings, **changes: Any) -> None:
+    """Let the next page see this store under these settings; `changes` replace fields."""
+    values: dict[str, Any] = {
+        "settings": LoadedSettings(settings=settings, origins={}),
+        "desk": Desk(store=store, settings=lambda: settings),
+        "cycle_state": CycleState,
+        "worker_problem": lambda: "",
+        "run_lifespan": nullcontext,
+    }
+    register(WebWorld(store=store, **(values | changes)))
