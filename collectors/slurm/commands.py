@@ -32,6 +32,8 @@ from collectors.slurm.answering import (
     release_in,
 )
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
+from collectors.slurm.records import Record, SlurmJob
+from collectors.slurm.reservations import reservations_in, with_reservations
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -79,15 +81,19 @@ class SlurmCommands:
         else:
             answered = self._json("sinfo", "--json")
         nodes = read_nodes(list_in(answered, "nodes", asked="the list of nodes"), dropped)
+        nodes, warnings = with_reservations(nodes, self._reservations, window.end)
         try:
             rows = rows_of(self._accounting(window.start, window.end), dropped)
-            past = read_each(rows, read_accounting_row, what="accounting-row", dropped=dropped)
-        except CollectorError as error:
-            warning = f"finished jobs are not visible: {error}"
-            return SlurmAnswers(
-                queue=queue, nodes=nodes, past=None, warnings=(warning,), dropped=dropped
+            past: tuple[SlurmJob, ...] | None = read_each(
+                rows, read_accounting_row, what="accounting-row", dropped=dropped
             )
-        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=(), dropped=dropped)
+        except CollectorError as error:
+            past = None
+            warnings += (f"finished jobs are not visible: {error}",)
+        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=warnings, dropped=dropped)
+
+    def _reservations(self) -> list[Record]:
+        return reservations_in(self.output("scontrol", "--oneliner", "show", "reservations"))
 
     def configuration(self) -> dict[str, str]:
         """Give the controller's configuration, such as {'PrivateData': 'none'}."""

@@ -25,6 +25,8 @@ from collectors.slurm.answering import (
     release_in,
 )
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
+from collectors.slurm.records import Record, SlurmJob
+from collectors.slurm.reservations import with_reservations
 from data.errors import (
     CollectorError,
     SourceNotConfiguredError,
@@ -69,6 +71,7 @@ class SlurmRest:
         queue = read_queue(listed, dropped, release=release_in(jobs))
         answered = self.document(f"/slurm/{version}/nodes")
         nodes = read_nodes(list_in(answered, "nodes", asked=f"{self.name} /nodes"), dropped)
+        nodes, warnings = with_reservations(nodes, lambda: self._reservations(version), window.end)
         _refuse_hidden(self.name, len(queue), sum(one.gpus_in_use for one in nodes))
         try:
             document = self.document(
@@ -79,15 +82,17 @@ class SlurmRest:
                 **({} if version == "v0.0.38" else {"show_duplicates": "true"}),
             )
             records = list_in(document, "jobs", asked=f"{self.name} /slurmdb jobs")
-            past = read_each(
+            past: tuple[SlurmJob, ...] | None = read_each(
                 records, read_accounting_record, what="accounting-row", dropped=dropped
             )
         except CollectorError as error:
-            warning = f"finished jobs are not visible: {error}"
-            return SlurmAnswers(
-                queue=queue, nodes=nodes, past=None, warnings=(warning,), dropped=dropped
-            )
-        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=(), dropped=dropped)
+            past = None
+            warnings += (f"finished jobs are not visible: {error}",)
+        return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=warnings, dropped=dropped)
+
+    def _reservations(self, version: str) -> list[Record]:
+        document = self.document(f"/slurm/{version}/reservations")
+        return list_in(document, "reservations", asked=f"{self.name} /reservations")
 
     def api_version(self) -> str:
         """Give the newest API version that both sides know. Errors: CollectorError."""

@@ -81,8 +81,8 @@ def _reaches(value: Range | None, least: float) -> bool:
 
 
 def taken_gpus(recommendation: Recommendation) -> int:
-    """Give how many GPUs the change takes from its job; 0 for one that takes none."""
-    if recommendation.action is Action.POWER_CAP:
+    """Return how many GPUs the change takes from its job; 0 for a cap, and for a node's change."""
+    if recommendation.action in (Action.POWER_CAP, Action.CONSOLIDATE):
         return 0
     return max(0, recommendation.now.gpu_count - recommendation.proposed.gpu_count)
 

@@ -12,6 +12,7 @@ from data.store import StoreReader
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
+_STILL_READ = timedelta(minutes=15)
 _UNDONE = {
     State.UNDONE_OUTSIDE: "undone from outside",
     State.CHANGED_OUTSIDE: "changed from outside",
@@ -46,10 +47,20 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
     return found
 
 
-def resting(reader: StoreReader, jobs: Iterable[Job], now: datetime) -> dict[str, str]:
-    """Give by job, or by what of the fleet, why nothing is proposed for it."""
+def resting(
+    reader: StoreReader, jobs: Iterable[Job], now: datetime, as_of: datetime | None = None
+) -> dict[str, str]:
+    """Return by job, or by what of the fleet, why nothing is proposed for it.
+
+    `as_of` is the newest reading: a job that telemetry alone names and that was not read lately may
+    be over.
+    """
     present = {job.job_id: job for job in jobs}
-    found = {}
+    found = {
+        job.job_id: f"it was last read at {job.last_seen_at:%Y-%m-%d %H:%M} UTC and may be over"
+        for job in present.values()
+        if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _STILL_READ
+    }
     for digest, state in reader.states().items():
         if state not in STANDING and state not in OPEN and state not in _UNDONE:
             continue
@@ -71,6 +82,8 @@ def _why(
         over = at + REST
         said = f"its last change was {_UNDONE[state]} at {at:%Y-%m-%d %H:%M} UTC"
         return f"{said}: nothing is proposed before {over:%Y-%m-%d %H:%M} UTC" if now < over else ""
+    if not one.job_id and state in STANDING:
+        return "a change of it is applied and stands"
     watched = not reader.commands(one.digest)[-1].finished
     if watched and job is not None and _is_as_before(one, job):
         return "a change of it is applied, and its readings do not show it"

@@ -59,13 +59,13 @@ class Node:
 class Cluster:
     """The fleet as the store knows it at `as_of`.
 
-    `unread` are the nodes on which a scheduler runs jobs that have no readings.
+    `kept_on` are the nodes that a scheduler needs on for jobs that are not planned.
     """
 
     as_of: datetime
     gpus: tuple[Gpu, ...]
     nodes: tuple[Node, ...] = ()
-    unread: frozenset[str] = frozenset()
+    kept_on: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         require_utc("as_of", self.as_of)

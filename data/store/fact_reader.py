@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
+from data.kept_on import kept_on
 from data.records.cluster import (
     LIVE_SOURCES,
     Cluster,
@@ -24,7 +25,7 @@ from data.records.cluster import (
     SourceReport,
     SourceState,
 )
-from data.records.jobs import Job, JobState
+from data.records.jobs import Job
 from data.store import board_xids, samples_sql, tables
 from data.store.bulk import read_frame
 from data.store.planning_view import PlanningView
@@ -70,8 +71,6 @@ _MOST_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
 _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
-_STILL_RUNS = timedelta(hours=1)
-"""A running job that its scheduler did not list for so long is over."""
 
 
 class FactReader:
@@ -127,7 +126,7 @@ class FactReader:
                 as_of=as_of,
                 gpus=self.gpus(start=start, end=upto),
                 nodes=nodes,
-                unread=_unread(known_jobs, seen, nodes),
+                kept_on=kept_on(known_jobs, seen, nodes),
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,
@@ -374,21 +373,3 @@ def _of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], slot_seconds: int
     }
     first = pd.to_datetime(history["job_id"].map(begins), utc=True)
     return history[~(history["slot_start"] < first)].reset_index(drop=True)
-
-
-def _unread(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the nodes of running jobs that have no history, as their schedulers last said.
-
-    A job that its scheduler does not list any more, when it last describes its nodes, is over.
-    """
-    said_at: dict[str, datetime] = {}
-    for node in nodes:
-        said_at[node.source] = max(node.seen_at, said_at.get(node.source, node.seen_at))
-    return frozenset(
-        name
-        for job in jobs
-        if job.job_id not in read and job.scheduler is not None and job.source in said_at
-        if job.scheduler.state in (JobState.RUNNING, JobState.SUSPENDED)
-        if job.last_seen_at > said_at[job.source] - _STILL_RUNS
-        for name in job.scheduler.nodes
-    )

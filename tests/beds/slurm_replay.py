@@ -25,7 +25,8 @@ def recorded_commands(folder: Path, release: str) -> Path:
     """Commands that print what was recorded of a release."""
     there = RECORDED / release
     asked = (
-        f"case \"$*\" in *config*) cat '{there}/config.txt';; *) cat '{there}/nodes.json';; esac"
+        f"case \"$*\" in *config*) cat '{there}/config.txt';; "
+        f"*reserv*) echo 'No reservations in the system';; *) cat '{there}/nodes.json';; esac"
     )
     return command_folder(
         folder,
@@ -75,6 +76,8 @@ def recorded_rest(release: str) -> Callable[[str], tuple[int, bytes]]:
             name = "rest-jobs.json"
         elif path.endswith("/nodes"):
             name = "rest-nodes.json"
+        elif path.endswith("/reservations"):
+            return 200, b'{"reservations": [], "errors": []}'
         else:
             return 404, b"Unable find requested URL."
         return 200, (there / name).read_bytes()

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -110,7 +111,7 @@ def series(draw: st.DrawFn) -> list[Series]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(found=series(), data=st.data())
 def test_no_order_of_series_shows(found: list[Series], data: st.DataObject) -> None:
     """Any permutation, and every series twice, gives the same frame."""

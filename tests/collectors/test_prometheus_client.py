@@ -16,6 +16,7 @@ from beds.faulty_server import (
     resets,
     says,
 )
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,7 +63,7 @@ def smallest(part: Part) -> Iterator[Part]:
         yield from smallest(one)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.integers(0, 40), st.integers(1, 900))
 def test_splits_ask_every_step_of_every_share_once(steps: int, step: int) -> None:
     """Split to the end, each time step stands in exactly one question per share of the boards."""

@@ -21,6 +21,7 @@ from beds.simulated import (
     small_service,
     training,
 )
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -273,7 +274,7 @@ def free_for_all(cluster: SimulatedCluster, at: datetime) -> None:
     assert not whole & {key.partition("/")[0] for key in places if "/" in key}
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(
     st.lists(
         st.tuples(

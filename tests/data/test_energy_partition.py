@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from beds.stores import ENGINES
+from drawn import examples
 from factories import make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -82,7 +83,7 @@ def whole(store: Store, start: datetime, end: datetime) -> np.ndarray:
 
 
 @settings(
-    max_examples=12,
+    max_examples=examples(12),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -102,7 +103,7 @@ def energy(store: Store, start: datetime, end: datetime) -> float:
     return float(store.reader.energy(start=start, end=end, by="fleet")["energy_kwh"].sum())
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(ANY_TIME, st.integers(1, 240))
 def test_a_range_counts_only_itself(filled_store: Store, start: datetime, minutes: int) -> None:
     """Twenty minutes of one board are 1,200 board-seconds, wherever they lie; to a slot."""

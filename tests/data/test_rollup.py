@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from factories import H100, NOW, make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -113,7 +114,7 @@ def expected_joules(board: pd.DataFrame) -> float:
 
 
 @pytest.mark.slow
-@settings(max_examples=12, **RELAXED)
+@settings(max_examples=examples(12), **RELAXED)
 @given(samples=boards())
 def test_jobs_idle_and_unattributed_add_up_to_the_board(
     samples: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
@@ -133,7 +134,7 @@ def test_jobs_idle_and_unattributed_add_up_to_the_board(
 
 
 @pytest.mark.slow
-@settings(max_examples=20, **RELAXED)
+@settings(max_examples=examples(20), **RELAXED)
 @given(samples=boards(), data=st.data())
 def test_no_order_of_arrival_shows(
     samples: pd.DataFrame, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory

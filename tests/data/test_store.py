@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from factories import (
     NOW,
     make_collected,
@@ -62,7 +63,9 @@ def test_a_batch_kept_twice_changes_nothing(store: Store) -> None:
 
 
 @settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(15),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
 def test_any_order_of_late_and_repeated_samples_gives_the_same_table(

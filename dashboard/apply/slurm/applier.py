@@ -13,7 +13,7 @@ from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
-from dashboard.apply.slurm.capacity import capacity_refusals
+from dashboard.apply.slurm.capacity import capacity_refusals, closed_partitions
 from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job
 from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
 from dashboard.apply.slurm.moves import SIZES, Moves, moves_for
@@ -97,7 +97,9 @@ class SlurmApplier:
         try:
             if recommendation.action is Action.CONSOLIDATE:
                 name = dict(recommendation.details).get("node", "")
-                return node_changes.node_target(client, name)
+                target = node_changes.node_target(client, name)
+                node_changes.require_nothing_new(client, name, recommendation.created_at)
+                return target
             number = _number_of(recommendation.job_id)
             reading = self._reading(client, number)
             nodes, models = self._site(client)
@@ -187,9 +189,15 @@ class SlurmApplier:
         try:
             reading = self._reading(client, dict(change.target.state)["number"])
             nodes, _models = self._site(client)
+            requeues = any(step.verb == "requeuehold" for step in change.steps)
+            names = reading.facts.job.partition.split(",") if requeues else []
+            states = {name: client.partition_state(name) for name in names if name}
         except CollectorError as error:
             raise as_apply_error(error) from error
         refusals, warnings = capacity_refusals(reading.facts, moves_of(change.steps), nodes)
+        if requeues:
+            # A job that cannot start again would have lost its run for nothing.
+            refusals, warnings = (*refusals, *warnings, *closed_partitions(states)), ()
         return Rehearsal(
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )

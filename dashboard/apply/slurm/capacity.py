@@ -5,6 +5,7 @@ Reason=BadConstraints. So nodes are counted before anything is sent.
 """
 
 import re
+from collections.abc import Mapping
 
 from collectors.slurm.records import SlurmNode
 from dashboard.apply.slurm.gres_text import gpu_request
@@ -13,6 +14,10 @@ from dashboard.apply.slurm.moves import Move, pending_nodes
 from data.errors import ChangeRefusedError
 
 _PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
+
+
+_CLOSED = ("DOWN", "INACTIVE")
+"""States of a partition in which no job is started."""
 
 
 def capacity_refusals(
@@ -45,6 +50,14 @@ def capacity_refusals(
     if ready < need:
         return (), (f"only {ready} of the {need} node(s) needed can take jobs now",)
     return (), ()
+
+
+def closed_partitions(states: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the refusal of a requeue into partitions that start no job, () when one does."""
+    if not states or any(state not in _CLOSED for state in states.values()):
+        return ()
+    closed = ", ".join(f"{name} is {state}" for name, state in sorted(states.items()))
+    return (f"the requeued job could not start again: partition {closed}",)
 
 
 def _too_few(need: int, fit: int, asked: str, partition: str) -> str:

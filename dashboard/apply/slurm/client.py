@@ -33,8 +33,16 @@ class SlurmClient(Protocol):
         """Give the records of a job, and of every task when it is an array; maybe more."""
         ...
 
+    def queue(self) -> Records:
+        """Return the records of all jobs that run or wait; maybe more."""
+        ...
+
     def nodes(self) -> Records:
         """Give the records of all nodes."""
+        ...
+
+    def partition_state(self, name: str) -> str:
+        """Return a partition's state in capitals, '' where Slurm does not tell."""
         ...
 
     def send(self, payload: Payload) -> Answer:

@@ -5,13 +5,16 @@ own drain is ever taken back.
 """
 
 import json
+from collections import Counter
+from datetime import datetime
 
+from collectors.slurm.answering import read_queue
 from collectors.slurm.answers import gpus_of, text_of, words_of
 from collectors.slurm.records import Record
 from dashboard.apply.slurm.answers import Answer, Said
 from dashboard.apply.slurm.client import SlurmClient
 from dashboard.apply.slurm.sending import result
-from dashboard.apply.slurm.wire import by_hand, encoded, payload_of
+from dashboard.apply.slurm.wire import by_hand, encoded, payload_of, release_of
 from data.errors import ApplyError, CollectorError, StalePlanError, scrub
 from data.records.changes import (
     Change,
@@ -55,6 +58,28 @@ def node_target(client: SlurmClient, name: str) -> Target:
     )
 
 
+def require_nothing_new(client: SlurmClient, name: str, planned_at: datetime) -> None:
+    """Refuse a node on which jobs were started after the plan.
+
+    Errors: StalePlanError, which names them; CollectorError.
+    """
+    answered = client.queue()
+    newer = sorted(
+        job.raw_id
+        for job in read_queue(answered.records, Counter(), release=release_of(answered.interface))
+        if not job.is_over
+        and name in job.nodes
+        and job.started_at is not None
+        and job.started_at > planned_at
+    )
+    if newer:
+        raise StalePlanError(
+            f"node {name} was to be free, but jobs were started there after the plan of "
+            f"{planned_at:%Y-%m-%d %H:%M:%S} UTC: {', '.join(newer)}",
+            "Run a new cycle.",
+        )
+
+
 def _service(record: Record) -> str:
     """Give `up`, `drain: REASON`, or Slurm's words for a node out of service."""
     words = words_of(record.get("state")) + words_of(record.get("state_flags"))
@@ -63,6 +88,14 @@ def _service(record: Record) -> str:
     if any(word.startswith("DRAIN") for word in words):
         return f"drain: {text_of(record.get('reason'))}"
     return UP
+
+
+def _told(service: str) -> str:
+    """Return the service of a node in words."""
+    if service == UP:
+        return "the node takes jobs"
+    verb, _, reason = service.partition(": ")
+    return f"the node takes no new jobs ({verb}{f', reason {reason}' if reason else ''})"
 
 
 def drain_change(recommendation: Recommendation, target: Target) -> Change:
@@ -131,9 +164,11 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
         return result(StepOutcome.BUSY, f"step not sent: {error}")
     now = dict(target.state)["NodeState"]
     if now == step.after:
-        return result(StepOutcome.DONE, f"the node is {now} already")
+        return result(StepOutcome.DONE, f"{_told(now)} already")
     if target.fingerprint != change.target.fingerprint:
-        return result(StepOutcome.REFUSED, f"step not sent: the node is another, or is now {now!r}")
+        return result(
+            StepOutcome.REFUSED, f"step not sent: it is another node, or {_told(now)} now"
+        )
     answer = client.send(json.loads(step.payload))
     try:
         seen = dict(node_target(client, change.target.name).state)["NodeState"]
@@ -144,9 +179,9 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
 
 def _outcome(step: ChangeStep, answer: Answer, seen: str) -> StepResult:
     if seen == step.after:
-        return result(StepOutcome.DONE, f"the node is {seen}")
+        return result(StepOutcome.DONE, _told(seen))
     if seen != step.before or answer.said is Said.NOTHING:
-        return result(StepOutcome.UNKNOWN, f"the node is {seen!r}; {answer.words}")
+        return result(StepOutcome.UNKNOWN, f"{_told(seen)}; {answer.words}")
     if answer.said is Said.LATER:
         return result(StepOutcome.BUSY, answer.words, answer.retry_after_seconds)
     return result(StepOutcome.REFUSED, answer.words or "Slurm said yes and the node is as before")
@@ -166,4 +201,4 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
         seen = Seen.AS_INTENDED
     else:
         seen = Seen.UNTOUCHED if now == step.before else Seen.DIFFERENT
-    return ReadBack(seen=seen, detail=f"the node is {now}", observed=(("NodeState", now),))
+    return ReadBack(seen=seen, detail=_told(now), observed=(("NodeState", now),))

@@ -5,6 +5,7 @@ No shell, a deadline and a cap for every program, times in UTC, no variable of a
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -64,6 +65,10 @@ class SlurmPrograms:
             raise
         return _records(text, "jobs", asked="squeue --json")
 
+    def queue(self) -> Records:
+        """Return the records of all jobs that run or wait. Errors: CollectorError."""
+        return _records(self._reading.output("squeue", "--json"), "jobs", asked="squeue --json")
+
     def nodes(self) -> Records:
         """Give the records of all nodes. Errors: CollectorError."""
         text = self._reading.output("sinfo", "--json")
@@ -73,6 +78,12 @@ class SlurmPrograms:
             text = self._reading.output("scontrol", "show", "nodes", "--json")
             found = _records(text, "nodes", asked="scontrol show nodes --json")
         return found
+
+    def partition_state(self, name: str) -> str:
+        """Return a partition's state in capitals, '' where not told. Errors: CollectorError."""
+        text = self._reading.output("scontrol", "--oneliner", "show", "partition", name)
+        found = re.search(r"\bState=(\w+)", text)
+        return found[1].upper() if found else ""
 
     def send(self, payload: Payload) -> Answer:
         """Run one changing program, once, without a shell."""

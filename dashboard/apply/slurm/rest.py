@@ -59,14 +59,25 @@ class SlurmRestWriter(SlurmRest):
             records=tuple(list_in(document, "jobs", asked=f"{self.name} /job/{number}")),
         )
 
+    def queue(self) -> Records:
+        """Return the records of all jobs that slurmctld still knows. Errors: CollectorError."""
+        return self._all("jobs")
+
     def nodes(self) -> Records:
         """Give the records of all nodes. Errors: CollectorError."""
+        return self._all("nodes")
+
+    def _all(self, kind: str) -> Records:
         version = self.api_version()
-        document = self.document(f"/slurm/{version}/nodes")
+        document = self.document(f"/slurm/{version}/{kind}")
         return Records(
             interface=interface_name(version, release_in(document)),
-            records=tuple(list_in(document, "nodes", asked=f"{self.name} /nodes")),
+            records=tuple(list_in(document, kind, asked=f"{self.name} /{kind}")),
         )
+
+    def partition_state(self, name: str) -> str:
+        """Return '': slurmrestd requeues no job, for which alone this is asked."""
+        return ""
 
     def send(self, payload: Payload) -> Answer:
         """Send one request, once."""

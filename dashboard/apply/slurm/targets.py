@@ -10,7 +10,7 @@ from dashboard.apply.slurm.moves import SIZES, type_key
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Target
 from data.records.decisions import Action, Recommendation
-from data.records.jobs import Job
+from data.records.jobs import Job, JobState
 
 KIND = "slurm-job"
 _ALWAYS = ("interface", "number", "address", "submitted", "user", "Restarts")
@@ -158,6 +158,15 @@ def require_as_planned(
             f"Slurm job {number} was submitted or requeued at {submitted:%Y-%m-%d %H:%M:%S} UTC, "
             "after the plan saw it",
             again,
+        )
+    state = JobState.UNKNOWN if job is None or job.scheduler is None else job.scheduler.state
+    if (
+        "JobState" in keys_for(recommendation)
+        and state is not JobState.UNKNOWN
+        and state is not facts.job.state
+    ):
+        raise StalePlanError(
+            f"Slurm job {number} is {facts.job.state} now, the plan saw it {state}", again
         )
     now = recommendation.now
     count = sum(one.count for one in facts.job.gpus)

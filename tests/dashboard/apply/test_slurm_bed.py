@@ -4,17 +4,19 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
 from beds.slurm_files import BedNode
+from factories import make_job
 
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Seen, StepOutcome
 from data.records.decisions import Action, Recommendation
+from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
 
 pytestmark = pytest.mark.slurm
@@ -46,6 +48,12 @@ def running(bed: SlurmBed, *options: str) -> str:
     job = bed.submit(*options)
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
     return job
+
+
+def nodes_answer(bed: SlurmBed) -> None:
+    """Wait until every node takes jobs: one that was resumed may not answer for a while."""
+    fine = {"idle", "mixed", "allocated"}
+    bed.until("nodes answer", lambda: set(bed.run("sinfo", "-h", "-N", "-o", "%T").split()) <= fine)
 
 
 def full(bed: SlurmBed) -> str:
@@ -276,6 +284,27 @@ def test_the_waiting_tasks_of_an_array_change_together(bed: SlurmBed) -> None:
     assert settled(bed, applier, several).seen is Seen.AS_INTENDED
 
 
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+@pytest.mark.parametrize("gets", [0, 1])
+def test_a_job_in_another_state_than_the_plan_saw_is_refused(
+    bed: SlurmBed, mode: str, gets: int
+) -> None:
+    """One that was suspended, or held, in between: somebody has plans of their own with it."""
+    applier = applier_of(bed, mode, allow_requeue=True)
+    job = running(bed, "--gres=gpu:h100:2")
+    action = Action.FEWER_GPUS if gets else Action.RECLAIM
+    wanted = proposal(job, 2, gets, action=action)
+    submitted = datetime.fromisoformat(bed.run("squeue", "-h", "-j", job, "-o", "%V"))
+    seen = SchedulerFacts(state=JobState.RUNNING, submitted_at=submitted.astimezone(UTC))
+    as_planned = make_job(f"slurm:{job}", platform=Platform.SLURM, scheduler=seen)
+    assert applier.look(wanted, job=as_planned, gpus=()).name == f"slurm:{job}"
+    bed.run("scontrol", "suspend", job)
+    with pytest.raises(StalePlanError, match="is suspended now, the plan saw it running"):
+        applier.look(wanted, job=as_planned, gpus=())
+    assert bed.states()[job] == "SUSPENDED"
+    bed.run("scontrol", "resume", job)
+
+
 def test_an_array_of_which_some_run_is_refused(bed: SlurmBed) -> None:
     """One command would reach the tasks that wait and leave those that run."""
     array = bed.submit("--array=0-3%1", "--gres=gpu:h100:2")
@@ -376,6 +405,40 @@ def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
     assert applier.read_back(back, done=4).detail == "the job is RUNNING with 4 GPUs"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("close", "opened", "said"),
+    [
+        (["PartitionName=gpu", "State=DOWN"], ["PartitionName=gpu", "State=UP"], "gpu is DOWN"),
+        (["PartitionName=gpu", "State=INACTIVE"], ["PartitionName=gpu", "State=UP"], "INACTIVE"),
+        (["PartitionName=gpu", "State=DRAIN"], ["PartitionName=gpu", "State=UP"], ""),
+        (
+            ["NodeName=h1,h2", "State=DRAIN", "Reason=fan"],
+            ["NodeName=h1,h2", "State=RESUME"],
+            "only 0 of the 1",
+        ),
+        (["NodeName=h1", "State=DRAIN", "Reason=fan"], ["NodeName=h1", "State=RESUME"], ""),
+    ],
+)
+def test_a_job_that_could_not_start_again_is_not_requeued(
+    bed: SlurmBed, close: list[str], opened: list[str], said: str
+) -> None:
+    """Its run would be lost for nothing: Slurm requeues it all the same."""
+    nodes_answer(bed)
+    job = running(bed, "--gres=gpu:h100:4")
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 4, 2))
+    assert applier.rehearse(change).refusals == ()
+    bed.run("scontrol", "update", *close)
+    try:
+        refusals = applier.rehearse(change).refusals
+    finally:
+        bed.run("scontrol", "update", *opened)
+    assert bool(refusals) is bool(said)
+    assert said in "; ".join(refusals)
+    nodes_answer(bed)
+
+
 def test_a_job_requeued_by_others_is_stale(bed: SlurmBed) -> None:
     """Its submit time is another: the plan was made for its earlier life."""
     job = running(bed, "--gres=gpu:h100:4")
@@ -435,7 +498,9 @@ def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
     emptied = proposal(job, 1, 1, action=Action.CONSOLIDATE, details=(("node", "h2"),))
     change = prepared(applier, emptied)
     assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    found = applier.read_back(change, done=1)
+    assert found.seen is Seen.AS_INTENDED
+    assert found.detail.startswith("the node takes no new jobs (drain, reason trimtab ")
     assert bed.states()[job] == "RUNNING"
     with pytest.raises(StalePlanError, match="out of service already"):
         prepared(applier, emptied)
@@ -447,6 +512,28 @@ def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
     back = applier.change_back(change, applier.look_again(change))
     assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
     assert "DRAIN" not in bed.run("scontrol", "show", "node", "h2")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+@pytest.mark.parametrize(
+    ("node", "earlier_plan", "taken"),
+    [("h2", True, False), ("h2", False, True), ("h1", True, True)],
+)
+def test_a_node_that_got_a_job_since_the_plan_is_not_drained(
+    bed: SlurmBed, mode: str, node: str, earlier_plan: bool, taken: bool
+) -> None:
+    """A job elsewhere, or one that ran there when the plan was made, is no reason against it."""
+    asked_at = utc_now()
+    job = running(bed, "-w", "h2", "--gres=gpu:h100:1")
+    planned_at = asked_at - timedelta(seconds=2) if earlier_plan else utc_now()
+    emptied = proposal(
+        job, 1, 1, action=Action.CONSOLIDATE, details=(("node", node),), created_at=planned_at
+    )
+    if taken:
+        assert applier_of(bed, mode).look(emptied, job=None, gpus=()).name == node
+        return
+    with pytest.raises(StalePlanError, match=rf"started there after the plan of .*: {job}\b"):
+        applier_of(bed, mode).look(emptied, job=None, gpus=())
 
 
 def test_a_cancelled_or_unknown_job_is_stale(bed: SlurmBed) -> None:

@@ -1,11 +1,13 @@
-"""A job that its scheduler runs and that has no readings keeps its nodes on."""
+"""Nodes that a scheduler needs for jobs without readings, or for jobs that wait, stay on."""
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from factories import NOW, make_collected, make_job, make_samples
 
+from data.kept_on import kept_on
 from data.records.cluster import Node
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.store import Store
@@ -33,7 +35,7 @@ def job_on(*nodes: str, state: JobState, minutes_ago: int, platform: Platform) -
         (JobState.SUSPENDED, 0, True),
         (JobState.RUNNING, 30, True),
         (JobState.RUNNING, 600, False),
-        (JobState.PENDING, 0, False),
+        (JobState.PENDING, 0, True),
         (JobState.CANCELLED, 0, False),
         (JobState.UNKNOWN, 0, False),
     ],
@@ -51,4 +53,40 @@ def test_nodes_of_jobs_without_readings_are_told(
     )
     view = store.reader.planning_view(NOW, slot_seconds=900, history_days=7)
     assert [one.job_id for one in view.jobs] == ["search/ranker-0"]
-    assert view.cluster.unread == ({"n1", "n2"} if holds else set())
+    assert view.cluster.kept_on == ({"n1", "n2"} if holds else set())
+
+
+WAITING = SchedulerFacts(state=JobState.PENDING, reason="Resources")
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, {"n1", "n2"}),
+        ({"gpu_model": ""}, {"n1", "n2", "other"}),
+        ({"gpu_model": "A100-SXM4-80GB"}, {"other"}),
+        ({"source": "elsewhere"}, set()),
+        ({"namespace": "long,gpu", "platform": Platform.SLURM}, {"n2"}),
+        ({"namespace": "cpu", "platform": Platform.SLURM}, set()),
+        ({"last_seen_at": NOW - timedelta(hours=2)}, set()),
+        ({"scheduler": replace(WAITING, reason="JobHeldUser")}, set()),
+        ({"scheduler": replace(WAITING, reason="DependencyNeverSatisfied")}, set()),
+    ],
+)
+def test_nodes_on_which_a_waiting_job_may_start(changes: dict[str, Any], kept: set[str]) -> None:
+    """The job that waits is asked for its model, its scheduler and, with Slurm, its partitions."""
+    nodes = [
+        replace(node("n1"), partitions=("debug",)),
+        replace(node("n2"), partitions=("gpu",)),
+        replace(node("other"), gpu_model="A100-SXM4-80GB", partitions=("debug",)),
+    ]
+    if changes.get("platform") is not Platform.SLURM:
+        nodes = [replace(one, partitions=()) for one in nodes]
+    job = replace(make_job("team/waits", scheduler=WAITING), **changes)
+    assert kept_on([job], set(), nodes) == kept
+
+
+@pytest.mark.parametrize("state", ["idle+planned", "reserved+idle", "idle+reservation-ahead"])
+def test_a_node_that_its_scheduler_has_promised(state: str) -> None:
+    """Free as it looks, somebody will come."""
+    assert kept_on([], set(), [node("n1"), replace(node("n2"), state=state)]) == {"n2"}

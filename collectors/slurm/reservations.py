@@ -1,0 +1,60 @@
+"""Nodes that a reservation takes soon: they look free, and are promised.
+
+`scontrol show reservations` in lines, as releases before 23.11 know no JSON of it, or slurmrestd.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from collectors.slurm.answers import hosts_of, moment_of, text_of
+from collectors.slurm.records import Record, SlurmNode
+from data.errors import CollectorError
+
+AHEAD = timedelta(hours=24)
+"""A reservation that starts later than that keeps no node on yet."""
+_WORD = "reservation-ahead"
+_FIELD = re.compile(r"(\w+)=(\S*)")
+
+
+def reservations_in(text: str) -> list[Record]:
+    """Return the reservations of `scontrol --oneliner show reservations`, times in UTC."""
+    found: list[Record] = []
+    for line in text.splitlines():
+        fields = dict(_FIELD.findall(line))
+        if "ReservationName" in fields:
+            found.append(
+                {
+                    "node_list": fields.get("Nodes", ""),
+                    "start_time": fields.get("StartTime", ""),
+                    "end_time": fields.get("EndTime", ""),
+                }
+            )
+    return found
+
+
+def with_reservations(
+    nodes: Iterable[SlurmNode], ask: Callable[[], Iterable[Record]], now: datetime
+) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
+    """Return (nodes, warnings): a word is added to the state of nodes that a reservation takes.
+
+    Where reservations cannot be read the nodes stay as they are, with a warning.
+    """
+    try:
+        promised = {name for reservation in ask() for name in _promised(reservation, now)}
+    except (CollectorError, ValueError) as error:
+        return tuple(nodes), (f"reservations of nodes are not visible: {error}",)
+    marked = (
+        replace(node, state=f"{node.state}+{_WORD}") if node.name in promised else node
+        for node in nodes
+    )
+    return tuple(marked), ()
+
+
+def _promised(reservation: Record, now: datetime) -> tuple[str, ...]:
+    """Return the nodes of a reservation that has begun or soon will. Errors: ValueError."""
+    starts, ends = (moment_of(reservation.get(f"{name}_time")) for name in ("start", "end"))
+    if (ends is not None and ends <= now) or (starts is not None and starts > now + AHEAD):
+        return ()
+    return hosts_of(text_of(reservation.get("node_list")))

@@ -1,0 +1,52 @@
+"""Nodes that have to stay on although no job that is planned needs them. Pure."""
+
+from collections.abc import Collection, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from data.records.cluster import Node
+from data.records.jobs import Job, JobState, Platform
+
+STILL_THERE = timedelta(hours=1)
+"""A job seen this long before its scheduler last described its nodes may be there still."""
+SPOKEN_FOR = frozenset({"planned", "reserved", "reservation-ahead"})
+"""Words in the state of a Slurm node that its scheduler means to use."""
+_NEVER_STARTS = ("JobHeld", "DependencyNeverSatisfied", "BadConstraints")
+"""Beginnings of Slurm's reasons of jobs that wait for a person, not for a node."""
+
+
+def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names of the nodes that must not be powered down.
+
+    Those on which jobs run that have no readings (`read` are the ids of jobs that have), on which
+    jobs that wait may start, or that the scheduler has promised, as it last said. A job that its
+    scheduler does not list any more, when it last describes its nodes, is over.
+    """
+    nodes = tuple(nodes)
+    said_at: dict[str, datetime] = {}
+    for node in nodes:
+        said_at[node.source] = max(node.seen_at, said_at.get(node.source, node.seen_at))
+    found = {node.name for node in nodes if SPOKEN_FOR.intersection(node.state.split("+"))}
+    for job in jobs:
+        if job.source in said_at and job.last_seen_at > said_at[job.source] - STILL_THERE:
+            found.update(_needed_by(job, job.job_id in read, nodes))
+    return frozenset(found)
+
+
+def _needed_by(job: Job, is_read: bool, nodes: Iterable[Node]) -> Iterator[str]:
+    facts = job.scheduler
+    if facts is None:
+        return
+    if facts.state in (JobState.RUNNING, JobState.SUSPENDED) and not is_read:
+        yield from facts.nodes
+    elif facts.state is JobState.PENDING and not facts.reason.startswith(_NEVER_STARTS):
+        yield from (node.name for node in nodes if _may_start_on(job, node))
+
+
+def _may_start_on(job: Job, node: Node) -> bool:
+    """Say whether a job that waits may start on a node: it may where nothing says otherwise."""
+    partitions = job.namespace.split(",") if job.platform is Platform.SLURM else ()
+    return (
+        node.source == job.source
+        and job.gpu_model in ("", node.gpu_model)
+        and (not partitions or not node.partitions or bool({*partitions} & {*node.partitions}))
+    )
