@@ -220,13 +220,16 @@ def ask_to_roll_back(
     by: str | Person,
     now: datetime,
     access: AccessSettings = _LOCAL,
+    again: bool = False,
 ) -> Asked:
     """Write the command that goes back to what was there before the apply, from every state of it.
 
-    An apply under way ends with it. Only what was rolled back is applied again instead. Errors:
-    StalePlanError when nothing was applied.
+    An apply under way ends with it. `again`: undo the rollback instead, which makes the change
+    again. Errors: StalePlanError when nothing was applied, when it is rolled back already, or
+    with `again` when it is not.
     """
     stored, person = _allowed(store, id_or_digest, by, now, access)
+    _require_wanted_way(stored, again=again)
     _require_state(
         stored,
         REVERSIBLE,
@@ -243,6 +246,21 @@ def ask_to_roll_back(
     )
     _log("rollback asked for", stored, person)
     return asked
+
+
+def _require_wanted_way(stored: StoredRecommendation, *, again: bool) -> None:
+    """Refuse to make a change again for who wants it undone, and the other way round."""
+    name = stored.recommendation.recommendation_id
+    if stored.state == State.ROLLED_BACK and not again:
+        raise StalePlanError(
+            f"recommendation {name} is rolled back already",
+            "Nothing to do. To make the change again: "
+            f"trimtab recommendations rollback {name} --undo --by NAME.",
+        )
+    if again and stored.state not in (State.ROLLED_BACK, State.ROLLING_BACK):
+        raise StalePlanError(
+            f"recommendation {name} is {stored.state}: there is no rollback to undo", "Look again."
+        )
 
 
 def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:

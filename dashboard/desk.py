@@ -94,10 +94,15 @@ class Desk:
             self.decide(digest, Decision.APPROVED, person, comment, change_digest)
         return self.apply(digest, person)
 
-    def roll_back(self, digest: str, person: Person) -> Asked:
-        """Ask for the last change to be undone."""
+    def roll_back(self, digest: str, person: Person, *, again: bool = False) -> Asked:
+        """Ask for the change to be undone, with `again` for its rollback to be undone."""
         return decisions.ask_to_roll_back(
-            self.store, digest, by=person, now=self.clock(), access=self.settings().access
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            access=self.settings().access,
+            again=again,
         )
 
     def write_change(self, digest: str, person: Person) -> Path:

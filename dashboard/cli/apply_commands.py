@@ -61,9 +61,9 @@ def apply(options: argparse.Namespace) -> int:
 
 
 def rollback(options: argparse.Namespace) -> int:
-    """Undo the last change of a recommendation and say what came of it."""
+    """Undo the change of a recommendation, or its rollback, and say what came of it."""
     with open_for_reading(settings_of(options)) as store:
-        _desk(options, store).roll_back(options.id, _person(options))
+        _desk(options, store).roll_back(options.id, _person(options), again=options.undo)
         digest = store.reader.recommendation(options.id, now=utc_now()).recommendation.digest
         return _work_until_known(options, store, digest)
 
@@ -96,9 +96,11 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
     while notifier.deliver_once():
         pass
-    detail = status.held or _last_detail(store, digest)
+    is_open = State(stored.state) in OPEN
+    # What holds back a later look at a change says nothing of its outcome.
+    detail = (status.held if is_open else "") or _last_detail(store, digest, stored.state)
     say(f"{stored.recommendation.recommendation_id} {stored.state}" + f": {detail}" * bool(detail))
-    if State(stored.state) in OPEN:
+    if is_open:
         _say_what_is_open(store, digest)
         if ending.told:
             return ending.exit_code
@@ -143,9 +145,11 @@ def _is_held(reason: str) -> bool:
     return reason.startswith("applying is") or "(apply." in reason or "no applier" in reason
 
 
-def _last_detail(store: Store, digest: str) -> str:
+def _last_detail(store: Store, digest: str, state: str) -> str:
+    """Return the words of the row that led to the state, else of the last one."""
     rows = store.reader.journal(digest=digest)
-    return rows[-1].detail if rows else ""
+    last = rows[-1].detail if rows else ""
+    return next((row.detail for row in reversed(rows) if row.event == state), last)
 
 
 def status(options: argparse.Namespace) -> int:

@@ -181,7 +181,7 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
             "apply_commands",
             "apply an approved one; while applying is off, write its change file",
         ),
-        ("rollback", "apply_commands", "undo its last change"),
+        ("rollback", "apply_commands", "undo its change"),
         ("keep", "apply_commands", "say that its applied change is to stay"),
     ):
         action = _command(actions, name, (module, name), summary)
@@ -190,6 +190,8 @@ def _add_recommendations(commands: "argparse._SubParsersAction[argparse.Argument
         action.add_argument("--comment", default="", help="why")
         if name == "apply":
             action.add_argument("--file", action="store_true", help="only write the change file")
+        if name == "rollback":
+            action.add_argument("--undo", action="store_true", help="make the change again")
 
 
 def _add_apply(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

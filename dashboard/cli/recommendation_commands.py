@@ -115,6 +115,10 @@ def show(options: argparse.Namespace) -> int:
             },
             {"field": "over", "value": f"{one.savings.horizon_hours:.4g} h"},
             {"field": "change takes", "value": _transition(one)},
+            {
+                "field": "expected wait in the queue",
+                "value": "" if one.transition is None else one.transition.queue,
+            },
             {"field": "work done later by", "value": range_text(one.delay_hours)},
             {"field": "may be changed", "value": evidence.elasticity},
             {"field": "doubts", "value": "; ".join(evidence.flags)},

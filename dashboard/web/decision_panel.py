@@ -102,8 +102,8 @@ def _standing(stored: StoredRecommendation) -> dict[str, Action]:
 
 
 def _roll_back(stored: StoredRecommendation) -> Action:
-    desk = current_world().desk
-    return lambda given: desk.roll_back(_digest(stored), given.person)
+    desk, again = current_world().desk, stored.state == State.ROLLED_BACK
+    return lambda given: desk.roll_back(_digest(stored), given.person, again=again)
 
 
 def _buttons(

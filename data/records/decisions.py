@@ -83,13 +83,15 @@ class Transition:
     """What making the change takes once: `seconds` without work for the job, in all its parts.
 
     `parts` are (what, central seconds); `cost` and `gpu_hours` are already in the savings. The
-    seconds are assumptions per kind of job until changes have been measured.
+    seconds are assumptions per kind of job until changes have been measured. `queue` tells the
+    forecast of the wait in the scheduler's queue, '' where there is no queue.
     """
 
     seconds: Range
     parts: tuple[tuple[str, float], ...]
     gpu_hours: float
     cost: float
+    queue: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

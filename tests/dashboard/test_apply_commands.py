@@ -1,6 +1,7 @@
 """Applying from the command line: a command is written, and worked on here when no server is up."""
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import main
 from dashboard.cli.parser import build_parser
 from data.clock import utc_now
-from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
+from data.records.changes import Change, ChangeStep, ReadBack, Seen, StepOutcome, StepResult
 from data.store import open_store
 
 
@@ -170,3 +171,22 @@ def test_a_cluster_that_does_not_answer_is_named_at_once(  # type: ignore[no-unt
     printed = capsys.readouterr()
     assert (code, printed.out) == (0, f"{one} applied\n")
     assert "applying: no answer in 10 s\n" in printed.err
+
+
+def test_the_outcome_is_told_in_the_words_of_the_look_that_found_it(  # type: ignore[no-untyped-def]
+    command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later look that gets no answer is no word about what was applied."""
+    one = chosen(command)
+    command("recommendations", "approve", one, "--by", "Robin")
+    read_back, looks = FileApplier.read_back, iter((True,))
+
+    def silent_later(applier: FileApplier, change: Change, *, done: int) -> ReadBack:
+        if next(looks, False):
+            return replace(read_back(applier, change, done=done), detail="the values are set")
+        return ReadBack(seen=Seen.UNREADABLE, detail="no answer")
+
+    monkeypatch.setattr(FileApplier, "read_back", silent_later)
+    said = f"{one} applied: the values are set\n"
+    assert command("recommendations", "apply", one, "--by", "Robin") == (0, said)
+    assert command("recommendations", "apply", one, "--by", "Robin") == (0, said)

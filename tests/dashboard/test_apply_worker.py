@@ -3,20 +3,23 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileApplier, FileCluster
-from factories import make_plan, make_recommendation
+from factories import H100, make_plan, make_recommendation
 
 from dashboard import decisions
 from dashboard.apply.base import Closed, Left
+from dashboard.apply.guards import require_within_limits
 from dashboard.apply.kill_switch import resume, stop
 from dashboard.apply.prepare import change_of
 from dashboard.desk import Desk
 from data.access_settings import AccessSettings
+from data.apply_settings import ApplySettings
 from data.errors import (
     ApprovalMissingError,
     ChangeRefusedError,
@@ -25,6 +28,8 @@ from data.errors import (
 )
 from data.records.changes import Change
 from data.records.commands import Person
+from data.records.decisions import Action
+from data.records.plans import Configuration
 from data.store import open_store, tables
 
 
@@ -96,6 +101,25 @@ def test_a_rollback_restores_and_a_rollback_of_it_applies_again(bench: Bench) ->
         bench.work()
         assert (bench.state, bench.job()["gpus"]) == (state, gpus)
     assert [value for name, value in sent(bench) if name == "gpus"] == ["2", "4", "2", "4"]
+
+
+def test_what_is_rolled_back_is_not_made_again_by_a_second_rollback(bench: Bench) -> None:
+    """Two people answer one incident: the second is told, and nothing is sent."""
+    ask = partial(decisions.ask_to_roll_back, bench.store, bench.digest, now=bench.clock())
+    bench.approve()
+    bench.ask()
+    bench.work()
+    with pytest.raises(StalePlanError, match="no rollback to undo"):
+        ask(by="Robin", again=True)
+    ask(by="Robin")
+    bench.work()
+    with pytest.raises(StalePlanError, match="rolled back already"):
+        ask(by="Kim")
+    bench.work()
+    assert (bench.state, bench.job()["gpus"]) == ("rolled-back", "4")
+    ask(by="Kim", again=True)
+    bench.work()
+    assert (bench.state, bench.job()["gpus"]) == ("applied", "2")
 
 
 @pytest.mark.parametrize(
@@ -456,6 +480,14 @@ def test_the_limits_refuse_too_small_and_too_large(bench: Bench) -> None:
     bench.work(visits=3)
     assert bench.state == "refused"
     assert "2 of the 8 GPUs of search" in bench.store.reader.audit()[-1].detail
+
+
+def test_nodes_are_no_gpus_of_a_namespace(bench: Bench) -> None:
+    """Powering nodes down takes nothing from a namespace, however many there are."""
+    nothing = Configuration(gpu_model=H100, gpu_count=0)
+    node = make_recommendation(job_id="", action=Action.CONSOLIDATE, proposed=nothing)
+    limits = ApplySettings(max_namespace_share_ratio=0.01)
+    require_within_limits(bench.store.reader, node, [node], limits)
 
 
 def test_a_saving_below_the_minimum_is_refused(bench: Bench) -> None:

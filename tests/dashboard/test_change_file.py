@@ -59,6 +59,16 @@ def test_reclaim_stops_an_owner_with_one_pod_only() -> None:
     assert yaml.safe_load(change.text)[0] == {"op": "test", "path": "/spec/replicas", "value": 1}
 
 
+def test_a_node_of_kubernetes_is_cordoned_by_name() -> None:
+    """The text names the node and the way back; a name that a shell would read is refused."""
+    empty = {"job_id": "", "action": Action.CONSOLIDATE, "platform": Platform.KUBERNETES}
+    text = change_for(make_recommendation(**empty, details=(("node", "gpu-7"),)), ()).text
+    assert "\nkubectl cordon gpu-7\n" in text
+    assert "kubectl uncordon gpu-7" in text
+    with pytest.raises(ChangeRefusedError, match="no name of a node"):
+        change_for(make_recommendation(**empty, details=(("node", "x\nreboot"),)), ())
+
+
 def test_a_known_workload_is_named_in_the_command() -> None:
     """Nobody has to look for the owner when the job id is the workload."""
     text = change_for(make_recommendation(job_id="search/deployment/ranker"), ()).text

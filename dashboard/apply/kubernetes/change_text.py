@@ -19,11 +19,11 @@ from dashboard.apply.kubernetes.obstacles import (
     refuse_with_difference,
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
-from dashboard.apply.kubernetes.places import Place, place_of
+from dashboard.apply.kubernetes.places import Place, node_place, place_of
 from dashboard.apply.kubernetes.steps import Wait, command_of, steps_for
 from data.errors import ChangeRefusedError, scrub
 from data.records.changes import Change
-from data.records.decisions import Recommendation
+from data.records.decisions import Action, Recommendation
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.jobs import Job
 from data.records.plans import Configuration
@@ -44,6 +44,8 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     ChangeRefusedError when neither says it, or when the job id is no `namespace/kind/name` or
     `namespace/pod` whose names Kubernetes allows.
     """
+    if recommendation.action is Action.CONSOLIDATE:
+        return _cordon_text(recommendation)
     named = place_of(recommendation.job_id)
     place = named
     if named.kind == "Pod":  # its owner, which most often is a Deployment
@@ -69,7 +71,8 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         lines.append("# It holds from the next run on: a run under way keeps what it has.")
     elif any(in_template(one) for one in edits):
         lines += [
-            "# The GPUs are those of the first container; adapt the index if another one has them.",
+            "# The GPUs are those of the first container; adapt the index if another one has them,",
+            "# and lower those of init containers too: a pod holds the larger number.",
             "# On full nodes the rollout waits for ever: set maxSurge to 0 until it is over.",
         ]
         if _pods_of(job)[0] == 1 and place.kind in ("Deployment", "StatefulSet"):
@@ -86,6 +89,23 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     return ChangeText(
         file_name=f"{recommendation.recommendation_id}.kubernetes-patch.yaml",
         text="\n".join(lines) + "\n" + body,
+    )
+
+
+def _cordon_text(recommendation: Recommendation) -> ChangeText:
+    name = shlex.quote(node_place(dict(recommendation.details).get("node", "")).name)
+    lines = [
+        "#!/bin/sh",
+        f"# recommendation {recommendation.digest}",
+        "set -eu",
+        "# No further pod is put on it; the pods that run there stay.",
+        f"kubectl cordon {name}",
+        "# To move the pods, once their owners agree:",
+        f"#    kubectl drain {name} --ignore-daemonsets",
+        f"# The way back: kubectl uncordon {name}",
+    ]
+    return ChangeText(
+        file_name=f"{recommendation.recommendation_id}.kubernetes.sh", text="\n".join(lines) + "\n"
     )
 
 

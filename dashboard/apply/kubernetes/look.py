@@ -6,8 +6,9 @@ facts from elsewhere (room for a rollout, the server's version) under plain name
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
-from collectors.kubernetes.objects import count_of, part, text_in
+from collectors.kubernetes.objects import count_of, list_in, part, text_in, time_in
 from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import Document, KubernetesApi
@@ -32,6 +33,7 @@ from dashboard.apply.kubernetes.pointers import (
     patched,
     value_at,
 )
+from dashboard.apply.kubernetes.quotas import one_pod, refusal
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, profile_of, roles_of
 from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
@@ -95,7 +97,9 @@ def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommenda
     if model != recommendation.now.gpu_model and recommendation.proposed.gpu_count:
         facts |= _label(api, catalogue, model)
     if place.kind == "Node":
-        facts[PODS_FACT] = _pods_on(api, place.name)
+        pods = reading.pods(api, fieldSelector=f"spec.nodeName={place.name}")
+        _require_nothing_new(place, pods or [], recommendation.created_at)
+        facts[PODS_FACT] = _pods_text(pods)
     edits = edits_for(recommendation, place.kind, document, facts)
     owners = _owners(api, place, document, edits)
     if owners:
@@ -103,7 +107,7 @@ def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommenda
             place, document, edits, f"{' and '.join(owners)} would undo the change"
         )
     if _needs_room(place, document, edits):
-        facts[ROOM_FACT] = _room(api, document, edits)
+        facts[ROOM_FACT] = _room(api, place, document, edits)
     return target_of(place, path, document, facts, owners)
 
 
@@ -117,7 +121,8 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
     path, document = reading.fetch(api, seen.place, seen.path)
     if text_in(document, "metadata", "uid") != change.target.identity:
         raise StalePlanError(
-            f"{seen.place.word} in {seen.place.namespace} is another object of the same name",
+            f"{seen.place.word} in {seen.place.namespace or 'the cluster'} is another object of "
+            "the same name",
             "Run a new cycle and approve its recommendation.",
         )
     reading.require_living(seen.place, document)
@@ -126,13 +131,13 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
         if name.startswith(LABEL_FACT):
             facts |= _label(api, catalogue, name.removeprefix(LABEL_FACT))
     if PODS_FACT in seen.facts:
-        now = _pods_on(api, seen.place.name)
+        now = _pods_text(reading.pods(api, fieldSelector=f"spec.nodeName={seen.place.name}"))
         fewer = set(now.split(", ")) <= set(seen.facts[PODS_FACT].split(", ")) | {""}
         facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
     if ROOM_FACT in seen.facts:
         facts[ROOM_FACT] = seen.facts[ROOM_FACT]
         if not avoids_surge(change.steps):
-            facts[ROOM_FACT] = _room(api, document, _edits(change))
+            facts[ROOM_FACT] = _room(api, seen.place, document, _edits(change))
     owners = _owners(api, seen.place, document, _edits(change))
     if owners:
         raise ChangeRefusedError(
@@ -210,30 +215,55 @@ def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str,
     return {LABEL_FACT + model: most}
 
 
-def _pods_on(api: KubernetesApi, node: str) -> str:
-    """Give the pods on a node that hold GPUs, with their number of them, as one text."""
-    found = reading.pods(api, fieldSelector=f"spec.nodeName={node}")
-    if found is None:
+def _pods_text(pods: list[Document] | None) -> str:
+    """Return the pods that hold GPUs, with their number of them, as one text."""
+    if pods is None:
         return UNKNOWN
     held = {
-        f"{text_in(one, 'metadata', 'namespace')}/{text_in(one, 'metadata', 'name')}": gpus
-        for one in found
-        if text_in(one, "status", "phase") not in ("Succeeded", "Failed")
-        and (gpus := asked_by(part(one, "spec")).total())
+        f"{text_in(pod, 'metadata', 'namespace')}/{text_in(pod, 'metadata', 'name')}": gpus
+        for pod in pods
+        if (gpus := _held_by(pod))
     }
     return ", ".join(f"{name} ({gpus})" for name, gpus in sorted(held.items()))
+
+
+def _held_by(pod: Document) -> int:
+    over = text_in(pod, "status", "phase") in ("Succeeded", "Failed")
+    return 0 if over else asked_by(part(pod, "spec")).total()
+
+
+def _require_nothing_new(place: Place, pods: Iterable[Document], planned_at: datetime) -> None:
+    """Refuse (StalePlanError) a node on which pods with GPUs were placed after the plan."""
+    newer = [pod for pod in pods if _held_by(pod) and _placed_after(pod, planned_at)]
+    if newer:
+        raise StalePlanError(
+            f"{place.word} was to be free, but pods with GPUs were placed there after the plan of "
+            f"{planned_at:%Y-%m-%d %H:%M:%S} UTC: {_pods_text(newer)}",
+            "Run a new cycle.",
+        )
+
+
+def _placed_after(pod: Document, planned_at: datetime) -> bool:
+    conditions = list_in(pod, "status", "conditions")
+    scheduled = [told for told in conditions if text_in(told, "type") == "PodScheduled"]
+    at = (time_in(scheduled[0], "lastTransitionTime") if scheduled else None) or time_in(
+        pod, "metadata", "creationTimestamp"
+    )
+    return at is not None and at > planned_at
 
 
 def _needs_room(place: Place, document: Document, edits: Iterable[Edit]) -> bool:
     return place.kind == "Deployment" and surges(document) and any(map(in_template, edits))
 
 
-def _room(api: KubernetesApi, document: Document, edits: Iterable[Edit]) -> str:
+def _room(api: KubernetesApi, place: Place, document: Document, edits: Iterable[Edit]) -> str:
+    pod_spec = value_at(patched(document, operations_of(edits)), "/spec/template/spec")
+    if refusal(reading.quotas(api, place.namespace) or [], one_pod(pod_spec)):
+        return NO
     nodes, pods = reading.nodes(api), reading.pods(api)
     if nodes is None or pods is None:
         return UNKNOWN
-    wanted = patched(document, operations_of(edits))
-    return room_for(value_at(wanted, "/spec/template/spec"), nodes, pods)
+    return room_for(pod_spec, nodes, pods)
 
 
 def _edits(change: Change) -> list[Edit]:

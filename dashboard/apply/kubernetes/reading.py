@@ -48,9 +48,7 @@ def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -
     try:
         return api.get(path, query)
     except (NotSentError, CutError) as error:
-        raise ApplyError(
-            error.message, "Is the API server up? Nothing was changed; look again."
-        ) from error
+        raise ApplyError(error.message, "Is the API server up? Look again.") from error
 
 
 def topmost(api: KubernetesApi, place: Place) -> Place:
@@ -101,6 +99,11 @@ def nodes(api: KubernetesApi) -> list[Document] | None:
 def pods(api: KubernetesApi, namespace: str = "", **query: str) -> list[Document] | None:
     """Give pods, of all namespaces unless one is named; None where they may not be read."""
     return _all(api, f"api/v1/namespaces/{namespace}/pods" if namespace else "api/v1/pods", query)
+
+
+def quotas(api: KubernetesApi, namespace: str) -> list[Document] | None:
+    """Return the quotas of a namespace, None where they may not be read."""
+    return _all(api, f"api/v1/namespaces/{namespace}/resourcequotas")
 
 
 def work_of(api: KubernetesApi, place: Place, document: Document) -> Work | None:
@@ -161,8 +164,9 @@ def require_older(place: Place, document: Document, planned_at: datetime) -> Non
     made = time_in(document, "metadata", "creationTimestamp")
     if made is not None and made > planned_at:
         raise StalePlanError(
-            f"{place.word} in {place.namespace} was made at {made:%Y-%m-%d %H:%M:%S} UTC, after "
-            f"the plan of {planned_at:%Y-%m-%d %H:%M:%S} UTC: it is another object",
+            f"{place.word} in {place.namespace or 'the cluster'} was made at "
+            f"{made:%Y-%m-%d %H:%M:%S} UTC, after the plan of {planned_at:%Y-%m-%d %H:%M:%S} UTC: "
+            "it is another object",
             "Run a new cycle and approve its recommendation.",
         )
 
@@ -171,5 +175,6 @@ def require_living(place: Place, document: Document) -> None:
     """Refuse (StalePlanError) an object that is being deleted."""
     if text_in(document, "metadata", "deletionTimestamp"):
         raise StalePlanError(
-            f"{place.word} in {place.namespace} is being deleted", "Run a new cycle."
+            f"{place.word} in {place.namespace or 'the cluster'} is being deleted",
+            "Run a new cycle.",
         )

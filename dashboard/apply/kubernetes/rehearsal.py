@@ -10,6 +10,7 @@ from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
 from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves, patched, value_at
+from dashboard.apply.kubernetes.quotas import asked_in_all, refusal
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, roles_of
@@ -55,6 +56,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
         names = ", ".join(at for at, _intended, _answered in dropped)
         refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
     refusals += _not_offered(api, document, change)
+    refusals += _beyond_quota(api, document, change)
     warnings += _without_room(api, document, change)
     return Rehearsal(
         rehearsed=True,
@@ -111,9 +113,7 @@ def _recreate(change: Change, document: Document) -> str:
 
 def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
     """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
-    wanted = document
-    for step in change.steps:
-        wanted = patched(wanted, command_of(step).operations)
+    wanted = _wanted(document, change)
     kind = seen_of(change.target).place.kind
     templates = [one.template_at for one in roles_of(kind, document)]
     before, after = (
@@ -125,6 +125,21 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     for name in sorted(new):
         if nodes is not None and not any(part(one, "status", "allocatable", name) for one in nodes):
             yield f"no node offers {name}: cut the boards first, or pods would wait for ever"
+
+
+def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse more pods or GPUs than a quota of the namespace admits."""
+    place = seen_of(change.target).place
+    more = asked_in_all(place.kind, _wanted(document, change))
+    more.subtract(asked_in_all(place.kind, document))
+    if +more and (why := refusal(reading.quotas(api, place.namespace) or [], more)):
+        yield why
+
+
+def _wanted(document: Document, change: Change) -> Document:
+    for step in change.steps:
+        document = patched(document, command_of(step).operations)
+    return document
 
 
 def _without_room(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:

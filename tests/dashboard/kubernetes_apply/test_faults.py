@@ -34,7 +34,6 @@ from data.apply_settings import KubernetesApplySettings
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Seen, StepOutcome
-from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -269,44 +268,6 @@ def test_an_event_names_who_changed_what_and_why(
         "ada root: applied. pods (1 GPUs): 2 -> 1 "
         f"(recommendation {change.recommendation_digest[:12]})"
     )
-
-
-def test_a_node_is_cordoned_and_its_pods_are_listed(
-    bed: KubernetesBed, applier: KubernetesApplier
-) -> None:
-    """Cordoning is the step, draining is advice with the pods; the role for it is bound apart."""
-    at = room(bed, "cordon", 4)
-    bed.apply(deployment("cordon", replicas=1, pod=pod_spec(2, **at)))
-    rolled_out(bed, "cordon")
-    (pod,) = bed.list("Pod", namespace="cordon")
-    before = bed.get("Node", "node-cordon")["spec"]
-    recommendation = proposal(
-        "", gpus(4), gpus(4), action=Action.CONSOLIDATE, details=(("node", "node-cordon"),)
-    )
-    with pytest.raises(ChangeRefusedError, match=r'resources: \["nodes"\], verbs: \["get"\]'):
-        planned(applier, recommendation)
-    rbac = "rbac.authorization.k8s.io"
-    account = {"kind": "ServiceAccount", "name": "trimtab-applier", "namespace": "default"}
-    bed.apply(
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "trimtab-applier-cordon"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "trimtab-applier-cordon"},
-            "subjects": [account],
-        }
-    )
-    change = planned(applier, recommendation)
-    assert f"Pods with GPUs on it: cordon/{pod['metadata']['name']} (2)." in change.notes
-    assert any("kubectl drain node-cordon" in note for note in change.notes)
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
-    assert bed.get("Node", "node-cordon")["spec"]["unschedulable"] is True
-    with pytest.raises(ChangeRefusedError, match="cordoned already"):
-        planned(applier, recommendation)
-    assert applier.note(change, actor="ada", outcome="applied") == ""
-    back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
-    assert bed.get("Node", "node-cordon")["spec"] == before
 
 
 def test_the_applying_account_may_do_what_it_does_and_nothing_else(bed: KubernetesBed) -> None:

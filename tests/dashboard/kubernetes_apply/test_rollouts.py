@@ -231,28 +231,6 @@ def test_a_limit_range_that_rewrites_pods_is_told(
     assert "asks for nvidia.com/gpu 2, nvidia.com/mig-3g.40gb 1" in found.detail
 
 
-def test_a_quota_that_forbids_the_pods_is_failing(
-    bed: KubernetesBed, applier: KubernetesApplier
-) -> None:
-    """The Deployment takes any number; its pods are refused, in the words of the quota."""
-    at = room(bed, "quota", 8)
-    bed.apply(deployment("quota", replicas=1, pod=pod_spec(2, **at)))
-    rolled_out(bed, "quota")
-    hard = {"requests.nvidia.com/gpu": "2"}
-    bed.apply(built_in("v1", "ResourceQuota", "gpus", {"hard": hard}, namespace="quota"))
-    bed.patch_status("ResourceQuota", "gpus", {"hard": hard, "used": hard}, namespace="quota")
-    change = planned(
-        applier,
-        proposal("quota/deployment/serve", gpus(2), gpus(4), action=Action.SCALE_OUT),
-    )
-    assert applier.rehearse(change).warnings == ()
-    found = carry_out(applier, change)
-    assert found.seen is Seen.FAILING
-    assert "exceeded quota" in found.detail
-    back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
-
-
 def test_pods_that_crash_or_run_out_of_memory_are_failing(
     bed: KubernetesBed, applier: KubernetesApplier
 ) -> None:

@@ -116,18 +116,21 @@ def test_a_rollback_may_be_asked_while_a_pod_waits(
 def test_a_rollback_is_not_judged_by_what_the_rollout_before_it_left(
     bed: KubernetesBed, applier: KubernetesApplier, store: Store, tmp_path: Path
 ) -> None:
-    """A quota refused the pods of the change: that is no trouble of the way back."""
+    """A quota refused the pods of the change: that is no trouble of the way back.
+
+    A quota with a scope is not foreseen.
+    """
     at = room(bed, "stale", 8)
     bed.apply(deployment("stale", replicas=2, pod=pod_spec(1, **at)))
     rolled_out(bed, "stale")
     before = spec_of(bed, "stale")
     bed.api_versions["ResourceQuota"] = "v1"
-    hard = {"requests.nvidia.com/gpu": "2"}
-    bed.apply(built_in("v1", "ResourceQuota", "gpus", {"hard": hard}, namespace="stale"))
+    spec = {"hard": {"pods": "2"}, "scopes": ["NotTerminating"]}
+    bed.apply(built_in("v1", "ResourceQuota", "gpus", spec, namespace="stale"))
 
     def counted() -> bool:
         status = bed.get("ResourceQuota", "gpus", namespace="stale")["status"]
-        return bool(status.get("used", {}).get("requests.nvidia.com/gpu") == "2")
+        return bool(status.get("used", {}).get("pods") == "2")
 
     bed.until("the quota counts", counted)
     larger = {"action": Action.SCALE_OUT, "proposed": gpus(4), "details": (("gpus_per_pod", "2"),)}

@@ -1,0 +1,49 @@
+"""Whether a ResourceQuota refuses more pods or GPUs. Pure.
+
+Counts pods and GPU resources. CPU, memory and quotas with scopes are not looked at: a quota that is
+named refuses for sure, another one may.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from collectors.kubernetes.objects import count_of, list_in, part, text_in
+from dashboard.apply.kubernetes.pointers import value_at
+from dashboard.apply.kubernetes.room import asked_by
+from dashboard.apply.kubernetes.shape import Document, roles_of
+
+_PODS = "pods"
+
+
+def asked_in_all(kind: str, document: Document) -> Counter[str]:
+    """Return the pods and GPU resources that the roles of a workload ask for together."""
+    total: Counter[str] = Counter()
+    for role in roles_of(kind, document):
+        pods = role.count * role.pods_each
+        total[_PODS] += pods
+        for name, count in asked_by(value_at(document, role.template_at)).items():
+            total[name] += count * pods
+    return total
+
+
+def one_pod(pod_spec: object) -> Counter[str]:
+    """Return what one more pod counts for in a quota."""
+    return Counter({_PODS: 1}) + asked_by(pod_spec)
+
+
+def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
+    """Return why a quota refuses so much more than is in use now, '' when none is known to."""
+    for quota in quotas:
+        if list_in(quota, "spec", "scopes") or part(quota, "spec", "scopeSelector"):
+            continue
+        hard = part(quota, "status", "hard") or part(quota, "spec", "hard") or {}
+        for key, limit in hard.items() if isinstance(hard, Mapping) else ():
+            name = str(key).removeprefix("requests.").removeprefix("count/")
+            wanted = more.get(name, 0)
+            used = count_of(part(quota, "status", "used", key) or 0)
+            if wanted > 0 and used + wanted > count_of(limit):
+                return (
+                    f"the quota {text_in(quota, 'metadata', 'name')} allows {count_of(limit)} "
+                    f"{name}, {used} are in use: {wanted} more would be refused"
+                )
+    return ""
