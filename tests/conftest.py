@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from shutil import copy
 
 import pytest
 from beds.postgres import PostgresBed, running_postgres
@@ -22,14 +23,19 @@ assert _ENGINE in (DUCKDB, POSTGRES), f"TRIMTAB_TEST_ENGINE is {_ENGINE}: duckdb
 
 
 # The same draws in every run of the same code: a red run is then a defect that anybody sees again.
-# `make test-all` draws anew (--hypothesis-profile=drawn). Constants of the modules that a process
+# `make test-all` draws anew and four times as much (--hypothesis-profile=drawn); a test that states
+# its number takes `drawn.examples`, which follows. Constants of the modules that a process
 # has loaded so far are left out, as they depend on which tests ran before. How fast a machine draws
 # or runs an example is no property of the code.
 providers.is_local_module_file = lambda _path: False  # type: ignore[attr-defined, assignment]
 settings.register_profile(
-    "drawn", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "drawn",
+    deadline=None,
+    max_examples=100,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
 )
-settings.register_profile("same", settings.get_profile("drawn"), derandomize=True)
+settings.register_profile("same", settings.get_profile("drawn"), derandomize=True, max_examples=25)
 settings.load_profile("same")
 
 
@@ -106,8 +112,18 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(request.getfixturevalue("postgres_url"))
 
 
+@pytest.fixture(scope="session")
+def empty_duckdb(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store without rows, to be copied: making its tables takes longer than many a test."""
+    path = tmp_path_factory.mktemp("empty") / "t.duckdb"
+    open_store(f"duckdb:///{path}").close()
+    return path
+
+
 @pytest.fixture
-def store(store_url: str) -> Iterator[Store]:
+def store(store_url: str, empty_duckdb: Path) -> Iterator[Store]:
     """An empty store, on each of the engines."""
+    if store_url.startswith("duckdb"):
+        copy(empty_duckdb, store_url.removeprefix("duckdb:///"))
     with open_store(store_url) as opened:
         yield opened

@@ -89,8 +89,11 @@ class Bench:
         )
 
     def roll_back(self) -> None:
-        """Ask for the last change to be undone."""
-        decisions.ask_to_roll_back(self.store, self.digest, by="Robin", now=self.clock())
+        """Ask for the last change, or its rollback, to be undone."""
+        again = self.state == "rolled-back"
+        decisions.ask_to_roll_back(
+            self.store, self.digest, by="Robin", now=self.clock(), again=again
+        )
 
     @property
     def state(self) -> str:

@@ -2,6 +2,8 @@
 
 import random
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _PORTS = range(20_000, 32_000)
 """Below those that the kernel lends to connections: what is free now still is when the server
@@ -23,6 +25,15 @@ def free_ports(count: int) -> list[int]:
 def free_port() -> int:
     """One such port."""
     return free_ports(1)[0]
+
+
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """A port that servers listen on one after another, and that nothing else gets meanwhile."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", free_port()))
+        yield int(held.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:

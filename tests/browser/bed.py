@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from beds.forked_trimtab import Forked, fork_trimtab
 from beds.ports import free_port
-from playwright.sync_api import ConsoleMessage, Page, Request, WebSocket
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, WebSocket
 
 HOSTILE_JOB = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
     "<script>window.hacked=3</script> www.evil.example https://evil.example/x a@evil.example"
 )
 
+TRIMTAB = Path(sys.executable).with_name("trimtab")
 PATIENCE = 120_000
 """ms that a page may take on a machine that does much else; what is there ends the wait at once."""
 _END_SECONDS = 120
@@ -29,7 +32,7 @@ _UNHEARD_TENTHS = 300
 
 
 def wait_until_ready(
-    base: str, server: "subprocess.Popen[bytes]", *, log: Path, seconds: float = 400
+    base: str, server: "subprocess.Popen[bytes] | Forked", *, log: Path, seconds: float = 400
 ) -> None:
     """Wait for /readyz; say what the server wrote when it does not come."""
     give_up_at = time.monotonic() + seconds
@@ -51,7 +54,7 @@ class Server:
     store_url: str
     changes: Path
     log: Path
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | Forked"
 
     def stop(self) -> int:
         """End it as a service manager would; give the exit status."""
@@ -64,29 +67,31 @@ def running_server(
     store_url: str,
     folder: Path,
     *,
-    program: Sequence[Path] = (Path(sys.executable).with_name("trimtab"),),
+    script: Path | None = None,
+    program: Sequence[str | Path] = (),
     port: int | None = None,
     **settings: str,
 ) -> Iterator[Server]:
     """Run `trimtab serve` on a store, in a folder of its own, until the block ends.
 
-    `settings` are environment variables; `program` is what runs in the place of `trimtab`, and
-    `port` where it listens when that must be known before.
+    `settings` are environment variables; `script` runs in the place of `trimtab`, and `port` is
+    where it listens when that must be known before. It is a fork of a process that has imported
+    everything, unless `program` says what to start.
     """
     port = port or free_port()
     log = folder / "server.log"
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
-    with log.open("wb") as sink:
-        process = subprocess.Popen(
-            [
-                *program,
-                *("--store", store_url, "serve", "--port", str(port)),
-            ],
-            cwd=folder,
-            env=environ | {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")} | settings,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-        )
+    environ |= {"TRIMTAB_APPLY_DIRECTORY": str(folder / "changes")} | settings
+    words = ("--store", store_url, "serve", "--port", str(port))
+    process: subprocess.Popen[bytes] | Forked
+    log.write_bytes(b"")
+    if program:
+        with log.open("wb") as sink:
+            process = subprocess.Popen(
+                [*program, *words], cwd=folder, env=environ, stdout=sink, stderr=subprocess.STDOUT
+            )
+    else:
+        process = fork_trimtab(words, script=script, folder=folder, environ=environ, log=log)
     server = Server(f"http://127.0.0.1:{port}", store_url, folder / "changes", log, process)
     try:
         wait_until_ready(server.base, process, log=log)
@@ -156,11 +161,16 @@ class Visitor:
         """All that a person can read on the page."""
         return self.page.inner_text("body")
 
-    def leave(self) -> None:
-        """Leave the page, and forget what it asked and said."""
+    def forget(self) -> None:
+        """Leave the page, and forget what it asked, said and kept."""
+        if self.page.url.startswith("http"):
+            self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
         self.page.goto("about:blank")
+        self.page.context.clear_cookies()
+        self.page.set_default_timeout(PATIENCE)
         self.hosts.clear()
         self.errors.clear()
+        self.unanswered = False
 
     def watch(self) -> None:
         """Note every request, every error on the console and every dialog from now on."""
@@ -190,3 +200,12 @@ class Visitor:
         address = urlsplit(message.location["url"])
         if message.type == "error":
             self.errors.append(f"{message.text} {address.geturl()}")
+
+
+@contextmanager
+def watched_tab(browser: Browser, **options: Any) -> Iterator[Visitor]:
+    """A tab without a past that notes what it asks and what it complains of."""
+    with browser.new_context(**options) as context:
+        seen = Visitor(context.new_page())
+        seen.watch()
+        yield seen

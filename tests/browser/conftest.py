@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from beds.ports import kept_port
 from beds.small_page import Tab, open_tab, serving
 from beds.stores import Stores
-from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server
+from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server, watched_tab
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
@@ -84,12 +85,21 @@ def pictured_store(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> 
         yield url
 
 
+@pytest.fixture(scope="session")
+def own_port() -> Iterator[int]:
+    """The port of every server that one test has for itself: their pages are of one address."""
+    with kept_port() as port:
+        yield port
+
+
 @pytest.fixture
-def pictured_server(stores: Stores, pictured_store: str, tmp_path: Path) -> Iterator[Server]:
+def pictured_server(
+    stores: Stores, pictured_store: str, own_port: int, tmp_path: Path
+) -> Iterator[Server]:
     """A server on a copy of that week."""
     with (
         stores.copy_of(pictured_store, tmp_path) as url,
-        running_server(url, tmp_path) as running,
+        running_server(url, tmp_path, port=own_port) as running,
     ):
         yield running
 
@@ -105,9 +115,14 @@ def server(
 
 
 @pytest.fixture
-def own_server(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[Server]:
+def own_server(
+    stores: Stores, filled_store: str, own_port: int, tmp_path: Path
+) -> Iterator[Server]:
     """A server of its own for a test that decides."""
-    with stores.copy_of(filled_store, tmp_path) as url, running_server(url, tmp_path) as own:
+    with (
+        stores.copy_of(filled_store, tmp_path) as url,
+        running_server(url, tmp_path, port=own_port) as own,
+    ):
         yield own
 
 
@@ -130,34 +145,22 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def tab(browser: Browser) -> Iterator[Visitor]:
-    """A tab for tests that only look: it compiles the scripts of the pages once for all of them."""
-    with browser.new_context() as context:
-        seen = Visitor(context.new_page())
-        seen.watch()
-        yield seen
+    """One tab: it compiles the scripts of the pages of one address once for all tests."""
+    with watched_tab(browser) as opened:
+        yield opened
 
 
 @pytest.fixture
-def onlooker(tab: Visitor) -> Iterator[Visitor]:
-    """That tab, on no page, which must neither ask another host nor complain."""
-    tab.leave()
+def visitor(tab: Visitor) -> Iterator[Visitor]:
+    """That tab, as new, which must neither ask another host nor complain."""
     tab.page.set_viewport_size(SIZE)
     yield tab
-    assert tab.hosts <= {"127.0.0.1"}
-    assert tab.errors == []
-
-
-@pytest.fixture
-def visitor(browser: Browser) -> Iterator[Visitor]:
-    """A tab of its own that must neither ask another host nor complain, whatever the test does."""
-    with browser.new_context(viewport=SIZE) as context:
-        seen = Visitor(context.new_page())
-        seen.watch()
-        yield seen
-        assert seen.hosts <= {"127.0.0.1"}
-        assert seen.errors == []
+    said, asked = tab.errors[:], tab.hosts.copy()
+    tab.forget()
+    assert asked <= {"127.0.0.1"}
+    assert said == []
 
 
 @pytest.fixture(scope="session")

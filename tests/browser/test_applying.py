@@ -4,7 +4,6 @@ The cluster is a file, so that every command that ever arrived can be counted.
 """
 
 import re
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -43,7 +42,9 @@ class ApplyingServer:
 
 
 @contextmanager
-def applying_server(url: str, tmp_path: Path, **environ: str) -> Iterator[ApplyingServer]:
+def applying_server(
+    url: str, tmp_path: Path, *, port: int | None = None, **environ: str
+) -> Iterator[ApplyingServer]:
     """A server with both switches on, and a cluster with every job that has a recommendation."""
     with open_store(url, create=False) as store:
         found = [one.recommendation for one in store.reader.recommendations(now=utc_now())]
@@ -54,34 +55,39 @@ def applying_server(url: str, tmp_path: Path, **environ: str) -> Iterator[Applyi
     with running_server(
         url,
         tmp_path,
-        program=(Path(sys.executable), PROGRAM),
+        script=PROGRAM,
+        port=port,
         TRIMTAB_TEST_CLUSTER=str(cluster.path),
         TRIMTAB_APPLY_ENABLED="true",
         TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
         TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
         TRIMTAB_APPLY_MINIMUM_GPU_HOURS="0",
-        PYTHONPATH=":".join(str(path) for path in PROGRAM.parents[1:3]),
         **environ,
     ) as server:
         yield ApplyingServer(server, cluster, {one.recommendation_id: one.job_id for one in found})
 
 
 @pytest.fixture
-def applying(stores: Stores, filled_store: str, tmp_path: Path) -> Iterator[ApplyingServer]:
+def applying(
+    stores: Stores, filled_store: str, own_port: int, tmp_path: Path
+) -> Iterator[ApplyingServer]:
     """A server that applies."""
-    with stores.copy_of(filled_store, tmp_path) as url, applying_server(url, tmp_path) as running:
+    with (
+        stores.copy_of(filled_store, tmp_path) as url,
+        applying_server(url, tmp_path, port=own_port) as running,
+    ):
         yield running
 
 
 @pytest.fixture
 def loaded(
-    stores: Stores, filled_store: str, tmp_path: Path, visitor: Visitor
+    stores: Stores, filled_store: str, own_port: int, tmp_path: Path, visitor: Visitor
 ) -> Iterator[ApplyingServer]:
     """A server that applies and is slow to draw."""
     visitor.page.set_default_timeout(60_000)
     with (
         stores.copy_of(filled_store, tmp_path) as url,
-        applying_server(url, tmp_path, TRIMTAB_TEST_SLOW="0.4") as running,
+        applying_server(url, tmp_path, port=own_port, TRIMTAB_TEST_SLOW="0.4") as running,
     ):
         yield running
 

@@ -62,7 +62,7 @@ def gres_of(bed: SlurmBed, job: str) -> str:
 
 
 def test_one_click_changes_a_real_job_and_one_click_undoes_it(
-    empty_store: str, visitor: Visitor, tmp_path: Path
+    empty_store: str, own_port: int, visitor: Visitor, tmp_path: Path
 ) -> None:
     """Approve and apply; the page shows the state that Slurm was read back in; roll back."""
     # Without a node that has no GPU, or without features, the bed writes no valid slurm.conf.
@@ -76,6 +76,7 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
         with running_server(
             empty_store,
             tmp_path,
+            port=own_port,
             TRIMTAB_APPLY_ENABLED="true",
             TRIMTAB_APPLY_SLURM_ENABLED="true",
             TRIMTAB_APPLY_SLURM_CONF_FILE=str(bed.conf),

@@ -41,12 +41,6 @@ def server(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator
             yield running
 
 
-@pytest.fixture
-def visitor(onlooker: Visitor) -> Visitor:
-    """These tests only look."""
-    return onlooker
-
-
 def opened(page: Page, address: str) -> None:
     """Open the page and wait until its last part, the method, is there and it is at rest.
 

@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 import pytest
 from beds.stores import Stores
-from browser.bed import Server, Visitor, running_server
+from browser.bed import Server, Visitor, running_server, watched_tab
 from hostile.fleet import fill
 from hostile.payloads import PAYLOADS
-from playwright.sync_api import Locator
+from playwright.sync_api import Browser, Locator
 
 from data.clock import floor_to_slot, utc_now
 from data.store import open_store
@@ -84,15 +84,17 @@ def hostile_server(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.fixture(scope="module")
-def watching(tab: Visitor) -> None:
-    """Every page of the tab notes what runs."""
-    tab.page.add_init_script(WATCH)
+def tab(browser: Browser) -> Iterator[Visitor]:
+    """A tab whose every page notes what runs."""
+    with watched_tab(browser) as opened:
+        opened.page.add_init_script(WATCH)
+        yield opened
 
 
 @pytest.fixture
-def watched(watching: None, onlooker: Visitor) -> Visitor:
-    """A tab that notes what runs; the requests, dialogs and complaints are noted by its maker."""
-    return onlooker
+def watched(visitor: Visitor) -> Visitor:
+    """That tab; requests, dialogs and complaints are noted by its maker."""
+    return visitor
 
 
 def only_text(visitor: Visitor) -> None:

@@ -1,11 +1,11 @@
-"""Every view of 10,000 GPUs in a real browser: light and dark, on a laptop and a wide screen."""
+"""Every view of a large fleet in a real browser: light and dark, on a laptop and a wide screen."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from browser.bed import Server, Visitor, running_server
+from browser.bed import Server, Visitor, running_server, watched_tab
 from playwright.sync_api import Browser, expect
 
 from benchmarks._stored_cycle import write_cycle
@@ -17,13 +17,14 @@ from data.store.engine import open_engine
 from data.store.migrate import migrate
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
-NODES = 1250
+NODES = [200, pytest.param(1250, marks=pytest.mark.slow_end)]
+"""Of eight boards each."""
 PLANNED_JOBS = 200
 WIDTHS = {"light": (1280, 1920), "dark": (1920, 1280)}
 """px: where a view is opened, and what its window is then made."""
 VIEWS = [
-    ("", r"of 10000 GPUs are allocated", 1),
-    ("fleet", r"10000 boards on 1250 nodes", 3),
+    ("", r"of {boards} GPUs are allocated", 1),
+    ("fleet", r"{boards} boards on {nodes} nodes", 3),
     ("jobs", r"[\d,]+ jobs run; ", 0),
     ("job", r"holds \d+ × ", 3),
     ("forecasts", r"In the next 24 h jobs will hold", 3),
@@ -34,15 +35,21 @@ VIEWS = [
 ]
 
 
+@pytest.fixture(scope="module", params=NODES)
+def nodes(request: pytest.FixtureRequest) -> int:
+    """How many nodes the fleet has."""
+    return int(request.param)
+
+
 @pytest.fixture(scope="module")
-def large_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """Two days of 10,000 GPUs, with a plan for some of their jobs."""
+def large_server(nodes: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two days of the fleet, with a plan for some of its jobs."""
     folder = tmp_path_factory.mktemp("large")
     path, end = folder / "trimtab.duckdb", floor_to_slot(utc_now(), 300)
     engine = open_engine(path, create=True)
     migrate(engine)
     with engine.begin() as connection:
-        fleet = StoredFleet(seed=7, nodes=NODES, days=2, end=end, sample_hours=1)
+        fleet = StoredFleet(seed=7, nodes=nodes, days=2, end=end, sample_hours=1)
         write_facts(connection, fleet)
     engine.dispose()
     settings = Settings()
@@ -58,43 +65,48 @@ def large_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield running
 
 
-@pytest.fixture(scope="module", params=["light", "dark"])
+@pytest.fixture(scope="module", params=[pytest.param("light", marks=pytest.mark.slow_end), "dark"])
 def scheme(request: pytest.FixtureRequest) -> str:
-    """What the visitor's system asks for."""
+    """What the visitor's system asks for; `test_views` shows a small fleet in light."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def tab(browser: Browser, scheme: str) -> Iterator[Visitor]:
     """A tab of that colour scheme."""
-    with browser.new_context(color_scheme=scheme) as context:
-        seen = Visitor(context.new_page())
-        seen.watch()
-        yield seen
+    with watched_tab(browser, color_scheme=scheme) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(
     ("path", "sentence", "plots"), VIEWS, ids=[one[0] or "overview" for one in VIEWS]
 )
-def test_a_view_of_ten_thousand_gpus(
-    large_server: Server, onlooker: Visitor, scheme: str, path: str, sentence: str, plots: int
+def test_a_view_of_a_large_fleet(
+    large_server: Server,
+    visitor: Visitor,
+    nodes: int,
+    scheme: str,
+    path: str,
+    sentence: str,
+    plots: int,
 ) -> None:
     """In both widths it has its sentence and its plots, fits the window, and shows no error."""
-    page = onlooker.page
+    page, said = visitor.page, sentence.replace("{boards}", str(8 * nodes))
+    said = said.replace("{nodes}", str(nodes))
     page.set_viewport_size({"width": WIDTHS[scheme][0], "height": 1000})
-    onlooker.open(f"{large_server.base}/{path}")
+    visitor.open(f"{large_server.base}/{path}")
     for width in WIDTHS[scheme]:
-        onlooker.resize(width)
-        expect(page.locator("h4").first).to_have_text(re.compile(sentence))
+        visitor.resize(width)
+        expect(page.locator("h4").first).to_have_text(re.compile(said))
         if plots:
             expect(page.locator(".js-plotly-plot:visible").nth(plots - 1)).to_be_visible()
         assert page.locator('[data-testid="stException"]').count() == 0
-        assert "Traceback" not in onlooker.text()
-        assert onlooker.fits(), width
+        assert "Traceback" not in visitor.text()
+        assert visitor.fits(), width
 
 
-def test_jobs_are_paged_in_the_address(large_server: Server, onlooker: Visitor) -> None:
+def test_jobs_are_paged_in_the_address(large_server: Server, visitor: Visitor) -> None:
     """Filters, order and page of the table are in the address, and hold when it is opened."""
-    onlooker.open(f"{large_server.base}/jobs?namespace=ads&order=energy&show=ever+seen&page=2")
-    expect(onlooker.page.get_by_text(re.compile(r"101–200 of [\d,]+ jobs"))).to_be_visible()
-    assert "namespace=ads" in onlooker.page.url
+    visitor.open(f"{large_server.base}/jobs?namespace=ads&order=energy&show=ever+seen&page=2")
+    expect(visitor.page.get_by_text(re.compile(r"101–200 of [\d,]+ jobs"))).to_be_visible()
+    assert "namespace=ads" in visitor.page.url

@@ -51,13 +51,13 @@ def card_of(page: Page, one: Recommendation) -> Locator:
 
 
 def test_memory_that_runs_out_is_shown_with_what_can_be_done(
-    empty_store: str, visitor: Visitor, tmp_path: Path
+    empty_store: str, own_port: int, visitor: Visitor, tmp_path: Path
 ) -> None:
     """Both are cards with their chance; advice can be approved and has no change to make."""
     found = recommended(empty_store)
     assert set(found) == {Action.LARGER_GPU, Action.LESS_MEMORY}
     advice = found[Action.LESS_MEMORY]
-    with running_server(empty_store, tmp_path) as server:
+    with running_server(empty_store, tmp_path, port=own_port) as server:
         visitor.open(f"{server.base}/recommendations")
         page = visitor.page
         expect(page.get_by_text("2 of them keep jobs from running out")).to_be_visible()

@@ -9,12 +9,6 @@ from playwright.sync_api import expect
 pytestmark = pytest.mark.browser
 
 
-@pytest.fixture
-def visitor(onlooker: Visitor) -> Visitor:
-    """These tests decide nothing."""
-    return onlooker
-
-
 def test_a_described_job_shows_its_plans(server: Server, visitor: Visitor) -> None:
     """The form gives plans on the fleet's GPU types, a memory bar for each, and the breakdown."""
     visitor.open(f"{server.base}/new_job")

@@ -98,13 +98,6 @@ def signing(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             yield SignedInServer(server, provider, owner, jobs)
 
 
-@pytest.fixture
-def visitor(onlooker: Visitor) -> Visitor:
-    """Somebody whom nobody has signed in yet."""
-    onlooker.page.context.clear_cookies()
-    return onlooker
-
-
 def shown_as(name: str, role: str) -> str:
     """What the side of a page says of a person; a joiner keeps the address from being a link."""
     return name.replace("@", "@\u2060") + f", {role}"

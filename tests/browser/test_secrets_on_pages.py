@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from beds.stores import Stores
-from browser.bed import Server, Visitor, running_server
+from browser.bed import TRIMTAB, Server, Visitor, running_server
 from factories import make_collected
 from hostile.canaries import MARK, environment, running_adversary
 from playwright.sync_api import expect
@@ -27,7 +27,7 @@ def guarded(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         with open_store(url) as store:
             store.keep(make_collected())
         variables = environment(adversary, folder, "token")
-        with running_server(url, folder, **variables) as server:
+        with running_server(url, folder, program=(TRIMTAB,), **variables) as server:
             yield server
 
 

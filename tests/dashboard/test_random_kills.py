@@ -1,6 +1,6 @@
 """SIGKILL of whole cycles and reports at random instants: nothing acknowledged lost, nothing twice.
 
-TRIMTAB_KILL_ROUNDS runs as many rounds of 25 kills each (`make bench-full`); every round has a
+TRIMTAB_KILL_ROUNDS runs as many rounds of 10 kills each (`make test-all`); every round has a
 seed of its own, and instants that it draws from the time that an unkilled program takes.
 """
 
@@ -28,7 +28,7 @@ from data.load_settings import load_settings
 from data.store import Store, open_store
 
 ROUNDS = int(os.environ.get("TRIMTAB_KILL_ROUNDS", "1"))
-KILLS = 25
+KILLS = 10
 READY_SECONDS = 10.0
 MONDAY = datetime(2024, 1, 8, 8, tzinfo=UTC)
 QUARTER, WEEK = timedelta(minutes=15), timedelta(days=7)

@@ -1,7 +1,6 @@
 """What a real server makes of raw requests: uploads, other names, other pages, many sessions."""
 
 import http.client
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -9,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from browser.bed import Server, running_server
+from browser.bed import TRIMTAB, Server, running_server
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.exceptions import InvalidStatus
@@ -18,7 +17,6 @@ from websockets.typing import Origin, Subprotocol
 
 SESSIONS = 60
 LIMIT = 256
-TRIMTAB = Path(sys.executable).with_name("trimtab")
 LIMITED = ("/bin/sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh", TRIMTAB)
 
 
@@ -27,7 +25,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server that listens as it does in a container, published on loopback."""
     folder = tmp_path_factory.mktemp("raw")
     with running_server(
-        f"duckdb:///{folder}/t.duckdb", folder, TRIMTAB_SERVE_HOST="0.0.0.0"
+        f"duckdb:///{folder}/t.duckdb",
+        folder,
+        program=(TRIMTAB,),
+        TRIMTAB_SERVE_HOST="0.0.0.0",
     ) as running:
         yield running
 
@@ -142,7 +143,7 @@ def open_until_refused(address: str, opened: ExitStack) -> str:
 def test_more_tabs_than_descriptors_are_refused_with_a_reason(tmp_path: Path) -> None:
     """Health answers, the store stays open, and the room of closed tabs is used again."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
-    with running_server(url, tmp_path, program=LIMITED) as server:  # type: ignore[arg-type]
+    with running_server(url, tmp_path, program=LIMITED) as server:
         address = f"ws://{urlsplit(server.base).netloc}/_stcore/stream"
         with ExitStack() as opened:
             assert "403" in open_until_refused(address, opened)

@@ -1,6 +1,6 @@
 """Ten times the load that 1,000 boards make, kept up: no lag, bounded memory, reading goes on.
 
-TRIMTAB_LOAD_ROUNDS keeps it up for as many intervals of five minutes (`make bench-full`).
+TRIMTAB_LOAD_ROUNDS keeps it up for as many intervals of five minutes (`make test-all`).
 """
 
 import os
@@ -54,7 +54,7 @@ def keep_reading(reader: StoreReader, stop: threading.Event, seconds: list[float
         seconds.append(time.monotonic() - started)
 
 
-@pytest.mark.slow
+@pytest.mark.slow_end
 def test_ten_times_the_load_is_kept_up(tmp_path: Path, measured: Measured) -> None:
     """Every interval's samples are kept before the next one ends; memory stays where it was."""
     lags, memory, answers = [], [], list[float]()

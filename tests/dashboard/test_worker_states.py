@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from beds.apply_bench import JOB, Bench, fill
 from beds.file_cluster import FileCluster
+from drawn import examples
 from factories import make_plan, make_recommendation
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -25,7 +26,7 @@ from data.errors import StalePlanError
 from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
 from data.store import open_store
 
-LIVES = int(os.environ.get("TRIMTAB_WORKER_LIVES", "10"))
+LIVES = int(os.environ.get("TRIMTAB_WORKER_LIVES", examples(10)))
 MOODS = ("", "busy*2", "refuse*1", "cut*1", "lost*1", "deaf*1", "quota*1", "pending", "crashing",
          "unreadable", "down")  # fmt: skip
 

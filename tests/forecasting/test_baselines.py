@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from drawn import examples
 from forecasting_cases import daily, series
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from forecasting.prophet.model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     values=hnp.arrays(
         float, st.integers(1, 80), elements=st.one_of(st.floats(0, 100), st.just(np.nan))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from forecasting_cases import BROKEN, daily, series
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from forecasting.mix.model import MixModel, mix
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=hnp.arrays(
         float,

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -122,7 +123,7 @@ def test_a_horizon_that_is_none_is_refused(slot: float, horizon: int) -> None:
         phase_profile(find_phases([1.0], 2.0), slot_seconds=slot, horizon=horizon)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     hnp.arrays(np.float64, st.integers(0, 120), elements=st.sampled_from([0.0, 3.0, 8.0, np.nan])),
     st.sampled_from([60.0, 300.0, 900.0]),

@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pytest
 import ruptures
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -179,7 +180,7 @@ def test_a_broken_series_has_phases_too(find, values: list[float], step: float) 
 
 
 @BOTH
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     hnp.arrays(
         np.float64,
@@ -218,7 +219,7 @@ def exhaustive_cost(scaled: np.ndarray) -> float:
 SERIES = hnp.arrays(np.float64, st.integers(4, 40), elements=st.integers(-40, 40).map(float))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(SERIES, st.floats(0.5, 6.0))
 def test_change_points_are_the_exact_optimum(values, noise) -> None:
     """No segmentation into parts of two samples or more costs less, and none of ruptures'."""

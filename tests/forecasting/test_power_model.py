@@ -5,6 +5,7 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,7 +221,7 @@ def test_columns_of_different_length_are_refused() -> None:
         PowerSamples(power_watts=np.ones(3), utilization=np.ones(3), clock_ratio=np.ones(2))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.floats(0, 1),
     st.floats(0, 1),

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -410,7 +411,7 @@ def test_an_unknown_regressor_is_said() -> None:
     assert fits.status.tolist() == [FitStatus.REGRESSOR_UNKNOWN, FitStatus.FITTED]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     values=hnp.arrays(
         float,
@@ -436,7 +437,7 @@ def test_any_batch_gives_ordered_bands_or_a_reason(
     assert (fits.kkt_residual[fits.status == FitStatus.FITTED] < 1e-4).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10_000), factor=st.sampled_from([2.0**-40, 0.5, 1024.0, 2.0**60]))
 def test_the_unit_of_a_series_does_not_matter(seed: int, factor: float) -> None:
     """A power of two in the values is the same power of two in the forecast, to the last bit."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -116,7 +117,7 @@ def test_impossible_rates_are_refused(wrong: dict[str, float]) -> None:
         replan_trigger([1.0], [0.0], [2.0], **wrong)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(hnp.arrays(np.float64, st.integers(0, 60)), hnp.arrays(np.float64, st.integers(0, 60)))
 def test_any_floats_have_an_answer(observed, band) -> None:
     """Series of any floats and different lengths are read as far as they go."""

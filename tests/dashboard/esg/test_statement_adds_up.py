@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pandas as pd
 import pytest
+from drawn import examples
 from factories import H100, make_collected, make_job
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -155,7 +156,7 @@ def some_boards(draw: st.DrawFn) -> pd.DataFrame:
 
 @pytest.mark.slow
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from drawn import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from outsiders.submission.reading import run_of
@@ -56,7 +57,7 @@ def asked(draw: st.DrawFn) -> JobFile:
     )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(job=asked())
 def test_what_runs_is_what_was_planned(job: JobFile) -> None:
     """Global batch, parallel sizes, sharding and recomputation of every plan reach the program."""

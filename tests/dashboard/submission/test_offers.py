@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from beds.page_world import register_world
+from drawn import examples
 from factories import NOW, make_collected, make_samples
 from factories import make_job as stored_job
 from hypothesis import given, settings
@@ -143,7 +144,7 @@ def agree(shown: dict[str, float], row: dict[str, Any]) -> bool:
     return all(row[name] == value for name, value in shown.items())
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(fleet=FLEETS.filter(lambda fleet: fleet.gpus > 0), model=MODELS, framework=FRAMEWORKS)
 def test_the_notes_of_a_decision_say_what_its_rows_say(
     fleet: Fleet, model: str, framework: str

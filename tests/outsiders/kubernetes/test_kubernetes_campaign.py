@@ -192,4 +192,4 @@ def test_drawn_scenarios(
         finally:
             stage.clear()
 
-    run_campaign("kubernetes", draw, fails, default=10, measured=measured)
+    run_campaign("kubernetes", draw, fails, default=4, measured=measured)

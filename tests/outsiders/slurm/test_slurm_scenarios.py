@@ -17,7 +17,7 @@ from reliability import Measured
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
 NAME = "slurm"
-DEFAULT = 10
+DEFAULT = 4
 AT_ONCE = 6
 TWO_NODES = SlurmScenario(form="gpus-per-node", gpus=2, nodes="2", start="runs", wanted=1)
 KNOWN = (

@@ -174,6 +174,6 @@ def test_what_a_job_file_asks_for_is_what_is_stored(bed: KubernetesBed, measured
         outcomes[outcome] += 1
         return broken
 
-    run_campaign("submission to Kubernetes", draw, result, default=15, measured=measured)
+    run_campaign("submission to Kubernetes", draw, result, default=6, measured=measured)
     assert result(SubmissionScenario()) is None
     assert outcomes["taken"] > outcomes.total() / 6, outcomes

@@ -158,6 +158,6 @@ def test_what_a_job_file_asks_for_is_what_slurm_runs(bed: SlurmBed, measured: Me
         outcomes[outcome] += 1
         return broken
 
-    run_campaign("submission to Slurm", draw, result, default=12, measured=measured)
+    run_campaign("submission to Slurm", draw, result, default=6, measured=measured)
     assert result(SubmissionScenario()) is None
     assert outcomes["taken"] > outcomes.total() / 6, outcomes
