@@ -48,6 +48,11 @@ def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int16]) -> float:
                     tenants[jobs.tenant[job], slot] += grid.boards[now]
             before = now
         total += float(jobs.unfinished_price[job] * max(0.0, jobs.work[job] - work))
+        held = np.concatenate([[jobs.present[job]], path])
+        changed = (held[1:] != held[:-1]).astype(int)
+        busiest = np.convolve(changed, np.ones(problem.change_window, dtype=int)).max()
+        if problem.max_changes and busiest > problem.max_changes:
+            return float("inf")
     if (boards > fleet.capacity + 1e-5).any():
         return float("inf")
     total += sum(_node_cost(problem, kind, boards[kind]) for kind in range(types))
@@ -221,6 +226,9 @@ def _job_columns(
             program.rows_of(change, start, start)
             program.rows_of(kept, -np.inf, start)
         program.rows_of([(into, 1.0), (now, -1.0)], -np.inf, 0.0)
+    for first in range(slots if problem.max_changes else 0):
+        changes = entered[first : first + problem.change_window].reshape(1, -1)
+        program.rows_of([(changes, 1.0)], 0.0, float(problem.max_changes))
     layouts = np.unique(grid.layout[options])
     table = jobs.layout_cost[job] * grid.layout_change[np.ix_(layouts, layouts)]
     flow = program.add(

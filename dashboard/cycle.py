@@ -34,6 +34,8 @@ from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
+from forecasting.power.free_boards import with_measured_idle
+from forecasting.queue_waits import queue_waits
 from forecasting.ray_workforce import RayWorkforce
 from forecasting.surprises import surprises
 from planner.memory_watch import watch_memory
@@ -177,7 +179,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         view.jobs,
         view.history,
         forecasts,
-        catalogue=world.catalogue,
+        catalogue=with_measured_idle(world.catalogue, view.readings),
         carbon=world.carbon,
         planning=planning,
         energy=energy,
@@ -189,6 +191,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
             one.job_id: one.held_mib for one in memory if one.outlook is MemoryOutlook.ROOM
         },
         past_runs=past_runs,
+        queue_waits=queue_waits(view.known_jobs, view.as_of),
     )
     last = world.store.reader.latest_plan()
     plan = build_plan(
@@ -206,7 +209,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         groups=group_forecasts,
         past_runs=past_runs,
         memory=memory,
-        resting=resting(world.store.reader, view.jobs, now) | over,
+        resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
     )
     plan = replace(
         plan, jobs=tuple(replace(job, idle=advice.idle.get(job.job_id)) for job in plan.jobs)

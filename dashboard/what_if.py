@@ -28,6 +28,7 @@ from data.units import GRAMS_PER_KILOGRAM
 from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models
+from forecasting.queue_waits import queue_waits
 from planner.energy import power_under
 from planner.memory_watch import watch_memory
 from planner.packing import build_plan
@@ -175,6 +176,7 @@ def what_if(basis: Basis, settings: Settings, knobs: Mapping[str, float]) -> Wha
         rules=fleet_rules(changed),
         held_memory_mib=basis.held_memory_mib,
         past_runs=past_run_seconds(basis.view.known_jobs),
+        queue_waits=queue_waits(basis.view.known_jobs, basis.view.as_of),
     )
     copy = build_plan(
         problem,

@@ -141,6 +141,9 @@ class PlanningSettings:
     churn_ratio: float = documented(
         0.02, "saving that a job must bring to leave its announced path, share of a mean job's cost"
     )
+    max_changes_per_day: int = documented(
+        2, "changes of configuration that a plan gives one job within any 24 h; 0: as many as pay"
+    )
     protected_jobs: str = documented(
         "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
     )
@@ -161,12 +164,13 @@ class PlanningSettings:
             self.slot_minutes,
             "a divisor of 1440 (such as 15 or 60)",
         )
-        require(
-            self.model in FORECASTING_MODELS,
-            "planning.model",
-            self.model,
-            " or ".join(FORECASTING_MODELS),
-        )
+        for name, allowed in (
+            ("model", FORECASTING_MODELS),
+            ("board_sharing", BOARD_SHARING),
+            ("partition_by", PARTITIONS),
+        ):
+            value = getattr(self, name)
+            require(value in allowed, f"planning.{name}", value, " or ".join(allowed))
         require_between(
             self,
             "planning",
@@ -174,6 +178,7 @@ class PlanningSettings:
                 "horizon_slots": (1, 2016, ""),
                 "history_days": (1, 400, "d"),
                 "frozen_slots": (0, 2016, ""),
+                "max_changes_per_day": (0, 288, ""),
                 "workers": (0, 256, ""),
             },
         )
@@ -191,18 +196,6 @@ class PlanningSettings:
             "planning.power_cap_ratios",
             self.power_cap_ratios,
             "0.5..1 each (below about half of the TDP a cap can cost energy)",
-        )
-        require(
-            self.board_sharing in BOARD_SHARING,
-            "planning.board_sharing",
-            self.board_sharing,
-            " or ".join(BOARD_SHARING),
-        )
-        require(
-            self.partition_by in PARTITIONS,
-            "planning.partition_by",
-            self.partition_by,
-            " or ".join(PARTITIONS),
         )
         for name in ("hysteresis_ratio", "shortfall_weight", "shift_slack_hours"):
             value = getattr(self, name)

@@ -15,7 +15,7 @@ import numpy as np
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, MigProfile
 from data.feasible_changes import counts_below, why_not, why_not_later
 from data.records.forecasts import ForecastSkipped
-from data.records.jobs import WorkloadKind
+from data.records.jobs import JobState, WorkloadKind
 from data.records.plans import Configuration
 from data.settings import PlanningSettings
 from planner.board_sharing import HALF, Partner
@@ -54,6 +54,9 @@ def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSe
     """Give why this job can only be kept as it is, '' when it may change."""
     if demand.standing.protected:
         return f"protected by planning.protected_jobs ({demand.standing.protected})"
+    facts = demand.job.scheduler
+    if facts is not None and facts.state is JobState.SUSPENDED:
+        return "it is suspended, and whoever did that decides what comes next"
     if isinstance(demand.forecast, ForecastSkipped):
         return f"no forecast: {demand.forecast.reason}"
     if demand.forecast.borrowed_from:

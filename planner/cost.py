@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from planner.configurations import Option, may_grow
-from planner.energy import power_under
+from planner.energy import HELD, power_under
 from planner.expected_shortfall import expected_shortfall, quantile_curve
 from planner.job_demand import JobDemand
 from planner.terms import Terms
@@ -104,8 +104,8 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
     rent_per_slot = rent_per_hour(option, terms) * hours
     kwh = _energy(demand, present, option, terms) * there
     tariff = terms.tariff
-    # Energy follows the work, so longer work adds what the option's boards draw idle.
-    idle_kwh = idle_watts(option, terms) * hours / 1000 * terms.energy.pue
+    # Energy follows the work, so longer work adds what holding the option's boards draws.
+    held_kwh = HELD[1] * idle_watts(option, terms) * hours / 1000 * terms.energy.pue
     extra = longer_ratio(demand, present, option, planning)
     unit = rent_per_hour(present, terms) / max(present.service, 1e-9)
     missed = missed_service(demand, present, option, planning)
@@ -113,7 +113,7 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
         rent=rent_per_slot * there,
         electricity=kwh * tariff.electricity,
         carbon=kwh * tariff.carbon_of_kwh,
-        longer=extra * (rent_per_slot + idle_kwh * tariff.per_kwh),
+        longer=extra * (rent_per_slot + held_kwh * tariff.per_kwh),
         put_off=_put_off(demand, present, terms) if option.paused else np.zeros_like(there),
         shortfall=planning.shortfall_weight * missed * unit * hours,
     )
@@ -122,7 +122,26 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
 def longer_ratio(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
-    """Give how many hours more each hour's work is expected to take under an option, [slots]."""
+    """Give how many hours more each hour's work is expected to take under an option, [slots].
+
+    What demand exceeds the option by, or the mean of what activity that does not rise makes of it.
+    """
+    missed = missed_ratio(demand, present, option, planning)
+    if not demand.standing.ends or option is present or option.boards >= present.boards:
+        return missed
+    slower = float(np.mean(SLOWER)) * (option.slowdown[2] - 1) * demand.remaining.central
+    return np.maximum(missed, slower)
+
+
+SLOWER = (0.0, 0.005, 0.018, 0.041, 0.079, 0.133, 0.209, 0.315, 0.465, 0.707)
+"""Equally likely shares of the worst slowdown that work on fewer boards takes, an assumption: most
+jobs are held up by something else than their boards; a Beta(0.4, 1.6)."""
+
+
+def missed_ratio(
+    demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
+) -> Values:
+    """Give by what share of an hour an option is expected to miss each hour's work, [slots]."""
     if not demand.standing.ends or option is present or not option.service:
         return np.zeros(planning.horizon_slots)
     return _missed(demand, present, option, planning, headroom=0.0) / option.service
@@ -155,7 +174,8 @@ def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
 class ChangeTime:
     """Seconds of a change, and what its hours hold and use, as low, central, high.
 
-    `parts` are (what, central seconds).
+    `parts` are (what, central seconds). `wait_price` is no money: what the time in the queue is
+    taken to be worth.
     """
 
     parts: tuple[tuple[str, float], ...]
@@ -163,27 +183,37 @@ class ChangeTime:
     gpu_hours: tuple[float, float, float]
     kwh: tuple[float, float, float]
     cost: tuple[float, float, float]
+    wait_price: float = 0.0
 
 
 def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
     """Give what changing to an option takes and costs once; leaving the present one is part of it.
 
-    The boards of the side that each part is spent on are held and draw the job's power.
+    The boards of the side that each part is spent on are held and draw the job's power. A job that
+    waits in the queue holds none: its mean wait is priced like rent of what it has now.
     """
-    elasticity = demand.standing.elasticity
+    elasticity, wait = demand.standing.elasticity, demand.queue_wait
     parts = [
         *leaving(elasticity, present, option),
-        *entering(elasticity, present, option),
+        *entering(elasticity, present, option, wait),
     ]
-    watts = 0.0 if demand.power_q50 is None else float(demand.power_q50.mean())
+    watts = 0.0
+    if demand.power_q50 is not None:
+        # Boards draw their idle power whether the change holds them or not.
+        watts = float(demand.power_q50.mean())
     price = float(terms.tariff.per_kwh.mean())
     sums = np.zeros((4, 3))
     for part in parts:
         side = present if part.leaving else option
         hours = np.array([part.low, part.central, part.high]) / SECONDS_PER_HOUR
+        if not part.held:
+            sums[0] += hours * SECONDS_PER_HOUR
+            continue
         kwh = hours * watts / 1000 * terms.energy.pue
         cost = hours * rent_per_hour(side, terms) + kwh * price
         sums += np.array([hours * SECONDS_PER_HOUR, hours * side.boards, kwh, cost])
+    waits = wait is not None and any(not part.held for part in parts)
+    waited = wait.mean / SECONDS_PER_HOUR if wait is not None and waits else 0.0
     seconds, gpu_hours, used, costs = ((float(a), float(b), float(c)) for a, b, c in sums)
     return ChangeTime(
         parts=tuple((part.what, part.central) for part in parts),
@@ -191,9 +221,11 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
         gpu_hours=gpu_hours,
         kwh=used,
         cost=costs,
+        wait_price=waited * rent_per_hour(present, terms),
     )
 
 
 def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
-    """Give the one-time cost of changing to an option, central."""
-    return change_costs(demand, present, option, terms).cost[1]
+    """Give the one-time cost of changing to an option, central, with the price of its wait."""
+    found = change_costs(demand, present, option, terms)
+    return found.cost[1] + found.wait_price

@@ -1,7 +1,7 @@
 """Board power of a job under another configuration.
 
-A freed board stays powered unless its node is switched off: its idle power is therefore not
-counted as saved in the central estimate, only in the high one.
+A freed board stays powered unless its node is switched off, which is a recommendation of its own:
+its idle power is therefore not counted as saved. A board that is held draws a little more.
 """
 
 from dataclasses import dataclass
@@ -9,15 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.catalogue.gpu_catalogue import GpuModel
 from planner.configurations import Option
 from planner.power_caps import cap_effect
 from planner.terms import Terms
 
 Values = npt.NDArray[np.float64]
 
-_MODEL_ERROR = 0.1
+MODEL_ERROR = 0.1
 """Half-width of what scaling active power to other devices may be wrong by."""
+CURVE = 0.19
+"""Half-width (q10-q90) of the exponent, around 1, by which power follows activity: what work draws
+that is put on fewer boards is uncertain by so much times the log of their ratio; an assumption."""
+HELD = (0.025, 0.125, 0.225)
+"""What a process that holds a board adds to its idle power, as shares of it: low, central, high.
+An assumption: boards with a context keep higher clocks, by how much differs by model and driver."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +60,23 @@ def power_under(
     if not option.boards:
         nothing = np.zeros_like(power_watts)
         return PowerEstimate(low=nothing, central=nothing, high=nothing, left_idle_watts=left)
-    active = np.clip(power_watts - present.boards * here.idle_watts, 0.0, None)
-    active = active * _power_per_work(here, there)
+    busy = 1 + HELD[1]
+    active = np.clip(power_watts - present.boards * here.idle_watts * busy, 0.0, None)
+    active = active * power_per_work(present, option, terms)
     return PowerEstimate(
-        low=active * (1 - _MODEL_ERROR) + option.boards * there.idle_watts_low,
-        central=active + option.boards * there.idle_watts,
-        high=active * (1 + _MODEL_ERROR) + option.boards * there.idle_watts_high,
+        low=active * (1 - MODEL_ERROR) + option.boards * there.idle_watts_low * (1 + HELD[0]),
+        central=active + option.boards * there.idle_watts * busy,
+        high=active * (1 + MODEL_ERROR) + option.boards * there.idle_watts_high * (1 + HELD[2]),
         left_idle_watts=left,
     )
 
 
-def _power_per_work(here: GpuModel, there: GpuModel) -> float:
+def power_per_work(present: Option, option: Option, terms: Terms) -> float:
+    """Give what work draws under an option over what it draws now, beyond idle boards."""
+    if not option.boards:
+        return 0.0
+    here = terms.catalogue.get(present.configuration.gpu_model)
+    there = terms.catalogue.get(option.configuration.gpu_model)
     ranges = (there.tdp_watts - there.idle_watts) / (here.tdp_watts - here.idle_watts)
     return ranges * here.relative_speed / there.relative_speed
 

@@ -39,8 +39,9 @@ class FleetNode:
     maintenance. CPUs and memory are None where no scheduler said. `schedulers` are the sources that
     describe it, `platform` that of a node of one scheduler, `known_as` that scheduler's name for
     it: '' where nobody can be asked to change the node as a whole. `foreign`: something runs on it
-    that none of them explains, or that has no readings. `mig_profiles` are the slices that can be
-    asked for. `nameable`: its schedulers know its model, so that a job can ask for it. Not `read`:
+    that none of them explains or that has no readings, or jobs that wait may start there.
+    `mig_profiles` are the slices that can be asked for. `nameable`: its schedulers know its model,
+    so that a job can ask for it. Not `read`:
     nothing is known of what its boards do.
     """
 
@@ -148,13 +149,13 @@ def fleet_facts(
     on_node.subtract(_shared_boards(homes))
     found = _nodes(present, described)
     foreign = _foreign(found, present, [*jobs, *ended], homes, described)
-    unread = {_short(name) for name in cluster.unread}
+    kept_on = {_short(name) for name in cluster.kept_on}
     nodes = [
         replace(
             node,
             held=min(node.gpus, on_node[node.name]),
             away=_away(node.name, slot_starts, slot, maintenance),
-            foreign=node.name in foreign or _short(node.name) in unread,
+            foreign=node.name in foreign or _short(node.name) in kept_on,
         )
         for node in found
     ]

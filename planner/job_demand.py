@@ -8,6 +8,7 @@ import pandas as pd
 
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
+from data.records.queue_waits import QueueWait
 from data.settings import PlanningSettings
 from planner.elasticity import Standing, standing_of
 from planner.job_end import Remaining
@@ -21,8 +22,10 @@ class JobDemand:
 
     `demand_*` are None without a forecast, `quantiles` are then empty, else (level, path) pairs,
     ascending; memory is MiB per device, and where a phase that took more is over, what stays needed
-    (`memory_freed` says so); power is W of the whole job per slot, None when never
-    reported. `remaining` says in which slots the job can still be there.
+    (`memory_freed` says so); power is W of the whole job per slot, None when never reported, around
+    what it draws at rest when it has long been idle. `remaining` says in which slots the job can
+    still be there, `queue_wait` how long it would wait to be started again, None where no queue is
+    in the way.
     """
 
     job: Job
@@ -46,6 +49,7 @@ class JobDemand:
     samples: int
     window_start: pd.Timestamp | None
     memory_freed: bool = False
+    queue_wait: QueueWait | None = None
 
 
 def job_demand(
@@ -56,6 +60,7 @@ def job_demand(
     *,
     remaining: Remaining,
     held_mib: float | None = None,
+    queue_wait: QueueWait | None = None,
 ) -> JobDemand:
     """Give the demand of a job from its history rows (columns HISTORY) and its forecast.
 
@@ -69,6 +74,8 @@ def job_demand(
     forecast_memory = None if memory is None else float(memory[2].max())
     known = [one for one in (largest, forecast_memory) if one is not None]
     span = forecast.history_slots
+    idle_hours = _idle_hours(rows, planning)
+    power = _at_rest(power, rows, idle_hours, planning)
     return JobDemand(
         job=job,
         standing=standing_of(job, planning),
@@ -83,7 +90,7 @@ def job_demand(
         power_q50=None if power is None else power[1],
         power_q90=None if power is None else power[2],
         coverage_ratio=forecast.known_slots / span if span else 0.0,
-        idle_hours=_idle_hours(rows, planning),
+        idle_hours=idle_hours,
         utilization_p95_ratio=_quantile(rows, "utilization_ratio", 0.95),
         utilization_mean_ratio=_mean(rows, "utilization_ratio"),
         memory_max_mib=largest,
@@ -91,6 +98,7 @@ def job_demand(
         samples=int(rows["sample_count"].sum()),
         window_start=None if rows.empty else rows["slot_start"].min(),
         memory_freed=held_mib is not None,
+        queue_wait=queue_wait,
     )
 
 
@@ -135,6 +143,26 @@ def _mean(rows: pd.DataFrame, column: str) -> float | None:
 def _quantile(rows: pd.DataFrame, column: str, level: float) -> float | None:
     known = _known(rows, column)
     return None if known.empty else float(known.quantile(level))
+
+
+def _at_rest(
+    power: tuple[Values, Values, Values] | None,
+    rows: pd.DataFrame,
+    idle_hours: float,
+    planning: PlanningSettings,
+) -> tuple[Values, Values, Values] | None:
+    """Give the power of a job, of one that has long been idle around what it draws at rest.
+
+    Its forecast still remembers the work before. It may work again: q90 stays at least as high.
+    """
+    if power is None or idle_hours < planning.reclaim_idle_hours:
+        return power
+    slots = max(1, round(idle_hours * 60 / planning.slot_minutes))
+    seen = rows.sort_values("slot_start")["power_watts"].iloc[-slots:].dropna()
+    if seen.empty:
+        return power
+    rest = float(seen.median())
+    return np.minimum(power[0], rest), np.full_like(power[1], rest), np.maximum(power[2], rest)
 
 
 def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:

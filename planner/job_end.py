@@ -7,6 +7,7 @@ not, ended runs of the same job give a forecast with a spread. Without either no
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +16,16 @@ from data.records.jobs import Job, JobState
 
 Values = npt.NDArray[np.float64]
 
+_RECORDED = "its recorded end"
 _MIN_RUNS = 5
-"""Fewer runs that took longer than this one has taken so far say too little of its end."""
+"""Fewer ended runs say too little of the end; of fewer that took longer than this one has so far
+the shape of all is used."""
 _SPREAD = (0.1, 0.9)
+_TAIL, _MIN_SPREAD, _MAX_SURVIVED = 20, 0.05, 0.999
+_BEFORE_LIMIT = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0)
+"""Equally likely shares of the time left until a limit after which a job ends, where nothing else
+is known: the time that users ask for is used evenly, with a peak at the limit (Mu'alem and
+Feitelson, IEEE TPDS 2001). That half run into it is an assumption."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +33,14 @@ class Remaining:
     """The share of each slot in which a job can still be there, arrays [slots], 0..1.
 
     `low` and `high` are q10 and q90 of a forecast end, all three are the same where it is known,
-    and 1 where nobody tells one. `why` names the end within the horizon, '' when there is none.
+    and 1 where nobody tells one. `likely` [ends, slots] are the shares of equally likely ends.
+    `why` names the end within the horizon, '' when there is none.
     """
 
     low: Values
     central: Values
     high: Values
+    likely: Values
     why: str = ""
 
     def hours(self, slot_hours: float) -> float:
@@ -54,17 +64,26 @@ def remaining_of(
         latest = _shares([told[0]], slot_starts, slot)[0]
         why = f"{told[1]} ends it by {told[0]:%Y-%m-%d %H:%M} UTC" if latest[-1] < 1 else ""
     ends = _forecast_ends(job, past_runs, as_of)
+    before = 0
+    if not ends and told is not None and told[1] != _RECORDED and told[0] > as_of:
+        ends = [as_of + share * (told[0] - as_of) for share in _BEFORE_LIMIT]
+    elif ends:
+        before = len(ends)
     if not ends:
-        return Remaining(low=latest, central=latest, high=latest, why=why)
+        return Remaining(low=latest, central=latest, high=latest, likely=latest[None, :], why=why)
     shares = np.minimum(_shares(ends, slot_starts, slot), latest)
     central = shares.mean(axis=0)
     low, high = np.quantile(shares, _SPREAD, axis=0)
-    if central[-1] < latest[-1]:
+    if before and central[-1] < latest[-1]:
         middle = ends[len(ends) // 2]
-        runs = f"{len(ends)} ended runs that took longer than it has so far"
+        runs = f"{before} ended runs of the same job"
         why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {runs}"
     return Remaining(
-        low=np.minimum(low, central), central=central, high=np.maximum(high, central), why=why
+        low=np.minimum(low, central),
+        central=central,
+        high=np.maximum(high, central),
+        likely=shares,
+        why=why,
     )
 
 
@@ -78,7 +97,7 @@ def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
     if facts is None:
         return
     if facts.ended_at is not None:
-        yield facts.ended_at, "its recorded end"
+        yield facts.ended_at, _RECORDED
     if facts.time_limit_seconds is not None and facts.state is not JobState.SUSPENDED:
         limit = timedelta(seconds=facts.time_limit_seconds)
         yield (facts.started_at or as_of) + limit, "its time limit"
@@ -94,7 +113,25 @@ def _forecast_ends(job: Job, past_runs: Sequence[float], as_of: datetime) -> lis
         return []
     ends = sorted(started_at + timedelta(seconds=seconds) for seconds in past_runs)
     later = [end for end in ends if end > as_of]
-    return later if len(later) >= _MIN_RUNS else []
+    if len(later) >= _MIN_RUNS:
+        return later
+    if len(ends) < _MIN_RUNS:
+        return []
+    so_far = max(1.0, (as_of - started_at).total_seconds())
+    return [started_at + timedelta(seconds=length) for length in _longer_runs(past_runs, so_far)]
+
+
+def _longer_runs(past_runs: Sequence[float], so_far: float) -> list[float]:
+    """Return equally likely lengths in s of a run that took longer than most before it.
+
+    Lengths are taken as lognormal, with the error of the mean of so few runs in the spread.
+    """
+    logs = np.log(past_runs)
+    spread = max(_MIN_SPREAD, float(logs.std(ddof=1)) * (1 + 1 / len(logs)) ** 0.5)
+    usual = NormalDist(float(logs.mean()), spread)
+    survived = min(usual.cdf(float(np.log(so_far))), _MAX_SURVIVED)
+    levels = (survived + (1 - survived) * (step + 0.5) / _TAIL for step in range(_TAIL))
+    return [max(so_far, float(np.exp(usual.inv_cdf(level)))) for level in levels]
 
 
 def _shares(ends: Sequence[datetime], slot_starts: Sequence[datetime], slot: timedelta) -> Values:

@@ -18,6 +18,7 @@ from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
 from data.records.jobs import Job
 from data.records.power_caps import CapLaw
+from data.records.queue_waits import QueueWait
 from data.settings import EnergySettings, PlanningSettings
 from planner.board_sharing import partners_of
 from planner.configurations import Option, keep_reason, options_for, present_option
@@ -148,6 +149,7 @@ def make_problem(
     rules: FleetRules | None = None,
     held_memory_mib: Mapping[str, float] | None = None,
     past_runs: Mapping[str, Sequence[float]] | None = None,
+    queue_waits: Mapping[str, QueueWait] | None = None,
 ) -> PlanningProblem:
     """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
@@ -155,7 +157,8 @@ def make_problem(
     of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
     taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
     under whose phase of more memory is over, `past_runs` the lengths in s of ended runs of the
-    same job, by which its end is forecast.
+    same job, by which its end is forecast; `queue_waits` how long a job would wait to be started
+    again.
 
     Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
     that contradict one another or the job.
@@ -190,7 +193,16 @@ def make_problem(
             as_of=as_of,
             past_runs=(past_runs or {}).get(job.job_id, ()),
         )
-        demand = job_demand(job, rows, forecast, planning, remaining=remaining, held_mib=held)
+        requeued = rules.may_requeue or not runs_in_slurm(job)
+        demand = job_demand(
+            job,
+            rows,
+            forecast,
+            planning,
+            remaining=remaining,
+            held_mib=held,
+            queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
+        )
         _check_demand(demand, planning)
         demands.append(demand)
     kept = {

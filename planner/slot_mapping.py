@@ -31,6 +31,7 @@ _CHANGE_HOURS = 1 / 6
 _BOTHER_HOURS = 0.01
 """A change that costs nothing is charged so much rent: caps would flap from slot to slot."""
 _WATTS = 1000.0
+_MINUTES_PER_DAY = 1440
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +91,8 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
         ),
         fleet=_fleet(problem, capacity),
         power=_power_domains(problem),
+        max_changes=problem.planning.max_changes_per_day,
+        change_window=_MINUTES_PER_DAY // problem.planning.slot_minutes,
     )
     hours = problem.planning.slot_minutes / 60
     limited = with_quotas(slot_problem, problem.tenants, problem.rules.tenants, hours)

@@ -7,19 +7,24 @@ done again; half of ten minutes between checkpoints is assumed.
 
 from dataclasses import dataclass
 
+from data.records.queue_waits import QueueWait
 from planner.configurations import Option
 from planner.elasticity import Elasticity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of a change, s as low, central, high. `leaving`: on the devices held before."""
+    """One part of a change, s as low, central, high. `leaving`: on the devices held before.
+
+    Devices are held during a part, unless the job waits for them (`held` is False).
+    """
 
     what: str
     low: float
     central: float
     high: float
     leaving: bool
+    held: bool = True
 
 
 _CHECKPOINT = Part(what="write a checkpoint", low=5, central=30, high=120, leaving=True)
@@ -51,20 +56,35 @@ def leaving(elasticity: Elasticity, present: Option, option: Option) -> tuple[Pa
     return _LEAVING[elasticity]
 
 
-def entering(elasticity: Elasticity, present: Option, option: Option) -> tuple[Part, ...]:
+def entering(
+    elasticity: Elasticity, present: Option, option: Option, wait: QueueWait | None = None
+) -> tuple[Part, ...]:
     """Give what entering `option` takes; `present` is the configuration of now.
 
-    Entering the present one again, after a pause, is a start.
+    Entering the present one again, after a pause, is a start. `wait` is the forecast of the queue
+    that the job would stand in, None where it need not.
     """
     if not option.boards or (option is not present and not _restarts(present, option)):
         return ()
     now, then = present.configuration, option.configuration
-    parts = [_ENTERING[elasticity]]
+    parts = [] if wait is None or not wait.known else [_waiting(wait)]
+    parts.append(_ENTERING[elasticity])
     if now.gpu_model != then.gpu_model:
         parts.append(_MIGRATE)
     if now.mig_profile != then.mig_profile:
         parts.append(_REPARTITION)
     return tuple(parts)
+
+
+def _waiting(wait: QueueWait) -> Part:
+    return Part(
+        what="wait in the queue",
+        low=wait.low,
+        central=wait.median,
+        high=wait.high,
+        leaving=False,
+        held=False,
+    )
 
 
 def _restarts(present: Option, option: Option) -> bool:

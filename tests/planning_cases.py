@@ -105,7 +105,7 @@ def case(
     planning: PlanningSettings = PLANNING,
     demand: dict[str, Sequence[float]] | None = None,
     nodes: Sequence[Node] = (),
-    unread: frozenset[str] = frozenset(),
+    kept_on: frozenset[str] = frozenset(),
     **changes: Any,
 ) -> PlanningProblem:
     """A problem of jobs as (job, level 0..1, memory MiB, power W or None)."""
@@ -130,7 +130,7 @@ def case(
         "rules": FREE_NODES,
     }
     return make_problem(
-        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(nodes), unread=unread),
+        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(nodes), kept_on=kept_on),
         [job for job, *_rest in jobs],
         pd.concat([history_of(*one) for one in jobs]),
         changes.pop("forecasts", forecasts),

@@ -94,6 +94,8 @@ def effect_text(one: Recommendation) -> str:
             f"The change takes {seconds.central:.0f} ({seconds.low:.0f}–{seconds.high:.0f}) s "
             f"({parts}); it is counted in the savings."
         )
+    if one.transition is not None and one.transition.queue:
+        found.append(f"Expected wait in the queue {one.transition.queue}.")
     if one.delay_hours is not None:
         later = one.delay_hours
         found.append(

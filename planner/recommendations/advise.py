@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
+from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk, Transition
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, IdleGpus, Plan
@@ -15,12 +15,13 @@ from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missi
 from planner.recommendations.guardrails import refusal
 from planner.recommendations.idle_gpus import idle_gpus
 from planner.recommendations.memory_advice import memory_recommendation
-from planner.recommendations.memory_relief import reliefs
+from planner.recommendations.memory_relief import Relief, reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
 from planner.recommendations.proposals import Proposal, proposal_of
 from planner.recommendations.savings import Outcome, outcome_of
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
 from planner.recommendations.wording import change_text, why
+from planner.transitions import entering
 
 _RISK = {
     Action.POWER_CAP: Risk.LOW,
@@ -76,11 +77,15 @@ def advise(
     found = [memory_recommendation(one, plan, problem) for one in relieved]
     found += [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
     found += _shorter_limits(proposals, kept, plan, problem, runs)
-    found += [_of_fleet(one, plan, problem) for one in missing_boards(problem, groups)]
-    # The plan did not know that boards are needed for memory: their nodes stay on.
-    wanted = {one.proposal.chosen.configuration.gpu_model for one in relieved if one.outcome}
-    empty = (one for one in empty_nodes(plan, problem) if one.gpu_model not in wanted)
-    found += [_of_fleet(one, plan, problem) for one in empty if one.subject not in resting]
+    changes = [one.proposal for one in relieved if one.outcome]
+    changes += [proposals[number] for number in chosen]
+    short = list(missing_boards(problem, groups, changes))
+    found += [_of_fleet(one, plan, problem) for one in short]
+    found += [
+        _of_fleet(one, plan, problem)
+        for one in empty_nodes(plan, problem)
+        if one.subject not in resting and not _wanted(one, relieved, short)
+    ]
     names = {proposals[one].job.demand.job.job_id for one in chosen}
     idle = {
         proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
@@ -93,6 +98,16 @@ def advise(
         portfolio=portfolio_of(
             proposals, names, plan, problem.terms, relieved=relieved, rows=found
         ),
+    )
+
+
+def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
+    """Say whether a node stays on for what the plan did not know: memory, or jobs yet to come."""
+    relief = (one.proposal.chosen.configuration.gpu_model for one in relieved if one.outcome)
+    return empty.gpu_model in relief or any(
+        one.gpu_model == empty.gpu_model
+        and (empty.ends_at is None or empty.ends_at > one.starts_at)
+        for one in short
     )
 
 
@@ -178,11 +193,20 @@ def _recommendation(
         confidence=confidence_of(evidence),
         details=_details(one, problem),
         change=change_text(one, problem),
-        transition=outcome.transition,
+        transition=_with_queue(one, outcome.transition),
         delay_hours=outcome.delay_hours,
         starts_at=None if first is None else problem.slot_starts[first],
         ends_at=None if last is None else problem.slot_starts[last + 1],
     )
+
+
+def _with_queue(one: Proposal, transition: Transition | None) -> Transition | None:
+    """Name the forecast of the queue where the job would be started again."""
+    wait = one.job.demand.queue_wait
+    starts_again = entering(one.job.demand.standing.elasticity, one.present, one.chosen)
+    if transition is None or wait is None or not starts_again:
+        return transition
+    return replace(transition, queue=wait.describe())
 
 
 def _details(one: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:

@@ -4,19 +4,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import numpy as np
+import numpy.typing as npt
+
 from data.catalogue.gpu_catalogue import GpuModel
 from data.records.decisions import Action, Range, Risk, Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
 from data.records.plans import NodePlan, Plan
+from data.units import SECONDS_PER_HOUR
 from planner.carbon import emissions_of, market_emissions_of
 from planner.fleet import FleetNode
 from planner.problem import PlanningProblem
+from planner.recommendations.proposals import Proposal
 
+Values = npt.NDArray[np.float64]
 _BASE_RANGE = (0.5, 1.0, 1.5)
 """How far the draw of a server without its GPUs may lie from the setting `nodes.base_watts_per_gpu`
 (an empty server of the Acme trace draws 1,512 W, 10th percentile, with eight idle boards)."""
 _SHORTEST_OFF_HOURS = 1.0
+_NOTICEABLE_BOARDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +45,28 @@ class FleetAdvice:
     factors: tuple[tuple[str, str], ...]
 
 
-def missing_boards(
-    problem: PlanningProblem, groups: Sequence[GroupForecast]
-) -> Iterator[FleetAdvice]:
-    """Give the GPU models whose forecast allocation with headroom exceeds what the fleet has.
+def given_back(model: str, changes: Sequence[Proposal], slots: int) -> Values:
+    """Return the boards of a model that changes give back, array [slots]; below 0: they take more.
 
-    The forecast of a model contains jobs yet to come. Only what starts within the horizon counts.
+    A change gives back no more than its job would still hold.
     """
+    freed = np.zeros(slots)
+    for change in changes:
+        held = [change.present, *(change.job.options[number] for number in change.proposed)]
+        now, *then = (one.boards * (one.configuration.gpu_model == model) for one in held)
+        freed += change.job.demand.remaining.central * (now - np.array(then))
+    return freed
+
+
+def missing_boards(
+    problem: PlanningProblem, groups: Sequence[GroupForecast], changes: Sequence[Proposal]
+) -> Iterator[FleetAdvice]:
+    """Give the GPU models whose forecast allocation exceeds what the fleet has.
+
+    The forecast of a model contains jobs yet to come. Only what starts within the horizon counts,
+    and only what is still short once the recommended `changes` are made.
+    """
+    slot = timedelta(minutes=problem.planning.slot_minutes)
     capacity = dict(zip(problem.gpu_models, problem.capacity.tolist(), strict=True))
     end = problem.slot_starts[-1]
     for group in groups:
@@ -52,24 +74,47 @@ def missing_boards(
         have = capacity.get(group.name, 0.0)
         if path is None or not have:
             continue
+        freed = given_back(group.name, changes, len(problem.slot_starts))
         short = [
-            (at, high)
+            _Short(at=at, forecast=high, freed=float(freed[number]))
             for at, high in zip(group.slot_starts, path.q90, strict=True)
-            if high > have + 0.5 and at <= end
+            if at <= end
+            and high - freed[number := max(0, (at - problem.slot_starts[0]) // slot)] > have + 0.5
         ]
         if short:
-            yield _missing(group.name, have, short, path.q50[0], problem)
+            yield _missing(group, have, short, path.q50[0], problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Short:
+    """A slot without enough boards: the forecast's q90, and what recommendations give back."""
+
+    at: datetime
+    forecast: float
+    freed: float
+
+    @property
+    def needed(self) -> float:
+        return self.forecast - self.freed
 
 
 def _missing(
-    model: str,
+    group: GroupForecast,
     have: float,
-    short: Sequence[tuple[datetime, float]],
+    short: Sequence[_Short],
     middle: float,
     problem: PlanningProblem,
 ) -> FleetAdvice:
-    starts, most = short[0][0], max(high for _at, high in short)
-    wanted = int(-(-most // 1))
+    model, starts = group.name, short[0].at
+    worst = max(short, key=lambda one: one.needed)
+    wanted = int(-(-worst.needed // 1))
+    step = group.slot_starts[1] - group.slot_starts[0] if len(group.slot_starts) > 1 else None
+    hours = len(short) * (1.0 if step is None else step.total_seconds() / SECONDS_PER_HOUR)
+    changed = ""
+    if abs(worst.freed) >= _NOTICEABLE_BOARDS:
+        verb = "give back" if worst.freed > 0 else "take"
+        changed = f" The recommended changes of jobs {verb} {abs(worst.freed):.3g} by then."
+    held = sum(one.options[0].boards for one in problem.jobs if one.demand.job.gpu_model == model)
     return FleetAdvice(
         action=Action.ADD_GPUS,
         subject=model,
@@ -79,10 +124,10 @@ def _missing(
         gpus_then=wanted,
         change=f"{wanted - int(have)} more {model} from {starts:%Y-%m-%d %H:%M} UTC",
         why=(
-            f"Jobs are forecast to hold {middle:.1f} {model} now and up to {most:.1f} (q90) from "
-            f"{starts:%Y-%m-%d %H:%M} UTC, in {len(short)} h of the horizon, where the fleet has "
-            f"{have:g}: some would wait in the queue. More boards, other models for some jobs or "
-            "the recommendations above make room."
+            f"Jobs are forecast to hold {middle:.1f} {model} now and up to {worst.forecast:.1f} "
+            f"(q90) from {starts:%Y-%m-%d %H:%M} UTC, in {hours:g} h of the horizon, where the "
+            f"fleet has {have:g}, of which {max(0.0, have - held):.3g} are free now.{changed} Some "
+            "jobs would wait in the queue. More boards or other models for some jobs make room."
         ),
         savings=_nothing(problem),
         risk=Risk.LOW,
@@ -107,12 +152,14 @@ def empty_nodes(plan: Plan, problem: PlanningProblem) -> Iterator[FleetAdvice]:
 
     Only here is the idle power of free boards counted as saved: the node itself is off. Only a
     scheduler can keep a node empty, so that one without its own gets no advice, and neither does
-    one whose boards nobody reads: what they do is not known.
+    one whose boards nobody reads, as what they do is not known, or that takes no jobs already.
     """
     facts = {node.name: node for node in problem.facts.nodes}
     for node in plan.nodes:
         fact = facts.get(node.node)
-        if fact is None or fact.platform is Platform.UNKNOWN or fact.foreign or not fact.read:
+        if fact is None or fact.platform is Platform.UNKNOWN or not fact.open:
+            continue
+        if fact.foreign or not fact.read:
             continue
         first, last = _longest_off(node)
         hours = (last - first) * problem.terms.slot_hours
@@ -156,8 +203,9 @@ def _power_down(
         change=f"power {fact.known_as} down from {starts:%Y-%m-%d %H:%M} UTC {until}",
         why=(
             f"Once the plan's changes are made, no job needs {fact.known_as} with its {node.gpus} "
-            f"{node.gpu_model} for {hours:g} h; what still runs there fits on other nodes of its "
-            "scheduler. Drain it first: no new job may start on it."
+            f"{node.gpu_model} for {hours:g} h, and none waits that may start on it; what still "
+            "runs there ends by itself or fits on other nodes of its scheduler. Drain it first: no "
+            "new job may start on it."
         ),
         savings=_power_down_savings(energy, (first, last), problem),
         risk=Risk.MEDIUM,

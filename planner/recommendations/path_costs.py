@@ -12,7 +12,7 @@ Path = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathCost:
-    """Cost of a path of options: what is paid, and the price of expected shortfall."""
+    """Cost of a path of options: what is paid, and the price of shortfall and of queue waits."""
 
     money: float
     shortfall: float
@@ -31,7 +31,9 @@ def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
     missed = sum(used[number].shortfall[slot] for slot, number in enumerate(path))
     for before, number in zip((0, *path), path, strict=False):
         if number != before:
-            money += change_costs(job.demand, present, job.options[number], terms).cost[1]
+            change = change_costs(job.demand, present, job.options[number], terms)
+            money += change.cost[1]
+            missed += change.wait_price
     return PathCost(money=float(money), shortfall=float(missed))
 
 

@@ -1,11 +1,14 @@
 """What a proposal saves over the horizon, net of its transition and of longer runs.
 
 The central figures are the plan's own arithmetic, so that recommendations add up to the plan
-(`planner.recommendations.portfolio`). Low and high move the transition, the longer run, the power
-forecast, the factors, a forecast end of the job and, for the low, the share of its hours that the
-plan holds the change. No figure reaches beyond the end of the job.
+(`planner.recommendations.portfolio`). Low and high are q10 and q90 of what the errors make of them
+together: transition, longer run, power forecast, power estimate, idle power, PUE and a forecast end
+of the job. They are those of a change that is made at once and kept. No figure reaches beyond the
+end of the job.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,20 +18,32 @@ from data.records.decisions import Range, Savings, Transition
 from data.units import GRAMS_PER_KILOGRAM
 from planner.carbon import emissions_of, market_emissions_of
 from planner.cost import (
+    SLOWER,
     ChangeTime,
     change_costs,
     idle_watts,
     longer_ratio,
+    missed_ratio,
     rent_per_hour,
 )
-from planner.energy import PowerEstimate, power_under
+from planner.energy import CURVE, HELD, MODEL_ERROR, power_per_work, power_under
 from planner.job_demand import JobDemand
+from planner.recommendations.joint_errors import (
+    Error,
+    either_side,
+    equally_likely,
+    in_order,
+    range_of,
+)
 from planner.recommendations.path_costs import option_costs, path_cost
 from planner.recommendations.proposals import Proposal
 from planner.terms import Terms
 
 Values = npt.NDArray[np.float64]
 Triple = tuple[float, float, float]
+
+_AT_ONCE = 0.5
+"""The share of the forecast's band that is wrong for the whole horizon at once: slots err apart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +71,17 @@ def outcome_of(one: Proposal, terms: Terms) -> Outcome:
     change = _change(one, terms)
     held = _held(one)
     longer = _longer_hours(one, terms)
-    energy = _energy(one, held, change, longer, terms)
-    gpu_hours = _gpu_hours(one, held, change, longer, terms)
+    errors = _errors(one, held, change, longer, terms)
+    energy = _energy(one, held, change, longer, errors, terms)
+    gpu_hours = _gpu_hours(one, held, change, longer, errors, terms)
     return Outcome(
         savings=Savings(
             horizon_hours=job.demand.remaining.hours(terms.slot_hours),
             gpu_hours=gpu_hours,
             energy_kwh=energy,
-            emissions_kgco2e=_emissions(one, held.central, energy, terms),
+            emissions_kgco2e=_emissions(one, held, energy, terms),
             market_emissions_kgco2e=market_emissions_of(energy, terms.energy.market_factor),
-            cost=_money(one, stays.money - moves.money, held, change, longer, energy, terms),
+            cost=_money(stays.money - moves.money, errors, terms),
         ),
         transition=_transition(one, change),
         delay_hours=_delay(one, held, change, longer, terms),
@@ -94,41 +110,22 @@ def _sum(one: Triple, other: Triple) -> Triple:
     return one[0] + other[0], one[1] + other[1], one[2] + other[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Held:
-    """The share of each slot in which the job holds what is proposed, arrays [slots]."""
-
-    low: Values
-    central: Values
-    high: Values
-
-    def hours(self, terms: Terms) -> Triple:
-        low, central, high = (
-            float(row.sum()) * terms.slot_hours for row in (self.low, self.central, self.high)
-        )
-        return low, central, high
-
-
-def _held(one: Proposal) -> _Held:
-    remaining = one.job.demand.remaining
-    return _Held(
-        low=one.held * remaining.low,
-        central=one.held * remaining.central,
-        high=one.held * remaining.high,
-    )
+def _held(one: Proposal) -> Values:
+    """Give the share of each slot in which the job is expected to hold what is proposed."""
+    return np.asarray(one.held * one.job.demand.remaining.central, dtype=np.float64)
 
 
 def _longer_hours(one: Proposal, terms: Terms) -> Triple:
     """Give how much longer the horizon's work takes under the option, h as low, central, high.
 
-    Central: what the forecast's demand exceeds the option by. High: on fewer or other devices as
-    if activity did not rise there; under a cap or beside another job the worst slowdown of work
-    that has the load of q90.
+    Central: what the plan counts. High: on fewer or other devices as if activity did not rise
+    there; under a cap or beside another job the worst slowdown of work that has the load of q90.
     """
     demand, chosen = one.job.demand, one.chosen
     if not demand.standing.ends or not chosen.service or one.option == 0:
         return 0.0, 0.0, 0.0
     extra = longer_ratio(demand, one.present, chosen, terms.planning)
+    missed = float((missed_ratio(demand, one.present, chosen, terms.planning) * one.held).sum())
     central = float((extra * one.held).sum()) * terms.slot_hours
     load = np.ones_like(extra)
     slowed = chosen.boards == one.present.boards or chosen.configuration.shared_with
@@ -136,70 +133,167 @@ def _longer_hours(one: Proposal, terms: Terms) -> Triple:
         load = demand.demand_q90 / one.present.service
     beyond = np.clip(load * chosen.slowdown[2] - 1, 0.0, None)
     worst = float((beyond * one.held * demand.remaining.high).sum()) * terms.slot_hours
-    return min(central, worst), central, max(central, worst)
+    return min(missed * terms.slot_hours, worst), central, max(central, worst)
+
+
+def _freed(one: Proposal) -> tuple[float, float]:
+    """Give the boards of the present model that become free, and those that are kept."""
+    same = one.chosen.configuration.gpu_model == one.present.configuration.gpu_model
+    kept = one.chosen.boards if same else 0.0
+    return (0.0 if one.chosen.paused else one.present.boards - kept), kept
 
 
 def _gpu_hours(
-    one: Proposal, held: _Held, change: ChangeTime, longer: Triple, terms: Terms
+    one: Proposal,
+    held: Values,
+    change: ChangeTime,
+    longer: Triple,
+    errors: Sequence[Error],
+    terms: Terms,
 ) -> Range:
     """Give the GPU-hours of the present model that become free."""
-    if one.chosen.paused:
-        return _ordered(-change.gpu_hours[2], -change.gpu_hours[1], -change.gpu_hours[0], "GPU-h")
-    same = one.chosen.configuration.gpu_model == one.present.configuration.gpu_model
-    freed = one.present.boards - (one.chosen.boards if same else 0.0)
-    spent = [
-        hours * one.chosen.boards * same + taken
-        for hours, taken in zip(longer, change.gpu_hours, strict=True)
-    ]
-    low, central, high = (freed * hours for hours in held.hours(terms))
-    if freed < 0:
-        low, high = high, low
-    else:
-        low *= one.share
-    return _ordered(low - spent[2], central - spent[1], high - spent[0], "GPU-h")
-
-
-def _ordered(low: float, central: float, high: float, unit: str) -> Range:
-    return Range(low=min(low, central), central=central, high=max(high, central), unit=unit)
+    freed, kept = _freed(one)
+    central = freed * float(held.sum()) * terms.slot_hours - longer[1] * kept - change.gpu_hours[1]
+    return range_of(central, [error.gpu_hours for error in errors], "GPU-h")
 
 
 def _energy(
-    one: Proposal, held: _Held, change: ChangeTime, longer: Triple, terms: Terms
+    one: Proposal,
+    held: Values,
+    change: ChangeTime,
+    longer: Triple,
+    errors: Sequence[Error],
+    terms: Terms,
 ) -> Range | None:
     """Give the site energy saved in kWh; None when power was never reported."""
-    demand = one.job.demand
-    paths = (demand.power_q10, demand.power_q50, demand.power_q90)
-    if any(path is None for path in paths) or one.option == 0:
+    saved = _saved_watts(one.job.demand.power_q50, one, terms)
+    if saved is None:
         return None
-    known = [path for path in paths if path is not None]
-    middle = _saved_watts(known[1], held.central, one, terms)
-    rows = [
-        _saved_watts(path, share, one, terms) for path in known for share in (held.low, held.high)
-    ]
-    scale = terms.slot_hours / 1000
-    pue = terms.energy.pue
-    bounds = (max(1.0, pue - terms.energy.pue_uncertainty), pue + terms.energy.pue_uncertainty)
-    idle = idle_watts(one.chosen, terms)
-    spent = [
-        taken / pue + hours * idle / 1000 for taken, hours in zip(change.kwh, longer, strict=True)
-    ]
-    central = (middle[1] * scale - spent[1]) * pue
-    lows = [(row[0] * scale - spent[2]) * factor for row in rows for factor in bounds]
-    highs = [(row[2] * scale - spent[0]) * factor for row in rows for factor in bounds]
-    return _ordered(min(*lows, *highs), central, max(*lows, *highs), "kWh")
+    spent = longer[1] * HELD[1] * idle_watts(one.chosen, terms) * _site(terms) + change.kwh[1]
+    central = float((saved * held).sum()) * terms.slot_hours * _site(terms) - spent
+    return range_of(central, [error.kwh for error in errors], "kWh")
 
 
-def _saved_watts(power: Values, held: Values, one: Proposal, terms: Terms) -> Triple:
-    """Give the sum over slots of saved W, as low, central, high; put-off work is not saved."""
+def _site(terms: Terms) -> float:
+    """Give the site energy in kWh of a Wh of boards."""
+    return terms.energy.pue / 1000
+
+
+def _saved_watts(power: Values | None, one: Proposal, terms: Terms) -> Values | None:
+    """Give the W saved in each slot while the change is held; put-off work is not saved.
+
+    None where power is unknown.
+    """
+    if power is None or one.option == 0:
+        return None
     if one.chosen.paused:
-        return 0.0, 0.0, 0.0
-    estimate: PowerEstimate = power_under(power, one.present, one.chosen, terms)
-    left = estimate.left_idle_watts
-    return (
-        float(((power - estimate.high - left) * held).sum()),
-        float(((power - estimate.central - left) * held).sum()),
-        float(((power - estimate.low - min(left, 0.0)) * held).sum()),
+        return np.zeros_like(power)
+    estimate = power_under(power, one.present, one.chosen, terms)
+    return np.asarray(power - estimate.central - estimate.left_idle_watts)
+
+
+def _errors(
+    one: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
+) -> list[Error]:
+    """Give all that may turn out otherwise, each independent of the others."""
+    if one.option == 0:
+        return []
+    site = _site(terms)
+    price = float(terms.tariff.per_kwh.mean())
+    hours, used, costs = change.gpu_hours, change.kwh, change.cost
+    rents = [cost - kwh * price for cost, kwh in zip(costs, used, strict=True)]
+    taken = Error(
+        gpu_hours=-either_side(hours[1] - hours[0], hours[2] - hours[1]),
+        kwh=-either_side(used[1] - used[0], used[2] - used[1]),
+        rent=-either_side(rents[1] - rents[0], rents[2] - rents[1]),
     )
+    _gone, kept = _freed(one)
+    further = _further_hours(one, longer)
+    slower = Error(
+        gpu_hours=-further * kept,
+        kwh=-further * HELD[1] * idle_watts(one.chosen, terms) * site,
+        rent=-further * rent_per_hour(one.chosen, terms),
+    )
+    found = [taken, slower, *_end_errors(one, held, terms), *_power_errors(one, held, terms)]
+    if one.chosen.paused:
+        found.append(Error(rent=_put_off_prices(one, held, terms)))
+    return found
+
+
+def _further_hours(one: Proposal, longer: Triple) -> Values:
+    """Give how much longer than central work takes, h [levels]."""
+    low, central, high = longer
+    if one.chosen.configuration.power_cap_watts is not None or one.chosen.configuration.shared_with:
+        return either_side(central - low, high - central)
+    return equally_likely([max(low, share * high) - central for share in SLOWER])
+
+
+def _end_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
+    """Give what another end of the job makes of it."""
+    remaining = one.job.demand.remaining
+    if len(remaining.likely) < 2:
+        return
+    other = (remaining.likely - remaining.central) * one.held * terms.slot_hours
+    hours = other.sum(axis=1)
+    order = np.argsort(hours)
+    freed, _kept = _freed(one)
+    saved = _saved_watts(one.job.demand.power_q50, one, terms)
+    rent = rent_per_hour(one.present, terms) - rent_per_hour(one.chosen, terms)
+    yield Error(
+        gpu_hours=equally_likely(freed * hours),
+        kwh=0.0 if saved is None else in_order((other @ saved)[order] * _site(terms)),
+        rent=0.0 if one.chosen.paused else in_order(rent * hours[order]),
+    )
+
+
+def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
+    """Give what other power makes of it: forecast, estimate, idle boards, PUE."""
+    demand = one.job.demand
+    if demand.power_q50 is None or demand.power_q10 is None or demand.power_q90 is None:
+        return
+    scale = held * terms.slot_hours * _site(terms)
+    low, middle, high = (
+        float(((0.0 if saved is None else saved) * scale).sum())
+        for path in (demand.power_q10, demand.power_q50, demand.power_q90)
+        for saved in (_saved_watts(path, one, terms),)
+    )
+    if one.chosen.boards:
+        yield Error(kwh=either_side((middle - low) * _AT_ONCE, (high - middle) * _AT_ONCE))
+    pue = terms.energy.pue
+    below = pue - max(1.0, pue - terms.energy.pue_uncertainty)
+    yield Error(kwh=either_side(middle / pue * below, middle / pue * terms.energy.pue_uncertainty))
+    if one.chosen.paused:
+        return
+    estimate = power_under(demand.power_q50, one.present, one.chosen, terms)
+    if one.chosen.configuration.power_cap_watts is not None:
+        least, most = estimate.high - estimate.central, estimate.central - estimate.low
+        yield Error(kwh=either_side(float((least * scale).sum()), float((most * scale).sum())))
+        return
+    active = np.clip(estimate.central - idle_watts(one.chosen, terms), 0.0, None)
+    if one.chosen.boards:
+        more = math.log(max(1.0, one.present.boards / one.chosen.service))
+        wrong = math.hypot(MODEL_ERROR, CURVE * more) * float((active * scale).sum())
+        yield Error(kwh=either_side(wrong, wrong))
+    model = terms.catalogue.get(one.present.configuration.gpu_model)
+    work = power_per_work(one.present, one.chosen, terms)
+    holding = abs(work * idle_watts(one.present, terms) - idle_watts(one.chosen, terms))
+    unsure = holding * (HELD[2] - HELD[1]) * float(scale.sum())
+    yield Error(kwh=either_side(unsure, unsure))
+    boards = one.present.boards * (1 - work)
+    hotter, cooler = (
+        boards * abs(watts - model.idle_watts) * float(scale.sum())
+        for watts in (model.idle_watts_high, model.idle_watts_low)
+    )
+    yield Error(kwh=either_side(hotter, cooler))
+
+
+def _put_off_prices(one: Proposal, held: Values, terms: Terms) -> Values:
+    """Give the price of put-off work around that of a mean day: any hour of the day may be its."""
+    moved, tariff = _put_off_kwh(one, held, terms), terms.tariff
+    length = max(1, round(float(held.sum()) * terms.slot_hours))
+    day = np.array(terms.energy.prices_by_hour)
+    later = [np.take(day, range(hour, hour + length), mode="wrap").mean() for hour in range(24)]
+    return equally_likely(moved * (tariff.mean_electricity - np.array(later)))
 
 
 def _emissions(one: Proposal, held: Values, energy: Range | None, terms: Terms) -> Range | None:
@@ -230,37 +324,12 @@ def _put_off_kwh(one: Proposal, held: Values, terms: Terms) -> float:
     return float(watts.sum()) * terms.slot_hours / 1000 * terms.energy.pue
 
 
-def _money(
-    one: Proposal,
-    central: float,
-    held: _Held,
-    change: ChangeTime,
-    longer: Triple,
-    energy: Range | None,
-    terms: Terms,
-) -> Range:
+def _money(central: float, errors: Sequence[Error], terms: Terms) -> Range:
     """Give the money saved around its central value, which is the plan's own."""
-    rent = rent_per_hour(one.chosen, terms)
     price = float(terms.tariff.per_kwh.mean())
-    hours = held.hours(terms)
-    saved_rent = rent_per_hour(one.present, terms) - rent
-    shorter, further = saved_rent * (hours[1] - hours[0]), saved_rent * (hours[2] - hours[1])
-    unsure = max(0.0, saved_rent * hours[0]) * (1 - one.share)
-    if one.chosen.paused:
-        shorter = further = 0.0  # its rent is put off, not saved
-    # Rent of the transition alone: its energy is in the energy's own range.
-    taken = [cost - kwh * price for cost, kwh in zip(change.cost, change.kwh, strict=True)]
-    low = unsure + max(shorter, -further) + rent * (longer[2] - longer[1]) + taken[2] - taken[1]
-    high = max(further, -shorter) + rent * (longer[1] - longer[0]) + taken[1] - taken[0]
-    if one.chosen.paused:
-        # The hour at which put-off work will be done may be the dearest or the cheapest.
-        moved, tariff = _put_off_kwh(one, held.high, terms), terms.tariff
-        low += moved * float(tariff.per_kwh.max() - tariff.mean_per_kwh)
-        high += moved * float(tariff.mean_per_kwh - tariff.per_kwh.min())
-    if energy is not None:
-        low += (energy.central - energy.low) * price
-        high += (energy.high - energy.central) * price
-    return _ordered(central - low, central, central + high, terms.energy.currency)
+    return range_of(
+        central, [error.rent + price * error.kwh for error in errors], terms.energy.currency
+    )
 
 
 def _transition(one: Proposal, change: ChangeTime) -> Transition | None:
@@ -276,13 +345,17 @@ def _transition(one: Proposal, change: ChangeTime) -> Transition | None:
 
 
 def _delay(
-    one: Proposal, held: _Held, change: ChangeTime, longer: Triple, terms: Terms
+    one: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
 ) -> Range | None:
     """Give by how many hours the horizon's work is done later; None for a service."""
     demand: JobDemand = one.job.demand
     if not demand.standing.ends or one.option == 0 or not (one.chosen.boards or one.chosen.paused):
         return None
-    waits = held.hours(terms) if one.chosen.paused else (0.0, 0.0, 0.0)
+    remaining = one.job.demand.remaining
+    waits = [
+        float((one.held * share).sum()) * terms.slot_hours * one.chosen.paused
+        for share in (remaining.low, remaining.central, remaining.high)
+    ]
     low, central, high = (
         waited + hours + seconds / 3600
         for waited, hours, seconds in zip(waits, longer, change.seconds, strict=True)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from data.compiled import compiled
+from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import charge, shortest
 from planner.solver.label_kernel import label_bound
@@ -29,7 +30,8 @@ def job_values(
 
     `ground` has limits of infinity and `draft` nothing in use: prices alone couple the jobs. For a
     job with work it is DP(lam) + lam * work at the lam of the draft, or with `room` > 0 the label
-    bound with so many labels to a slot and configuration.
+    bound with so many labels to a slot and configuration. The limit on changes counts where the
+    program that keeps it is exact; without it the value is lower, and a bound all the same.
     """
     slots = len(draft.used)
     moved = np.empty((slots, len(ground.layout_change)))
@@ -41,7 +43,11 @@ def job_values(
         charge(ground, job, 1.0, row_price, node_price, draft.used, -1.0, charged)
         target = ground.work[job]
         if target <= 0:
-            values[job] = shortest(ground, job, 0.0, charged, ahead, moved, path)[0]
+            if ground.change_window >= slots:
+                found = shortest_within_limit(ground, job, 0.0, charged, ahead, moved, path)
+            else:
+                found = shortest(ground, job, 0.0, charged, ahead, moved, path)
+            values[job] = found[0]
             continue
         known = math.inf
         if room > 0:

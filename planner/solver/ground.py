@@ -42,6 +42,8 @@ class Ground(NamedTuple):
     node_cost: Floats
     fire_up_cost: Floats
     nodes_on: Floats
+    max_changes: int
+    change_window: int
 
 
 class Draft(NamedTuple):
@@ -107,6 +109,8 @@ def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles, found: 
         node_cost=np.ascontiguousarray(fleet.node_cost.T, dtype=np.float64),
         fire_up_cost=fleet.fire_up_cost.astype(np.float64),
         nodes_on=fleet.nodes_on.astype(np.float64),
+        max_changes=problem.max_changes,
+        change_window=problem.change_window,
     )
 
 

@@ -88,17 +88,42 @@ def node_total(ground: Ground, kind: int, used: Floats) -> float:
 
 
 @compiled
+def change_cost(ground: Ground, job: int, before: int, after: int) -> float:
+    """Return what a change of configuration costs a job."""
+    if before == after:
+        return 0.0
+    layouts = ground.layout_change[ground.layout[before], ground.layout[after]]
+    own = ground.leave[job, before] + ground.enter[job, after]
+    cost: float = own + ground.layout_cost[job] * layouts
+    return cost
+
+
+@compiled
+def changes_too_often(ground: Ground, job: int, path: Path) -> bool:
+    """Say whether a path [H] has more changes within some window of slots than are allowed."""
+    if ground.max_changes <= 0:
+        return False
+    changes = 0
+    for slot in range(len(path)):
+        before = path[slot - 1] if slot else ground.present[job]
+        changes += path[slot] != before
+        first = slot - ground.change_window
+        if first >= 0:
+            before = path[first - 1] if first else ground.present[job]
+            changes -= path[first] != before
+        if changes > ground.max_changes:
+            return True
+    return False
+
+
+@compiled
 def path_cost(ground: Ground, job: int, path: Path) -> float:
     """Give the cost of a path [H] of one job, unfinished work included."""
     before = ground.present[job]
     total, work = 0.0, 0.0
     for slot in range(len(path)):
         now = path[slot]
-        total += ground.cost[job, slot, now]
-        if now != before:
-            change = ground.layout_change[ground.layout[before], ground.layout[now]]
-            total += ground.leave[job, before] + ground.enter[job, now]
-            total += ground.layout_cost[job] * change
+        total += ground.cost[job, slot, now] + change_cost(ground, job, before, now)
         if slot < ground.deadline[job]:
             work += ground.rate[job, now]
         before = now
@@ -128,6 +153,8 @@ def add_path(ground: Ground, job: int, path: Path, sign: float, used: Floats) ->
 @compiled
 def path_fits(ground: Ground, job: int, path: Path, used: Floats) -> bool:
     """Say whether a path [H] of one job fits beside the use [H, R] of the others."""
+    if changes_too_often(ground, job, path):
+        return False
     domains, types = ground.members.shape
     limit, over_price, tenant = ground.limit, ground.over_price, ground.tenant[job]
     for slot in range(len(path)):

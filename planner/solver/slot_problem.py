@@ -114,13 +114,19 @@ class TenantQuotas:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotProblem:
-    """Everything that a plan depends on; `check_problem` says whether it makes sense."""
+    """Everything that a plan depends on; `check_problem` says whether it makes sense.
+
+    A job changes its configuration at most `max_changes` times within any `change_window` slots;
+    0: as often as pays.
+    """
 
     grid: ConfigurationGrid
     jobs: PlannedJobs
     fleet: Fleet
     power: PowerDomains | None = None
     quotas: TenantQuotas | None = None
+    max_changes: int = 0
+    change_window: int = 1
 
     @property
     def slots(self) -> int:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data.errors import ImpossibleProblemError
 from planner.solver.coupling_rows import SLACK, CouplingRows
 from planner.solver.ground import Draft, Ground, empty_draft
-from planner.solver.insertion_kernel import add_path, path_fits
+from planner.solver.insertion_kernel import add_path, changes_too_often, path_fits
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Indices, Path, SlotProblem
 from planner.solver.work_kernel import insert
@@ -46,7 +46,8 @@ def plan_of_today(
     draft.path[:] = path
     for job in everyone:
         add_path(ground, int(job), path[job], 1.0, draft.used)
-    if rows.fits(draft.used):
+    steady = not any(changes_too_often(ground, int(job), path[job]) for job in everyone)
+    if steady and rows.fits(draft.used):
         settle(ground, draft, everyone, path, np.zeros(problem.size))
         return Today(draft=draft, fits=True)
     first: list[int] = []
@@ -115,5 +116,6 @@ def _impossible(
                 "allow it to hold nothing there, give the limit a price, or remove a pin",
             )
     return ImpossibleProblemError(
-        f"job {name!r} finds no path through the slots", "allow it to hold nothing for a while"
+        f"job {name!r} finds no path through the slots",
+        "allow it to hold nothing for a while, or more changes a day",
     )

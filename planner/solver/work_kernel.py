@@ -10,22 +10,12 @@ import math
 import numpy as np
 
 from data.compiled import compiled
+from planner.solver.changes_kernel import shortest_within_limit
 from planner.solver.ground import Draft, Ground
-from planner.solver.insertion_kernel import charge, shortest
+from planner.solver.insertion_kernel import change_cost, changes_too_often, charge
 from planner.solver.slot_problem import Floats, Path
 
 _GROWTH = 1.5
-
-
-@compiled
-def change_cost(ground: Ground, job: int, before: int, after: int) -> float:
-    """Give what a change of configuration costs a job."""
-    if before == after:
-        return 0.0
-    layouts = ground.layout_change[ground.layout[before], ground.layout[after]]
-    own = ground.leave[job, before] + ground.enter[job, after]
-    cost: float = own + ground.layout_cost[job] * layouts
-    return cost
 
 
 @compiled
@@ -99,7 +89,7 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
     high_lam, high_value, high_slope = -1.0, 0.0, 0.0
     best, lam, best_value = math.inf, draft.lam[job], -math.inf
     for _search in range(searches):
-        cost, work = shortest(ground, job, lam, charged, ahead, moved, trial)
+        cost, work = shortest_within_limit(ground, job, lam, charged, ahead, moved, trial)
         if cost == math.inf:
             return math.inf
         missing = target - work
@@ -130,7 +120,10 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
             width = high_lam - low_lam
             lam = min(max(lam, low_lam + 0.02 * width), high_lam - 0.02 * width)
     if low_lam >= 0 and high_lam >= 0:
-        best = cross(ground, job, charged, ends, best, path)
+        cost = cross(ground, job, charged, ends, best, trial)
+        if cost < best and not changes_too_often(ground, job, trial):
+            best = cost
+            path[:] = trial
     return best
 
 
@@ -158,4 +151,4 @@ def insert(
         return best_with_work(ground, job, charged, draft, searches, path) < math.inf
     ahead = np.empty_like(charged)
     moved = np.empty((slots, len(ground.layout_change)))
-    return shortest(ground, job, 0.0, charged, ahead, moved, path)[0] < math.inf
+    return shortest_within_limit(ground, job, 0.0, charged, ahead, moved, path)[0] < math.inf

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -68,7 +69,7 @@ def test_a_share_fits_one_gpu_not_the_sum_of_two() -> None:
     assert placer.nodes.gpu[0] == 800
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 4)), max_size=40), st.integers(0, 99))
 def test_what_is_taken_and_given_back_adds_up(steps: list[tuple[bool, int]], seed: int) -> None:
     """No board is below 0 or above 1000, sums agree, and all released is all free."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from factories import make_job
 from fleet_cases import gpu
 from hypothesis import given, settings
@@ -62,7 +63,7 @@ def test_every_profile_of_the_catalogue_has_its_starts() -> None:
             assert max(placement.starts) + placement.memory_slices <= whole
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=examples(60), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.tuples(st.sampled_from(PROFILES), st.integers(0, 5), st.integers(1, 4)), max_size=12

@@ -329,7 +329,13 @@ def test_a_fleet_of_three_models_gets_only_what_can_be_made(
     assert [refusal_of(applier, one) for one in found if applier.covers(one)] == [""] * len(found)
 
 
-@pytest.mark.parametrize(("slot_minutes", "seeds"), [(60, 16), (30, 4), (15, 4), (5, 1)])
+@pytest.mark.parametrize(
+    ("slot_minutes", "seeds"),
+    [
+        *((60, 2), (30, 1), (15, 1), (5, 1)),
+        *(pytest.param(*more, marks=pytest.mark.slow_end) for more in ((60, 16), (30, 4), (15, 4))),
+    ],
+)
 def test_the_applier_takes_what_is_offered(
     fake: FakeApi, tmp_path: Path, slot_minutes: int, seeds: int
 ) -> None:

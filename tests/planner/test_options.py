@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import examples
 from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -144,7 +145,7 @@ def test_a_slice_is_preferred_to_sharing() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.02, 0.9)), min_size=2, max_size=9))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_pairs_are_mutual_and_fit(needs: list[tuple[float, float]]) -> None:
     """No job is in two pairs, and no pair does more than a board's work."""
     jobs = [
@@ -195,7 +196,7 @@ def test_without_slack_or_without_cheap_hours_nothing_waits(problem: PlanningPro
     st.integers(1, 30),
     st.floats(0, 500),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_no_job_waits_longer_than_its_slack(
     prices: list[float], slack: int, carbon_price: float
 ) -> None:

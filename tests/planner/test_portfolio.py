@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from drawn import examples
 from factories import make_job, make_memory_finding
 from fleet_cases import mixed_fleet
 from hypothesis import given, settings
@@ -78,7 +79,7 @@ job_cases = st.tuples(
 
 
 @given(st.lists(job_cases, min_size=1, max_size=6), st.sampled_from(["", HOURS]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
     """Any mix of jobs, with and without known power, hours and slack."""
     tdp = {H100: 700.0, A100: 400.0, L40S: 350.0}
@@ -106,7 +107,7 @@ def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
 
 
 @given(st.lists(job_cases, min_size=2, max_size=8))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_all_recommendations_can_be_followed_together(jobs: list[tuple[Any, ...]]) -> None:
     """Whatever the plan moves over time, what is proposed for good never exceeds the boards."""
     cases = [
@@ -127,7 +128,7 @@ def test_all_recommendations_can_be_followed_together(jobs: list[tuple[Any, ...]
 
 
 @given(st.integers(0, 10_000), st.sampled_from([5, 15, 30, 60]), st.booleans())
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=examples(25), deadline=None, derandomize=True)
 def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows: bool) -> None:
     """Nodes and what serves jobs are in it; where it is below the largest row it says why."""
     planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=180 // slot_minutes)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
@@ -39,7 +40,7 @@ class Fixed:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(usage=USAGE)
 def test_no_rule_is_cheaper_than_the_oracle(policy: Policy, usage: np.ndarray) -> None:
     """On limits bound to levels the oracle is exact, job by job."""
@@ -58,7 +59,7 @@ def test_no_rule_is_cheaper_than_the_oracle(policy: Policy, usage: np.ndarray) -
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(usage=USAGE, other=USAGE)
 def test_what_comes_later_changes_no_earlier_limit(
     policy: Policy, usage: np.ndarray, other: np.ndarray

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from drawn import examples
 from factories import NOW
 from fleet_cases import (
     KUBERNETES,
@@ -61,7 +62,7 @@ def explained(job: Job, owners: tuple[str, ...]) -> bool:
 
 
 @given(st.integers(0, 10_000), st.sampled_from(SLOTS))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 def test_every_scheduler_keeps_its_own(seed: int, slot_minutes: int) -> None:
     """Jobs stay within their scheduler; rigid and foreign ones do not move at all."""
     problem = mixed_fleet(seed, planning=planning(slot_minutes, hours=3))
@@ -81,7 +82,7 @@ def test_every_scheduler_keeps_its_own(seed: int, slot_minutes: int) -> None:
 
 
 @given(st.integers(0, 10_000), st.sampled_from(SLOTS))
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=examples(40), deadline=None, derandomize=True)
 def test_only_a_node_that_one_scheduler_explains_is_powered_down(
     seed: int, slot_minutes: int
 ) -> None:
@@ -145,7 +146,7 @@ def test_a_node_that_slurm_calls_busy_holds_work_that_is_not_seen(state: str) ->
 
 
 @given(st.integers(0, 10_000), st.sampled_from(SLOTS), st.sets(st.integers(0, 4), min_size=1))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_a_node_with_work_without_a_label_stays_on(
     seed: int, slot_minutes: int, where: set[int]
 ) -> None:
@@ -211,7 +212,7 @@ def test_a_node_of_which_too_little_is_known_is_not_powered_down(
             node_of(name, H100, source=source, partitions=("gpu",), state=state)
             for name, state in (("s0", "mixed"), ("s1", "idle"))
         ],
-        unread=frozenset({"s1.example"} if what == "runs" else ()),
+        kept_on=frozenset({"s1.example"} if what == "runs" else ()),
         rules=FleetRules(),
         planning=planning(15),
     )

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,7 +80,7 @@ def test_the_oldest_run_goes_first() -> None:
     assert calibration.runs[0].measured_bytes == 3 * GIB
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(
     st.lists(st.tuples(*(st.floats(1e6, 1e12) for _ in range(3))), min_size=1, max_size=12),
     st.floats(0, 1e12),

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -60,7 +61,7 @@ def plans_of(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
         return ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(questions())
 def test_a_plan_fits_by_the_distribution_that_is_shown(question: PlanQuestion) -> None:
     """Fitting plans keep their 95 % bound within what a process can have, all others do not.
@@ -84,7 +85,7 @@ def test_a_plan_fits_by_the_distribution_that_is_shown(question: PlanQuestion) -
         assert parts == pytest.approx(found.allocated_bytes)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(questions())
 def test_what_fits_comes_first_and_the_rest_by_its_probability(question: PlanQuestion) -> None:
     """Speed decides between plans that fit, the probability between those that do not."""

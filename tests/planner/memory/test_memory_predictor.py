@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,9 @@ STATED = TrainingJob(
     shape=LLAMA, framework="torchtitan", micro_batch=2, sequence_length=4096, optimizer="adamw",
     recompute=Recompute.FULL, length_varies=False, gradient_accumulation=4,
 )  # fmt: skip
-QUIET = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=60)
+QUIET = settings(
+    deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=examples(60)
+)
 
 jobs = st.builds(
     TrainingJob,

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from planning_cases import bursty_week, two_gpus_three_jobs
@@ -27,7 +28,10 @@ from planner.solver.solved_plan import Effort, SolvedPlan
 
 QUICK = Effort(price_steps=20, dive_chunks=2, moves=300, label_room=8)
 BRIEF = settings(
-    max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(15),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

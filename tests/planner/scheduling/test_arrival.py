@@ -1,6 +1,7 @@
 """A new job among those that wait: the cheapest GPUs that nobody needs more."""
 
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,7 +43,7 @@ def test_one_gpu_goes_to_the_shorter_of_two(hours: float, chosen: Offer | None) 
     assert chosen_offer([SMALL], {"small": 1}, [waits(1, "small")], hours=hours) == chosen
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     room=st.fixed_dictionaries({"small": st.integers(0, 12), "large": st.integers(0, 12)}),
     sizes=st.tuples(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 4, 8])),

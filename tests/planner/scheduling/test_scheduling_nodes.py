@@ -1,6 +1,7 @@
 """From counts to nodes."""
 
 import pytest
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ ROOM = dict.fromkeys(range(4), 8)
 
 
 # The first draws take seconds where other work holds the cores: that is no fault of the input.
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.sampled_from([1, 2, 4, 8, 16]), max_size=10))
 def test_what_fits_by_count_fits_on_fewest_nodes(sizes: list[int]) -> None:
     """Powers of two and whole nodes: every job on ceil(GPUs / 8) nodes, none over its room."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -29,7 +30,7 @@ def random_round(seed: int, jobs: int) -> RoundProblem:
     )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=st.integers(0, 10_000), jobs=st.integers(1, 25))
 def test_bound_exact_and_quick_cost_are_in_order(seed: int, jobs: int) -> None:
     """Lower bound <= exact optimum <= quick cost, which is what its choice costs and fits."""

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +20,10 @@ from planner.solver.solved_plan import Effort, SolvedPlan
 
 QUICK = Effort(price_steps=20, dive_chunks=2, moves=300, label_room=8)
 BRIEF = settings(
-    max_examples=15, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(15),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 
 
@@ -77,7 +81,7 @@ def test_bound_cost_and_today_are_in_order(problem: SlotProblem) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=examples(12), deadline=None, derandomize=True)
 def test_the_bound_is_below_every_joint_path(seed: int) -> None:
     """On two jobs and three slots, no combination of paths costs less than the bound."""
     problem = make_instance(2, 3, seed=seed).problem

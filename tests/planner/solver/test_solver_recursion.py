@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,7 @@ def random_prices(market: Market, seed: int) -> Prices:
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 20), st.booleans())
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=examples(15), deadline=None, derandomize=True)
 def test_the_separable_program_is_the_general_one(
     seed: int, count: int, slots: int, mig: bool
 ) -> None:
@@ -116,7 +117,7 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
     """Bridging gaps layer by layer is as cheap as trying every number of nodes in every slot."""
     rng = np.random.default_rng(seed)
@@ -141,7 +142,7 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-@settings(max_examples=30, deadline=None, derandomize=True)
+@settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_the_node_bound_is_the_best_of_all_numbers_of_nodes(seed: int) -> None:
     """At given worths, layers give the exact minimum over nodes per slot, fire-ups included.
 

@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporal_checks import busy_units, overloads, packings
@@ -44,7 +45,7 @@ def parts_of(instance: TemporalInstance, found: BusyTime) -> TemporalInstance:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(ITEM, min_size=1, max_size=6))
 def test_busy_time_is_within_the_optimum_and_every_heuristic(
     items: list[tuple[int, int, int]],

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporal_checks import busy_units, overloads, packings
@@ -15,7 +16,7 @@ ITEM = st.tuples(st.integers(0, 8), st.integers(1, 6), st.integers(1, 10)).map(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(ITEM, min_size=1, max_size=6))
 def test_the_bound_lies_between_the_static_one_and_the_optimum(
     items: list[tuple[int, int, int]],

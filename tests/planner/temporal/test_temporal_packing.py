@@ -4,6 +4,7 @@ import time
 
 import numpy as np
 import pytest
+from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from temporal_checks import overloads, packings
@@ -52,7 +53,7 @@ def clique_bounds(instance: TemporalInstance) -> list[int]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(ITEM, min_size=1, max_size=7))
 def test_the_packing_is_optimal_where_every_packing_can_be_tried(
     items: list[tuple[int, int, int]],
@@ -192,7 +193,7 @@ def test_only_the_program_over_time_sees_what_moments_do_not() -> None:
     assert max(clique_bounds(instance)) <= bound <= optimum
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(ITEM, min_size=1, max_size=7))
 def test_the_covering_bound_is_never_above_the_optimum(items: list[tuple[int, int, int]]) -> None:
     """Whatever the items, and never below what every moment needs."""

@@ -1,0 +1,106 @@
+"""What a cycle recommends to a drawn fleet, in halves: what it knows, and what follows from it.
+
+The halves are the functions of `dashboard.cycle.run_cycle` in its order (a test holds that both
+recommend the same). What is known of a fleet, its forecasts above all, takes nine tenths of the
+time and can be kept in a folder, so that promises can be judged again after a change to them.
+"""
+
+import pickle
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
+from collectors.base import Window
+from dashboard.cycle import fleet_rules
+from dashboard.submission.memory_outlook import watched_in
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.decisions import Recommendation
+from data.records.memory import MemoryOutlook
+from data.settings import Settings
+from data.store import open_store
+from forecasting.forecast_runner import forecast_demand
+from forecasting.group_forecasts import forecast_groups
+from forecasting.past_runs import past_run_seconds
+from forecasting.power.cap_laws import learned_cap_laws
+from forecasting.power.estimated import power_models, with_estimated_power
+from forecasting.power.free_boards import with_measured_idle
+from planner.memory_watch import watch_memory
+from planner.packing import build_plan
+from planner.problem import make_problem
+from planner.recommendations.advise import advise
+
+AS_OF = NOW - timedelta(seconds=STEP)
+"""When the cycle runs: at the newest reading."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Arguments of `make_problem` and of `advise`."""
+
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    advised_by: dict[str, Any]
+
+
+def known_of(fleet: DrawnFleet, settings: Settings) -> Known:
+    """Return what a cycle knows of a fleet: collected, kept in a store, read and forecast."""
+    planning, catalogue = settings.planning, load_gpu_catalogue()
+    with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
+        store.keep(fleet.collect(Window(start=AS_OF - timedelta(days=1), end=AS_OF)))
+        view = store.reader.planning_view(
+            AS_OF, slot_seconds=planning.slot_minutes * 60, history_days=planning.history_days
+        )
+    models = power_models(view.readings, catalogue)
+    forecasts = with_estimated_power(
+        forecast_demand(view.history, jobs=view.jobs, as_of=view.as_of, settings=planning),
+        jobs=view.jobs,
+        models=models,
+        signals=view.signals,
+    )
+    watched = watched_in(view.jobs, view.history, forecasts, recipes={}, latest=view.as_of)
+    memory = watch_memory(watched)
+    past_runs = past_run_seconds(view.known_jobs)
+    groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
+    return Known(
+        positional=(view.cluster, view.jobs, view.history, forecasts),
+        named={
+            "catalogue": with_measured_idle(catalogue, view.readings),
+            "carbon": load_carbon_table().get(settings.energy.region),
+            "planning": planning,
+            "energy": settings.energy,
+            "as_of": view.as_of,
+            "signals": view.signals,
+            "cap_laws": learned_cap_laws(models.values(), catalogue),
+            "rules": fleet_rules(settings),
+            "held_memory_mib": {
+                found.job_id: found.held_mib
+                for found in memory
+                if found.outlook is MemoryOutlook.ROOM
+            },
+            "past_runs": past_runs,
+        },
+        advised_by={"groups": groups, "past_runs": past_runs, "memory": memory},
+    )
+
+
+def recommended(
+    fleet: DrawnFleet, settings: Settings, kept: Path | None = None
+) -> tuple[Recommendation, ...]:
+    """Return what is recommended to a fleet of which the past is known.
+
+    `kept`: the file that keeps what is known of it.
+    """
+    if kept is not None and kept.exists():
+        known: Known = pickle.loads(kept.read_bytes())  # noqa: S301 - our own file
+    else:
+        known = known_of(fleet, settings)
+        if kept is not None:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_bytes(pickle.dumps(known))
+    problem = make_problem(*known.positional, **known.named)
+    plan = build_plan(problem, budget_seconds=settings.planning.budget_seconds, created_at=AS_OF)
+    return advise(plan, problem, **known.advised_by).recommendations

@@ -1,0 +1,166 @@
+"""How long jobs would wait in the queue if they were started again now: median and 80 % band.
+
+Past waits count by how alike the queue was when they began: what was short then (GPUs of all who
+waited before, and the job's own, less the free ones) and the job's size. Who still waits counts as
+waiting longer than so far. With few starts the forecast is drawn towards all starts of the queue
+and towards a stated prior.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.jobs import Job, JobState, Platform
+from data.records.queue_waits import QueueWait
+
+Values = npt.NDArray[np.float64]
+QueueKey = tuple[str, str]
+
+_DAYS = 7.0
+_LATE = timedelta(hours=1)
+"""A job without an end that its source has not named for so long is gone."""
+_PRIOR_MEDIAN, _PRIOR_HIGH = 600.0, 6000.0
+"""Assumed where little is known: 10 (1-100) min, as much as two starts say."""
+_PRIOR_STARTS, _QUEUE_STARTS = 2.0, 3.0
+_ALIKE, _SIZES = 0.7, 1.5
+"""Widths in which starts are alike: of log(1 + GPUs short), and in doublings of the size."""
+_STRETCH = 2.0
+"""A wait grows with what is short, up to so much: the queue of now may be the longest ever seen."""
+_BAND = (0.1, 0.5, 0.9)
+_PRIOR: Values = _PRIOR_MEDIAN * (_PRIOR_HIGH / _PRIOR_MEDIAN) ** np.array(
+    [NormalDist().inv_cdf((n + 0.5) / 10) / NormalDist().inv_cdf(_BAND[2]) for n in range(10)]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Steps:
+    """A sum of GPUs that steps at times: `at` ascending, `total` [n + 1] before and after them."""
+
+    at: Values
+    total: Values
+
+    def before(self, moments: Values) -> Values:
+        """Return the sum of what came before each moment."""
+        return np.asarray(self.total[np.searchsorted(self.at, moments, side="left")])
+
+    def until(self, moments: Values) -> Values:
+        """Return the sum of what came before or at each moment."""
+        return np.asarray(self.total[np.searchsorted(self.at, moments, side="right")])
+
+
+def _steps(at: Values, gpus: Values) -> _Steps:
+    order = np.argsort(at, kind="stable")
+    return _Steps(at=at[order], total=np.concatenate([[0.0], np.cumsum(gpus[order])]))
+
+
+class _Queue:
+    """What one queue has seen: when jobs came, started and ended."""
+
+    def __init__(self, jobs: Iterable[Job], as_of: datetime) -> None:
+        rows = [row for job in jobs if (row := _row(job, as_of)) is not None]
+        came, started, left, gpus = (np.array(column) for column in zip(*rows, strict=True))
+        run = np.isfinite(started)
+        self._came = _steps(came, gpus)
+        self._served = _steps(np.where(run, started, left), gpus)
+        self._started = _steps(started[run], gpus[run])
+        self._ended = _steps(left[run], gpus[run])
+        self._boards = float(self._held(started[run]).max(initial=0.0))
+        now = as_of.timestamp()
+        used = np.isinf(left) & ~run | run & (started >= now - _DAYS * 86_400)
+        self._ended_waits = run[used]
+        self._waits = (np.where(run, started, now) - came)[used]
+        self._sizes = gpus[used]
+        self._short = np.maximum(0.0, self._shortage(came[used]) + self._sizes)
+
+    def _held(self, moments: Values) -> Values:
+        return self._started.until(moments) - self._ended.until(moments)
+
+    def _shortage(self, moments: Values) -> Values:
+        """Return the GPUs of all who wait at each moment, less the free ones."""
+        waiting = self._came.before(moments) - self._served.until(moments)
+        return np.maximum(0.0, waiting) - (self._boards - self._held(moments))
+
+    def wait_of(self, job: Job, as_of: datetime) -> QueueWait:
+        """Return the wait of a job that gives its GPUs back now and asks for as many again."""
+        starts = int(self._ended_waits.sum())
+        if not starts:
+            return QueueWait(days=_DAYS)
+        short = max(0.0, float(self._shortage(np.array([as_of.timestamp()]))[0]))
+        alike = (np.log1p(self._short) - np.log1p(short)) / _ALIKE
+        sizes = np.log2(self._sizes / job.gpu_count) / _SIZES
+        own = np.exp(-0.5 * (alike**2 + sizes**2))
+        weights = np.concatenate(
+            [
+                own + _QUEUE_STARTS / len(own),
+                np.full(len(_PRIOR), _PRIOR_STARTS / len(_PRIOR)),
+            ]
+        )
+        ended = np.concatenate([self._ended_waits, np.ones(len(_PRIOR), dtype=np.bool_)])
+        longer = np.clip((1 + short) / (1 + self._short), 1 / _STRETCH, _STRETCH)
+        waits = np.concatenate([self._waits * longer, _PRIOR])
+        low, median, high, mean = _spread(waits, ended, weights)
+        return QueueWait(low=low, median=median, high=high, mean=mean, starts=starts, days=_DAYS)
+
+
+def _spread(
+    waits: Values, ended: npt.NDArray[np.bool_], weights: Values
+) -> tuple[float, float, float, float]:
+    """Return q10, median, q90 and mean of weighted waits, some of which go on (Kaplan and Meier).
+
+    A wait that goes on is longer than it is now, nobody knows by how much.
+    """
+    order = np.lexsort((~ended, waits))
+    waits, ended, weights = waits[order], ended[order], weights[order]
+    at_risk = np.cumsum(weights[::-1])[::-1]
+    left = np.cumprod(1 - np.where(ended, weights / at_risk, 0.0))
+    places = np.minimum(np.searchsorted(1 - left, np.array(_BAND) - 1e-12), len(waits) - 1)
+    low, median, high = (float(wait) for wait in waits[places])
+    gone = np.concatenate([[1.0], left[:-1]]) - left
+    return low, median, high, float((waits * gone).sum() + waits[-1] * left[-1])
+
+
+def queue_waits(jobs: Iterable[Job], as_of: datetime) -> Mapping[str, QueueWait]:
+    """Return the forecast of every job that holds GPUs of a scheduler, known or not."""
+    queues: dict[QueueKey, list[Job]] = defaultdict(list)
+    for job in jobs:
+        if job.scheduler is not None and job.platform in (Platform.SLURM, Platform.KUBERNETES):
+            queues[_key(job)].append(job)
+    found: dict[str, QueueWait] = {}
+    for members in queues.values():
+        queue: _Queue | None = None
+        for job in members:
+            if job.scheduler is not None and job.scheduler.state is JobState.RUNNING:
+                queue = queue or _queue_of(members, as_of)
+                found[job.job_id] = (
+                    QueueWait(days=_DAYS) if queue is None else queue.wait_of(job, as_of)
+                )
+    return found
+
+
+def _queue_of(jobs: Iterable[Job], as_of: datetime) -> _Queue | None:
+    timed = [job for job in jobs if _row(job, as_of) is not None]
+    return _Queue(timed, as_of) if timed else None
+
+
+def _key(job: Job) -> QueueKey:
+    """Return the queue of a job: its partition, or in Kubernetes the boards of its model."""
+    return job.source, job.namespace if job.platform is Platform.SLURM else job.gpu_model
+
+
+def _row(job: Job, as_of: datetime) -> tuple[float, float, float, float] | None:
+    """Return when a job came, started and left (infinite: not yet) and its GPUs; None: unknown."""
+    facts = job.scheduler
+    if facts is None or facts.submitted_at is None or facts.submitted_at > as_of:
+        return None
+    ended_at = facts.ended_at
+    if ended_at is None and job.last_seen_at < as_of - _LATE:
+        ended_at = job.last_seen_at
+    came = facts.submitted_at.timestamp()
+    started = np.inf if facts.started_at is None else max(came, facts.started_at.timestamp())
+    left = np.inf if ended_at is None else ended_at.timestamp()
+    return came, started, max(came, left), float(job.gpu_count)

@@ -1,0 +1,61 @@
+"""What several independent errors make of a saving together: the q10 and q90 of their sum.
+
+An error is given by what it does to a saving at evenly spaced levels. Errors are put together in
+fixed random orders, so that the same facts give the same range.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.decisions import Range
+
+Values = npt.NDArray[np.float64]
+
+DRAWS = 1_999
+_LEVELS = (np.arange(DRAWS) + 0.5) / DRAWS
+_NORMAL = np.array([NormalDist().inv_cdf(level) for level in _LEVELS])
+_OF_Q90 = _NORMAL / NormalDist().inv_cdf(0.9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Error:
+    """What one error does to GPU-hours, site energy (kWh) and rent saved, at each level."""
+
+    gpu_hours: Values | float = 0.0
+    kwh: Values | float = 0.0
+    rent: Values | float = 0.0
+
+
+def either_side(down: float, up: float) -> Values:
+    """Return an error whose q10 is -`down`, whose median is 0 and whose q90 is `up` [levels]."""
+    return np.where(_OF_Q90 < 0, _OF_Q90 * down, _OF_Q90 * up)
+
+
+def equally_likely(values: Sequence[float] | Values) -> Values:
+    """Return equally likely values, ascending [levels]."""
+    return in_order(np.sort(np.asarray(values, dtype=np.float64)))
+
+
+def in_order(values: Values) -> Values:
+    """Return equally likely values in the order given: figures of one error go together."""
+    return np.asarray(values[(_LEVELS * len(values)).astype(np.int64)])
+
+
+def range_of(central: float, errors: Sequence[Values | float], unit: str) -> Range:
+    """Return the range from q10 to q90 of a figure with these errors, with its central inside."""
+    total = np.full(DRAWS, central)
+    for number, error in enumerate(errors):
+        if isinstance(error, np.ndarray):
+            total += error[_order(number)]
+    low, high = (float(value) for value in np.quantile(total, (0.1, 0.9)))
+    return Range(low=min(low, central), central=central, high=max(high, central), unit=unit)
+
+
+@lru_cache(maxsize=32)
+def _order(number: int) -> npt.NDArray[np.int64]:
+    return np.random.default_rng(number).permutation(DRAWS)

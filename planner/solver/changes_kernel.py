@@ -1,0 +1,98 @@
+"""The best path of one job that changes its configuration no more often than is allowed.
+
+The path without the limit comes first: where it keeps the limit it is the best one. Else the
+program of insertion_kernel.py runs once more over (slot, changes left, configuration). Changes that
+are left come back after a whole window without a change. That is exact where the window covers the
+horizon; beyond it a path may be dearer than the best one, and never breaks the limit.
+"""
+
+import math
+
+import numpy as np
+
+from data.compiled import compiled
+from planner.solver.ground import Ground
+from planner.solver.insertion_kernel import change_cost, changes_too_often, shortest
+from planner.solver.slot_problem import Floats, Path
+
+
+@compiled
+def shortest_within_limit(
+    ground: Ground, job: int, lam: float, charged: Floats, ahead: Floats, moved: Floats, path: Path
+) -> tuple[float, float]:
+    """Fill the path [H]; return its charged cost without lam (infinite: none) and its work."""
+    cost, work = shortest(ground, job, lam, charged, ahead, moved, path)
+    if math.isfinite(cost) and changes_too_often(ground, job, path):
+        return _with_changes_left(ground, job, lam, charged, path)
+    return cost, work
+
+
+@compiled
+def _with_changes_left(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    ground: Ground, job: int, lam: float, charged: Floats, path: Path
+) -> tuple[float, float]:
+    """Fill the path [H] of the program over changes left; return its cost and its work."""
+    slots, count, most = len(charged), charged.shape[1], ground.max_changes
+    window = ground.change_window
+    step = charged.copy()
+    change = np.empty((count, count))
+    at = 0
+    for index in range(count):
+        option = ground.options[job, index]
+        step[: ground.deadline[job], index] -= lam * ground.rate[job, option]
+        for other in range(count):
+            change[index, other] = change_cost(ground, job, option, ground.options[job, other])
+        if option == ground.present[job]:
+            at = index
+    # value: before the choice of a slot; ahead: once it is made; rested: best held for a window
+    value = np.zeros((slots + 1, most + 1, count))
+    ahead = np.empty((slots, most + 1, count))
+    rested = np.zeros((slots, most + 1, count), dtype=np.bool_)
+    held, banned = np.zeros(count), np.zeros(count, dtype=np.int64)
+    for slot in range(slots - 1, -1, -1):
+        later = slot + window
+        for index in range(count):
+            if math.isfinite(step[slot, index]):
+                held[index] += step[slot, index]
+            else:
+                banned[index] += 1
+            if later < slots:
+                if math.isfinite(step[later, index]):
+                    held[index] -= step[later, index]
+                else:
+                    banned[index] -= 1
+            for left in range(most + 1):
+                best = step[slot, index] + value[slot + 1, left, index]
+                if later < slots and left < most and banned[index] == 0:
+                    rest = held[index] + value[later, most, index]
+                    if rest < best:
+                        best = rest
+                        rested[slot, left, index] = True
+                ahead[slot, left, index] = best
+        for left in range(most + 1):
+            for index in range(count):
+                best = ahead[slot, left, index]
+                if left:
+                    for other in range(count):
+                        best = min(best, ahead[slot, left - 1, other] + change[index, other])
+                value[slot, left, index] = best
+    cost, work, slot, left = value[0, most, at], 0.0, 0, most
+    if not math.isfinite(cost):
+        return math.inf, 0.0
+    while slot < slots:
+        best, found = ahead[slot, left, at], at
+        if left:
+            for other in range(count):
+                come = ahead[slot, left - 1, other] + change[at, other]
+                if come < best:
+                    best, found = come, other
+        if found != at:
+            at, left = found, left - 1
+        end = slot + 1
+        if rested[slot, left, at]:
+            end, left = slot + window, most
+        option = ground.options[job, at]
+        path[slot:end] = option
+        work += ground.rate[job, option] * max(0, min(end, ground.deadline[job]) - slot)
+        slot = end
+    return cost + lam * work, work

@@ -1,0 +1,228 @@
+"""The forecast of waits in the queue against an event simulator of queues: FIFO and backfill."""
+
+import heapq
+import itertools
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from factories import make_job
+
+from data.records.jobs import Job, JobState, Platform, SchedulerFacts
+from data.records.queue_waits import QueueWait
+from forecasting.queue_waits import queue_waits
+
+START = datetime(2026, 1, 5, tzinfo=UTC)
+AS_OF = START + timedelta(days=7)
+WEEK, MINUTE = 7 * 86_400.0, 60.0
+
+
+@dataclass
+class Run:
+    """One job of the simulated queue; times in s from START."""
+
+    number: int
+    came: float
+    gpus: int
+    length: float
+    limit: float
+    started: float = np.inf
+
+    @property
+    def ended(self) -> float:
+        """When it gives its GPUs back."""
+        return self.started + self.length
+
+
+def drawn(seed: int, *, load: float, boards: int) -> list[Run]:
+    """Return two weeks of jobs that come in bursts and by day, at a mean load of the boards."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.choice([1, 1, 2, 4, 8], 200_000)
+    lengths = rng.lognormal(np.log(3600), 1.2, 200_000).clip(60, 48 * 3600)
+    work = float((sizes * lengths).mean())
+    gap = work / (load * boards)
+    runs, now = [], 0.0
+    while now < 2 * WEEK:
+        by_day = 1.4 if 8 <= now / 3600 % 24 < 20 else 0.6
+        now += rng.exponential(gap / by_day * 3)
+        for _ in range(rng.poisson(3)):
+            number = len(runs)
+            length = float(lengths[number])
+            limit = length * float(rng.uniform(1.0, 3.0))
+            runs.append(Run(number, now, int(sizes[number]), length, limit))
+    return runs
+
+
+def simulate(runs: list[Run], boards: int, *, backfill: bool) -> None:
+    """Start the runs in order of arrival; with `backfill` others pass where they delay no first."""
+    free, waiting, running = boards, list[Run](), list[tuple[float, int, Run]]()
+    arrivals = sorted(runs, key=lambda run: (run.came, run.number))
+    at = 0
+    while at < len(arrivals) or waiting:
+        coming = arrivals[at].came if at < len(arrivals) else np.inf
+        now = min(coming, running[0][0] if running else np.inf)
+        while running and running[0][0] <= now:
+            free += heapq.heappop(running)[2].gpus
+        while at < len(arrivals) and arrivals[at].came <= now:
+            waiting.append(arrivals[at])
+            at += 1
+        for run in _startable(waiting, running, free, now, backfill=backfill):
+            waiting.remove(run)
+            run.started = now
+            free -= run.gpus
+            heapq.heappush(running, (run.ended, run.number, run))
+
+
+def _startable(
+    waiting: list[Run],
+    running: list[tuple[float, int, Run]],
+    free: int,
+    now: float,
+    *,
+    backfill: bool,
+) -> list[Run]:
+    found, left = list[Run](), list(waiting)
+    while left and left[0].gpus <= free:
+        found.append(left.pop(0))
+        free -= found[-1].gpus
+    if not backfill or not left:
+        return found
+    room, shadow, spare = free, np.inf, 0
+    holding = [(run.started + run.limit, run.gpus) for _end, _number, run in running]
+    holding += [(now + run.limit, run.gpus) for run in found]
+    for end, gpus in sorted(holding):
+        room += gpus
+        if room >= left[0].gpus:
+            shadow, spare = end, room - left[0].gpus
+            break
+    for run in left[1:]:
+        ends_before = now + run.limit <= shadow
+        if run.gpus <= free and (ends_before or run.gpus <= spare):
+            found.append(run)
+            free -= run.gpus
+            spare -= 0 if ends_before else run.gpus
+    return found
+
+
+def seen(run: Run, as_of: float) -> Job:
+    """Return what Slurm tells of a run at a time."""
+
+    def moment(seconds: float) -> datetime | None:
+        return START + timedelta(seconds=seconds) if seconds <= as_of else None
+
+    state = JobState.PENDING if run.started > as_of else JobState.RUNNING
+    return make_job(
+        f"slurm:{run.number}",
+        platform=Platform.SLURM,
+        namespace="gpu",
+        gpu_count=run.gpus,
+        first_seen_at=START + timedelta(seconds=run.came),
+        last_seen_at=START + timedelta(seconds=min(as_of, run.ended)),
+        source="slurm",
+        scheduler=SchedulerFacts(
+            state=JobState.FINISHED if run.ended <= as_of else state,
+            submitted_at=START + timedelta(seconds=run.came),
+            started_at=moment(run.started),
+            ended_at=moment(run.ended),
+        ),
+    )
+
+
+def waited(
+    seed: int, *, load: float, boards: int, backfill: bool
+) -> tuple[QueueWait, float] | None:
+    """Return the forecast for a job that is requeued after a week, and how long it then waits."""
+    runs = drawn(seed, load=load, boards=boards)
+    simulate(runs, boards, backfill=backfill)
+    running = [run for run in runs if run.started <= WEEK < run.ended]
+    if not running:
+        return None
+    chosen = running[int(np.random.default_rng(seed).integers(len(running)))]
+    known = [seen(run, WEEK) for run in runs if run.came <= WEEK]
+    forecast = queue_waits(known, AS_OF)[f"slurm:{chosen.number}"]
+    again = replace(chosen, came=WEEK + 1e-3, started=np.inf, length=chosen.ended - WEEK)
+    # What ran up to now ran as it did: the queue goes on from here without the requeued job.
+    rest = [
+        replace(run, started=np.inf, came=max(run.came, WEEK)) for run in runs if run.started > WEEK
+    ]
+    held = [
+        replace(run, came=WEEK - 1, started=np.inf, length=run.ended - WEEK, number=-1)
+        for run in running
+        if run is not chosen
+    ]
+    for run in held:
+        run.limit = max(run.length, run.limit - (WEEK - run.came))
+    simulate([*held, again, *rest], boards, backfill=backfill)
+    return forecast, again.started - again.came
+
+
+@pytest.mark.parametrize("backfill", [False, True], ids=["fifo", "backfill"])
+def test_waits_lie_within_the_band(backfill: bool) -> None:
+    """Four in five on draws that it was not tuned on; more where half of all waits are zero."""
+    inside, above, moved, count = 0, 0, 0, 0
+    for seed, load in itertools.product(range(5000, 5030), (0.6, 0.85, 0.97)):
+        found = waited(seed, load=load, boards=32, backfill=backfill)
+        if found is None:
+            continue
+        forecast, wait = found
+        assert forecast.known
+        assert forecast.low <= forecast.median <= forecast.high
+        inside += forecast.low - MINUTE <= wait <= forecast.high + MINUTE
+        above += wait > forecast.high + MINUTE
+        moved += forecast.median > MINUTE
+        count += 1
+    assert count >= 80
+    assert inside / count >= 0.75
+    assert above / count <= 0.15
+    assert moved / count >= 0.4
+
+
+def running(number: int, **changes: object) -> Job:
+    """Return a job of Slurm that runs since an hour before AS_OF and was submitted right then."""
+    run = Run(number, WEEK - 3600, 1, 7200, 7200, started=WEEK - 3600)
+    return replace(seen(run, WEEK), **changes)  # type: ignore[arg-type]
+
+
+def test_without_any_start_in_a_week_nothing_is_known() -> None:
+    """The job that runs since before and those that never started say nothing."""
+    run = Run(1, -9 * 86_400, 1, 3e6, 3e6, started=-9 * 86_400)
+    pending = Run(2, WEEK - 60, 1, 60, 60)
+    found = queue_waits([seen(run, WEEK), seen(pending, WEEK)], AS_OF)
+    assert list(found) == ["slurm:1"]
+    assert not found["slurm:1"].known
+    assert found["slurm:1"].describe() == "unknown: no start was seen in the last 7 d"
+
+
+def test_few_starts_are_drawn_towards_the_prior() -> None:
+    """One start at once leaves the band wide; a hundred leave none."""
+    few = queue_waits([running(0)], AS_OF)["slurm:0"]
+    many = queue_waits([running(number) for number in range(100)], AS_OF)["slurm:0"]
+    assert few.high > 600
+    assert few.describe().endswith("from 1 start in the last 7 d")
+    assert (many.low, many.median, many.high) == (0, 0, 0)
+    assert many.describe() == "0 (0–0) min, from 100 starts in the last 7 d"
+
+
+def test_a_longer_queue_means_a_longer_wait() -> None:
+    """Of the same past, with hundreds of GPUs waiting instead of none."""
+    runs = drawn(3, load=0.9, boards=32)
+    simulate(runs, 32, backfill=False)
+    known = [seen(run, WEEK) for run in runs if run.started <= WEEK]
+    waiting = [seen(Run(10**6 + number, WEEK - 60, 8, 60, 60), WEEK) for number in range(50)]
+    chosen = next(f"slurm:{run.number}" for run in runs if run.started <= WEEK < run.ended)
+    short, long = (queue_waits(jobs, AS_OF)[chosen] for jobs in (known, known + waiting))
+    assert long.median > short.median
+    assert long.mean > short.mean
+
+
+def test_queues_are_apart_and_jobs_without_a_scheduler_have_none() -> None:
+    """Another partition, another source, and what telemetry alone names."""
+    here, there = running(1), running(2, namespace="other")
+    elsewhere, nobody = running(3, source="slurm of others"), running(4, scheduler=None)
+    found = queue_waits([here, there, elsewhere, nobody], AS_OF)
+    assert {job_id: wait.starts for job_id, wait in found.items()} == {
+        "slurm:1": 1,
+        "slurm:2": 1,
+        "slurm:3": 1,
+    }
