@@ -1,6 +1,7 @@
 """The documents name what exists, and everything that exists."""
 
 import argparse
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import fields
@@ -13,6 +14,12 @@ from data.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("deploy/*.md")])
+WRITES_GOLDEN = os.environ.get("TRIMTAB_GOLDEN") == "1"
+_SETTINGS_INTRODUCTION = """Written by `make golden`. A setting comes from `trimtab.toml` (or
+`--settings FILE`), then from the environment, then from the command line; later wins.
+`planning.slot_minutes` is `slot_minutes` under `[planning]` in the file and
+`TRIMTAB_PLANNING_SLOT_MINUTES` in the environment. Relative paths in the file count from
+its folder."""
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
 
@@ -43,24 +50,28 @@ def test_every_documented_command_exists() -> None:
     assert set(shown) - known == set()
 
 
-def test_the_table_of_settings_is_the_settings() -> None:
-    """The README has one row per setting with its default and meaning, and no other."""
-    rows = re.findall(
-        r"(?m)^\| `([a-z_]+\.[a-z0-9_]+)` \| (.*?) \| (.*?) \|$",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
-    )
+def settings_page() -> str:
+    """The page of settings: a section each, with its name in the environment."""
+    lines = ["# Settings", "", _SETTINGS_INTRODUCTION]
     defaults = Settings()
-    expected = [
-        (
-            f"{section.name}.{field.name}",
-            f"`{value}`" if (value := getattr(getattr(defaults, section.name), field.name)) != ""
-            else "empty",
-            field.metadata["meaning"],
-        )
-        for section in fields(Settings)
-        for field in fields(getattr(defaults, section.name))
-    ]  # fmt: skip
-    assert rows == expected
+    for section in fields(Settings):
+        own = getattr(defaults, section.name)
+        lines += ["", f"## {section.name}", "", "| setting | default | meaning |", "|---|---|---|"]
+        lines += [
+            f"| `{section.name}.{field.name}` | "
+            + (f"`{value}`" if (value := getattr(own, field.name)) != "" else "empty")
+            + f" | {field.metadata['meaning']} |"
+            for field in fields(own)
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def test_the_page_of_settings_is_golden() -> None:
+    """docs/settings.md has one row per setting with its default and meaning; `make golden`."""
+    page = ROOT / "docs" / "settings.md"
+    if WRITES_GOLDEN:
+        page.write_text(settings_page(), encoding="utf-8")
+    assert page.read_text(encoding="utf-8") == settings_page()
 
 
 def slug(heading: str) -> str:
