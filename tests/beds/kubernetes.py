@@ -192,8 +192,16 @@ class KubernetesBed:
         self.patch("Node", name, {"spec": {"taints": [cordon] if unschedulable else None}})
 
     def until(self, what: str, holds: Callable[[], bool], seconds: float = 30.0) -> None:
-        """Wait until it holds, or fail with the ends of the logs."""
-        self.servers.until(what, holds, seconds)
+        """Wait until it holds, or fail with the pods that do not run and the ends of the logs."""
+        try:
+            self.servers.until(what, holds, seconds)
+        except AssertionError as error:
+            waiting = [
+                (pod["metadata"]["name"], pod["status"].get("conditions"))
+                for pod in self.list("Pod")
+                if pod["status"].get("phase") == "Pending"
+            ]
+            raise AssertionError(f"{error}\npending pods: {waiting}") from error
 
     def path(self, kind: str, namespace: str | None = None, name: str = "") -> str:
         """The path of a kind's list, or of an object; `namespace` is ignored where none fits."""

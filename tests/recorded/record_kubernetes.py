@@ -98,13 +98,17 @@ def owned_by(bed: KubernetesBed, kind: str, name: str) -> list[dict[str, Any]]:
 
 def pod_of(bed: KubernetesBed, kind: str, name: str, *, gpus: int) -> dict[str, Any]:
     """A pod as the operator of a custom kind would make it."""
-    found = template("gpu", gpus)
+    found = template("gpu", gpus, node="gpu-0")
     owners = owned_by(bed, kind, name)
     return built_in("v1", "Pod", f"{name}-worker-0", found["spec"], ownerReferences=owners)
 
 
 def tell_story(bed: KubernetesBed) -> None:
-    """Make one workload of every kind that reads differently, and wait until they have settled."""
+    """Make one workload of every kind that reads differently, and wait until they have settled.
+
+    Each pod names its node: a scheduler that is free to choose fills gpu-1 now and then before
+    `train` comes, which then never runs.
+    """
     bed.add_gpu_node("gpu-0", gpus=8)
     bed.add_gpu_node("gpu-1", gpus=8, product="NVIDIA-A100-SXM4-80GB", memory_mib=81920)
     bed.add_gpu_node("mig-0", gpus=0, mig={"3g.40gb": 2})
@@ -126,14 +130,14 @@ def tell_story(bed: KubernetesBed) -> None:
             "batch/v1",
             "Job",
             "short",
-            {"template": template("gpu", 1, restart="Never", exit_after="1")},
+            {"template": template("gpu", 1, node="gpu-1", restart="Never", exit_after="1")},
         ),
         built_in(
             "batch/v1beta1",
             "CronJob",
             "nightly",
             {
-                "schedule": "0 3 * * *",
+                "schedule": "0 3 29 2 *",
                 "jobTemplate": {"spec": {"template": template("gpu", 1, restart="Never")}},
             },
         ),
@@ -156,17 +160,19 @@ def tell_story(bed: KubernetesBed) -> None:
         ),
         built_in(CUSTOM["JobSet"], "JobSet", "sweep", {}),
         built_in(CUSTOM["RayService"], "RayService", "chat", {}),
-        built_in("v1", "Pod", "notebook", template("gpu", 1)["spec"]),
+        built_in("v1", "Pod", "notebook", template("gpu", 1, node="gpu-1")["spec"]),
         built_in("v1", "Pod", "web", {"containers": [{"name": "main", "image": "example/web:1"}]}),
     )
-    nightly = {"template": template("gpu", 1, restart="Never")}
+    nightly, sweep = (
+        {"template": template("gpu", 1, node="gpu-1", restart="Never")} for _ in range(2)
+    )
     bed.apply(
         built_in(CUSTOM["RayCluster"], "RayCluster", "chat-1",
                  {}, ownerReferences=owned_by(bed, "RayService", "chat")),
         built_in("batch/v1", "Job", "nightly-1", nightly,
                  ownerReferences=owned_by(bed, "CronJob", "nightly")),
-        built_in("batch/v1", "Job", "sweep-workers-0", {"template": template(
-            "gpu", 1, restart="Never")}, ownerReferences=owned_by(bed, "JobSet", "sweep")),
+        built_in("batch/v1", "Job", "sweep-workers-0", sweep,
+                 ownerReferences=owned_by(bed, "JobSet", "sweep")),
         built_in(CUSTOM["Workload"], "Workload", "pytorchjob-llm", {"priority": 100},
                  ownerReferences=owned_by(bed, "PyTorchJob", "llm")),
     )  # fmt: skip
