@@ -1,5 +1,6 @@
-"""Nodes that have to stay on although no job that is planned needs them. Pure."""
+"""What jobs that are not planned need: nodes that stay on, boards that are taken. Pure."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 
@@ -22,14 +23,39 @@ def kept_on(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -
     scheduler does not list any more, when it last describes its nodes, is over.
     """
     nodes = tuple(nodes)
+    found = {node.name for node in nodes if SPOKEN_FOR.intersection(node.state.split("+"))}
+    for job in _listed(jobs, nodes):
+        found.update(_needed_by(job, job.job_id in read, nodes))
+    return frozenset(found)
+
+
+def occupied(
+    jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]
+) -> dict[tuple[str, str], int]:
+    """Return the boards by (node, GPU model) that running jobs without readings hold.
+
+    The model is '' where the job does not tell it. Jobs that share a node evenly are rounded up. A
+    job on a MIG slice counts no board.
+    """
+    found: Counter[tuple[str, str]] = Counter()
+    for job in _listed(jobs, tuple(nodes)):
+        facts = job.scheduler
+        if facts is None or job.job_id in read or job.mig_profile or not facts.nodes:
+            continue
+        if facts.state in (JobState.RUNNING, JobState.SUSPENDED):
+            for name in facts.nodes:
+                found[name, job.gpu_model] += -(-job.gpu_count // len(facts.nodes))
+    return dict(found)
+
+
+def _listed(jobs: Iterable[Job], nodes: Iterable[Node]) -> Iterator[Job]:
+    """Yield the jobs that their scheduler still listed when it last described its nodes."""
     said_at: dict[str, datetime] = {}
     for node in nodes:
         said_at[node.source] = max(node.seen_at, said_at.get(node.source, node.seen_at))
-    found = {node.name for node in nodes if SPOKEN_FOR.intersection(node.state.split("+"))}
     for job in jobs:
         if job.source in said_at and job.last_seen_at > said_at[job.source] - STILL_THERE:
-            found.update(_needed_by(job, job.job_id in read, nodes))
-    return frozenset(found)
+            yield job
 
 
 def _needed_by(job: Job, is_read: bool, nodes: Iterable[Node]) -> Iterator[str]:

@@ -18,14 +18,10 @@ from fnmatch import fnmatchcase
 from data.fleet_settings import Maintenance
 from data.records.cluster import Cluster, Gpu, Node
 from data.records.jobs import Job, Platform
+from planner.taken_boards import HOLDS_FOR, short_name, taken_boards, works_for_nobody
 
 _GONE_AFTER = timedelta(days=1)
 """A board not seen for so long is no capacity."""
-_HOLDS_FOR = timedelta(hours=1)
-"""A board last seen with a job this long before the newest sample is still the job's.
-
-So is one that worked without a label still busy.
-"""
 _HOLDING = frozenset({"allocated", "mixed", "completing"})
 """Slurm's words for a node that holds jobs, of GPUs or not."""
 UNSEEN = "(unseen)"
@@ -35,13 +31,13 @@ UNSEEN = "(unseen)"
 class FleetNode:
     """One node, or the part of one that has boards of this model.
 
-    `held` boards belong to jobs now. Not `open`: only these jobs may be here. `away` [slots] marks
-    maintenance. CPUs and memory are None where no scheduler said. `schedulers` are the sources that
-    describe it, `platform` that of a node of one scheduler, `known_as` that scheduler's name for
-    it: '' where nobody can be asked to change the node as a whole. `foreign`: something runs on it
-    that none of them explains or that has no readings, or jobs that wait may start there.
-    `mig_profiles` are the slices that can be asked for. `nameable`: its schedulers know its model,
-    so that a job can ask for it. Not `read`:
+    `held` boards belong to jobs now, `taken` ones to work that is not planned. Not `open`: only the
+    jobs of the held ones may be here. `away` [slots] marks maintenance. CPUs and memory are None
+    where no scheduler said. `schedulers` are the sources that describe it, `platform` that of a
+    node of one scheduler, `known_as` that scheduler's name for it: '' where nobody can be asked to
+    change the node as a whole. `foreign`: something runs on it that none of them explains or that
+    has no readings, or jobs that wait may start there. `mig_profiles` are the slices that can be
+    asked for. `nameable`: its schedulers know its model, so that a job can ask for it. Not `read`:
     nothing is known of what its boards do.
     """
 
@@ -53,6 +49,7 @@ class FleetNode:
     partitions: tuple[str, ...] = ()
     open: bool = True
     held: int = 0
+    taken: int = 0
     away: tuple[bool, ...] = ()
     seen: bool = True
     schedulers: tuple[str, ...] = ()
@@ -66,7 +63,7 @@ class FleetNode:
     @property
     def usable(self) -> int:
         """Give the boards that plans may use outside maintenance."""
-        return self.gpus if self.open else self.held
+        return max(self.held, self.gpus - self.taken) if self.open else self.held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +137,7 @@ def fleet_facts(
     described: dict[str, list[Node]] = defaultdict(list)
     for node in cluster.nodes:
         if node.seen_at > since:
-            described[_short(node.name)].append(node)
+            described[short_name(node.name)].append(node)
     homes = _homes(present, jobs, described)
     on_node: Counter[str] = Counter()
     for home in homes.values():
@@ -149,13 +146,16 @@ def fleet_facts(
     on_node.subtract(_shared_boards(homes))
     found = _nodes(present, described)
     foreign = _foreign(found, present, [*jobs, *ended], homes, described)
-    kept_on = {_short(name) for name in cluster.kept_on}
+    kept_on = {short_name(name) for name in cluster.kept_on}
+    places = [(node.name, node.gpu_model, node.gpus) for node in found]
+    taken = taken_boards(places, filter(works_for_nobody, present), cluster.occupied)
     nodes = [
         replace(
             node,
             held=min(node.gpus, on_node[node.name]),
+            taken=taken[node.name, node.gpu_model],
             away=_away(node.name, slot_starts, slot, maintenance),
-            foreign=node.name in foreign or _short(node.name) in kept_on,
+            foreign=node.name in foreign or short_name(node.name) in kept_on,
         )
         for node in found
     ]
@@ -248,30 +248,20 @@ def _foreign(
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     on_host: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
-        if gpu.job_id and newest and gpu.last_seen_at > newest - _HOLDS_FOR:
-            on_host[_short(gpu.node)].add(gpu.job_id)
+        if gpu.job_id and newest and gpu.last_seen_at > newest - HOLDS_FOR:
+            on_host[short_name(gpu.node)].add(gpu.job_id)
     for job_id, home in homes.items():
         for name, _count in home.boards:
-            on_host[_short(name)].add(job_id)
-    nameless = {_short(gpu.node) for gpu in gpus if _works_for_nobody(gpu)}
+            on_host[short_name(name)].add(job_id)
+    nameless = {short_name(gpu.node) for gpu in gpus if works_for_nobody(gpu)}
     found = set()
     for node in nodes:
-        host = _short(node.name)
+        host = short_name(node.name)
         words = {word for one in described.get(host, ()) for word in one.state.split("+")}
         own = [runs.get(job_id, "") in node.schedulers for job_id in on_host[host]]
         if host in nameless or not all(own) or (words & _HOLDING and not own):
             found.add(node.name)
     return found
-
-
-def _works_for_nobody(gpu: Gpu) -> bool:
-    """Say whether a board, when last seen, worked without a label, or may have."""
-    return gpu.unexplained_at is not None and gpu.unexplained_at > gpu.last_seen_at - _HOLDS_FOR
-
-
-def _short(name: str) -> str:
-    """Give a host name without its domain: schedulers and exporters differ in that."""
-    return name.partition(" ")[0].partition(".")[0].casefold()
 
 
 def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list[FleetNode]:
@@ -291,8 +281,8 @@ def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list
             gpus=len(uuids),
             mig_profiles=frozenset(slices[name, model]),
         )
-        found.append(_completed(own, described.get(_short(name), ()), alone=alone))
-    seen = {_short(name) for name, _model in boards}
+        found.append(_completed(own, described.get(short_name(name), ()), alone=alone))
+    seen = {short_name(name) for name, _model in boards}
     for short, nodes in sorted(described.items()):
         largest = max(nodes, key=lambda node: node.gpu_count)
         if short not in seen and largest.gpu_count > 0:
@@ -342,7 +332,7 @@ def _homes(
     sliced: dict[str, str] = {}
     wanted = {job.job_id for job in jobs}
     for gpu in gpus:
-        if gpu.job_id in wanted and newest and gpu.last_seen_at > newest - _HOLDS_FOR:
+        if gpu.job_id in wanted and newest and gpu.last_seen_at > newest - HOLDS_FOR:
             name = gpu.node if models[gpu.node] == 1 else f"{gpu.node} ({gpu.gpu_model})"
             held[gpu.job_id][name].add(gpu.gpu_uuid)
             if gpu.mig_instance:
@@ -359,11 +349,13 @@ def _homes(
         )
         for job_id, nodes in held.items()
     }
-    full = {_short(gpu.node): gpu.node for gpu in gpus}
+    full = {short_name(gpu.node): gpu.node for gpu in gpus}
     for job in jobs:
         named = () if job.scheduler is None else job.scheduler.nodes
         known = [
-            full.get(_short(one), one) for one in named if _short(one) in {**full, **described}
+            full.get(short_name(one), one)
+            for one in named
+            if short_name(one) in {**full, **described}
         ]
         if job.job_id not in homes and known and not job.mig_profile:
             each, rest = divmod(job.gpu_count, len(known))

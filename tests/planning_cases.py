@@ -1,6 +1,6 @@
 """Named planning problems, small enough to think through."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -106,6 +106,7 @@ def case(
     demand: dict[str, Sequence[float]] | None = None,
     nodes: Sequence[Node] = (),
     kept_on: frozenset[str] = frozenset(),
+    occupied: Mapping[tuple[str, str], int] | None = None,
     **changes: Any,
 ) -> PlanningProblem:
     """A problem of jobs as (job, level 0..1, memory MiB, power W or None)."""
@@ -130,7 +131,13 @@ def case(
         "rules": FREE_NODES,
     }
     return make_problem(
-        Cluster(as_of=AS_OF, gpus=tuple(gpus), nodes=tuple(nodes), kept_on=kept_on),
+        Cluster(
+            as_of=AS_OF,
+            gpus=tuple(gpus),
+            nodes=tuple(nodes),
+            kept_on=kept_on,
+            occupied=occupied or {},
+        ),
         [job for job, *_rest in jobs],
         pd.concat([history_of(*one) for one in jobs]),
         changes.pop("forecasts", forecasts),

@@ -1,15 +1,15 @@
 """The GPUs that a job may be placed on: nodes with their type, and what of them is free."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import IntEnum
 
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.kept_on import occupied
 from data.records.cluster import Gpu, Node
-from data.records.jobs import Job, JobState
 from data.store import StoreReader
+from planner.taken_boards import short_name, taken_boards, works_for_nobody
 from planner.training_plans import GpuType
 
 _RECENT = timedelta(hours=1)
@@ -110,11 +110,13 @@ def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> Fleet:
     """
     latest = reader.latest_sample_at()
     boards = reader.gpus(start=latest - _RECENT, end=latest) if latest is not None else ()
-    described = {node.name: node for node in reader.nodes()}
-    seen = list(_from_boards(boards, described))
-    names = {node.name for node in seen}
-    rest = [node for node in described.values() if node.name not in names]
-    return fleet_of([*seen, *_from_schedulers(rest, reader.jobs())], catalogue, source="the store")
+    nodes = reader.nodes()
+    given = occupied(reader.jobs(), (), nodes)
+    described = {short_name(node.name): node for node in nodes}
+    seen = list(_from_boards(boards, described, given))
+    hosts = {short_name(node.name) for node in seen}
+    rest = [node for host, node in described.items() if host not in hosts]
+    return fleet_of([*seen, *_from_schedulers(rest, given)], catalogue, source="the store")
 
 
 def fleet_of(nodes: Iterable[FleetNode], catalogue: GpuCatalogue, *, source: str) -> Fleet:
@@ -132,45 +134,45 @@ def fleet_of(nodes: Iterable[FleetNode], catalogue: GpuCatalogue, *, source: str
     )
 
 
-def _from_boards(boards: Iterable[Gpu], described: Mapping[str, Node]) -> Iterable[FleetNode]:
+def _from_boards(
+    boards: Iterable[Gpu], described: Mapping[str, Node], given: Mapping[tuple[str, str], int]
+) -> Iterable[FleetNode]:
     found: dict[tuple[str, str], set[str]] = {}
-    held: dict[tuple[str, str], set[str]] = {}
+    busy = []
     for board in boards:
-        if board.mig_instance:
-            continue
-        place = (board.node, board.gpu_model)
-        found.setdefault(place, set()).add(board.gpu_uuid)
-        if board.job_id:
-            held.setdefault(place, set()).add(board.gpu_uuid)
+        if not board.mig_instance:
+            found.setdefault((board.node, board.gpu_model), set()).add(board.gpu_uuid)
+            if board.job_id or works_for_nobody(board):
+                busy.append(board)
+    places = [(*place, len(uuids)) for place, uuids in found.items()]
+    taken = taken_boards(places, busy, given)
     for (name, model), uuids in sorted(found.items()):
-        node = described.get(name)
+        node = described.get(short_name(name))
         yield FleetNode(
             name=name,
             gpu_type=model,
             word=model,
             gpus=len(uuids),
-            free_gpus=len(uuids) - len(held.get((name, model), ())),
+            free_gpus=len(uuids) - taken[name, model],
             cpus=None if node is None else node.cpus,
             memory_mib=None if node is None else node.memory_mib,
             takes_jobs=node is None or node.schedulable,
         )
 
 
-def _from_schedulers(nodes: Iterable[Node], jobs: Iterable[Job]) -> Iterable[FleetNode]:
-    held: Counter[str] = Counter()
-    for job in jobs:
-        facts = job.scheduler
-        if facts is None or facts.state is not JobState.RUNNING or not facts.nodes:
-            continue
-        for name in facts.nodes:
-            held[name] += -(-job.gpu_count // len(facts.nodes))
+def _from_schedulers(
+    nodes: Iterable[Node], given: Mapping[tuple[str, str], int]
+) -> Iterable[FleetNode]:
+    nodes = list(nodes)
+    places = [(node.name, node.gpu_model, node.gpu_count) for node in nodes]
+    taken = taken_boards(places, (), given)
     for node in nodes:
         yield FleetNode(
             name=node.name,
             gpu_type=node.gpu_model,
             word=node.gpu_model,
             gpus=node.gpu_count,
-            free_gpus=max(0, node.gpu_count - held[node.name]),
+            free_gpus=node.gpu_count - taken[node.name, node.gpu_model],
             cpus=node.cpus,
             memory_mib=node.memory_mib,
             takes_jobs=node.schedulable,

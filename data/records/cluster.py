@@ -1,6 +1,7 @@
 """What the fleet is: GPUs on nodes, and how complete each source was."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -59,13 +60,15 @@ class Node:
 class Cluster:
     """The fleet as the store knows it at `as_of`.
 
-    `kept_on` are the nodes that a scheduler needs on for jobs that are not planned.
+    `kept_on` are the nodes that a scheduler needs on for jobs that are not planned, `occupied` the
+    boards by (node, GPU model or '') that such jobs hold.
     """
 
     as_of: datetime
     gpus: tuple[Gpu, ...]
     nodes: tuple[Node, ...] = ()
     kept_on: frozenset[str] = frozenset()
+    occupied: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_utc("as_of", self.as_of)

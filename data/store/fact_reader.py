@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
-from data.kept_on import kept_on
+from data.kept_on import kept_on, occupied
 from data.records.cluster import (
     LIVE_SOURCES,
     Cluster,
@@ -127,6 +127,7 @@ class FactReader:
                 gpus=self.gpus(start=start, end=upto),
                 nodes=nodes,
                 kept_on=kept_on(known_jobs, seen, nodes),
+                occupied=occupied(known_jobs, seen, nodes),
             ),
             jobs=tuple(job for job in known_jobs if job.job_id in seen),
             known_jobs=known_jobs,

@@ -1,0 +1,53 @@
+"""Boards in use on each node, by readings and by what schedulers gave away."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from data.records.cluster import Gpu
+
+HOLDS_FOR = timedelta(hours=1)
+"""A board last seen with a job this long before the newest sample is still the job's.
+
+So is one that worked without a label still busy.
+"""
+
+
+def taken_boards(
+    places: Sequence[tuple[str, str, int]],
+    busy_gpus: Iterable[Gpu],
+    occupied: Mapping[tuple[str, str], int],
+) -> Mapping[tuple[str, str], int]:
+    """Return the boards in use by (node name, GPU model).
+
+    `places` are (node name, GPU model, boards), `busy_gpus` those in use by their readings;
+    `occupied` counts the boards that schedulers gave away by (node, GPU model). The two may be the
+    same boards, so the larger count holds. A job whose model is not known on its node may hold any
+    of it.
+    """
+    busy: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for gpu in busy_gpus:
+        if not gpu.mig_instance:
+            busy[short_name(gpu.node), gpu.gpu_model].add(gpu.gpu_uuid)
+    known = {(short_name(name), model) for name, model, _boards in places}
+    held: Counter[tuple[str, str]] = Counter()
+    for (name, model), boards in occupied.items():
+        host = short_name(name)
+        held[host, model if (host, model) in known else ""] += boards
+    found = {}
+    for name, model, boards in places:
+        host = short_name(name)
+        found[name, model] = min(
+            boards, max(len(busy[host, model]), held[host, model] + held[host, ""])
+        )
+    return found
+
+
+def works_for_nobody(gpu: Gpu) -> bool:
+    """Say whether a board, when last seen, worked without a label, or may have."""
+    return gpu.unexplained_at is not None and gpu.unexplained_at > gpu.last_seen_at - HOLDS_FOR
+
+
+def short_name(name: str) -> str:
+    """Return a host name without its domain: schedulers and exporters differ in that."""
+    return name.partition(" ")[0].partition(".")[0].casefold()
