@@ -4,6 +4,7 @@ import argparse
 import getpass
 import sys
 import time
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +131,9 @@ def proposal_document(proposal: Proposal, said: str) -> dict[str, Any]:
 def list_(options: argparse.Namespace) -> int:
     """List every submitted job and where it stands."""
     with open_for_reading(settings_of(options)) as store:
-        rows = [submission_row(one) for one in store.reader.submissions()]
+        found = store.reader.submissions()
+        cycle = store.reader.last_cycle()
+    rows = [submission_row(submission) for submission in found]
     columns = (
         "id",
         "name",
@@ -145,7 +148,21 @@ def list_(options: argparse.Namespace) -> int:
         "reason",
     )
     print_rows(rows, options.format, columns=columns, empty="Nothing has been submitted yet.")
+    if any(submission.state.is_open for submission in found):
+        looked = None if cycle is None else cycle.started_at
+        say(looked_at(looked, utc_now()), file=sys.stderr)
     return 0
+
+
+def looked_at(looked: datetime | None, now: datetime) -> str:
+    """Say how old the states of open submissions may be."""
+    if looked is None:
+        when = "by no cycle yet"
+    else:
+        minutes = (now - looked) / timedelta(minutes=1)
+        age = f"{minutes / 60:.1f} h" if minutes >= 60 else f"{minutes:.0f} min"
+        when = f"by the cycle of {looked:%Y-%m-%d %H:%M} UTC, {age} ago"
+    return f"Open submissions were looked at {when}; `trimtab submissions watch` asks the clusters."
 
 
 def submission_row(one: Submission) -> dict[str, Any]:

@@ -418,7 +418,9 @@ def test_the_command_submits_lists_and_watches(
     assert main([*url, "submissions", "watch"]) == 0
     assert "running" in capsys.readouterr().out
     assert main([*url, "submissions", "list", "--format", "json"]) == 0
-    assert '"name": "by-command"' in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert '"name": "by-command"' in told.out
+    assert "were looked at by no cycle yet" in told.err
     bed.run("scancel", "-n", "by-command")
 
 
