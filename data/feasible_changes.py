@@ -87,9 +87,15 @@ def why_not(job: Job, proposed: Configuration, *, may_requeue: bool = True) -> s
     if job.platform is Platform.KUBERNETES:
         return _on_kubernetes(job, proposed)
     if job.platform is Platform.SLURM:
-        why = untouchable(job) or _on_slurm(job, proposed)
+        why = untouchable(job) or _strands(job, proposed) or _on_slurm(job, proposed)
         return why or _in_its_state(job, proposed, may_requeue=may_requeue)
     return ""
+
+
+def _strands(job: Job, proposed: Configuration) -> str:
+    """Return which jobs would start or wait for ever if a job was ended, '' when none."""
+    waiting = _extra(job).get("dependents", "")
+    return f"jobs wait for its end: {waiting}" if waiting and proposed.gpu_count == 0 else ""
 
 
 def why_not_later(job: Job) -> str:

@@ -60,6 +60,10 @@ class ModelNames:
             return whole, profile
         return self._map.get(board.casefold()) or self._catalogue.recognise(board), profile
 
+    def is_known(self, name: str) -> bool:
+        """Say whether one of these names, parted by commas, is a model of the catalogue."""
+        return any(self._catalogue.find(part) is not None for part in name.split(","))
+
     def _is_mapped(self, gpu_type: str) -> bool:
         return bool({gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map))
 

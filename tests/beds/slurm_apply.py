@@ -20,7 +20,9 @@ _PATIENCE_SECONDS = 180.0
 GPU_MODELS = f"h100={MODEL},a100=A100-SXM4-80GB"
 
 
-def applier_of(bed: SlurmBed, mode: str = "commands", **changes: Any) -> SlurmApplier:
+def applier_of(
+    bed: SlurmBed, mode: str = "commands", *, gpu_models: str = GPU_MODELS, **changes: Any
+) -> SlurmApplier:
     """An applier for a bed."""
     settings = SlurmApplySettings(
         enabled=True,
@@ -31,7 +33,7 @@ def applier_of(bed: SlurmBed, mode: str = "commands", **changes: Any) -> SlurmAp
         rest_token=bed.token() if mode == "rest" else "",
         **changes,
     )
-    return SlurmApplier(settings, gpu_models=GPU_MODELS)
+    return SlurmApplier(settings, gpu_models=gpu_models)
 
 
 def proposal(job: str, has: int, gets: int, **changes: Any) -> Recommendation:

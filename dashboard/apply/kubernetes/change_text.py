@@ -73,6 +73,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
         lines += [
             "# The GPUs are those of the first container; adapt the index if another one has them,",
             "# and lower those of init containers too: a pod holds the larger number.",
+            "# Where the container states requests of GPUs, set them to the same number.",
             "# On full nodes the rollout waits for ever: set maxSurge to 0 until it is over.",
         ]
         if _pods_of(job)[0] == 1 and place.kind in ("Deployment", "StatefulSet"):

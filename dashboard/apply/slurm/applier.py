@@ -14,7 +14,7 @@ from collectors.slurm.records import SlurmNode
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import capacity_refusals, closed_partitions
-from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job
+from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job, queue_of
 from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
 from dashboard.apply.slurm.moves import SIZES, Moves, moves_for
 from dashboard.apply.slurm.programs import SlurmPrograms
@@ -26,6 +26,7 @@ from dashboard.apply.slurm.targets import (
     job_target,
     keys_for,
     require_as_planned,
+    require_nobody_waiting,
     require_restorable,
     require_touchable,
 )
@@ -103,6 +104,8 @@ class SlurmApplier:
             number = _number_of(recommendation.job_id)
             reading = self._reading(client, number)
             nodes, models = self._site(client)
+            if recommendation.action is Action.RECLAIM:
+                require_nobody_waiting(number, queue_of(client))
         except CollectorError as error:
             raise as_apply_error(error) from error
         require_touchable(reading.facts, number)

@@ -1,14 +1,16 @@
 """One way to ask and to change a Slurm cluster; the client programs or slurmrestd."""
 
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+from collectors.slurm.answering import read_queue
 from collectors.slurm.answers import identifier_of
-from collectors.slurm.records import Record
+from collectors.slurm.records import Record, SlurmJob
 from dashboard.apply.slurm.answers import Answer
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
-from dashboard.apply.slurm.wire import Payload
+from dashboard.apply.slurm.wire import Payload, release_of
 from data.errors import (
     ApplyError,
     ChangeRefusedError,
@@ -74,6 +76,12 @@ def find_job(client: SlurmClient, number: str, now: datetime) -> JobReading | No
             "A release that is not known here? Change this job by hand.",
         ) from error
     return JobReading(facts=facts, interface=answered.interface)
+
+
+def queue_of(client: SlurmClient) -> tuple[SlurmJob, ...]:
+    """Return all jobs that run or wait. Errors: CollectorError."""
+    answered = client.queue()
+    return read_queue(answered.records, Counter(), release=release_of(answered.interface))
 
 
 def _number(record: Record, key: str) -> str:

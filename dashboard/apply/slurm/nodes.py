@@ -5,16 +5,14 @@ own drain is ever taken back.
 """
 
 import json
-from collections import Counter
 from datetime import datetime
 
-from collectors.slurm.answering import read_queue
 from collectors.slurm.answers import gpus_of, text_of, words_of
 from collectors.slurm.records import Record
 from dashboard.apply.slurm.answers import Answer, Said
-from dashboard.apply.slurm.client import SlurmClient
+from dashboard.apply.slurm.client import SlurmClient, queue_of
 from dashboard.apply.slurm.sending import result
-from dashboard.apply.slurm.wire import by_hand, encoded, payload_of, release_of
+from dashboard.apply.slurm.wire import by_hand, encoded, payload_of
 from data.errors import ApplyError, CollectorError, StalePlanError, scrub
 from data.records.changes import (
     Change,
@@ -63,10 +61,9 @@ def require_nothing_new(client: SlurmClient, name: str, planned_at: datetime) ->
 
     Errors: StalePlanError, which names them; CollectorError.
     """
-    answered = client.queue()
     newer = sorted(
         job.raw_id
-        for job in read_queue(answered.records, Counter(), release=release_of(answered.interface))
+        for job in queue_of(client)
         if not job.is_over
         and name in job.nodes
         and job.started_at is not None

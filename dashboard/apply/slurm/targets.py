@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 
+from collectors.slurm.dependents import DEPENDENTS
 from collectors.slurm.gpu_models import ModelNames
-from collectors.slurm.records import SlurmNode
+from collectors.slurm.records import SlurmJob, SlurmNode
 from dashboard.apply.slurm.client import JobReading
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import SIZES, type_key
@@ -121,6 +122,17 @@ def require_touchable(facts: JobFacts, number: str) -> None:
         )
 
 
+def require_nobody_waiting(number: str, queue: Iterable[SlurmJob]) -> None:
+    """Refuse to end a job that others wait for. Errors: ChangeRefusedError, which names them."""
+    waiting = [dict(job.extra).get(DEPENDENTS, "") for job in queue if job.raw_id == number]
+    if any(waiting):
+        raise ChangeRefusedError(
+            f"jobs wait for the end of Slurm job {number}: {', '.join(waiting)}; cancelling it "
+            "would start them or leave them waiting for ever",
+            "Ask their owners; then cancel it by hand.",
+        )
+
+
 def require_restorable(change: Change) -> None:
     """Refuse to give nodes back to a job that had got more than it asked for at least.
 
@@ -171,14 +183,12 @@ def require_as_planned(
     now = recommendation.now
     count = sum(one.count for one in facts.job.gpus)
     model = models.of_job(facts.job)
-    # Slurm knows no model of a job that names no type and waits where there are several.
-    same_model = not model.name or (model.name, model.mig_profile) == (
+    # Slurm knows no model of a job that names no type and waits where there are several, and a
+    # site's own word for one says nothing of which it is: the plan has the model from telemetry.
+    same_model = not models.is_known(model.name) or (model.name, model.mig_profile) == (
         now.gpu_model,
         now.mig_profile,
     )
     if count != now.gpu_count or not same_model:
-        raise StalePlanError(
-            f"Slurm job {number} has {count} × {model.name or 'GPUs'} {model.mig_profile}, "
-            f"the plan saw {now.describe()}",
-            again,
-        )
+        held = f"{count} × {model.name or 'GPUs'} {model.mig_profile}".rstrip()
+        raise StalePlanError(f"Slurm job {number} has {held}, the plan saw {now.describe()}", again)

@@ -1,9 +1,34 @@
 """Fixtures of the tests of applying."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from beds.power import PowerBed
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_files import BedNode
+
+SLURM_NODES = (
+    BedNode(name="h1", gpu_type="h100", gpus=4, features="nvlink"),
+    BedNode(name="h2", gpu_type="h100", gpus=4, features="nvlink"),
+    BedNode(name="a1", gpu_type="a100", gpus=2, features="a100"),
+    BedNode(name="c1", features="cpuonly"),
+)
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[SlurmBed]:
+    """One Slurm for the tests of applying; each ends its own jobs."""
+    with running_slurm(nodes=SLURM_NODES, accounting=True, rest=True) as bed:
+        yield bed
+
+
+@pytest.fixture
+def bed(cluster: SlurmBed) -> Iterator[SlurmBed]:
+    """The cluster, empty afterwards."""
+    yield cluster
+    cluster.run("scancel", "--quiet", "-u", cluster.plan.user)
+    cluster.until("no job is left", lambda: not cluster.run("squeue", "-h"))
 
 
 @pytest.fixture

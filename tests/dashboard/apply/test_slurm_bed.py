@@ -2,14 +2,12 @@
 
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from beds.slurm import SlurmBed, running_slurm
+from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
-from beds.slurm_files import BedNode
 from factories import make_job
 
 from data.clock import utc_now
@@ -20,27 +18,6 @@ from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
 
 pytestmark = pytest.mark.slurm
-NODES = (
-    BedNode(name="h1", gpu_type="h100", gpus=4, features="nvlink"),
-    BedNode(name="h2", gpu_type="h100", gpus=4, features="nvlink"),
-    BedNode(name="a1", gpu_type="a100", gpus=2, features="a100"),
-    BedNode(name="c1", features="cpuonly"),
-)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[SlurmBed]:
-    """One cluster for all tests here; each ends its own jobs."""
-    with running_slurm(nodes=NODES, accounting=True, rest=True) as bed:
-        yield bed
-
-
-@pytest.fixture
-def bed(cluster: SlurmBed) -> Iterator[SlurmBed]:
-    """The cluster, empty afterwards."""
-    yield cluster
-    cluster.run("scancel", "--quiet", "-u", cluster.plan.user)
-    cluster.until("no job is left", lambda: not cluster.run("squeue", "-h"))
 
 
 def running(bed: SlurmBed, *options: str) -> str:

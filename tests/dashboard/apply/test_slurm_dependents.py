@@ -1,0 +1,89 @@
+"""A job for whose end others wait is neither offered nor cancelled. On a real Slurm."""
+
+from datetime import timedelta
+
+import pytest
+from beds.slurm import SlurmBed
+from beds.slurm_apply import MODEL, applier_of, proposal
+
+from collectors.base import Window
+from collectors.slurm.jobs import slurm_collector
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
+from data.errors import ChangeRefusedError
+from data.feasible_changes import why_not
+from data.records.decisions import Action
+from data.records.jobs import Job
+from data.records.plans import Configuration
+from data.source_settings import SlurmSettings
+
+pytestmark = pytest.mark.slurm
+NOTHING = Configuration(gpu_model=MODEL, gpu_count=0)
+ONE = Configuration(gpu_model=MODEL, gpu_count=1)
+
+
+def running(bed: SlurmBed, *options: str) -> tuple[str, str]:
+    """The raw number and the name for others of a job, or of the first task of an array."""
+    job = bed.submit("--gres=gpu:h100:2", *options)
+    bed.until("it runs", lambda: "RUNNING" in bed.run("squeue", "-h", "-j", job, "-o", "%T"))
+    rows = bed.run("squeue", "-h", "-r", "-t", "R", "-j", job, "-o", "%K %A").splitlines()
+    return min(rows).split()[1], job
+
+
+def read(bed: SlurmBed, raw: str, mode: str) -> Job:
+    """The job as the Slurm source tells it."""
+    settings = SlurmSettings(
+        mode=mode,
+        conf_file=str(bed.conf),
+        rest_url=bed.rest_url,
+        rest_user=bed.plan.user,
+        rest_token=bed.token() if mode == "rest" else "",
+        gpu_models=f"h100={MODEL}",
+    )
+    now = utc_now() + timedelta(seconds=1)
+    window = Window(start=now - timedelta(hours=1), end=now)
+    jobs = slurm_collector(settings, load_gpu_catalogue()).collect(window).jobs
+    return next(job for job in jobs if job.job_id == f"slurm:{raw}")
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+@pytest.mark.parametrize(
+    ("options", "dependency", "waits"),
+    [
+        ([], "afterok:{job}", True),
+        ([], "afternotok:{job}", True),
+        ([], "afterany:{job}", True),
+        ([], "afterany:1:{job}?singleton", True),
+        ([], "after:{job}", False),
+        ([], "singleton", False),
+        (["--array=0-1"], "afterok:{job}", True),
+        (["--array=0-1"], "afterok:{job}_0", True),
+    ],
+)
+def test_a_job_that_others_wait_for_is_not_cancelled(
+    bed: SlurmBed, mode: str, options: list[str], dependency: str, waits: bool
+) -> None:
+    """The job that waits is named; fewer GPUs, which end no job, may still be offered."""
+    raw, job = running(bed, *options)
+    waiting = bed.submit(f"--dependency={dependency.format(job=job)}", "--hold", "-J", "next")
+    found = read(bed, raw, mode)
+    assert (waiting in why_not(found, NOTHING)) is waits
+    assert "wait for its end" not in why_not(found, ONE)
+    applier = applier_of(bed, mode)
+    wanted = proposal(raw, 2, 0, action=Action.RECLAIM)
+    if not waits:
+        assert applier.look(wanted, job=None, gpus=()).name == f"slurm:{raw}"
+        return
+    with pytest.raises(ChangeRefusedError, match=rf"wait for the end of .*{waiting} \(after"):
+        applier.look(wanted, job=None, gpus=())
+    bed.run("scancel", waiting)
+    bed.until("it is gone", lambda: waiting not in bed.run("squeue", "-h", "-o", "%A").split())
+    assert applier.look(wanted, job=None, gpus=()).name == f"slurm:{raw}"
+
+
+@pytest.mark.parametrize("mode", ["commands", "rest"])
+def test_a_site_word_for_a_gpu_model_is_no_other_model(bed: SlurmBed, mode: str) -> None:
+    """Telemetry told the plan which model `h100` is; no setting maps it."""
+    raw, _job = running(bed)
+    applier = applier_of(bed, mode, gpu_models="")
+    assert applier.look(proposal(raw, 2, 0, action=Action.RECLAIM), job=None, gpus=())
