@@ -17,7 +17,7 @@ from collectors.base import Window
 from dashboard.cycle import fleet_rules
 from dashboard.submission.memory_outlook import watched_in
 from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.decisions import Recommendation
 from data.records.memory import MemoryOutlook
 from data.settings import Settings
@@ -89,8 +89,8 @@ def known_of(fleet: DrawnFleet, settings: Settings) -> Known:
 
 def recommended(
     fleet: DrawnFleet, settings: Settings, kept: Path | None = None
-) -> tuple[Recommendation, ...]:
-    """Return what is recommended to a fleet of which the past is known.
+) -> tuple[tuple[Recommendation, ...], GpuCatalogue]:
+    """Return what is recommended to a fleet of which the past is known, and what boards draw.
 
     `kept`: the file that keeps what is known of it.
     """
@@ -103,4 +103,4 @@ def recommended(
             kept.write_bytes(pickle.dumps(known))
     problem = make_problem(*known.positional, **known.named)
     plan = build_plan(problem, budget_seconds=settings.planning.budget_seconds, created_at=AS_OF)
-    return advise(plan, problem, **known.advised_by).recommendations
+    return advise(plan, problem, **known.advised_by).recommendations, problem.catalogue

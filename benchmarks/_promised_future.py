@@ -179,7 +179,7 @@ def changed(
     if advice.action is not Action.SCALE_OUT:
         work = np.minimum(work, now.boards)
     stretch = np.ones(setting.horizon)
-    if not _serves(job):
+    if has_end(job):
         worst = 1.7 ** np.log2(job.job.gpu_count / count) / min(speed, 1.0)
         worst = max(worst, 1 / service) if profile or wanted.shared_with else worst
         slow = 1 + float(beta.ppf(chance[3], 0.4, 1.6)) * max(0.0, worst - 1)
@@ -198,8 +198,9 @@ def changed(
     )
 
 
-def _serves(job: DrawnJob) -> bool:
-    return "/deployment/" in job.job.job_id
+def has_end(job: DrawnJob) -> bool:
+    """Say whether a job does a given work; a service does not."""
+    return "/deployment/" not in job.job.job_id
 
 
 def _capped(fleet: DrawnFleet, job: DrawnJob, now: Changed, cap_watts: float) -> Changed:
@@ -218,7 +219,7 @@ def _capped(fleet: DrawnFleet, job: DrawnJob, now: Changed, cap_watts: float) ->
     slowed = rows[1] + z * np.where(z > 0, rows[2] - rows[1], rows[1] - rows[0])
     slowed = np.maximum(slowed, 1.0)
     watts = count * (board * ratio * slowed - free)
-    if _serves(job):
+    if not has_end(job):
         return replace(now, watts=watts)
     # `watts` is of the step's work: what a stretched step draws is that much less.
     return replace(now, watts=watts / slowed, stretch=slowed)

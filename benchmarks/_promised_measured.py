@@ -3,11 +3,23 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
-from benchmarks._promised_fleet import PER_DAY, STEP, DrawnFleet
-from benchmarks._promised_future import Came, Setting, changed, future_of, now_of, played
-from dashboard.apply.verification import Stretch, compare
+from benchmarks._promised_fleet import NOW, PER_DAY, STEP, DrawnFleet, Values
+from benchmarks._promised_future import (
+    Came,
+    Changed,
+    Setting,
+    changed,
+    future_of,
+    has_end,
+    now_of,
+    played,
+)
+from dashboard.apply.verification import compare
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.decisions import Action, Range, Recommendation
+from data.records.plans import Configuration
 from data.settings import Settings
 
 _HOURS = STEP / 3_600
@@ -28,79 +40,109 @@ class Measured:
 
 
 def measured_of(
-    fleet: DrawnFleet, advice: Recommendation, setting: Setting, settings: Settings
+    fleet: DrawnFleet,
+    advice: Recommendation,
+    setting: Setting,
+    settings: Settings,
+    catalogue: GpuCatalogue,
 ) -> Measured | None:
-    """Return the measurement of a change that holds from the first slot, None of any other."""
+    """Return the measurement of a change that holds from the first slot, None of any other.
+
+    The truth is of the work done in these slots, as the measurement is: of a job that a change
+    slows down, less than it would have done.
+    """
     if advice.starts_at is not None or advice.action is Action.SHIFT_IN_TIME:
         return None
     slot = settings.planning.slot_minutes * 60 // STEP
     first, last = slot, min(setting.horizon, slot * (1 + settings.apply.verify_slots))
     job = fleet.job(advice.job_id)
-    window = np.zeros(setting.horizon)
-    window[first:last] = 1
-    truth = played(fleet, job, replace(advice, transition=None), advice.proposed, window, setting)
     now = now_of(fleet, job, setting)
     then = changed(fleet, job, now, advice.proposed, advice, setting)
-    alive = future_of(fleet, job.alive(), setting) * window
-    if not alive.sum() and advice.proposed.gpu_count:
+    alive = future_of(fleet, job.alive(), setting)
+    kept = advice.proposed.gpu_count > 0
+    if kept and not alive[first:last].all():
         return None
-    work = np.minimum(future_of(fleet, job.wanted, setting), now.boards)
-    speed = then.model.relative_speed / now.model.relative_speed
-    count, hours = advice.proposed.gpu_count, (last - first) * _HOURS
-    kept = count > 0
-    free = fleet.idle_watts[then.model.name]
-    activity = work / np.maximum(then.stretch, 1e-9) / speed if kept else work * 0
-    after = Stretch(
-        hours=hours,
-        gpu_hours=float(alive.sum()) * count * _HOURS,
-        work=float((activity * alive).sum()) * _HOURS,
-        energy_kwh=float(((then.watts + then.boards * free) * alive).sum()) * _HOURS / 1000,
-        coverage_ratio=1.0,
+    window = np.zeros(setting.horizon)
+    window[first:last] = 1
+    if kept and has_end(job):
+        window[first:last] /= np.maximum(then.stretch[first:last], 1e-9)
+    truth = played(fleet, job, replace(advice, transition=None), advice.proposed, window, setting)
+    slots = (last - first) // slot
+    after = _history(fleet, job.job.job_id, advice.proposed, then, setting, slot)
+    same = _history(fleet, job.job.job_id, advice.now, now, setting, slot)
+    past = replace_past(fleet)
+    day = replace(setting, horizon=PER_DAY)
+    before = _history(
+        past, job.job.job_id, advice.now, now_of(past, job, day), day, slot, NOW - _DAY
     )
-    still_free = fleet.idle_watts[now.model.name]
-    unchanged = Stretch(
-        hours=hours,
-        gpu_hours=float(alive.sum()) * now.boards * _HOURS,
-        work=float((work * alive).sum()) * _HOURS,
-        energy_kwh=float(((now.watts + now.boards * still_free) * alive).sum()) * _HOURS / 1000,
-        coverage_ratio=1.0,
-    )
-    before = _before(fleet, job.job.job_id)
+    energy = None
+    if kept and advice.proposed.mig_profile:
+        free = fleet.idle_watts[then.model.name]
+        watts = then.watts + then.boards * free
+        kwh = float(watts[first:last].sum()) * _HOURS / 1000
+        energy = Range(low=kwh, central=kwh, high=kwh, unit="kWh")
     found, nothing = (
         compare(
             before,
-            one,
-            predicted=advice.savings,
-            least_coverage=settings.planning.minimum_coverage_ratio,
-            energy=settings.energy,
+            rows,
+            recommendation=one,
+            slots=slots,
+            is_over=True,
+            split_kwh=split,
+            catalogue=catalogue,
+            settings=settings,
         )
-        for one in (after, unchanged)
+        for one, rows, split in (
+            (advice, after[1 : 1 + slots] if kept else after[:0], energy),
+            (replace(advice, proposed=advice.now), same[1 : 1 + slots], None),
+        )
     )
     zero = nothing.realised_energy_kwh
+    used = same["power_watts"][1 : 1 + slots].sum() * slot * _HOURS / 1000
     return Measured(
         gpu_hours=found.realised_gpu_hours,
         kwh=found.realised_energy_kwh,
         truth=truth,
         nothing_kwh=0.0 if zero is None else zero.central,
-        used_kwh=(unchanged.energy_kwh or 0.0) * settings.energy.pue,
+        used_kwh=float(used) * settings.energy.pue,
     )
 
 
-def _before(fleet: DrawnFleet, job_id: str) -> Stretch:
-    """Return the day before the change."""
+_DAY = pd.Timedelta(hours=24)
+
+
+def _history(
+    fleet: DrawnFleet,
+    job_id: str,
+    configuration: Configuration,
+    held: Changed,
+    setting: Setting,
+    slot: int,
+    start: pd.Timestamp = NOW,
+) -> pd.DataFrame:
+    """Return what a history (columns HISTORY) tells of a job in a configuration, by slot."""
     job = fleet.job(job_id)
-    past = replace_past(fleet)
-    setting = Setting(prices=(), horizon=PER_DAY, base_watts_per_gpu=0)
-    now = now_of(past, job, setting)
-    work = np.minimum(future_of(past, job.wanted, setting), now.boards)
-    free = fleet.idle_watts[now.model.name] * now.boards
-    return Stretch(
-        hours=24.0,
-        gpu_hours=24.0 * now.boards,
-        work=float(work.sum()) * _HOURS,
-        energy_kwh=float((now.watts + free).sum()) * _HOURS / 1000,
-        coverage_ratio=1.0,
-    )
+    count, catalogue = configuration.gpu_count, load_gpu_catalogue()
+    own = catalogue.get(job.job.gpu_model)
+    profile = held.model.mig_profile(configuration.mig_profile or "none")
+    speed = held.model.relative_speed / own.relative_speed
+    speed *= 1.0 if profile is None else profile.compute_fraction
+    work = np.minimum(future_of(fleet, job.wanted, setting), job.job.gpu_count)
+    effective = np.minimum(work / np.maximum(held.stretch, 1e-9) / speed, count)
+    watts = held.watts + held.boards * fleet.idle_watts[held.model.name]
+
+    def by_slot(values: Values) -> Values:
+        return values[: len(values) // slot * slot].reshape(-1, slot).mean(axis=1)
+
+    return pd.DataFrame(
+        {
+            "slot_start": [start + pd.Timedelta(seconds=number * slot * STEP)
+                           for number in range(setting.horizon // slot)],
+            "effective_gpus": by_slot(effective),
+            "allocated_gpus": float(count),
+            "power_watts": by_slot(watts),
+        }
+    )  # fmt: skip
 
 
 def replace_past(fleet: DrawnFleet) -> DrawnFleet:

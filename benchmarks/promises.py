@@ -17,6 +17,7 @@ from benchmarks._promised_draw import draw_fleet
 from benchmarks._promised_fleet import STEP, DrawnFleet
 from benchmarks._promised_future import Came, Setting, came_of, no_change
 from benchmarks._promised_measured import Measured, measured_of
+from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.records.decisions import Range, Recommendation
 from data.settings import EnergySettings, PlanningSettings, Settings
 
@@ -75,7 +76,10 @@ def drawn(seed: int, number: int) -> DrawnFleet:
 
 
 def applies(
-    fleet: DrawnFleet, settings: Settings, recommendations: Iterable[Recommendation]
+    fleet: DrawnFleet,
+    settings: Settings,
+    recommendations: Iterable[Recommendation],
+    catalogue: GpuCatalogue,
 ) -> list[Apply]:
     """Return every recommendation that promises a figure, applied."""
     planning = settings.planning
@@ -97,7 +101,9 @@ def applies(
                 promised=promised,
                 came=came_of(fleet, one, setting),
                 nothing=no_change(fleet, one, setting) if one.job_id else None,
-                measured=measured_of(fleet, one, setting, settings) if one.job_id else None,
+                measured=measured_of(fleet, one, setting, settings, catalogue)
+                if one.job_id
+                else None,
             )
         )
     return found
@@ -201,7 +207,7 @@ def played(seed: int, fleets: int, kept: Path | None) -> list[Apply]:
     for number in range(fleets):
         fleet, settings = drawn(seed, number), settings_of(number)
         file = None if kept is None else kept / f"{seed}-{number}.pickle"
-        found += applies(fleet, settings, recommended(fleet, settings, file))
+        found += applies(fleet, settings, *recommended(fleet, settings, file))
     return found
 
 

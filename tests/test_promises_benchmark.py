@@ -32,9 +32,9 @@ def test_a_drawn_fleet_is_advised_as_a_cycle_would_and_no_change_saves_nothing(
 ) -> None:
     """One fleet is played; every change to what a job has saves exactly 0 of every figure."""
     fleet, settings = drawn(1, TINY), settings_of(TINY)
-    found = recommended(fleet, settings)
+    found, catalogue = recommended(fleet, settings)
     assert {one.summary for one in found} == of_a_cycle(fleet, settings, store)
-    played = applies(fleet, settings, found)
+    played = applies(fleet, settings, found, catalogue)
     assert len(played) >= 3
     for one in played:
         if one.nothing is not None:

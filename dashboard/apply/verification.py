@@ -1,62 +1,39 @@
-"""What a change really brought: the slots after it against those before, per unit of work.
+"""What a change really brought: what the job did since, against the same job without the change.
 
-Work is effective GPU-hours (utilization times allocated GPUs). Had the job gone on as before, the
-work done since would have cost GPU-hours and energy at the old rate per unit of work; the saving is
-that minus what it did cost. The range also spans the reading by time alone (the old rate per hour),
-which is the better one where the allocation would not have followed the load.
+What it would have held and drawn is read off the day before (`counterfactual.py`).
 
 A change made for memory is judged by memory alone: whether what the job took since stays below what
 its devices offer. A climb that begins anew after the restart is the next cycles' to foresee.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pandas as pd
 
+from dashboard.apply.counterfactual import NO_WORK_RATIO, Held, Since, saved
 from dashboard.apply.progress import Progress
 from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.records.commands import Measurement, Work
-from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation, Savings
+from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation
 from data.records.lifecycle import Event
-from data.settings import EnergySettings, Settings
+from data.records.plans import Configuration
+from data.settings import EnergySettings, PlanningSettings, Settings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
+from forecasting.power.free_boards import with_measured_idle
+from planner.configurations import board_share
 
 _BEFORE = timedelta(hours=24)
-_NO_WORK_RATIO = 0.01
-"""Work below this share of the GPU-hours is no work to measure by: the job stood idle."""
+_BY_TIME = "the job did no work to measure by: compared by time"
+_NOTHING = Range(low=0, central=0, high=0, unit="W")
+_MOST_READINGS = 20_000
 _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
 _GIVE_UP = timedelta(hours=24)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """What a job held, did and used over `hours` of known slots; energy None when unknown."""
-
-    hours: float
-    gpu_hours: float
-    work: float
-    energy_kwh: float | None
-    coverage_ratio: float
-
-
-def stretch_of(rows: pd.DataFrame, *, slot_seconds: int, slots: int) -> Stretch:
-    """Sum a job's history (columns HISTORY) of one stretch of `slots` slots."""
-    known = rows[rows["effective_gpus"].notna() & rows["allocated_gpus"].notna()]
-    hours = slot_seconds / SECONDS_PER_HOUR
-    power = known["power_watts"]
-    return Stretch(
-        hours=len(known) * hours,
-        gpu_hours=float(known["allocated_gpus"].sum()) * hours,
-        work=float(known["effective_gpus"].sum()) * hours,
-        energy_kwh=float(power.sum()) * hours / 1000
-        if power.notna().all() and len(known)
-        else None,
-        coverage_ratio=len(known) / slots if slots else 0.0,
-    )
 
 
 def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetime, datetime]:
@@ -92,26 +69,20 @@ def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
             recommendation.job_id, start=first, end=last, slot_seconds=slot_seconds
         )
 
-    def stretch(first: datetime, last: datetime) -> Stretch:
-        rows = history(first, last)
-        slots = round((last - first).total_seconds() / slot_seconds)
-        return stretch_of(rows, slot_seconds=slot_seconds, slots=slots)
-
-    after = stretch(start, end)
-    if recommendation.proposed.gpu_count == 0 and not after.hours:
-        hours = (end - start) / timedelta(hours=1)
-        latest = reader.latest_sample_at()
-        if latest is not None and latest >= end:
-            after = Stretch(hours=hours, gpu_hours=0, work=0, energy_kwh=0.0, coverage_ratio=1.0)
+    rows, latest = history(start, end), reader.latest_sample_at()
+    readings = reader.power_readings(start=changed - _BEFORE, end=changed, most=_MOST_READINGS)
     measurement = compare(
-        stretch(changed - _BEFORE, changed),
-        after,
-        predicted=recommendation.savings,
-        least_coverage=settings.planning.minimum_coverage_ratio,
-        energy=settings.energy,
+        history(changed - _BEFORE, changed),
+        rows,
+        recommendation=recommendation,
+        slots=round((end - start).total_seconds() / slot_seconds),
+        is_over=latest is not None and latest >= end,
+        split_kwh=_split_energy(task, recommendation, start, end),
+        catalogue=with_measured_idle(load_gpu_catalogue(), readings),
+        settings=settings,
     )
     if recommendation.action in FOR_MEMORY:
-        return _by_memory(measurement, history(start, end), recommendation)
+        return _by_memory(measurement, rows, recommendation)
     capped = recommendation.action is Action.POWER_CAP
     return _verdict(measurement, settings.apply.throughput_loss_ratio, capped=capped), measurement
 
@@ -138,63 +109,163 @@ def _verdict(one: Measurement, loss: float, *, capped: bool) -> Event | Work:
 
 
 def compare(
-    before: Stretch,
-    after: Stretch,
+    before: pd.DataFrame,
+    after: pd.DataFrame,
     *,
-    predicted: Savings,
-    least_coverage: float,
-    energy: EnergySettings,
+    recommendation: Recommendation,
+    slots: int,
+    is_over: bool,
+    split_kwh: Range | None,
+    catalogue: GpuCatalogue,
+    settings: Settings,
 ) -> Measurement:
-    """Set two stretches side by side. What cannot be known is None with its reason."""
-    reasons = []
-    if before.coverage_ratio < least_coverage and before.hours < after.hours:
-        reasons.append("too little is known of the time before the change")
-    if after.coverage_ratio < least_coverage:
-        reasons.append(f"only {100 * after.coverage_ratio:.0f} % of the slots after are known")
-    if not before.hours or reasons:
-        return _unmeasured(after.hours, (*reasons, *(() if before.hours else ("no history",))))
-    worked = before.work > _NO_WORK_RATIO * before.gpu_hours
-    if not worked:
-        reasons.append("the job did no work to measure by: compared by time")
-    gpu_hours = _saved(
-        before, after, before.gpu_hours, after.gpu_hours, worked=worked, unit="GPU-h"
+    """Return what was saved in the `slots` after a change. What cannot be known is None, and why.
+
+    `before` is the job's history of the day before, `after` of the slots since (columns HISTORY);
+    `is_over`: all samples of them have come. `split_kwh` is its energy since where its boards are
+    shared. Idle power is that of `catalogue`.
+    """
+    slot_seconds = settings.planning.slot_minutes * 60
+    before, after = _known(before), _known(after)
+    slot_hours = slot_seconds / SECONDS_PER_HOUR
+    stopped = recommendation.proposed.gpu_count == 0 and not len(after) and is_over
+    hours = slots * slot_hours if stopped else len(after) * slot_hours
+    reasons = _too_little(before, hours, slots, slot_seconds, settings.planning)
+    if reasons:
+        return _unmeasured(hours, reasons)
+    now, then, why = _sides(recommendation, catalogue)
+    energy = Range(low=0, central=0, high=0, unit="kWh") if stopped else split_kwh
+    if energy is None and not why and not stopped:
+        energy, why = _board_energy(before, after, slot_hours)
+    found = saved(
+        before,
+        Since(rows=after, hours=hours, energy_kwh=None if why else energy),
+        now=now,
+        then=then,
+        has_end=recommendation.delay_hours is not None and not recommendation.proposed.shared_with,
+        counts_new_boards=_counts_new_boards(recommendation),
+        slot_seconds=slot_seconds,
     )
-    board = None
-    if before.energy_kwh is None or after.energy_kwh is None:
-        reasons.append("power was not reported all the time, so energy is unknown")
-    else:
-        board = _saved(
-            before, after, before.energy_kwh, after.energy_kwh, worked=worked, unit="kWh"
-        )
-    pue = (max(1.0, energy.pue - energy.pue_uncertainty), energy.pue)
-    site = board and _times(board, (*pue, energy.pue + energy.pue_uncertainty), "kWh")
-    carbon = load_carbon_table().get(energy.region)
+    work_before = float(before["effective_gpus"].sum()) * slot_hours * now.speed
+    work_after = float(after["effective_gpus"].sum()) * slot_hours * then.speed
+    held_before = float(before["allocated_gpus"].sum()) * slot_hours
+    worked = work_before > NO_WORK_RATIO * held_before
+    site = found.energy_kwh and _times(found.energy_kwh, _pue(settings.energy), "kWh")
+    carbon = load_carbon_table().get(settings.energy.region)
     grams = (carbon.low, carbon.gco2e_per_kwh, carbon.high)
-    share = after.hours / predicted.horizon_hours
+    predicted = recommendation.savings
+    share = (hours / predicted.horizon_hours,) * 3
     return Measurement(
-        hours=after.hours,
-        work_before=before.work,
-        work_after=after.work,
-        throughput_ratio=_ratio(after.work / after.hours, before.work / before.hours)
+        hours=hours,
+        work_before=work_before,
+        work_after=work_after,
+        throughput_ratio=_ratio(work_after / hours, work_before / (len(before) * slot_hours))
         if worked
         else None,
-        saturated=after.work >= _SATURATED_RATIO * after.gpu_hours if after.gpu_hours else None,
-        predicted_gpu_hours=predicted.gpu_hours and _times(predicted.gpu_hours, (share,) * 3),
-        realised_gpu_hours=gpu_hours,
-        predicted_energy_kwh=predicted.energy_kwh and _times(predicted.energy_kwh, (share,) * 3),
+        saturated=_saturated(after),
+        predicted_gpu_hours=predicted.gpu_hours and _times(predicted.gpu_hours, share),
+        realised_gpu_hours=found.gpu_hours,
+        predicted_energy_kwh=predicted.energy_kwh and _times(predicted.energy_kwh, share),
         realised_energy_kwh=site,
         realised_emissions_kgco2e=site
-        and _times(
-            site,
-            (
-                grams[0] / GRAMS_PER_KILOGRAM,
-                grams[1] / GRAMS_PER_KILOGRAM,
-                grams[2] / GRAMS_PER_KILOGRAM,
-            ),
-            "kgCO2e",
-        ),
-        reasons=tuple(reasons),
+        and _times(site, tuple(gram / GRAMS_PER_KILOGRAM for gram in grams), "kgCO2e"),
+        reasons=(*((why,) if why else ()), *(() if worked else (_BY_TIME,))),
     )
+
+
+def _known(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows["effective_gpus"].notna() & rows["allocated_gpus"].notna()]
+
+
+def _too_little(
+    before: pd.DataFrame, hours: float, slots: int, slot_seconds: int, planning: PlanningSettings
+) -> tuple[str, ...]:
+    """Return why too little is known to measure by, () when enough is."""
+    slot_hours = slot_seconds / SECONDS_PER_HOUR
+    least = planning.minimum_coverage_ratio
+    known = len(before) * slot_hours
+    reasons = [] if len(before) else ["no history"]
+    if known < least * (_BEFORE / timedelta(hours=1)) and known < hours:
+        reasons.append("too little is known of the time before the change")
+    if hours < least * slots * slot_hours:
+        share = 100 * hours / (slots * slot_hours) if slots else 0
+        reasons.append(f"only {share:.0f} % of the slots after are known")
+    return tuple(reasons)
+
+
+def _sides(recommendation: Recommendation, catalogue: GpuCatalogue) -> tuple[Held, Held, str]:
+    """Return how the job holds boards before and after, and why energy cannot be told."""
+    now, proposed = recommendation.now, recommendation.proposed
+    own = catalogue.find(now.gpu_model)
+    wanted = proposed if proposed.gpu_count else now
+    other = catalogue.find(wanted.gpu_model)
+    if own is None or other is None:
+        unknown = Held(share=1.0, speed=1.0, free_watts=_NOTHING)
+        return unknown, unknown, "what a free board of its GPU model draws is not known"
+    why = ""
+    if proposed.shared_with or now.shared_with:
+        why = "it shares its GPUs: their readings mirror all holders"
+    elif now.mig_profile:
+        why = "the power of a MIG slice before the change is not known"
+    return _held(now, own, own), _held(wanted, other, own), why
+
+
+def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> Held:
+    """Return how a configuration holds boards of a model, its speed in boards of `own`."""
+    profile = model.mig_profile(configuration.mig_profile) if configuration.mig_profile else None
+    speed = model.relative_speed / own.relative_speed
+    share = 0.5 if configuration.shared_with else 1.0
+    if profile is not None:
+        share, speed = board_share(model, profile), speed * profile.compute_fraction
+    watts = Range(
+        low=model.idle_watts_low,
+        central=model.idle_watts,
+        high=model.idle_watts_high,
+        unit="W",
+    )
+    return Held(share=share, speed=speed, free_watts=watts)
+
+
+def _counts_new_boards(recommendation: Recommendation) -> bool:
+    """Say whether boards after the change are GPU-hours of the model before it, as promised."""
+    same = recommendation.now.gpu_model == recommendation.proposed.gpu_model
+    return same or recommendation.action in (Action.LARGER_GPU, Action.SPREAD)
+
+
+def _board_energy(
+    before: pd.DataFrame, after: pd.DataFrame, slot_hours: float
+) -> tuple[Range | None, str]:
+    """Return the board energy since in kWh, or why it is not known."""
+    if before["power_watts"].isna().any() or after["power_watts"].isna().any():
+        return None, "power was not reported all the time, so energy is unknown"
+    kwh = float(after["power_watts"].sum()) * slot_hours / 1000
+    return Range(low=kwh, central=kwh, high=kwh, unit="kWh"), ""
+
+
+def _split_energy(
+    task: Task, recommendation: Recommendation, start: datetime, end: datetime
+) -> Range | None:
+    """Return a slice's part of the energy of its boards in kWh, None of whole boards."""
+    if not recommendation.proposed.mig_profile:
+        return None
+    rows = task.store.reader.energy(start=start, end=end, by="job")
+    own = rows[rows["key"] == recommendation.job_id]
+    if own.empty or own["energy_kwh"].isna().any():
+        return None
+    low, central, high = (
+        float(own[name].iloc[0]) for name in ("energy_low_kwh", "energy_kwh", "energy_high_kwh")
+    )
+    return Range(low=low, central=central, high=high, unit="kWh")
+
+
+def _saturated(after: pd.DataFrame) -> bool | None:
+    held = float(after["allocated_gpus"].sum())
+    return float(after["effective_gpus"].sum()) >= _SATURATED_RATIO * held if held else None
+
+
+def _pue(energy: EnergySettings) -> tuple[float, float, float]:
+    low = max(1.0, energy.pue - energy.pue_uncertainty)
+    return low, energy.pue, energy.pue + energy.pue_uncertainty
 
 
 def _unmeasured(hours: float, reasons: tuple[str, ...]) -> Measurement:
@@ -217,21 +288,7 @@ def _ratio(one: float, other: float) -> float | None:
     return one / other if other > 0 else None
 
 
-def _saved(
-    before: Stretch,
-    after: Stretch,
-    cost_before: float,
-    cost_after: float,
-    *,
-    worked: bool,
-    unit: str,
-) -> Range:
-    by_time = cost_before / before.hours * after.hours - cost_after
-    by_work = cost_before / before.work * after.work - cost_after if worked else by_time
-    return Range(low=min(by_time, by_work), central=by_work, high=max(by_time, by_work), unit=unit)
-
-
-def _times(value: Range, factors: tuple[float, float, float], unit: str = "") -> Range:
+def _times(value: Range, factors: Sequence[float], unit: str = "") -> Range:
     """Scale a range by a factor that is a range itself."""
     central = value.central * factors[1]
     ends = [one * factor for one in (value.low, value.high) for factor in (factors[0], factors[2])]

@@ -48,8 +48,8 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
             ),
             paragraph(
                 "Below each amount what was promised for the same hours. Site energy and "
-                "location-based emissions, measured per unit of work over the slots after a "
-                "change. A change counts in the week in which it was measured.",
+                "location-based emissions, measured over the slots after a change against the job "
+                "without it. A change counts in the week in which it was measured.",
                 SOFTLY,
             ),
         ]

@@ -103,7 +103,7 @@ class CommandStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Realised against predicted over the slots after a change, per unit of work.
+    """Realised against predicted over the slots after a change, against the job without it.
 
     Predictions are scaled to `hours`. Work is counted in effective GPU-hours. A quantity that could
     not be measured is None, and `reasons` say why. `memory_peak_mib` is the largest memory per

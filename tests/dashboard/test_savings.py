@@ -1,14 +1,18 @@
-"""Predicted against realised: measured per unit of work, unknown where it cannot be known."""
+"""Predicted against realised: against the job without the change, unknown where not known."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from beds.apply_bench import JOB, Bench
 from beds.file_cluster import FileCluster
+from drawn import examples
 from factories import (
     NOW,
     make_collected,
@@ -18,13 +22,86 @@ from factories import (
     make_recommendation,
     make_samples,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_cases import H100
 
-from dashboard.apply.verification import Stretch, compare, measure
+from dashboard.apply.verification import compare, measure
 from dashboard.savings import ledger, total_energy, total_gpu_hours
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.commands import Work
-from data.records.decisions import Savings
-from data.settings import EnergySettings, Settings
+from data.records.decisions import Range, Savings
+from data.records.plans import Configuration
+from data.settings import EnergySettings, PlanningSettings, Settings
 from data.store import open_store
+
+
+def history(
+    work: Sequence[float],
+    *,
+    boards: float,
+    start: datetime = NOW,
+    minutes: int = 60,
+    **power: float,
+) -> pd.DataFrame:
+    """A history by slot: W = boards at rest plus so much for each board of work."""
+    resting, slope = power.get("resting", 80.0), power.get("slope", 400.0)
+    levels = np.asarray(work, dtype=np.float64)
+    return pd.DataFrame(
+        {
+            "slot_start": [start + timedelta(minutes=minutes * n) for n in range(len(levels))],
+            "effective_gpus": levels,
+            "allocated_gpus": float(boards),
+            "power_watts": boards * resting + slope * levels,
+        }
+    )
+
+
+def day_of(work: Sequence[float], *, boards: float, minutes: int = 60, **power: float):  # type: ignore[no-untyped-def]
+    """The history of the 24 hours before."""
+    return history(work, boards=boards, start=NOW - timedelta(days=1), minutes=minutes, **power)
+
+
+def compared(  # type: ignore[no-untyped-def]
+    before: pd.DataFrame,
+    after: pd.DataFrame,
+    proposed: int | Configuration = 2,
+    minutes: int = 60,
+    **changes: Any,
+):
+    """What is measured without site overhead, where a free H100 draws 80 W."""
+    slots = changes.pop("slots", len(after))
+    split = changes.pop("split_kwh", None)
+    is_over = changes.pop("is_over", True)
+    held = round(before["allocated_gpus"].mean()) if len(before) else 4
+    now = Configuration(gpu_model=H100, gpu_count=held)
+    values = {
+        "now": now,
+        "proposed": replace(now, gpu_count=proposed) if isinstance(proposed, int) else proposed,
+        "delay_hours": None,
+        "savings": PROMISED,
+    }
+    catalogue = GpuCatalogue(
+        tuple(
+            replace(model, idle_watts_low=80.0, idle_watts=80.0, idle_watts_high=80.0)
+            for model in load_gpu_catalogue()
+        )
+    )
+    return compare(
+        before,
+        after,
+        recommendation=make_recommendation(**(values | changes)),
+        slots=slots,
+        is_over=is_over,
+        split_kwh=split,
+        catalogue=catalogue,
+        settings=replace(
+            Settings(),
+            planning=PlanningSettings(slot_minutes=minutes),
+            energy=EnergySettings(pue=1.0, pue_uncertainty=0.0),
+        ),
+    )
+
 
 PROMISED = Savings(
     horizon_hours=24,
@@ -33,63 +110,144 @@ PROMISED = Savings(
     emissions_kgco2e=None,
     cost=None,
 )
-DAY = Stretch(hours=24, gpu_hours=96, work=24, energy_kwh=48, coverage_ratio=1)
+DAY = day_of([1.0] * 24, boards=4)
 
 
-def compared(before: Stretch, after: Stretch):  # type: ignore[no-untyped-def]
-    """A comparison without site overhead."""
-    energy = EnergySettings(pue=1.0, pue_uncertainty=0.0)
-    return compare(before, after, predicted=PROMISED, least_coverage=0.5, energy=energy)
-
-
-def test_the_same_work_on_half_the_gpus_saves_the_other_half() -> None:
-    """Two hours: 8 GPU-hours at the old rate, 4 used; the promise is scaled to two hours."""
-    after = Stretch(hours=2, gpu_hours=4, work=2, energy_kwh=2, coverage_ratio=1)
-    found = compared(DAY, after)
+def test_a_freed_board_stays_powered() -> None:
+    """Two hours of the same work: 4 GPU-hours, and no energy beyond what free boards draw."""
+    found = compared(DAY, history([1.0] * 2, boards=2))
     assert found.realised_gpu_hours.central == pytest.approx(4)
     assert found.predicted_gpu_hours.central == pytest.approx(4)
-    assert found.realised_energy_kwh.central == pytest.approx(2)
+    assert found.realised_energy_kwh.central == pytest.approx(0, abs=1e-9)
     assert found.throughput_ratio == pytest.approx(1)
     assert found.realised_emissions_kgco2e.unit == "kgCO2e"
 
 
-def test_a_change_of_load_is_normalised_and_shown_in_the_range() -> None:
-    """Twice the work: it would have cost twice as much; by time alone it is less."""
-    after = Stretch(hours=2, gpu_hours=4, work=4, energy_kwh=4, coverage_ratio=1)
-    found = compared(DAY, after).realised_energy_kwh
-    assert found.central == pytest.approx(48 / 24 * 4 - 4)
-    assert found.low == pytest.approx(48 / 24 * 2 - 4)
+@pytest.mark.parametrize("minutes", [5, 15, 30, 60])
+@settings(max_examples=examples(40), deadline=None)
+@given(data=st.data())
+def test_a_change_of_demand_is_no_saving(minutes: int, data: st.DataObject) -> None:
+    """A service whose load rises and falls over the day, left as it is, saves nothing."""
+    per_day = 24 * 60 // minutes
+    low = data.draw(st.floats(0.2, 1.5))
+    swing = data.draw(st.floats(0.1, 2.0))
+    hours = 2 * np.pi * np.arange(per_day + 12) / per_day
+    work = low + swing * (1 + np.sin(hours + data.draw(st.floats(0, 6.28)))) / 2
+    before = day_of(work[:per_day], boards=4, minutes=minutes)
+    after = history(work[per_day:], boards=4, minutes=minutes)
+    found = compared(before, after, proposed=4, minutes=minutes)
+    used = after["power_watts"].sum() * minutes / 60_000
+    assert found.realised_gpu_hours.central == pytest.approx(0, abs=1e-9)
+    assert found.realised_energy_kwh.central == pytest.approx(0, abs=0.01 * used)
 
 
-def test_idle_jobs_are_compared_by_time_with_the_reason() -> None:
-    """There is no work to measure by."""
-    idle = replace(DAY, work=0.0)
-    gone = Stretch(hours=2, gpu_hours=0, work=0, energy_kwh=0, coverage_ratio=1)
-    found = compared(idle, gone)
+@pytest.mark.parametrize("boards", [1, 2, 3])
+@settings(max_examples=examples(40), deadline=None)
+@given(factor=st.floats(0.3, 1.5), slope=st.floats(100, 600), resting=st.floats(85, 200))
+def test_what_a_held_board_draws_beyond_a_free_one_is_saved(
+    boards: int, factor: float, slope: float, resting: float
+) -> None:
+    """Whatever the demand does meanwhile; each board that is given up draws less from then on."""
+    load = 1 + 0.4 * np.sin(np.arange(24))
+    before = day_of(load, boards=4, resting=resting, slope=slope)
+    after = history(load[:3] * factor, boards=boards, resting=resting, slope=slope)
+    found = compared(before, after, proposed=boards)
+    assert found.realised_gpu_hours.central == pytest.approx(3 * (4 - boards))
+    truth = 3 * (4 - boards) * (resting - 80) / 1000
+    assert found.realised_energy_kwh.central == pytest.approx(truth, abs=0.02)
+
+
+def test_a_job_with_an_end_is_measured_by_its_work() -> None:
+    """Half the boards at twice the time for the same work: nothing is saved of the boards."""
+    before = day_of([3.6] * 24, boards=4)
+    after = history([1.8] * 4, boards=2)
+    found = compared(before, after, delay_hours=make_range(10, "h"))
+    assert found.realised_gpu_hours.central == pytest.approx(4 * 2 - 2 * 4)
+    assert found.realised_energy_kwh.central == pytest.approx(0, abs=1e-9)
+
+
+def test_boards_of_another_model_are_none_of_this_one() -> None:
+    """As in what was promised: H100 hours are freed; the work is counted in H100s."""
+    model = load_gpu_catalogue().get("A100-SXM4-80GB")
+    speed = model.relative_speed / load_gpu_catalogue().get(H100).relative_speed
+    after = history([1.0 / speed] * 2, boards=4)
+    proposed = Configuration(gpu_model=model.name, gpu_count=4)
+    found = compare_to(proposed, after)
     assert found.realised_gpu_hours.central == pytest.approx(8)
-    assert "by time" in found.reasons[0]
+    assert found.throughput_ratio == pytest.approx(1)
+    energy = found.realised_energy_kwh
+    assert energy.low < energy.central < energy.high
+
+
+def compare_to(proposed: Configuration, after: pd.DataFrame):  # type: ignore[no-untyped-def]
+    """What is measured of a change from 4 H100."""
+    return compared(DAY, after, proposed)
+
+
+def test_a_job_that_was_stopped_would_have_stood_idle_on() -> None:
+    """It worked until noon and stood idle since: what it drew last counts, not the day's mean."""
+    before = day_of([3.0] * 12 + [0.0] * 12, boards=4, resting=100.0)
+    found = compared(before, history([], boards=0), proposed=0, slots=3)
+    assert found.realised_gpu_hours.central == pytest.approx(12)
+    assert found.realised_energy_kwh.central == pytest.approx(3 * 4 * 0.020)
+    assert compared(before, history([], boards=0), proposed=0, slots=3, is_over=False).reasons
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "word"),
+    ("before", "after", "slots", "word"),
     [
-        (replace(DAY, hours=0.0), replace(DAY, hours=2), "no history"),
-        (DAY, Stretch(hours=0, gpu_hours=0, work=0, energy_kwh=None, coverage_ratio=0), "0 %"),
+        (DAY.iloc[:0], history([1.0] * 2, boards=2), 2, "no history"),
+        (DAY, history([], boards=2), 4, "only 0 %"),
+        (DAY, history([1.0], boards=2), 4, "only 25 %"),
+        (DAY.iloc[:1], history([1.0] * 2, boards=2), 2, "of the time before the change"),
     ],
 )
-def test_what_cannot_be_measured_stays_unknown(before: Stretch, after: Stretch, word: str) -> None:
+def test_what_cannot_be_measured_stays_unknown(
+    before: pd.DataFrame, after: pd.DataFrame, slots: int, word: str
+) -> None:
     """None with a reason, never 0."""
-    found = compared(before, after)
+    found = compared(before, after, slots=slots)
     assert found.realised_gpu_hours is None
     assert word in "; ".join(found.reasons)
 
 
-def test_power_that_was_not_reported_leaves_energy_unknown() -> None:
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"power": float("nan")}, "power was not reported all the time"),
+        ({"shared_with": "team/other"}, "readings mirror all holders"),
+        ({"gpu_model": "H999"}, "a free board of its GPU model"),
+        ({"mig_profile": "3g.40gb"}, "power was not reported"),
+    ],
+)
+def test_energy_that_cannot_be_told_is_unknown(changes: dict[str, Any], word: str) -> None:
     """GPU-hours are known all the same."""
-    after = Stretch(hours=2, gpu_hours=4, work=2, energy_kwh=None, coverage_ratio=1)
-    found = compared(DAY, after)
+    after = history([1.0] * 2, boards=2)
+    after.loc[0, "power_watts"] = changes.pop("power", 500.0)
+    if "mig_profile" in changes:
+        after["power_watts"] = float("nan")
+    proposed = replace(Configuration(gpu_model=H100, gpu_count=2), **changes)
+    found = compare_to(proposed, after)
     assert found.realised_energy_kwh is None
+    assert word in "; ".join(found.reasons)
     assert found.realised_gpu_hours is not None
+
+
+def test_a_slice_counts_as_its_part_of_a_board_and_of_its_energy() -> None:
+    """Of a board cut by MIG the readings are of the whole; the split says what is the job's."""
+    proposed = Configuration(gpu_model=H100, gpu_count=1, mig_profile="3g.40gb")
+    model = load_gpu_catalogue().get(H100)
+    profile = model.mig_profile("3g.40gb")
+    share = max(profile.compute_fraction, profile.memory_mib / model.memory_mib)
+    before = day_of([0.3] * 24, boards=1)
+    after = history([0.3 / profile.compute_fraction] * 2, boards=1)
+    split = Range(low=0.3, central=0.35, high=0.4, unit="kWh")
+    found = compared(before, after, proposed, split_kwh=split)
+    assert found.realised_gpu_hours.central == pytest.approx(2 * (1 - share))
+    whole = 2 * (80 + 400 * 0.3) / 1000
+    free = 2 * 80 * (1 - share) / 1000
+    assert found.realised_energy_kwh.central == pytest.approx(whole - free - 0.35)
+    assert found.realised_energy_kwh.high - found.realised_energy_kwh.central >= 0.05
 
 
 @pytest.fixture

@@ -64,9 +64,9 @@ if rows:
     if len(known) > 1:
         chart(savings_sum(known), "sum")
     st.caption(
-        "Measured over the slots after a change, per unit of work (effective GPU-hours): what the "
-        "same work would have cost at the rate of the day before, minus what it did cost. The "
-        "range also spans the comparison by time alone."
+        "Measured over the slots after a change: what the job would have held and drawn without "
+        "it, read off the day before at the demand since, minus what it did. Boards given up stay "
+        "powered. The range is 80 % (docs/recommendations.md)."
     )
     table(
         pd.DataFrame(
