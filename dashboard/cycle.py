@@ -18,6 +18,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
 from data.collected import Collected
 from data.errors import StoreError
+from data.kept_on import unread
 from data.records.cluster import SourceReport, SourceState
 from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
@@ -211,8 +212,12 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         memory=memory,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
     )
+    quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)
     plan = replace(
-        plan, jobs=tuple(replace(job, idle=advice.idle.get(job.job_id)) for job in plan.jobs)
+        plan,
+        jobs=tuple(replace(job, idle=advice.idle.get(job.job_id)) for job in plan.jobs),
+        unread_jobs=len(quiet),
+        unread_gpus=sum(job.gpu_count for job in quiet),
     )
     cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
     world.progress("keep", 0, 1)
@@ -268,10 +273,16 @@ _LATE = timedelta(minutes=5)
 def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -> PlanningView:
     """Return the view without jobs that are over by their scheduler's word and by their readings.
 
-    A job that still reports is planned for, whatever its scheduler says: its GPUs are not free.
+    A job that still reports is planned for, whatever its scheduler says: its GPUs are not free. It
+    does not once the newest reading of every board names another job or none.
     """
     last = view.history.groupby("job_id")["slot_start"].max()
-    quiet = set(last[last + slot + _LATE <= view.as_of].index) & set(over)
+    held = {gpu.job_id for gpu in view.cluster.gpus}
+    quiet = {
+        job_id
+        for job_id in over
+        if job_id not in held or (job_id in last and last[job_id] + slot + _LATE <= view.as_of)
+    }
     return replace(view, jobs=tuple(job for job in view.jobs if job.job_id not in quiet))
 
 
@@ -286,6 +297,7 @@ def fleet_rules(settings: Settings) -> FleetRules:
         power=settings.power,
         tenants=settings.tenants,
         may_requeue=not slurm.enabled or (slurm.allow_requeue and slurm.mode == "commands"),
+        behind_others=not slurm.enabled or slurm.requeue_behind_others,
     )
 
 

@@ -69,8 +69,8 @@ def idle_sum(plan: Plan) -> IdleSum:
                 key=lambda row: (-row[1], row[0]),
             )
         ),
-        unknown=sum(idle.held for idle in unknown),
-        unknown_jobs=len(unknown),
+        unknown=sum(idle.held for idle in unknown) + plan.unread_gpus,
+        unknown_jobs=len(unknown) + plan.unread_jobs,
     )
 
 

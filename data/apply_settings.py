@@ -103,6 +103,9 @@ class SlurmApplySettings:
     allow_requeue: bool = documented(
         False, "running jobs may be requeued to change them: work since a checkpoint is lost"
     )
+    requeue_behind_others: bool = documented(
+        False, "requeue a running job even while others wait for its nodes and may start first"
+    )
     timeout_seconds: float = documented(10.0, "time for one command or request, s")
 
     def __post_init__(self) -> None:

@@ -76,11 +76,13 @@ def untouchable(job: Job) -> str:
     return ""
 
 
-def why_not(job: Job, proposed: Configuration, *, may_requeue: bool = True) -> str:
+def why_not(
+    job: Job, proposed: Configuration, *, may_requeue: bool = True, behind_others: bool = False
+) -> str:
     """Give why no applier can bring a job to a configuration, '' when one can.
 
     A power cap and a shared board leave the job's own object alone. `may_requeue`: Slurm jobs that
-    run may be requeued to change them.
+    run may be requeued to change them; `behind_others`: even while others wait for their nodes.
     """
     if job.scheduler is None or proposed.power_cap_watts is not None or proposed.shared_with:
         return ""
@@ -88,7 +90,9 @@ def why_not(job: Job, proposed: Configuration, *, may_requeue: bool = True) -> s
         return _on_kubernetes(job, proposed)
     if job.platform is Platform.SLURM:
         why = untouchable(job) or _strands(job, proposed) or _on_slurm(job, proposed)
-        return why or _in_its_state(job, proposed, may_requeue=may_requeue)
+        return why or _in_its_state(
+            job, proposed, may_requeue=may_requeue, behind_others=behind_others
+        )
     return ""
 
 
@@ -109,13 +113,31 @@ def runs_in_slurm(job: Job) -> bool:
     return job.platform is Platform.SLURM and state in (JobState.RUNNING, JobState.SUSPENDED)
 
 
-def _in_its_state(job: Job, proposed: Configuration, *, may_requeue: bool) -> str:
+def _in_its_state(
+    job: Job, proposed: Configuration, *, may_requeue: bool, behind_others: bool
+) -> str:
     """Return why a Slurm job's state does not let it change, '' when it does."""
     if not runs_in_slurm(job) or proposed.gpu_count == 0 or _fewer_nodes(job, proposed):
         return ""
     if (job.scheduler or SchedulerFacts()).state is JobState.SUSPENDED:
         return "it is suspended, and Slurm requeues only a job that runs"
-    return "" if may_requeue else REQUEUE_NEEDED
+    return why_not_requeued(job, may_requeue=may_requeue, behind_others=behind_others)
+
+
+def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str:
+    """Return why a running Slurm job is not requeued to change or move it, '' when it may be."""
+    if not may_requeue:
+        return REQUEUE_NEEDED
+    waiting = _extra(job).get("waiting", "")
+    return stands_behind(waiting) if waiting and not behind_others else ""
+
+
+def stands_behind(waiting: str) -> str:
+    """Return why a running job is not requeued while others wait for its nodes."""
+    return (
+        f"jobs wait for its nodes, and requeued it would stand behind them: {waiting}; "
+        "apply_slurm.requeue_behind_others allows it"
+    )
 
 
 def _fewer_nodes(job: Job, proposed: Configuration) -> bool:

@@ -38,14 +38,23 @@ def occupied(
     job on a MIG slice counts no board.
     """
     found: Counter[tuple[str, str]] = Counter()
-    for job in _listed(jobs, tuple(nodes)):
-        facts = job.scheduler
-        if facts is None or job.job_id in read or job.mig_profile or not facts.nodes:
-            continue
-        if facts.state in (JobState.RUNNING, JobState.SUSPENDED):
-            for name in facts.nodes:
-                found[name, job.gpu_model] += -(-job.gpu_count // len(facts.nodes))
+    for job in unread(jobs, read, nodes):
+        names = () if job.scheduler is None or job.mig_profile else job.scheduler.nodes
+        for name in names:
+            found[name, job.gpu_model] += -(-job.gpu_count // len(names))
     return dict(found)
+
+
+def unread(jobs: Iterable[Job], read: Collection[str], nodes: Iterable[Node]) -> tuple[Job, ...]:
+    """Return the running jobs with GPUs that have no readings (`read` are the ids of those)."""
+    return tuple(
+        job
+        for job in _listed(jobs, tuple(nodes))
+        if job.job_id not in read
+        and job.gpu_count
+        and job.scheduler is not None
+        and job.scheduler.state in (JobState.RUNNING, JobState.SUSPENDED)
+    )
 
 
 def _listed(jobs: Iterable[Job], nodes: Iterable[Node]) -> Iterator[Job]:

@@ -140,7 +140,12 @@ def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
     """Say whether an applier can make it; of a job nobody describes a person can."""
     if option.paused:
         return not why_not_later(demand.job)
-    return not why_not(demand.job, option.configuration, may_requeue=terms.may_requeue)
+    return not why_not(
+        demand.job,
+        option.configuration,
+        may_requeue=terms.may_requeue,
+        behind_others=terms.behind_others,
+    )
 
 
 def _may_wait(demand: JobDemand, terms: Terms) -> bool:

@@ -12,7 +12,7 @@ import pandas as pd
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ImpossibleProblemError
-from data.feasible_changes import runs_in_slurm
+from data.feasible_changes import runs_in_slurm, why_not_requeued
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
@@ -54,7 +54,8 @@ class JobProblem:
 class FleetRules:
     """What the settings say of nodes, power limits and tenants.
 
-    `may_requeue`: a Slurm job that runs may be requeued to change it.
+    `may_requeue`: a Slurm job that runs may be requeued to change it, `behind_others` even while
+    others wait for its nodes.
     """
 
     # Frozen values: sharing one instance as the default is safe.
@@ -62,6 +63,7 @@ class FleetRules:
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
     may_requeue: bool = True
+    behind_others: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +108,13 @@ class PlanningProblem:
             tariff=self.tariff,
             cap_laws=self.cap_laws,
             may_requeue=self.rules.may_requeue,
+            behind_others=self.rules.behind_others,
+        )
+
+    def _why_not_requeued(self, job: Job) -> str:
+        rules = self.rules
+        return why_not_requeued(
+            job, may_requeue=rules.may_requeue, behind_others=rules.behind_others
         )
 
     def movable(self, job: int) -> bool:
@@ -116,7 +125,7 @@ class PlanningProblem:
             not one.keep_reason
             and one.demand.standing.may_restart
             and bool(self.facts.scheduler[job_id])
-            and (self.rules.may_requeue or not runs_in_slurm(one.demand.job))
+            and not (runs_in_slurm(one.demand.job) and self._why_not_requeued(one.demand.job))
             and job_id not in self.facts.strays
         )
 
@@ -174,6 +183,7 @@ def make_problem(
         tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon),
         cap_laws={one.name: one.cap_law for one in catalogue} | dict(cap_laws or {}),
         may_requeue=rules.may_requeue,
+        behind_others=rules.behind_others,
     )
     by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
     forecast_of = {one.job_id: one for one in forecasts}

@@ -14,7 +14,8 @@ from planner.tariffs import Tariff
 class Terms:
     """The same for every job of a plan. `cap_laws` by GPU model; a model without one has no cap.
 
-    `may_requeue`: a Slurm job that runs may be requeued to change it.
+    `may_requeue`: a Slurm job that runs may be requeued to change it, `behind_others` even while
+    others wait for its nodes.
     """
 
     catalogue: GpuCatalogue
@@ -24,6 +25,7 @@ class Terms:
     tariff: Tariff
     cap_laws: Mapping[str, CapLaw]
     may_requeue: bool = True
+    behind_others: bool = False
 
     @property
     def slot_hours(self) -> float:

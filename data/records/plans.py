@@ -179,7 +179,7 @@ class Plan:
     includes `moves` that placement forces. `violations` names soft limits that are broken, at a
     price. `revised_jobs` counts jobs that left the path which the plan before announced for them,
     None without such a plan. `frozen_slots` are taken over from it, and the bound holds for plans
-    that keep them.
+    that keep them. `unread_jobs` run without readings and hold `unread_gpus`: no part of the plan.
     """
 
     plan_id: str
@@ -202,6 +202,8 @@ class Plan:
     revised_jobs: int | None = None
     frozen_slots: int = 0
     prices: tuple[PlanPrice, ...] = ()
+    unread_jobs: int = 0
+    unread_gpus: int = 0
 
     def __post_init__(self) -> None:
         if self.lower_bound > self.cost + 1e-6 * max(1.0, abs(self.cost)):

@@ -140,7 +140,12 @@ def _unchangeable(job: JobProblem, *, may_requeue: bool) -> str:
 def _ways(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:
     for way in (*_larger(job, finding, problem), *_spread(job, finding)):
         proposed = way.option.configuration
-        if not why_not(job.demand.job, proposed, may_requeue=problem.rules.may_requeue):
+        if not why_not(
+            job.demand.job,
+            proposed,
+            may_requeue=problem.rules.may_requeue,
+            behind_others=problem.rules.behind_others,
+        ):
             yield way
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from dashboard.apply.resting import gone
 from dashboard.cycle import World, run_cycle
+from dashboard.idle_sum import idle_sum
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected, no_samples
-from data.records.cluster import SourceReport, SourceState
+from data.records.cluster import Node, SourceReport, SourceState
 from data.records.jobs import JobState, SchedulerFacts
 from data.settings import PlanningSettings, Settings
 from data.store import Store
@@ -118,3 +119,51 @@ def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
         store.keep(make_collected(frame, (), batch_id=f"later {job_id}"))
     third = run_cycle(world, now=later)
     assert {one.job_id for one in third.plan.jobs} == set(ids[1:])
+
+
+def test_a_deleted_deployment_holds_nothing_once_its_boards_say_so(store: Store) -> None:
+    """Its boards are read as free, or as those of another job: no later slot is waited for."""
+    ids = ("a/deployment/x", "a/deployment/y", "a/deployment/z")
+    quiet = replace(
+        make_job("a/deployment/quiet", source="kubernetes b", gpu_count=8),
+        scheduler=SchedulerFacts(state=JobState.RUNNING, nodes=("node-9",)),
+    )
+    now = NOW + timedelta(minutes=3)
+    nodes = (
+        Node(
+            name="node-9", gpu_model=quiet.gpu_model, gpu_count=8, seen_at=now, source=quiet.source
+        ),
+    )
+    for number, job_id in enumerate(ids):
+        frame = make_samples(gpus=2, minutes=3 * 1440, job_id=job_id, utilization_ratio=0.02)
+        frame["gpu_uuid"] = f"{number}-" + frame["gpu_uuid"]
+        frame["node"] = f"node-{number}"
+        after = make_samples(
+            gpus=2, minutes=3, end=now, job_id=("", ids[1], ids[2])[number],
+            utilization_ratio=0.0, memory_used_mib=0.0, power_watts=60.0,
+        )  # fmt: skip
+        after["gpu_uuid"] = f"{number}-" + after["gpu_uuid"]
+        after["node"] = f"node-{number}"
+        store.keep(make_collected(frame, (scheduled(job_id),), batch_id=job_id))
+        store.keep(make_collected(after, (), batch_id=f"{job_id} after"))
+    store.keep(
+        replace(
+            make_collected(no_samples(), (replace(quiet, last_seen_at=now),), batch_id="q"),
+            nodes=nodes,
+        )
+    )
+    world = World(
+        settings=replace(
+            Settings(), planning=PlanningSettings(horizon_slots=12, budget_seconds=0.1)
+        ),
+        store=store,
+        collectors=(Scheduler(ids[1]),),
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get("DEU"),
+    )
+    plan = run_cycle(world, now=now).plan
+    assert {one.job_id for one in plan.jobs} == set(ids[1:])
+    assert (plan.unread_jobs, plan.unread_gpus) == (1, 8)
+    found = idle_sum(plan)
+    assert found.held + found.unknown == 2 * 2 + 8
+    assert "Beside them" in found.sentence()

@@ -29,6 +29,7 @@ from dashboard.apply.slurm.targets import (
     require_nobody_waiting,
     require_restorable,
     require_touchable,
+    waiting_for_nodes,
 )
 from dashboard.apply.slurm.verifying import read_back_job
 from dashboard.apply.slurm.ways_back import moves_back
@@ -36,6 +37,7 @@ from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
+from data.feasible_changes import stands_behind
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -195,12 +197,17 @@ class SlurmApplier:
             requeues = any(step.verb == "requeuehold" for step in change.steps)
             names = reading.facts.job.partition.split(",") if requeues else []
             states = {name: client.partition_state(name) for name in names if name}
+            waiting = waiting_for_nodes(queue_of(client), reading) if requeues else ""
         except CollectorError as error:
             raise as_apply_error(error) from error
         refusals, warnings = capacity_refusals(reading.facts, moves_of(change.steps), nodes)
         if requeues:
             # A job that cannot start again would have lost its run for nothing.
             refusals, warnings = (*refusals, *warnings, *closed_partitions(states)), ()
+            if waiting and self._settings.requeue_behind_others:
+                warnings = (f"these jobs wait and may be started first: {waiting}",)
+            elif waiting:
+                refusals = (*refusals, stands_behind(waiting))
         return Rehearsal(
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from collectors.slurm.dependents import DEPENDENTS
 from collectors.slurm.gpu_models import ModelNames
+from collectors.slurm.queue_facts import DEPENDENTS, WAITING
 from collectors.slurm.records import SlurmJob, SlurmNode
 from dashboard.apply.slurm.client import JobReading
 from dashboard.apply.slurm.job_facts import JobFacts
@@ -131,6 +131,12 @@ def require_nobody_waiting(number: str, queue: Iterable[SlurmJob]) -> None:
             "would start them or leave them waiting for ever",
             "Ask their owners; then cancel it by hand.",
         )
+
+
+def waiting_for_nodes(queue: Iterable[SlurmJob], reading: JobReading) -> str:
+    """Return the jobs that wait for a running job's nodes, '' when none."""
+    number = reading.facts.job.raw_id
+    return ", ".join(dict(job.extra).get(WAITING, "") for job in queue if job.raw_id == number)
 
 
 def require_restorable(change: Change) -> None:

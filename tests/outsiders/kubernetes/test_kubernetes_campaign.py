@@ -130,7 +130,6 @@ def judged(others: Others, before: Leaves) -> str:
 def play_out(others: Others) -> str | None:
     """Return the promise that was broken, None when all were kept."""
     stage, scenario, play = others.stage, others.scenario, others.play
-    stage.build()
     before = stage.seen()
     assert before is not None
     play.ask(lambda: others.act("after-approval"))
@@ -178,16 +177,17 @@ def test_drawn_scenarios(
     def fails(scenario: Scenario) -> str | None:
         stage = Stage(bed=bed, scenario=scenario, namespace=f"outside-{next(numbers)}")
         applier = Mortal(settings)
-        play = Play(
-            bed=bed,
-            store=store,
-            applier=applier,
-            folder=tmp_path,
-            namespace=stage.namespace,
-            job_id=f"{stage.namespace}/{scenario.kind.lower()}/{NAME}",
-            advice=advice(scenario),
-        )
         try:
+            stage.build()
+            play = Play(  # its plan is made of what is there
+                bed=bed,
+                store=store,
+                applier=applier,
+                folder=tmp_path,
+                namespace=stage.namespace,
+                job_id=f"{stage.namespace}/{scenario.kind.lower()}/{NAME}",
+                advice=advice(scenario),
+            )
             return play_out(Others(stage, play, applier))
         finally:
             stage.clear()

@@ -1,4 +1,7 @@
-"""A job for whose end others wait is neither offered nor cancelled. On a real Slurm."""
+"""What others in the queue mean for a change: who waits for a job's end, who for its nodes.
+
+On a real Slurm.
+"""
 
 from datetime import timedelta
 
@@ -79,6 +82,38 @@ def test_a_job_that_others_wait_for_is_not_cancelled(
     bed.run("scancel", waiting)
     bed.until("it is gone", lambda: waiting not in bed.run("squeue", "-h", "-o", "%A").split())
     assert applier.look(wanted, job=None, gpus=()).name == f"slurm:{raw}"
+
+
+@pytest.mark.parametrize(
+    ("options", "stands"),
+    [
+        (["--exclusive", "--gres=gpu:h100:1"], True),
+        (["--gres=gpu:h100:4", "-N2"], True),
+        (["--gres=gpu:h100:4", "--hold"], False),
+        (["--gres=gpu:h100:4", "--begin=now+1hour"], False),
+    ],
+)
+def test_a_running_job_is_not_requeued_behind_others(
+    bed: SlurmBed, options: list[str], stands: bool
+) -> None:
+    """It would give up its GPUs and start only after them; a setting allows it all the same."""
+    raw, _job = running(bed)
+    for _rest in range(3):
+        running(bed)
+    waiting = bed.submit(*options, "-J", "next")
+    bed.until("Slurm looked", lambda: bed.run("squeue", "-h", "-j", waiting, "-o", "%r") != "None")
+    found = read(bed, raw, "commands")
+    said = why_not(found, ONE)
+    assert (waiting in said) is stands
+    assert ("requeue_behind_others" in said) is stands
+    assert why_not(found, ONE, behind_others=True) == ""
+    wanted = proposal(raw, 2, 1)
+    for allowed in (False, True):
+        applier = applier_of(bed, allow_requeue=True, requeue_behind_others=allowed)
+        change = applier.change_for(wanted, applier.look(wanted, job=None, gpus=()))
+        rehearsal = applier.rehearse(change)
+        assert bool(rehearsal.refusals) is (stands and not allowed)
+        assert (waiting in "".join(rehearsal.refusals + rehearsal.warnings)) is stands
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])

@@ -1,0 +1,86 @@
+"""What the rest of the queue means for a job: who waits for its end, who waits for its nodes."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from collectors.slurm.answers import identifier_of, text_of
+from collectors.slurm.records import OVER, Record, SlurmJob
+from data.records.jobs import JobState
+
+DEPENDENTS = "dependents"
+"""The fact of a job that names those jobs, such as `7 (afterok), 12 (afternotok)`."""
+
+WAITING = "waiting"
+"""The fact of a running job that names jobs which the scheduler may start on its nodes first."""
+_IN_LINE = ("", "None", "Resources", "Priority")
+"""Slurm's reasons of jobs that wait for room alone."""
+_NAMED = 3
+
+_CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
+"""`after:12` alone is met by the start of a job, so its end changes nothing."""
+
+
+def with_queue_facts(jobs: Iterable[SlurmJob], records: Iterable[Record]) -> tuple[SlurmJob, ...]:
+    """Return the jobs with the facts DEPENDENTS and WAITING where others wait.
+
+    `records` are Slurm's answer of all jobs; a job of an array is waited for by its own number, by
+    that of its array, or as `ARRAY_TASK`.
+    """
+    jobs = tuple(jobs)
+    conditions = {
+        identifier_of(record.get("job_id")): text_of(record.get("dependency")) for record in records
+    }
+    dependents = _waiting_for(jobs, conditions)
+    lines = _lines(jobs)
+    return tuple(job if job.is_over else _told(job, dependents, lines) for job in jobs)
+
+
+def _told(
+    job: SlurmJob, dependents: Mapping[str, list[str]], lines: Mapping[str, list[str]]
+) -> SlurmJob:
+    """Return a job with its facts."""
+    running = job.state is JobState.RUNNING
+    line = {who: None for name in job.partition.split(",") if running for who in lines[name]}
+    shown = list(line)[:_NAMED]
+    if len(line) > _NAMED:
+        shown.append(f"{len(line) - _NAMED} more")
+    facts = {DEPENDENTS: ", ".join(_found(job, dependents)), WAITING: ", ".join(shown)}
+    found = tuple((name, value) for name, value in facts.items() if value)
+    return replace(job, extra=(*job.extra, *found)) if found else job
+
+
+def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[str]]:
+    """Return by partition the jobs with GPUs, or of whole nodes, that wait for room."""
+    found = defaultdict(list)
+    for job in jobs:
+        whole = "exclusive" in dict(job.extra).get("fixed_size", "")
+        in_line = job.state is JobState.PENDING and job.reason in _IN_LINE
+        if in_line and (job.requested or whole):
+            for name in job.partition.split(","):
+                found[name].append(f"{job.workload} ({job.reason or 'None'})")
+    return found
+
+
+def _waiting_for(
+    jobs: Iterable[SlurmJob], conditions: Mapping[str, str]
+) -> Mapping[str, list[str]]:
+    """Return who waits, in words, by the name under which a job is waited for."""
+    found = defaultdict(list)
+    for job in jobs:
+        if job.state in OVER:
+            continue
+        for word, names in _CONDITION.findall(conditions.get(job.raw_id, "")):
+            for name in names.split(":"):
+                found[name.partition("+")[0]].append(f"{job.workload} ({word})")
+    return found
+
+
+def _found(job: SlurmJob, waiting: Mapping[str, list[str]]) -> list[str]:
+    extra = dict(job.extra)
+    array, task = extra.get("array_job", ""), extra.get("array_task", "")
+    names = {job.raw_id, job.workload}
+    if array:
+        names |= {array, f"{array}_*", f"{array}_{task}"}
+    return sorted({who for name in names for who in waiting.get(name, ())})
