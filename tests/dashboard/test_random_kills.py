@@ -38,7 +38,7 @@ _DIFFERS = (
     "(SELECT count(*) FROM {2} AS parts WHERE parts.{3} = whole.{3})"
 )
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.slow_end]
 
 
 @pytest.fixture(scope="module")

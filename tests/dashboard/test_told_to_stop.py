@@ -188,7 +188,9 @@ def test_a_cycle_that_hangs_is_cut(folder: Path) -> None:
         assert store.reader.last_cycle() is None
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow_end) for seed in range(1, 4))]
+)
 def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) -> None:
     """SIGTERM at a drawn moment of a cycle: exit code 0, every part of a cycle there or none."""
     with trimtab(folder, "serve", TRIMTAB_FLEET_ENABLED="true") as server:

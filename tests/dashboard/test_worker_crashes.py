@@ -28,6 +28,7 @@ def prepared(folder: Path, *, undo: bool) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow_end
 @pytest.mark.parametrize("undo", [False, True], ids=["apply", "rollback"])
 def test_a_worker_killed_anywhere_is_followed_by_one_that_ends_right(
     tmp_path: Path, undo: bool, measured: Measured

@@ -52,6 +52,7 @@ def ran(samples: pd.DataFrame) -> Collected:
 
 
 @pytest.mark.slow
+@pytest.mark.slow_end
 @pytest.mark.parametrize(("make", "read"), SOURCES)
 def test_hostile_cases_are_read_or_refused_and_can_be_kept(
     make: Callable[..., Iterator[Case]], read: Read, tmp_path: Path

@@ -29,6 +29,7 @@ def outcome(ask: Callable[[bytes], int], seed: int) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.slow_end
 def test_no_answer_crashes_the_client() -> None:
     """Every body ends in series that can be written, or in a named error; both happen often."""
     prometheus = FuzzedPrometheus()
@@ -38,6 +39,7 @@ def test_no_answer_crashes_the_client() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow_end
 def test_no_answer_crashes_a_collection() -> None:
     """The way on from the client to samples holds too: all are of the time asked for."""
     prometheus = FuzzedPrometheus()

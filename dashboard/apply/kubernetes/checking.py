@@ -7,7 +7,7 @@ from typing import Any
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import Answer, Document, KubernetesApi
 from dashboard.apply.kubernetes.changing import touched
-from dashboard.apply.kubernetes.look import Seen, seen_of
+from dashboard.apply.kubernetes.look import Seen, pods_on, seen_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.rollout import (
@@ -84,8 +84,11 @@ def _effect(
 ) -> tuple[Verdict, str]:
     kind = seen.place.kind
     if kind == "Node":
-        cordoned = bool(value_at(document, "/spec/unschedulable"))
-        return Verdict.AS_INTENDED, "no further pod is put on it" if cordoned else "it takes pods"
+        if not value_at(document, "/spec/unschedulable"):
+            return Verdict.AS_INTENDED, "it takes pods"
+        there = pods_on(api, seen.place.name)
+        still = f"; power it down once these have left it: {there}" if there else ""
+        return Verdict.AS_INTENDED, f"no further pod is put on it{still}"
     if kind == "CronJob":
         return Verdict.AS_INTENDED, "its next run takes it; a run under way keeps what it has"
     work = reading.work_of(api, seen.place, document)

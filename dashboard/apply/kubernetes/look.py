@@ -131,7 +131,7 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
         if name.startswith(LABEL_FACT):
             facts |= _label(api, catalogue, name.removeprefix(LABEL_FACT))
     if PODS_FACT in seen.facts:
-        now = _pods_text(reading.pods(api, fieldSelector=f"spec.nodeName={seen.place.name}"))
+        now = pods_on(api, seen.place.name)
         fewer = set(now.split(", ")) <= set(seen.facts[PODS_FACT].split(", ")) | {""}
         facts[PODS_FACT] = seen.facts[PODS_FACT] if fewer else now
     if ROOM_FACT in seen.facts:
@@ -213,6 +213,11 @@ def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str,
     ]
     most = max(sorted(set(labels)), key=labels.count, default="")
     return {LABEL_FACT + model: most}
+
+
+def pods_on(api: KubernetesApi, node: str) -> str:
+    """Return the pods with GPUs on a node as one text, UNKNOWN when they may not be listed."""
+    return _pods_text(reading.pods(api, fieldSelector=f"spec.nodeName={node}"))
 
 
 def _pods_text(pods: list[Document] | None) -> str:

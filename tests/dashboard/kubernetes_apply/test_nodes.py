@@ -57,7 +57,9 @@ def test_a_node_is_cordoned_and_its_pods_are_listed(
     change = planned(applier, recommendation)
     assert f"Pods with GPUs on it: cordon/{pod['metadata']['name']} (2)." in change.notes
     assert any("kubectl drain node-cordon" in note for note in change.notes)
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    found = carry_out(applier, change)
+    assert found.seen is Seen.AS_INTENDED
+    assert found.detail.endswith(f"once these have left it: cordon/{pod['metadata']['name']} (2)")
     assert bed.get("Node", "node-cordon")["spec"]["unschedulable"] is True
     with pytest.raises(ChangeRefusedError, match="cordoned already"):
         planned(applier, recommendation)
