@@ -225,6 +225,20 @@ def fill(store: Store, cluster: SimulatedCluster, until: Clock) -> None:
     store.keep(source.collect(Window(start=start, end=until())))
 
 
+def saved_in_truth(cluster: SimulatedCluster) -> float:
+    """The board energy in kWh of the slots measured: of the fleet without the change less with."""
+    start, hours = NOW + timedelta(minutes=15), 0.5
+    unchanged = SimulatedFleet(seed=cluster.seed, nodes=cluster.nodes)
+    watts = [
+        fleet.history(start, start + timedelta(hours=hours), 60)
+        .groupby("sampled_at")["power_watts"]
+        .sum()
+        .mean()
+        for fleet in (unchanged, cluster.fleet())
+    ]
+    return float(watts[0] - watts[1]) * hours / 1000
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 1])
 def test_what_was_promised_is_measured_in_the_simulation(
@@ -276,8 +290,9 @@ def test_what_was_promised_is_measured_in_the_simulation(
         assert measured.realised_gpu_hours is not None
         by_time = measured.realised_gpu_hours.low
         assert by_time == pytest.approx(0.5), "one GPU less for two slots of a quarter of an hour"
-        assert measured.realised_energy_kwh is not None
-        assert measured.realised_energy_kwh.central > 0
+        found, truth = measured.realised_energy_kwh, saved_in_truth(cluster)
+        assert found is not None
+        assert found.low - 1e-9 <= truth * settings.energy.pue <= found.high + 1e-9
         desk.roll_back(one.digest, ROBIN)
         worker.work_once()
         assert store.reader.states()[one.digest] == "rolled-back"
