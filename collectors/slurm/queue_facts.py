@@ -14,8 +14,11 @@ DEPENDENTS = "dependents"
 
 WAITING = "waiting"
 """The fact of a running job that names jobs which the scheduler may start on its nodes first."""
-_IN_LINE = ("", "None", "Resources", "Priority")
-"""Slurm's reasons of jobs that wait for room alone."""
+_NOT_IN_LINE = (
+    "JobHeld", "Dependency", "BeginTime", "BadConstraints", "Partition", "Invalid", "Reservation",
+    "AccountNotAllowed", "QOSNotAllowed", "Cleaning", "Licenses",
+)  # fmt: skip
+"""Beginnings of Slurm's reasons of jobs that start neither for room nor for a limit set free."""
 _NAMED = 3
 
 _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
@@ -42,7 +45,7 @@ def _told(
 ) -> SlurmJob:
     """Return a job with its facts."""
     running = job.state is JobState.RUNNING
-    line = {who: None for name in job.partition.split(",") if running for who in lines[name]}
+    line = {who: None for key in _keys(job) if running for who in lines[key]}
     shown = list(line)[:_NAMED]
     if len(line) > _NAMED:
         shown.append(f"{len(line) - _NAMED} more")
@@ -51,15 +54,25 @@ def _told(
     return replace(job, extra=(*job.extra, *found)) if found else job
 
 
+def _keys(job: SlurmJob) -> list[str]:
+    """Return what a job may free for others as it leaves: its partitions, a limit that it fills."""
+    return [*job.partition.split(","), f"QOS {job.qos}", f"Assoc {job.account}"]
+
+
 def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[str]]:
-    """Return by partition the jobs with GPUs, or of whole nodes, that wait for room."""
+    """Return by key the jobs with GPUs, or of whole nodes, that wait for room or for a limit.
+
+    One that waits for a limit may take another partition, and the limit is full again.
+    """
     found = defaultdict(list)
     for job in jobs:
         whole = "exclusive" in dict(job.extra).get("fixed_size", "")
-        in_line = job.state is JobState.PENDING and job.reason in _IN_LINE
-        if in_line and (job.requested or whole):
-            for name in job.partition.split(","):
-                found[name].append(f"{job.workload} ({job.reason or 'None'})")
+        if job.state is not JobState.PENDING or job.reason.startswith(_NOT_IN_LINE):
+            continue
+        if job.requested or whole:
+            limited = [key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])]
+            for key in {*job.partition.split(","), *limited}:
+                found[key].append(f"{job.workload} ({job.reason or 'None'})")
     return found
 
 

@@ -3,13 +3,16 @@
 On a real Slurm.
 """
 
+from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from beds.slurm import SlurmBed
 from beds.slurm_apply import MODEL, applier_of, proposal
 
 from collectors.base import Window
+from collectors.slurm.answering import read_queue
 from collectors.slurm.jobs import slurm_collector
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
@@ -89,6 +92,7 @@ def test_a_job_that_others_wait_for_is_not_cancelled(
     [
         (["--exclusive", "--gres=gpu:h100:1"], True),
         (["--gres=gpu:h100:4", "-N2"], True),
+        (["--gres=gpu:h100:1", "-w", "h1", "-x", "h2"], True),
         (["--gres=gpu:h100:4", "--hold"], False),
         (["--gres=gpu:h100:4", "--begin=now+1hour"], False),
     ],
@@ -122,3 +126,45 @@ def test_a_site_word_for_a_gpu_model_is_no_other_model(bed: SlurmBed, mode: str)
     raw, _job = running(bed)
     applier = applier_of(bed, mode, gpu_models="")
     assert applier.look(proposal(raw, 2, 0, action=Action.RECLAIM), job=None, gpus=())
+
+
+def record(number: int, state: str, reason: str, **changes: Any) -> dict[str, Any]:
+    """A job of two H100 as `squeue --json` tells it."""
+    return {
+        "job_id": number,
+        "job_state": state,
+        "state_reason": reason,
+        "partition": "gpu",
+        "qos": "normal",
+        "account": "ml",
+        "nodes": "h1" if state == "RUNNING" else "",
+        "tres_per_node": "gres:gpu:h100:2",
+        "tres_req_str": "cpu=1,node=1,gres/gpu=2",
+    } | changes
+
+
+@pytest.mark.parametrize(
+    ("reason", "changes", "stands"),
+    [
+        ("QOSGrpJobsLimit", {}, True),
+        ("QOSGrpJobsLimit", {"partition": "other"}, True),
+        ("QOSGrpJobsLimit", {"partition": "other", "qos": "high"}, False),
+        ("AssocGrpGRES", {"partition": "other"}, True),
+        ("AssocGrpGRES", {"partition": "other", "account": "physics"}, False),
+        ("JobArrayTaskLimit", {}, True),
+        ("Resources", {"partition": "other,gpu"}, True),
+        ("Resources", {"partition": "other"}, False),
+        ("ReqNodeNotAvail,_UnavailableNodes:h7", {}, True),
+        ("Priority", {"tres_per_node": "", "tres_req_str": "cpu=1"}, False),
+        ("JobHeldUser", {}, False),
+        ("BeginTime", {}, False),
+        ("Dependency", {}, False),
+    ],
+)
+def test_whoever_the_end_of_a_job_lets_start_waits_for_its_nodes(
+    reason: str, changes: dict[str, Any], stands: bool
+) -> None:
+    """For room in its partitions, or for a limit of its QOS or account that it fills."""
+    records = [record(1, "RUNNING", "None"), record(2, "PENDING", reason, **changes)]
+    job, _other = read_queue(records, Counter())
+    assert (dict(job.extra).get("waiting", "") == f"2 ({reason})") is stands

@@ -154,7 +154,8 @@ class Stage:
         if what == "gpus" and scenario.kind in (*ROLLING, "CronJob"):
             index = 1 if scenario.containers == "second" else 0
             at = f"{template_at(scenario.kind)}/containers/{index}/resources"
-            value = {"limits": {scenario.resource: "3"}}
+            asked = {scenario.resource: "3"}
+            value = {"limits": asked} | ({"requests": asked} if scenario.requested else {})
             return self._patch({at: value})
         if what in ("deleted", "replaced"):
             bed.ask("DELETE", self.path, params={"propagationPolicy": "Background"})
@@ -165,7 +166,7 @@ class Stage:
             self.quota()
         elif what == "cordoned":
             bed.patch("Node", self.namespace, {"spec": {"unschedulable": True}})
-        elif what == "thief":
+        elif what == "thief" and scenario.limits != "quota":  # which would keep it out
             self._thief()
         elif what == "owned":
             note = {"argocd.argoproj.io/tracking-id": "a:apps/Deployment:x/serve"}
