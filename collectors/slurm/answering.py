@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 
 from collectors.base import Window
 from collectors.slurm.answers import number_of
-from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob, SlurmNode, read_node, read_queue_job
 from data.errors import UnexpectedAnswerError
 
@@ -72,9 +71,8 @@ def read_queue(
     records: Iterable[Record], dropped: Counter[str], *, release: tuple[int, int] = (0, 0)
 ) -> tuple[SlurmJob, ...]:
     """Read the jobs that the controller remembers; `release` is Slurm's, (0, 0) when not known."""
-    records = tuple(records)
     read = partial(read_queue_job, release=release)
-    return with_queue_facts(read_each(records, read, what="job", dropped=dropped), records)
+    return read_each(records, read, what="job", dropped=dropped)
 
 
 def read_nodes(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmNode, ...]:

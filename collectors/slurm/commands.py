@@ -32,6 +32,7 @@ from collectors.slurm.answering import (
     release_in,
 )
 from collectors.slurm.failures import OPERATOR_HINT, failure_of
+from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import reservations_in, with_reservations
 from data.errors import (
@@ -90,6 +91,7 @@ class SlurmCommands:
         except CollectorError as error:
             past = None
             warnings += (f"finished jobs are not visible: {error}",)
+        queue = with_queue_facts(queue, listed, nodes)
         return SlurmAnswers(queue=queue, nodes=nodes, past=past, warnings=warnings, dropped=dropped)
 
     def _reservations(self) -> list[Record]:

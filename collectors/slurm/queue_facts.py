@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from collectors.slurm.answers import identifier_of, text_of
-from collectors.slurm.records import OVER, Record, SlurmJob
+from collectors.slurm.records import OVER, Record, SlurmJob, SlurmNode
+from collectors.slurm.reservations import RESERVED_AHEAD
 from data.records.jobs import JobState
 
 DEPENDENTS = "dependents"
@@ -19,17 +20,21 @@ _NOT_IN_LINE = (
     "AccountNotAllowed", "QOSNotAllowed", "Cleaning", "Licenses",
 )  # fmt: skip
 """Beginnings of Slurm's reasons of jobs that start neither for room nor for a limit set free."""
+_TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
 _NAMED = 3
 
 _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
 """`after:12` alone is met by the start of a job, so its end changes nothing."""
 
 
-def with_queue_facts(jobs: Iterable[SlurmJob], records: Iterable[Record]) -> tuple[SlurmJob, ...]:
+def with_queue_facts(
+    jobs: Iterable[SlurmJob], records: Iterable[Record], nodes: Iterable[SlurmNode]
+) -> tuple[SlurmJob, ...]:
     """Return the jobs with the facts DEPENDENTS and WAITING where others wait.
 
     `records` are Slurm's answer of all jobs; a job of an array is waited for by its own number, by
-    that of its array, or as `ARRAY_TASK`.
+    that of its array, or as `ARRAY_TASK`. A reservation that takes a node of a job
+    (`with_reservations`) waits for it, too.
     """
     jobs = tuple(jobs)
     conditions = {
@@ -37,16 +42,27 @@ def with_queue_facts(jobs: Iterable[SlurmJob], records: Iterable[Record]) -> tup
     }
     dependents = _waiting_for(jobs, conditions)
     lines = _lines(jobs)
-    return tuple(job if job.is_over else _told(job, dependents, lines) for job in jobs)
+    known = {node.name: node for node in nodes}
+    return tuple(job if job.is_over else _told(job, dependents, lines, known) for job in jobs)
 
 
 def _told(
-    job: SlurmJob, dependents: Mapping[str, list[str]], lines: Mapping[str, list[str]]
+    job: SlurmJob,
+    dependents: Mapping[str, list[str]],
+    lines: Mapping[str, list[str]],
+    nodes: Mapping[str, SlurmNode],
 ) -> SlurmJob:
     """Return a job with its facts."""
-    running = job.state is JobState.RUNNING
-    line = {who: None for key in _keys(job) if running for who in lines[key]}
-    shown = list(line)[:_NAMED]
+    line: list[str] = []
+    if job.state is JobState.RUNNING:
+        own = [nodes[name] for name in job.nodes if name in nodes]
+        taken = [node.name for node in own if _TAKEN.intersection(node.state.split("+"))]
+        if not dict(job.extra).get("reservation"):
+            line += [f"a reservation of {name}" for name in taken]
+        # Another partition may hold the same nodes.
+        keys = [*_keys(job), *(name for node in own for name in node.partitions)]
+        line += dict.fromkeys(who for key in keys for who in lines[key])
+    shown = line[:_NAMED]
     if len(line) > _NAMED:
         shown.append(f"{len(line) - _NAMED} more")
     facts = {DEPENDENTS: ", ".join(_found(job, dependents)), WAITING: ", ".join(shown)}

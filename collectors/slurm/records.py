@@ -231,6 +231,7 @@ def _queue_extra(
         "fixed_size": fixed_size(record),
         "slurm_release": f"{release[0]}.{release[1]:02}" if any(release) else "",
         "features": text_of(record.get("features")),
+        "reservation": text_of(record.get("resv_name")),
         "nodes_requested": str(node_counts(record)[1] or ""),
         "gres": spelling[1],
         "gres_per": spelling[0],

@@ -14,7 +14,7 @@ from data.errors import CollectorError
 
 AHEAD = timedelta(hours=24)
 """A reservation that starts later than that keeps no node on yet."""
-_WORD = "reservation-ahead"
+RESERVED_AHEAD = "reservation-ahead"
 _FIELD = re.compile(r"(\w+)=(\S*)")
 
 
@@ -35,26 +35,31 @@ def reservations_in(text: str) -> list[Record]:
 
 
 def with_reservations(
-    nodes: Iterable[SlurmNode], ask: Callable[[], Iterable[Record]], now: datetime
+    nodes: Iterable[SlurmNode],
+    ask: Callable[[], Iterable[Record]],
+    now: datetime,
+    ahead: timedelta = AHEAD,
 ) -> tuple[tuple[SlurmNode, ...], tuple[str, ...]]:
     """Return (nodes, warnings): a word is added to the state of nodes that a reservation takes.
 
     Where reservations cannot be read the nodes stay as they are, with a warning.
     """
     try:
-        promised = {name for reservation in ask() for name in _promised(reservation, now)}
+        promised = {
+            name for reservation in ask() for name in _promised(reservation, now + ahead, now)
+        }
     except (CollectorError, ValueError) as error:
         return tuple(nodes), (f"reservations of nodes are not visible: {error}",)
     marked = (
-        replace(node, state=f"{node.state}+{_WORD}") if node.name in promised else node
+        replace(node, state=f"{node.state}+{RESERVED_AHEAD}") if node.name in promised else node
         for node in nodes
     )
     return tuple(marked), ()
 
 
-def _promised(reservation: Record, now: datetime) -> tuple[str, ...]:
+def _promised(reservation: Record, until: datetime, now: datetime) -> tuple[str, ...]:
     """Return the nodes of a reservation that has begun or soon will. Errors: ValueError."""
     starts, ends = (moment_of(reservation.get(f"{name}_time")) for name in ("start", "end"))
-    if (ends is not None and ends <= now) or (starts is not None and starts > now + AHEAD):
+    if (ends is not None and ends <= now) or (starts is not None and starts > until):
         return ()
     return hosts_of(text_of(reservation.get("node_list")))

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from collectors.slurm.answering import read_nodes
 from collectors.slurm.commands import SlurmCommands
@@ -14,7 +14,13 @@ from collectors.slurm.records import SlurmNode
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
 from dashboard.apply.slurm.capacity import capacity_refusals, closed_partitions
-from dashboard.apply.slurm.client import JobReading, SlurmClient, as_apply_error, find_job, queue_of
+from dashboard.apply.slurm.client import (
+    JobReading,
+    SlurmClient,
+    as_apply_error,
+    find_job,
+    queue_with_facts,
+)
 from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
 from dashboard.apply.slurm.moves import SIZES, Moves, moves_for
 from dashboard.apply.slurm.programs import SlurmPrograms
@@ -107,7 +113,7 @@ class SlurmApplier:
             reading = self._reading(client, number)
             nodes, models = self._site(client)
             if recommendation.action is Action.RECLAIM:
-                require_nobody_waiting(number, queue_of(client))
+                require_nobody_waiting(number, queue_with_facts(client, self._clock()))
         except CollectorError as error:
             raise as_apply_error(error) from error
         require_touchable(reading.facts, number)
@@ -197,7 +203,7 @@ class SlurmApplier:
             requeues = any(step.verb == "requeuehold" for step in change.steps)
             names = reading.facts.job.partition.split(",") if requeues else []
             states = {name: client.partition_state(name) for name in names if name}
-            waiting = waiting_for_nodes(queue_of(client), reading) if requeues else ""
+            waiting = self._waiting(client, reading) if requeues else ""
         except CollectorError as error:
             raise as_apply_error(error) from error
         refusals, warnings = capacity_refusals(reading.facts, moves_of(change.steps), nodes)
@@ -211,6 +217,13 @@ class SlurmApplier:
         return Rehearsal(
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )
+
+    def _waiting(self, client: SlurmClient, reading: JobReading) -> str:
+        """Return who waits for a job's nodes; a reservation within its time limit does, too."""
+        limit = reading.facts.job.time_limit_seconds
+        ahead = timedelta(days=365) if limit is None else timedelta(seconds=limit)
+        queue = queue_with_facts(client, self._clock(), ahead=ahead)
+        return waiting_for_nodes(queue, reading)
 
     def _too_late(self, change: Change) -> tuple[str, ...]:
         now = self._clock().isoformat()

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
-from collectors.slurm.answering import read_queue
+from collectors.slurm.answering import read_nodes, read_queue
 from collectors.slurm.answers import identifier_of
+from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
+from collectors.slurm.reservations import AHEAD, with_reservations
 from dashboard.apply.slurm.answers import Answer
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
 from dashboard.apply.slurm.wire import Payload, release_of
@@ -41,6 +43,10 @@ class SlurmClient(Protocol):
 
     def nodes(self) -> Records:
         """Give the records of all nodes."""
+        ...
+
+    def reservations(self) -> list[Record]:
+        """Return the reservations of nodes."""
         ...
 
     def partition_state(self, name: str) -> str:
@@ -82,6 +88,20 @@ def queue_of(client: SlurmClient) -> tuple[SlurmJob, ...]:
     """Return all jobs that run or wait. Errors: CollectorError."""
     answered = client.queue()
     return read_queue(answered.records, Counter(), release=release_of(answered.interface))
+
+
+def queue_with_facts(
+    client: SlurmClient, now: datetime, *, ahead: timedelta = AHEAD
+) -> tuple[SlurmJob, ...]:
+    """Return all jobs that run or wait, with what the others mean for each (`queue_facts.py`).
+
+    Reservations that begin within `ahead` count. Errors: CollectorError.
+    """
+    answered = client.queue()
+    nodes = read_nodes(client.nodes().records, Counter())
+    nodes, _warnings = with_reservations(nodes, client.reservations, now, ahead)
+    jobs = read_queue(answered.records, Counter(), release=release_of(answered.interface))
+    return with_queue_facts(jobs, answered.records, nodes)
 
 
 def _number(record: Record, key: str) -> str:

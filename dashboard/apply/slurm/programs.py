@@ -15,6 +15,8 @@ from typing import Any
 from collectors.slurm.answering import errors_in, list_in, release_in
 from collectors.slurm.answers import identifier_of
 from collectors.slurm.commands import SlurmCommands
+from collectors.slurm.records import Record
+from collectors.slurm.reservations import reservations_in
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
 from dashboard.apply.slurm.client import Records
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
@@ -78,6 +80,11 @@ class SlurmPrograms:
             text = self._reading.output("scontrol", "show", "nodes", "--json")
             found = _records(text, "nodes", asked="scontrol show nodes --json")
         return found
+
+    def reservations(self) -> list[Record]:
+        """Return the reservations of nodes. Errors: CollectorError."""
+        text = self._reading.output("scontrol", "--oneliner", "show", "reservations")
+        return reservations_in(text)
 
     def partition_state(self, name: str) -> str:
         """Return a partition's state in capitals, '' where not told. Errors: CollectorError."""

@@ -12,6 +12,7 @@ from urllib3.exceptions import HTTPError
 
 from collectors.slurm.answering import errors_in, list_in, release_in
 from collectors.slurm.answers import identifier_of
+from collectors.slurm.records import Record
 from collectors.slurm.rest import SlurmRest
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
 from dashboard.apply.slurm.client import Records
@@ -62,6 +63,10 @@ class SlurmRestWriter(SlurmRest):
     def queue(self) -> Records:
         """Return the records of all jobs that slurmctld still knows. Errors: CollectorError."""
         return self._all("jobs")
+
+    def reservations(self) -> list[Record]:
+        """Return the reservations of nodes. Errors: CollectorError."""
+        return list(self._all("reservations").records)
 
     def nodes(self) -> Records:
         """Give the records of all nodes. Errors: CollectorError."""

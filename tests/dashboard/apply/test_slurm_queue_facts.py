@@ -14,6 +14,7 @@ from beds.slurm_apply import MODEL, applier_of, proposal
 from collectors.base import Window
 from collectors.slurm.answering import read_queue
 from collectors.slurm.jobs import slurm_collector
+from collectors.slurm.queue_facts import with_queue_facts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -120,6 +121,47 @@ def test_a_running_job_is_not_requeued_behind_others(
         assert (waiting in "".join(rehearsal.refusals + rehearsal.warnings)) is stands
 
 
+@pytest.mark.parametrize(("minutes", "stands"), [(30, True), (60 * 30, False)])
+def test_a_running_job_is_not_requeued_onto_a_node_that_is_reserved(
+    bed: SlurmBed, minutes: int, stands: bool
+) -> None:
+    """Maintenance within its time limit would keep it waiting; later it does not."""
+    raw, _job = running(bed, "--time=20:00:00", "-w", "h1")
+    options = [f"StartTime=now+{minutes}minutes", "Duration=60", "Nodes=h1"]
+    bed.run("scontrol", "create", "reservation", "ReservationName=paper", *options,
+            "Flags=MAINT,IGNORE_JOBS", f"Users={bed.plan.user}")  # fmt: skip
+    try:
+        applier = applier_of(bed, allow_requeue=True)
+        wanted = proposal(raw, 2, 1)
+        change = applier.change_for(wanted, applier.look(wanted, job=None, gpus=()))
+        refusals = applier.rehearse(change).refusals
+        assert ("a reservation of h1" in "".join(refusals)) is stands
+        assert ("a reservation of h1" in why_not(read(bed, raw, "commands"), ONE)) is stands
+    finally:
+        bed.run("scontrol", "delete", "ReservationName=paper")
+
+
+def test_a_job_of_another_partition_waits_for_the_same_nodes(bed: SlurmBed) -> None:
+    """Partitions overlap on most sites."""
+    bed.run("scontrol", "create", "PartitionName=low", "Nodes=h1,h2")
+    try:
+        raw, _job = running(bed, "-p", "low", "-w", "h1")
+        running(bed, "-p", "low", "-w", "h1")
+        waiting = bed.submit("-p", "gpu", "-w", "h1", "--gres=gpu:h100:4")
+        bed.until(
+            "Slurm looked", lambda: bed.run("squeue", "-h", "-j", waiting, "-o", "%r") != "None"
+        )
+        assert waiting in why_not(read(bed, raw, "commands"), ONE)
+        applier = applier_of(bed, allow_requeue=True)
+        wanted = proposal(raw, 2, 1)
+        change = applier.change_for(wanted, applier.look(wanted, job=None, gpus=()))
+        assert waiting in "".join(applier.rehearse(change).refusals)
+        bed.run("scancel", "-u", bed.plan.user)
+        bed.until("no job is left", lambda: not bed.run("squeue", "-h"))
+    finally:
+        bed.run("scontrol", "delete", "PartitionName=low")
+
+
 @pytest.mark.parametrize("mode", ["commands", "rest"])
 def test_a_site_word_for_a_gpu_model_is_no_other_model(bed: SlurmBed, mode: str) -> None:
     """Telemetry told the plan which model `h100` is; no setting maps it."""
@@ -166,5 +208,5 @@ def test_whoever_the_end_of_a_job_lets_start_waits_for_its_nodes(
 ) -> None:
     """For room in its partitions, or for a limit of its QOS or account that it fills."""
     records = [record(1, "RUNNING", "None"), record(2, "PENDING", reason, **changes)]
-    job, _other = read_queue(records, Counter())
+    job, _other = with_queue_facts(read_queue(records, Counter()), records, ())
     assert (dict(job.extra).get("waiting", "") == f"2 ({reason})") is stands
