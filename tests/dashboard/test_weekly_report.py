@@ -3,14 +3,15 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
 
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.report_tables import csv_tables
-from dashboard.reports.week import week_to
+from dashboard.reports.week import Week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -54,6 +55,19 @@ def report_of(store: Store) -> WeeklyReport:
 def test_markdown_is_golden(store: Store, golden: Callable[[str, str], None]) -> None:
     """The text changes only on purpose."""
     golden("weekly.md", render_markdown(report_of(store)))
+
+
+def test_text_and_page_say_how_long_the_week_is(store: Store) -> None:
+    """167 or 169 h where the clocks change."""
+    week = Week(
+        start=datetime(2026, 10, 18, 22, tzinfo=UTC),
+        end=datetime(2026, 10, 25, 23, tzinfo=UTC),
+        zone="Europe/Berlin",
+    )
+    report = replace(report_of(store), week=week)
+    for text in (render_markdown(report), render_html(report)):
+        assert "(169 h, since the clocks changed)" in text
+        assert "168 h" not in text
 
 
 def test_people_read_titles_and_programs_the_action(store: Store) -> None:
