@@ -91,7 +91,7 @@ def _title(report: WeeklyReport) -> str:
 def _waste(report: WeeklyReport) -> list[Flowable]:
     heading = paragraph("Held and idle", HEADING)
     if not report.waste:
-        return [heading, paragraph("Nothing was held and idle.")]
+        return [heading, paragraph(report.no_waste)]
     rows: list[tuple[object, ...]] = [
         (
             row.namespace,

@@ -15,10 +15,16 @@ from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.savings import ledger
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.energy_integration import LARGEST_GAP_SECONDS
 from data.records.decisions import AuditEntry
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
+
+_TOO_FAR_APART = (
+    "What was held and idle is not known: readings of a board lie more than "
+    f"{LARGEST_GAP_SECONDS / 60:.0f} minutes apart."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +77,19 @@ class WeeklyReport:
             f"{self._idle()}; {self._waiting()}."
         )
 
+    @property
+    def no_waste(self) -> str:
+        """What stands in place of an empty table of what was held and idle."""
+        return _TOO_FAR_APART if self._is_unmeasured else "Nothing was held and idle."
+
+    @property
+    def _is_unmeasured(self) -> bool:
+        """Whether GPUs were allocated, and for no time: readings lie too far apart."""
+        return bool(self.allocated_gpus) and not self.energy.statement.total.gpu_hours
+
     def _idle(self) -> str:
+        if self._is_unmeasured:
+            return "how long they were held and idle is not known"
         idle = sum(row.idle_gpu_hours for row in self.waste)
         rents = [row.rent for row in self.waste if row.rent is not None]
         rent = f" ({sum(rents):,.0f} {self.currency} of rent)" if rents else ""

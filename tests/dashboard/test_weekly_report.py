@@ -70,6 +70,23 @@ def test_text_and_page_say_how_long_the_week_is(store: Store) -> None:
         assert "168 h" not in text
 
 
+@pytest.mark.parametrize(("minutes", "known"), [(5, True), (30, False)])
+def test_idle_time_between_distant_readings_is_unknown(
+    store_url: str, minutes: int, known: bool
+) -> None:
+    """Half an hour apart, nothing is observed of the time between: it is not said to be 0."""
+    samples = make_samples(gpus=2, minutes=1440, utilization_ratio=0.0)
+    far = samples[samples["sampled_at"].dt.minute % minutes == 0].reset_index(drop=True)
+    with open_store(store_url) as opened:
+        opened.keep(make_collected(far, (make_job(gpu_count=2),)))
+        report = report_of(opened)
+    text = render_markdown(report)
+    assert ("how long they were held and idle is not known" in report.finding) is not known
+    assert ("readings of a board lie more than 5 minutes apart" in text) is not known
+    assert "Nothing was held and idle" not in text
+    assert (bool(report.waste)) is known
+
+
 def test_people_read_titles_and_programs_the_action(store: Store) -> None:
     """Markdown and HTML call a recommendation what its card does; JSON and CSV keep the word."""
     report = report_of(store)
