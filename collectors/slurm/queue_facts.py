@@ -23,6 +23,7 @@ _NOT_IN_LINE = (
 _TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
 _NAMED = 3
 
+_SINGLETON = "singleton"
 _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
 """`after:12` alone is met by the start of a job, so its end changes nothing."""
 
@@ -100,16 +101,24 @@ def _waiting_for(
     for job in jobs:
         if job.state in OVER:
             continue
-        for word, names in _CONDITION.findall(conditions.get(job.raw_id, "")):
+        condition = conditions.get(job.raw_id, "")
+        if _SINGLETON in condition:
+            found[_chain(job)].append(f"{job.workload} ({_SINGLETON})")
+        for word, names in _CONDITION.findall(condition):
             for name in names.split(":"):
                 found[name.partition("+")[0]].append(f"{job.workload} ({word})")
     return found
 
 
+def _chain(job: SlurmJob) -> str:
+    """Return the name under which jobs of one name and user wait for each other."""
+    return f"{_SINGLETON} of {job.user}: {job.name}"
+
+
 def _found(job: SlurmJob, waiting: Mapping[str, list[str]]) -> list[str]:
     extra = dict(job.extra)
     array, task = extra.get("array_job", ""), extra.get("array_task", "")
-    names = {job.raw_id, job.workload}
+    names = {job.raw_id, job.workload, _chain(job)}
     if array:
         names |= {array, f"{array}_*", f"{array}_{task}"}
     return sorted({who for name in names for who in waiting.get(name, ())})

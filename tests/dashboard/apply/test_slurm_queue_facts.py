@@ -63,6 +63,7 @@ def read(bed: SlurmBed, raw: str, mode: str) -> Job:
         ([], "afterany:1:{job}?singleton", True),
         ([], "after:{job}", False),
         ([], "singleton", False),
+        (["-J", "next"], "singleton", True),
         (["--array=0-1"], "afterok:{job}", True),
         (["--array=0-1"], "afterok:{job}_0", True),
     ],
@@ -81,7 +82,9 @@ def test_a_job_that_others_wait_for_is_not_cancelled(
     if not waits:
         assert applier.look(wanted, job=None, gpus=()).name == f"slurm:{raw}"
         return
-    with pytest.raises(ChangeRefusedError, match=rf"wait for the end of .*{waiting} \(after"):
+    with pytest.raises(
+        ChangeRefusedError, match=rf"wait for the end of .*{waiting} \((after|singleton)"
+    ):
         applier.look(wanted, job=None, gpus=())
     bed.run("scancel", waiting)
     bed.until("it is gone", lambda: waiting not in bed.run("squeue", "-h", "-o", "%A").split())
