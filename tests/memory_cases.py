@@ -33,6 +33,18 @@ def climbing(
     )
 
 
+def free_board(*, gpu_model: str, end: datetime) -> pd.DataFrame:
+    """An hour of a board that nothing uses."""
+    return make_samples(
+        job_id="",
+        end=end,
+        gpu_uuid="GPU-large",
+        gpu_model=gpu_model,
+        memory_used_mib=0.0,
+        utilization_ratio=0.0,
+    )
+
+
 def world_of(store: Store, *collectors: Collector, settings: Settings | None = None) -> World:
     """A world that plans a day by the hour."""
     planning = PlanningSettings(slot_minutes=60, horizon_slots=24, budget_seconds=1)

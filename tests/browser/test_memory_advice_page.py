@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from browser.bed import Visitor, running_server
-from factories import make_collected, make_job, make_samples
-from memory_cases import climbing, world_of
+from factories import make_collected, make_job
+from memory_cases import climbing, free_board, world_of
 from playwright.sync_api import Locator, Page, expect
 
 from dashboard.cycle import run_cycle
@@ -38,7 +38,7 @@ def recommended(url: str) -> dict[Action, Recommendation]:
         )
         frame = climbing(name, gpu_model=SMALL, memory_mib=40_960.0, end=now)
         kept.append(make_collected(frame.assign(gpu_uuid=f"GPU-{name}"), jobs=(job,)))
-    free = make_samples(job_id="", gpu_model=LARGE, end=now).assign(gpu_uuid="GPU-large")
+    free = free_board(gpu_model=LARGE, end=now)
     with open_store(url) as store:
         store.keep(*kept, make_collected(free, jobs=()))
         outcome = run_cycle(world_of(store), now=now + timedelta(seconds=1))

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import bind_in, deployment, pod_spec, rolled_out, spec_of
-from factories import make_collected, make_job, make_samples
-from memory_cases import climbing, world_of
+from factories import make_collected, make_job
+from memory_cases import climbing, free_board, world_of
 
 from dashboard import decisions
 from dashboard.apply.kubernetes.applier import KubernetesApplier
@@ -43,8 +43,7 @@ def recommended(store: Store) -> Recommendation:
         ),
     )
     frame = climbing(job.job_id, gpu_model=SMALL, memory_mib=40_960.0, end=now)
-    free = make_samples(job_id="", gpu_model=LARGE, end=now, utilization_ratio=0.0)
-    free = free.assign(gpu_uuid="GPU-large", node="node-large")
+    free = free_board(gpu_model=LARGE, end=now).assign(node="node-large")
     store.keep(make_collected(frame, jobs=(job,)), make_collected(free, jobs=()))
     outcome = run_cycle(world_of(store), now=utc_now() + timedelta(seconds=1))
     (found,) = (one for one in outcome.recommendations if one.job_id == job.job_id)
