@@ -107,6 +107,9 @@ class SlurmApplySettings:
         False, "requeue a running job even while others wait for its nodes and may start first"
     )
     timeout_seconds: float = documented(10.0, "time for one command or request, s")
+    pending_seconds: float = documented(
+        120.0, "time a requeued job may wait to start again before the change counts as failing, s"
+    )
 
     def __post_init__(self) -> None:
         require(
@@ -117,6 +120,12 @@ class SlurmApplySettings:
             "apply_slurm.timeout_seconds",
             self.timeout_seconds,
             "above 0 and at most 60 s",
+        )
+        require(
+            0 <= self.pending_seconds <= 604_800,
+            "apply_slurm.pending_seconds",
+            self.pending_seconds,
+            "0 s to a week",
         )
 
 

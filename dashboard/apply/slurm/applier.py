@@ -248,7 +248,8 @@ class SlurmApplier:
         client = self._client()
         if change.target.kind == node_changes.KIND:
             return node_changes.read_back_node(client, change, done)
-        return read_back_job(client, change, done, self._clock())
+        may_wait = timedelta(seconds=self._settings.pending_seconds)
+        return read_back_job(client, change, done, self._clock(), may_wait=may_wait)
 
     def close(self, change: Change, *, sent: int) -> Closed:
         """Finish or take back a change that is given up; a hold of ours ends. Never raises."""

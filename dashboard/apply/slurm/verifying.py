@@ -1,7 +1,7 @@
 """Whether a changed job is as intended: the values, and after a scheduling pass their effect."""
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from dashboard.apply.slurm.client import SlurmClient, find_job
 from dashboard.apply.slurm.gres_text import gpu_request
@@ -23,8 +23,13 @@ _NOT_LOOKED_AT = ("", "None")
 _SIZES = ("Gres", "TresPerJob", "TresPerTask", "NumTasks", "NumNodes")
 
 
-def read_back_job(client: SlurmClient, change: Change, done: int, now: datetime) -> ReadBack:
-    """Look once at the job of a change, of which the first `done` steps were sent. Never raises."""
+def read_back_job(
+    client: SlurmClient, change: Change, done: int, now: datetime, *, may_wait: timedelta
+) -> ReadBack:
+    """Look once at the job of a change, of which the first `done` steps were sent. Never raises.
+
+    A job that the change has requeued `may_wait` that long to start again; then it is failing.
+    """
     try:
         reading = find_job(client, dict(change.target.state)["number"], now)
     except (CollectorError, ApplyError) as error:
@@ -38,7 +43,7 @@ def read_back_job(client: SlurmClient, change: Change, done: int, now: datetime)
     observed = tuple(
         (field, facts.value(field)) for field in dict.fromkeys(one.field for one in change.steps)
     )
-    found = _of_values(steps, facts) or _of_effect(steps, facts)
+    found = _of_values(steps, facts) or _of_effect(steps, facts, may_wait)
     if found.seen is Seen.AS_INTENDED and done == len(change.steps):
         found = _of_snapshot(change, facts) or found
     return ReadBack(seen=found.seen, detail=found.detail, observed=observed)
@@ -46,6 +51,8 @@ def read_back_job(client: SlurmClient, change: Change, done: int, now: datetime)
 
 def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
     """Compare a job that was rolled back with what it was; None when every field is the same.
+
+    A job that ran then and waits now has its request back, not its place: that is said.
 
     What Slurm estimates of a job that waits, and chooses anew for every run, is not compared.
     """
@@ -61,6 +68,9 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
         for key in keys
         if key in was and not same_value(key, facts.value(key), was[key])
     ]
+    if not other and facts.state == "PENDING" and was.get("JobState", "PENDING") != "PENDING":
+        text = "the job has its request back, but it ran then and waits now"
+        return _seen(Seen.AS_INTENDED, f"{text}: Reason={facts.job.reason}")
     return _seen(Seen.DIFFERENT, "; ".join(other)) if other else None
 
 
@@ -112,14 +122,15 @@ def _in_force(step: ChangeStep, facts: JobFacts) -> bool:
     return holds(step, facts)
 
 
-def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack:
+def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts, may_wait: timedelta) -> ReadBack:
     """Say what came of values that are in force."""
     if any(step.verb == "cancel" for step in steps):
         if facts.state == "COMPLETING":
             return _seen(Seen.NOT_YET, "the job is ending")
         return _seen(Seen.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
     if facts.state == "PENDING":
-        return _of_waiting(facts, requeued=any(step.verb == "requeuehold" for step in steps))
+        requeued = any(step.verb == "requeuehold" for step in steps)
+        return _of_waiting(facts, may_wait if requeued else None)
     if facts.state in ("OVER", "COMPLETING"):
         return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
     wanted, held = _total(steps, facts), sum(one.count for one in facts.job.gpus)
@@ -128,15 +139,30 @@ def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack:
     return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
 
 
-def _of_waiting(facts: JobFacts, *, requeued: bool) -> ReadBack:
+def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
+    """Say what came of a job that waits; `may_wait` is None where it waited before the change."""
     reason = facts.job.reason
-    if requeued and reason.startswith("BeginTime"):
-        return _seen(Seen.NOT_YET, "the requeued job is not eligible before cred_expire is over")
     if any(reason.startswith(word) for word in STUCK):
         return _seen(Seen.FAILING, f"the job never starts like this: Reason={reason}")
+    if may_wait is not None:
+        return _of_requeued(facts, may_wait)
     if reason in _NOT_LOOKED_AT:
         return _seen(Seen.NOT_YET, "the scheduler has not looked at the job since")
     return _seen(Seen.AS_INTENDED, f"the job waits: Reason={reason}")
+
+
+def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
+    """Say what came of a job that ran before the change and waits now."""
+    reason = facts.job.reason
+    if reason.startswith("BeginTime"):
+        return _seen(Seen.NOT_YET, "the requeued job is not eligible before cred_expire is over")
+    since = facts.eligible_at
+    waited = timedelta(0) if since is None else facts.read_at - since
+    minutes = waited / timedelta(minutes=1)
+    text = f"the job ran before the change, and waits since its requeue: Reason={reason}"
+    if waited < may_wait:
+        return _seen(Seen.NOT_YET, text)
+    return _seen(Seen.FAILING, f"{text}, for {minutes:.0f} min since it may start")
 
 
 def _total(steps: tuple[ChangeStep, ...], facts: JobFacts) -> int | None:

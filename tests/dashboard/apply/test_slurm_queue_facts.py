@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from beds.slurm import SlurmBed
-from beds.slurm_apply import MODEL, applier_of, proposal
+from beds.slurm_apply import MODEL, applier_of, proposal, run_steps
 
 from collectors.base import Window
 from collectors.slurm.answering import read_queue
@@ -19,6 +19,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.feasible_changes import why_not
+from data.records.changes import Seen, StepOutcome
 from data.records.decisions import Action
 from data.records.jobs import Job
 from data.records.plans import Configuration
@@ -142,6 +143,38 @@ def test_a_running_job_is_not_requeued_onto_a_node_that_is_reserved(
         assert ("a reservation of h1" in why_not(read(bed, raw, "commands"), ONE)) is stands
     finally:
         bed.run("scontrol", "delete", "ReservationName=paper")
+
+
+@pytest.mark.slow
+def test_a_requeued_job_that_does_not_start_again_is_failing(bed: SlurmBed) -> None:
+    """It ran: that it waits is no success, neither after the change nor after the way back."""
+    raw, _job = running(bed, "-w", "h1", "--requeue")
+    full = bed.submit("-w", "h1", "--gres=gpu:h100:4", "--priority=1000000")
+    bed.until("Slurm looked", lambda: bed.run("squeue", "-h", "-j", full, "-o", "%r") != "None")
+    applier = applier_of(bed, allow_requeue=True, requeue_behind_others=True)
+    change = applier.change_for(
+        proposal(raw, 2, 1), applier.look(proposal(raw, 2, 1), job=None, gpus=())
+    )
+    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("the other has its node", lambda: bed.states().get(full) == "RUNNING")
+    done = len(change.steps)
+    bed.until("Slurm looked", lambda: "Reason" in applier.read_back(change, done=done).detail)
+    seen = applier.read_back(change, done=done)
+    assert seen.seen is Seen.NOT_YET
+    assert "the job ran before the change, and waits since its requeue" in seen.detail
+    hasty = applier_of(bed, allow_requeue=True, pending_seconds=0.5)
+    bed.until("it has waited", lambda: hasty.read_back(change, done=done).seen is Seen.FAILING)
+    back = applier.change_back(change, applier.look_again(change))
+    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    done_back = len(back.steps)
+    bed.until(
+        "it is as it was",
+        lambda: applier.read_back(back, done=done_back).seen is Seen.AS_INTENDED,
+    )
+    assert "it ran then and waits now" in applier.read_back(back, done=done_back).detail
+    bed.run("scancel", full)
+    bed.until("it runs again", lambda: bed.states().get(raw) == "RUNNING")
+    assert hasty.read_back(back, done=done_back).detail == "the job is RUNNING with 2 GPUs"
 
 
 def test_a_job_of_another_partition_waits_for_the_same_nodes(bed: SlurmBed) -> None:
