@@ -95,9 +95,21 @@ def _soft_cost(problem: SlotProblem, power: Floats, tenants: Floats) -> float:
     return total
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactModel:
+    """min cost @ x, low <= matrix @ x <= high, 0 <= x <= upper, x whole where whole is 1."""
+
+    cost: Floats
+    upper: Floats
+    whole: Floats
+    matrix: csr_matrix
+    low: Floats
+    high: Floats
+
+
 @dataclass(slots=True)
-class _Program:
-    """Columns and rows under construction."""
+class Program:
+    """A mixed integer program under construction: columns and rows."""
 
     cost: list[Floats] = field(default_factory=list)
     upper: list[Floats] = field(default_factory=list)
@@ -133,17 +145,20 @@ class _Program:
         self.high.append(np.broadcast_to(np.asarray(high, dtype=np.float64), (count,)))
         self.rows += count
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactModel:
-    """min cost @ x, low <= matrix @ x <= high, 0 <= x <= upper, x whole where whole is 1."""
-
-    cost: Floats
-    upper: Floats
-    whole: Floats
-    matrix: csr_matrix
-    low: Floats
-    high: Floats
+    def model(self) -> ExactModel:
+        """Return the finished program."""
+        rows, columns, factors = (
+            np.concatenate(parts) for parts in zip(*self.entries, strict=True)
+        )
+        place = (rows.astype(np.int64), columns.astype(np.int64))
+        return ExactModel(
+            cost=np.concatenate(self.cost),
+            upper=np.concatenate(self.upper),
+            whole=np.concatenate(self.whole),
+            matrix=coo_matrix((factors, place), shape=(self.rows, self.columns)).tocsr(),
+            low=np.concatenate(self.low),
+            high=np.concatenate(self.high),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +174,7 @@ class ExactResult:
 def exact_model(problem: SlotProblem) -> ExactModel:
     """Give the program of a problem."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
-    program = _Program()
+    program = Program()
     slots, types = problem.slots, len(fleet.gpu_types)
     boards: list[list[list[tuple[int, float]]]] = [[[] for _ in range(slots)] for _ in range(types)]
     power: list[list[list[tuple[int, float]]]] = [[[] for _ in range(slots)] for _ in range(types)]
@@ -183,20 +198,11 @@ def exact_model(problem: SlotProblem) -> ExactModel:
         _node_rows(program, problem, kind, boards[kind])
     _power_rows(program, problem, power)
     _quota_rows(program, problem, owners)
-    rows, columns, factors = (np.concatenate(one) for one in zip(*program.entries, strict=True))
-    place = (rows.astype(np.int64), columns.astype(np.int64))
-    return ExactModel(
-        cost=np.concatenate(program.cost),
-        upper=np.concatenate(program.upper),
-        whole=np.concatenate(program.whole),
-        matrix=coo_matrix((factors, place), shape=(program.rows, program.columns)).tocsr(),
-        low=np.concatenate(program.low),
-        high=np.concatenate(program.high),
-    )
+    return program.model()
 
 
 def _job_columns(
-    program: _Program,
+    program: Program,
     problem: SlotProblem,
     job: int,
     options: npt.NDArray[np.int64],
@@ -258,7 +264,7 @@ def _term(
 
 
 def _node_rows(
-    program: _Program, problem: SlotProblem, kind: int, used: list[list[tuple[int, float]]]
+    program: Program, problem: SlotProblem, kind: int, used: list[list[tuple[int, float]]]
 ) -> None:
     fleet = problem.fleet
     most = float(np.ceil(fleet.capacity[kind].max() / fleet.boards_per_node[kind]))
@@ -279,7 +285,7 @@ def _node_rows(
 
 
 def _power_rows(
-    program: _Program, problem: SlotProblem, power: list[list[list[tuple[int, float]]]]
+    program: Program, problem: SlotProblem, power: list[list[list[tuple[int, float]]]]
 ) -> None:
     if problem.power is None:
         return
@@ -294,7 +300,7 @@ def _power_rows(
 
 
 def _quota_rows(
-    program: _Program,
+    program: Program,
     problem: SlotProblem,
     owners: dict[int, list[list[tuple[int, float]]]],
 ) -> None:

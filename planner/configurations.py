@@ -46,8 +46,15 @@ class Option:
 
 
 def board_share(model: GpuModel, profile: MigProfile) -> float:
-    """Give the share of a board that a profile takes: compute or memory, whichever is larger."""
-    return max(profile.compute_fraction, profile.memory_mib / model.memory_mib)
+    """Return the share of a board that a slice takes, 0..1: of its memory slices.
+
+    Whatever fits on one board adds up to at most 1, so bounds that count boards hold. The larger of
+    the shares of compute and memory does not: 4g and 3g would take 1.07 boards.
+    """
+    placement = model.mig_placement(profile)
+    if placement is None:
+        return min(1.0, profile.memory_mib / model.memory_mib)
+    return placement.memory_slices / model.memory_slices
 
 
 def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:

@@ -122,7 +122,7 @@ def _units(
                 memory_mib=one.memory_mib,
                 move_cost=move_cost(problem, problem.jobs[one.job], one.option),
                 stretch=number,
-                must=one.option != 0 or bool(one.home),
+                must=one.needs_a_place,
             )
         )
     for number, board in enumerate(boards):
@@ -330,7 +330,7 @@ def _answer(
     return NodePlacement(
         stays=stays,
         unplaced={asked[n].job: _reason(problem, asked[n]) for n in lost},
-        failed=tuple(asked[n] for n in lost if asked[n].option or asked[n].home),
+        failed=tuple(asked[n] for n in lost if asked[n].needs_a_place),
         load=load,
         on=on,
         parts=tuple(parts),
@@ -342,7 +342,7 @@ def _answer(
 
 def _reason(problem: PlanningProblem, one: Stretch) -> str:
     pool = problem.pools.pools[one.pool].name
-    known = "its present nodes are not known and " if not one.home and not one.option else ""
+    known = "" if one.needs_a_place else "its present nodes are not known and "
     return (
         f"{known}no node of {pool} has room for {one.gpus} GPUs in slots {one.start}-{one.end - 1}"
     )

@@ -1,7 +1,7 @@
 """What a slot plan asks of nodes: stretches of equal GPUs per job, where they are, who may move.
 
 A stretch is cut where maintenance of its present node begins or ends, so that a job leaves only
-when it has to.
+when it has to. A job that no plan may move stays: whoever maintains the node has to see to it.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,8 @@ class Stretch:
     """A job on `gpus` whole boards of a pool, or on one slice, in slots [start, end).
 
     `option` is the job's option; `home` the nodes and GPUs where it is now, () when unknown or not
-    to be had in these slots. `cpus` and `memory_mib` are asked for, None when nobody said.
+    to be had in these slots: `displaced` where that is in maintenance then. `cpus` and `memory_mib`
+    are asked for, None when nobody said.
     """
 
     job: int
@@ -39,8 +40,14 @@ class Stretch:
     home: tuple[tuple[str, int], ...] = ()
     slice_: MigPlacement | None = None
     mig_board: str = ""
+    displaced: bool = False
     cpus: float | None = None
     memory_mib: float | None = None
+
+    @property
+    def needs_a_place(self) -> bool:
+        """Whether a plan is wrong without one; of a job as it is now the nodes may be unknown."""
+        return self.option != 0 or bool(self.home) or self.displaced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +90,7 @@ def stretches(
                 row = int(path[begin])
                 option = int(mapping.option_of[job, row])
                 whole = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
-                found += _cut(whole, away_of)
+                found += _cut(whole, away_of) if problem.movable(job) else [whole]
             begin = slot
     return tuple(found)
 
@@ -148,7 +155,7 @@ def _cut(whole: Stretch, away_of: Mapping[str, npt.NDArray[np.bool_]]) -> list[S
     edges = [slot for slot in range(whole.start + 1, whole.end) if away[slot] != away[slot - 1]]
     bounds = [whole.start, *edges, whole.end]
     return [
-        replace(whole, start=start, end=end, home=())
+        replace(whole, start=start, end=end, home=(), displaced=True)
         if away[start]
         else replace(whole, start=start, end=end)
         for start, end in pairwise(bounds)

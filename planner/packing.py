@@ -7,7 +7,7 @@ Today's allocation is a plan, so there is always one, and none costs more than t
 
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
@@ -18,18 +18,17 @@ from data.errors import ImpossibleProblemError
 from data.records.identifiers import digest_of
 from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
 from planner.node_plan import NodePlacement, place_plan
-from planner.node_runs import Stretch
 from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.workforce import Workforce
 from planner.placement_bounds import placement_bounds
 from planner.plan_cost import changes_of, cost_of_jobs, use_of
+from planner.plan_repair import all_but, without_failed
 from planner.problem import PlanningProblem
 from planner.rolling_plan import Rolling, kept_prices, revised, rolling, without_pins
 from planner.slot_mapping import SlotMapping, as_slot_problem
 from planner.solver.bounds import Bound, checked_bound
 from planner.solver.coupling_rows import coupling_rows
-from planner.solver.replan import Warmth
 from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
@@ -40,8 +39,6 @@ Path = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
 _MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
-_KEEP = 1e6
-"""Churn price in repairs: no other job is to lose the place that it has found."""
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 """Searches after repairs, as long as each pays and the gap is above half a percent. With 1,400 and
@@ -108,9 +105,16 @@ def build_plan(
     show(1, 3)
     clock = _Clock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
-    start = rolling(problem, mapping, last, reconsidered)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
-    solved, start = _solved(problem, mapping, start, clock, solver)
+    try:
+        start = rolling(problem, mapping, last, reconsidered)
+        solved, start = _solved(problem, mapping, start, clock, solver)
+    except ImpossibleProblemError:
+        if not any(node.away for node in problem.facts.nodes):
+            raise
+        mapping = mapping.ignoring_maintenance()
+        start = rolling(problem, mapping, last, reconsidered)
+        solved, start = _solved(problem, mapping, start, clock, solver)
     show(2, 3)
     today = _today(problem, mapping, clock)
     found = _on_nodes(problem, mapping, solved, start, clock)
@@ -198,17 +202,20 @@ def _on_nodes(
         if near or without is slots or clock.share(1.0) <= 0:
             break
         slots = without
-        found = solve(
-            slots,
-            budget_seconds=clock.share(_REPAIR_SHARE),
-            effort=_effort(problem),
-            warm=None if start is None else start.warmth,
-            start=Start(
-                prices=solved.prices,
-                paths=best.paths,
-                bound=Bound(value=solved.lower_bound, name=solved.bound_name),
-            ),
-        )
+        try:
+            found = solve(
+                slots,
+                budget_seconds=clock.share(_REPAIR_SHARE),
+                effort=_effort(problem),
+                warm=None if start is None else start.warmth,
+                start=Start(
+                    prices=solved.prices,
+                    paths=best.paths,
+                    bound=Bound(value=solved.lower_bound, name=solved.bound_name),
+                ),
+            )
+        except ImpossibleProblemError:
+            break
         other, without = _repaired(problem, mapping, slots, found, clock)
         if other.order >= best.order:
             break
@@ -232,53 +239,25 @@ def _repaired(
     for _repair in range(_REPAIRS):
         budget = clock.share(_REPAIR_SHARE)
         placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
-        again = {one.job for one in placed.failed} & failed
+        again = {one.job for one in placed.failed if not one.displaced} & failed
         failed |= {one.job for one in placed.failed}
-        limited = _without(slots, placed.failed, again)
+        limited = without_failed(slots, placed.failed, again)
         if limited is None:
             break
-        slots, without = limited, _without(without, placed.failed, ()) or without
-        solved = solve(
-            slots,
-            budget_seconds=clock.share(_REPAIR_SHARE),
-            effort=Effort(moves=0),
-            warm=_all_but(solved, placed.failed),
-        )
+        slots, without = limited, without_failed(without, placed.failed, ()) or without
+        try:
+            solved = solve(
+                slots,
+                budget_seconds=clock.share(_REPAIR_SHARE),
+                effort=Effort(moves=0),
+                warm=all_but(solved, placed.failed),
+            )
+        except ImpossibleProblemError:
+            break
     else:
         budget = clock.share(_REPAIR_SHARE)
         placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
     return _costed(mapping, solved.paths, placed), without
-
-
-def _all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> Warmth:
-    """Give the start from a plan that changes the failed jobs and, if it can, no other."""
-    kept = np.ones(len(solved.paths), dtype=np.bool_)
-    kept[[one.job for one in failed]] = False
-    return Warmth(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=_KEEP)
-
-
-def _without(
-    slots: SlotProblem, failed: Collection[Stretch], again: Collection[int]
-) -> SlotProblem | None:
-    """Forbid what found no room, and leave jobs that failed `again` as they are; None: nothing to.
-
-    A present configuration is never forbidden.
-    """
-    changed = [one for one in failed if one.option != 0]
-    if not changed:
-        return None
-    cost = slots.jobs.base_cost.copy()
-    required = np.full(cost.shape[:2], -1, dtype=np.int16)
-    if slots.jobs.required is not None:
-        required[:] = slots.jobs.required
-    for one in changed:
-        cost[one.job, one.start : one.end, one.row] = np.inf
-        pins = required[one.job, one.start : one.end]
-        pins[pins == one.row] = -1
-    for job in again:
-        present = int(slots.jobs.present[job])
-        required[job, np.isfinite(cost[job, :, present])] = present
-    return replace(slots, jobs=replace(slots.jobs, base_cost=cost, required=required))
 
 
 def _plan(

@@ -4,7 +4,8 @@ A row of the solver's grid is a pool, a number of boards and, where a job has se
 both (a power cap), which of them. An option of a model with several pools has a row in each.
 """
 
-from dataclasses import dataclass
+from collections import defaultdict
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,12 +40,22 @@ class SlotMapping:
     """The problem for the solver; options [J, S] of its rows (-1: none); soft limits given up.
 
     `home_row` [J, C] is the row of an option in the job's own pool, or in the first that has one.
+    `without_maintenance` [P, H] are the boards if no node was away.
     """
 
     slots: SlotProblem
     option_of: Indices
     home_row: Indices
     given_up: tuple[str, ...]
+    without_maintenance: Floats
+
+    def ignoring_maintenance(self) -> "SlotMapping":
+        """Return the problem in which the boards of nodes in maintenance count.
+
+        Where jobs cannot do without them: nodes then show which of the jobs have no place.
+        """
+        fleet = replace(self.slots.fleet, capacity=self.without_maintenance)
+        return replace(self, slots=replace(self.slots, fleet=fleet))
 
 
 def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
@@ -71,7 +82,7 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
         layout_change=_layout_changes(problem),
     )
     pinned = _pins(problem, option_of, home_row)
-    capacity, given_up = _capacity(problem, grid, base, pinned)
+    capacity, lasting, given_up = _capacity(problem, grid, base, pinned)
     slot_problem = SlotProblem(
         grid=grid,
         jobs=PlannedJobs(
@@ -96,7 +107,13 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
     )
     hours = problem.planning.slot_minutes / 60
     limited = with_quotas(slot_problem, problem.tenants, problem.rules.tenants, hours)
-    return SlotMapping(slots=limited, option_of=option_of, home_row=home_row, given_up=given_up)
+    return SlotMapping(
+        slots=limited,
+        option_of=option_of,
+        home_row=home_row,
+        given_up=given_up,
+        without_maintenance=lasting,
+    )
 
 
 def _free_changes_within_home(
@@ -202,18 +219,22 @@ def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> np
 
 def _capacity(
     problem: PlanningProblem, grid: ConfigurationGrid, base: Singles, pinned: npt.NDArray[np.int16]
-) -> tuple[Floats, tuple[str, ...]]:
-    """Give the boards per pool and slot [P, H], and where they had to be raised, and why.
+) -> tuple[Floats, Floats, tuple[str, ...]]:
+    """Return the boards per pool and slot [P, H], with maintenance and without, and why raised.
 
     What jobs hold now is always there, but for maintenance; in maintenance what jobs cannot leave
     is.
     """
     slots = len(problem.slot_starts)
     usable = np.zeros((len(problem.pools.pools), slots))
+    every = np.zeros_like(usable)
     touched = np.zeros_like(usable, dtype=np.bool_)
+    stuck = _stuck(problem)
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         gone = np.array(node.away or (False,) * slots)
-        usable[pool] += np.where(gone, 0.0, node.usable)
+        kept = sum(stuck.get(node.name, {}).values())
+        usable[pool] += np.where(gone, min(kept, node.usable), node.usable)
+        every[pool] += node.usable
         touched[pool] |= gone
     held = np.bincount(problem.pools.of_job, weights=problem.boards[0], minlength=len(usable))[
         :, None
@@ -221,12 +242,28 @@ def _capacity(
     capacity = np.where(touched, usable, np.maximum(usable, held))
     forced = _forced(grid, base, pinned, len(usable))
     given_up = tuple(
+        f"maintenance: {', '.join(sorted(stuck[node.name]))} on {node.name} cannot be moved"
+        for node in problem.facts.nodes
+        if node.away and node.name in stuck
+    ) + tuple(
         f"maintenance: {problem.pools.pools[pool].name} lacks "
         f"{forced[pool, slot] - capacity[pool, slot]:.3g} boards in slot {slot} that jobs cannot "
         "leave"
         for pool, slot in np.argwhere(forced > capacity + 1e-6)
     )
-    return np.maximum(capacity, forced), given_up
+    lasting = np.maximum(np.maximum(every, held), forced)
+    return np.maximum(capacity, forced), lasting, given_up
+
+
+def _stuck(problem: PlanningProblem) -> dict[str, dict[str, int]]:
+    """Return the boards by node and job of the jobs that no plan may move."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for job, one in enumerate(problem.jobs):
+        job_id = one.demand.job.job_id
+        if job_id in problem.facts.homes and not problem.movable(job):
+            for name, boards in problem.facts.homes[job_id].boards:
+                found[name][job_id] = boards
+    return found
 
 
 def _forced(

@@ -55,10 +55,15 @@ class GpuModel:
     cap_law: CapLaw
     source: str
 
+    @property
+    def memory_slices(self) -> int:
+        """Into how many memory slices MIG cuts a board."""
+        return 8 if max((one.slices for one in self.mig_profiles), default=1) > 4 else 4
+
     def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
         """Give where instances of a profile may begin on a board, None when that is not known."""
         whole = max((one.slices for one in self.mig_profiles), default=1)
-        wanted = profile.memory_mib / self.memory_mib * (8 if whole > 4 else 4)
+        wanted = profile.memory_mib / self.memory_mib * self.memory_slices
         known = [
             one
             for cut, slices, one in _mig_placements()

@@ -238,7 +238,7 @@ def test_a_slice_counts_as_its_part_of_a_board_and_of_its_energy() -> None:
     proposed = Configuration(gpu_model=H100, gpu_count=1, mig_profile="3g.40gb")
     model = load_gpu_catalogue().get(H100)
     profile = model.mig_profile("3g.40gb")
-    share = max(profile.compute_fraction, profile.memory_mib / model.memory_mib)
+    share = 0.5  # four of eight memory slices
     before = day_of([0.3] * 24, boards=1)
     after = history([0.3 / profile.compute_fraction] * 2, boards=1)
     split = Range(low=0.3, central=0.35, high=0.4, unit="kWh")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from drawn import examples
 from factories import make_job
-from fleet_cases import PODS, fleet_case, gpu, load_of, node_of
+from fleet_cases import KUBERNETES, PODS, fleet_case, gpu, load_of, node_of, pods_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_cases import A100, AS_OF, H100, L40S, case
@@ -210,13 +210,16 @@ def test_maintenance_empties_a_node_for_its_slots_only() -> None:
         nodes="n0", start=AS_OF + timedelta(hours=3), end=AS_OF + timedelta(hours=5)
     )
     rules = FleetRules(nodes=NodeSettings(maintenance=(window,), base_watts_per_gpu=0.0))
-    job = make_job("a/x", gpu_count=4)
+    job = pods_job("x", gpu_count=4)
     boards = [
-        gpu(f"n{n}", i, H100, "a/x" if n == 0 and i < 4 else "") for n in range(2) for i in range(8)
+        gpu(f"n{n}", i, H100, job.job_id if n == 0 and i < 4 else "")
+        for n in range(2)
+        for i in range(8)
     ]
     problem = case(
         (job, 0.95, 70_000.0, None),
         gpus=boards,
+        nodes=[node_of(f"n{n}", H100, source=KUBERNETES) for n in range(2)],
         rules=rules,
         planning=PlanningSettings(slot_minutes=60, horizon_slots=8),
     )
@@ -233,17 +236,40 @@ def test_jobs_that_maintenance_cannot_spare_are_named() -> None:
     """Two full nodes and one goes away: the plan says which boards are missing, and when."""
     window = Maintenance(nodes="n0", start=AS_OF, end=AS_OF + timedelta(hours=3))
     rules = FleetRules(nodes=NodeSettings(maintenance=(window,)))
-    jobs = [make_job(f"a/{n}", gpu_count=8) for n in range(2)]
-    boards = [gpu(f"n{n}", i, H100, f"a/{n}") for n in range(2) for i in range(8)]
+    jobs = [pods_job(f"w{n}", gpu_count=8) for n in range(2)]
+    boards = [gpu(f"n{n}", i, H100, jobs[n].job_id) for n in range(2) for i in range(8)]
     problem = case(
         *((job, 0.95, 70_000.0, None) for job in jobs),
         gpus=boards,
+        nodes=[node_of(f"n{n}", H100, source=KUBERNETES) for n in range(2)],
         rules=rules,
         planning=PlanningSettings(slot_minutes=60, horizon_slots=4),
     )
     plan = plan_of(problem)
     assert any("maintenance" in one and "slot 0" in one for one in plan.violations)
     assert [bool(one.unplaced) for one in plan.jobs].count(True) == 1
+
+
+def test_a_job_that_nobody_may_move_stays_through_maintenance_and_is_named() -> None:
+    """A plan that moved it would promise what no applier makes."""
+    window = Maintenance(nodes="n0", start=AS_OF, end=AS_OF + timedelta(hours=3))
+    job = pods_job("x", gpu_count=4)
+    boards = [
+        gpu(f"n{n}", i, H100, job.job_id if n == 0 and i < 4 else "")
+        for n in range(2)
+        for i in range(8)
+    ]
+    problem = case(
+        (job, 0.95, 70_000.0, None),
+        gpus=boards,
+        nodes=[node_of(f"n{n}", H100, source=KUBERNETES) for n in range(2)],
+        rules=FleetRules(nodes=NodeSettings(maintenance=(window,))),
+        planning=PlanningSettings(slot_minutes=60, horizon_slots=4, protected_jobs="*"),
+    )
+    plan = plan_of(problem)
+    assert {stay.node for stay in plan.jobs[0].stays} == {"n0"}
+    assert plan.moves == 0
+    assert plan.violations == (f"maintenance: {job.job_id} on n0 cannot be moved",)
 
 
 def test_a_cordoned_node_keeps_its_jobs_and_takes_no_other() -> None:

@@ -1,148 +1,35 @@
 """Certified bounds against proven optima of small problems, drawn over every feature.
 
-The oracle is a mixed integer program for HiGHS over the same problem (benchmarks/exact_plan.py),
-which shares no code with the solver.
+The oracles are mixed integer programs for HiGHS, written from docs/planner.md and
+docs/planner-solver.md; they share no code with the planner. `python -m benchmarks.certificates`
+draws thousands.
 """
 
-import random
-from dataclasses import dataclass, replace
-
-import numpy as np
 from outsiders.campaign import run_campaign
 from reliability import Measured
 
-from benchmarks.exact_plan import exact_model, solve_with_highs, true_cost
-from benchmarks.plan_instances import make_instance
-from data.errors import ImpossibleProblemError
-from planner.solver.slot_problem import Fleet, SlotProblem
-from planner.solver.solve import solve
-from planner.solver.solved_plan import Effort
-
-EFFORT = Effort(price_steps=40, dive_chunks=2, moves=300, label_room=8)
-TOLERANCE = 1e-6
-HIGHS_TOLERANCE = 1e-4
-
-
-@dataclass(frozen=True)
-class Features:
-    """What a problem has; the defaults are the plainest problem."""
-
-    seed: int = 0
-    jobs: int = 2
-    slots: int = 4
-    slot_minutes: int = 60
-    mig: bool = False
-    training: bool = False
-    quotas: bool = False
-    power: bool = False
-    free_power: bool = False
-    dips: bool = False
-    node_price: int = 1
-    boot_price: float = 1.0
-    node_boards: int = 8
-    nodes_on: bool = True
-    pins: bool = False
-    max_changes: int = 0
-    change_window: int = 8
-
-
-def draw(source: random.Random) -> Features:
-    """Return features drawn from the whole cross product."""
-    flag = lambda: source.random() < 0.5  # noqa: E731
-    return Features(
-        seed=source.randrange(10**6),
-        jobs=source.randint(2, 4),
-        slots=source.randint(3, 8),
-        slot_minutes=source.choice((5, 15, 30, 60)),
-        mig=flag(),
-        training=flag(),
-        quotas=flag(),
-        power=flag(),
-        free_power=source.random() < 0.2,
-        dips=source.random() < 0.7,
-        node_price=source.choice((1, 10, 40)),
-        boot_price=source.choice((0.0, 0.3, 1.0, 3.0)),
-        node_boards=source.choice((1, 2, 8)),
-        nodes_on=flag(),
-        pins=source.random() < 0.3,
-        max_changes=source.choice((0, 0, 1, 2)),
-        change_window=source.choice((2, 3, 8)),
-    )
-
-
-def problem_of(features: Features) -> SlotProblem:
-    """Return a problem with these features."""
-    rng = np.random.default_rng(features.seed)
-    problem = make_instance(
-        features.jobs,
-        features.slots,
-        seed=features.seed,
-        slot_hours=features.slot_minutes / 60,
-        mig=features.mig,
-        training=features.training,
-    ).problem
-    jobs, power = problem.jobs, problem.power
-    if not features.quotas:
-        jobs = replace(jobs, tenant=np.full(features.jobs, -1))
-    if features.pins:
-        required = np.full((features.jobs, features.slots), -1, dtype=np.int16)
-        allowed = np.flatnonzero(np.isfinite(jobs.base_cost[0, 0]))
-        required[0, 0] = rng.choice(allowed)
-        jobs = replace(jobs, required=required)
-    if power is not None and features.free_power:
-        power = replace(power, over_price=np.zeros(len(power.names)))
-    return replace(
-        problem,
-        jobs=jobs,
-        fleet=fleet_of(problem, features, rng),
-        power=power if features.power else None,
-        quotas=problem.quotas if features.quotas else None,
-        max_changes=features.max_changes,
-        change_window=features.change_window,
-    )
-
-
-def fleet_of(problem: SlotProblem, features: Features, rng: np.random.Generator) -> Fleet:
-    """Return the fleet with node prices, boots and maintenance as the features say."""
-    fleet = problem.fleet
-    capacity = fleet.capacity.copy()
-    if features.dips:
-        for kind in range(len(capacity)):
-            first = int(rng.integers(1, features.slots - 1))
-            last = int(rng.integers(first + 1, features.slots))
-            capacity[kind, first:last] = np.floor(capacity[kind, first:last] * rng.choice([0, 0.4]))
-    node_cost = fleet.node_cost * features.node_price * features.node_boards / 8
-    return replace(
-        fleet,
-        capacity=capacity,
-        boards_per_node=np.full(len(capacity), float(features.node_boards)),
-        node_cost=node_cost,
-        fire_up_cost=node_cost.sum(axis=1) * features.boot_price,
-        nodes_on=fleet.nodes_on * features.nodes_on,
-    )
-
-
-def broken_promise(features: Features) -> str | None:
-    """Return what a plan of this problem gets wrong: bound <= optimum <= plan, or None."""
-    problem = problem_of(features)
-    try:
-        plan = solve(problem, budget_seconds=np.inf, effort=EFFORT)
-    except ImpossibleProblemError:
-        return None
-    exact = solve_with_highs(exact_model(problem), 60.0)
-    if exact.status != "optimal":
-        return f"the oracle ended {exact.status}"
-    cost = true_cost(problem, plan.paths)
-    scale = max(1.0, abs(exact.cost))
-    if plan.lower_bound > exact.cost + TOLERANCE * scale:
-        return f"bound {plan.lower_bound} ({plan.bound_name}) above the optimum {exact.cost}"
-    if abs(cost - plan.cost) > TOLERANCE * scale:
-        return f"stated cost {plan.cost}, the paths cost {cost}"
-    if plan.cost < exact.cost - HIGHS_TOLERANCE * scale:
-        return f"plan {plan.cost} below the proven optimum {exact.cost}"
-    return None
+from benchmarks import _certified_nodes, _certified_slots
 
 
 def test_no_bound_lies_above_the_optimum(measured: Measured) -> None:
     """Bound <= optimum <= plan, on problems of every combination of features."""
-    run_campaign("certificates", draw, broken_promise, default=12, measured=measured)
+    run_campaign(
+        "certificates",
+        _certified_slots.draw,
+        lambda features: _certified_slots.judged(features).broken or None,
+        default=12,
+        measured=measured,
+    )
+
+
+def test_no_plan_on_nodes_is_better_than_possible_or_other_than_it_says(
+    measured: Measured,
+) -> None:
+    """The same of what a cycle publishes, and its cost is that of its steps, stays and nodes."""
+    run_campaign(
+        "plans on nodes",
+        _certified_nodes.draw,
+        lambda features: _certified_nodes.judged(features).broken or None,
+        default=40,
+        measured=measured,
+    )
