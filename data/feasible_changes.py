@@ -113,6 +113,11 @@ def runs_in_slurm(job: Job) -> bool:
     return job.platform is Platform.SLURM and state in (JobState.RUNNING, JobState.SUSPENDED)
 
 
+def names_its_nodes(job: Job) -> bool:
+    """Say whether a Slurm job asked for nodes by name, so that no plan moves it."""
+    return job.platform is Platform.SLURM and "required_nodes" in _extra(job)
+
+
 def _in_its_state(
     job: Job, proposed: Configuration, *, may_requeue: bool, behind_others: bool
 ) -> str:
@@ -128,14 +133,21 @@ def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str
     """Return why a running Slurm job is not requeued to change or move it, '' when it may be."""
     if not may_requeue:
         return REQUEUE_NEEDED
-    waiting = _extra(job).get("waiting", "")
-    return stands_behind(waiting) if waiting and not behind_others else ""
+    return why_not_started_again(_extra(job), behind_others=behind_others)
 
 
-def stands_behind(waiting: str) -> str:
-    """Return why a running job is not requeued while others wait for its nodes."""
+def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> str:
+    """Return why a running Slurm job with these facts might not be again what it was planned as.
+
+    `behind_others`: it may wait.
+    """
+    if types := facts.get("untyped"):
+        return f"it names no GPU type, and requeued it may start on {types}"
+    waiting = facts.get("waiting", "")
+    if not waiting or behind_others:
+        return ""
     return (
-        f"jobs wait for its nodes, and requeued it would stand behind them: {waiting}; "
+        f"requeued, it might not start again soon: {waiting}; "
         "apply_slurm.requeue_behind_others allows it"
     )
 

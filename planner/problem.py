@@ -12,7 +12,7 @@ import pandas as pd
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ImpossibleProblemError
-from data.feasible_changes import runs_in_slurm, why_not_requeued
+from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
 from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
 from data.records.cluster import Cluster
 from data.records.forecasts import DemandForecast, ForecastSkipped
@@ -126,6 +126,7 @@ class PlanningProblem:
             and one.demand.standing.may_restart
             and bool(self.facts.scheduler[job_id])
             and not (runs_in_slurm(one.demand.job) and self._why_not_requeued(one.demand.job))
+            and not names_its_nodes(one.demand.job)
             and job_id not in self.facts.strays
         )
 

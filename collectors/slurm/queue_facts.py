@@ -4,8 +4,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from string import ascii_letters, digits
 
-from collectors.slurm.answers import identifier_of, text_of
+from collectors.slurm.answers import hosts_of, identifier_of, text_of
 from collectors.slurm.records import OVER, Record, SlurmJob, SlurmNode
 from collectors.slurm.reservations import RESERVED_AHEAD
 from data.records.jobs import JobState
@@ -14,16 +15,22 @@ DEPENDENTS = "dependents"
 """The fact of a job that names those jobs, such as `7 (afterok), 12 (afternotok)`."""
 
 WAITING = "waiting"
-"""The fact of a running job that names jobs which the scheduler may start on its nodes first."""
+"""The fact of a running job that says why, requeued, it might not start again at once."""
+UNTYPED = "untyped"
+"""The fact of a running job that names no GPU type: those on which it may start, if several."""
 _NOT_IN_LINE = (
     "JobHeld", "Dependency", "BeginTime", "BadConstraints", "Partition", "Invalid", "Reservation",
-    "AccountNotAllowed", "QOSNotAllowed", "Cleaning", "Licenses",
+    "AccountNotAllowed", "QOSNotAllowed", "Cleaning",
 )  # fmt: skip
 """Beginnings of Slurm's reasons of jobs that start neither for room nor for a limit set free."""
+_ONLY_THAT = ("Licenses", "JobArrayTaskLimit")
+"""Reasons of jobs that wait for nothing else."""
 _TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
 _NAMED = 3
 
 _SINGLETON = "singleton"
+_PLAIN = frozenset(ascii_letters + digits + "_.-")
+"""Characters of a feature; others make an expression that is not judged here."""
 _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
 """`after:12` alone is met by the start of a job, so its end changes nothing."""
 
@@ -31,7 +38,7 @@ _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
 def with_queue_facts(
     jobs: Iterable[SlurmJob], records: Iterable[Record], nodes: Iterable[SlurmNode]
 ) -> tuple[SlurmJob, ...]:
-    """Return the jobs with the facts DEPENDENTS and WAITING where others wait.
+    """Return the jobs with the facts DEPENDENTS, WAITING and UNTYPED, where there is any.
 
     `records` are Slurm's answer of all jobs; a job of an array is waited for by its own number, by
     that of its array, or as `ARRAY_TASK`. A reservation that takes a node of a job
@@ -60,37 +67,68 @@ def _told(
         taken = [node.name for node in own if _TAKEN.intersection(node.state.split("+"))]
         if not dict(job.extra).get("reservation"):
             line += [f"a reservation of {name}" for name in taken]
+        closed = [node.name for node in own if not node.schedulable and node.name not in taken]
+        line += [f"{name} takes no jobs" for name in closed]
         # Another partition may hold the same nodes.
         keys = [*_keys(job), *(name for node in own for name in node.partitions)]
         line += dict.fromkeys(who for key in keys for who in lines[key])
     shown = line[:_NAMED]
     if len(line) > _NAMED:
         shown.append(f"{len(line) - _NAMED} more")
-    facts = {DEPENDENTS: ", ".join(_found(job, dependents)), WAITING: ", ".join(shown)}
+    facts = {
+        DEPENDENTS: ", ".join(_found(job, dependents)),
+        WAITING: ", ".join(shown),
+        UNTYPED: " or ".join(_types_open_to(job, nodes.values())),
+    }
     found = tuple((name, value) for name, value in facts.items() if value)
     return replace(job, extra=(*job.extra, *found)) if found else job
 
 
 def _keys(job: SlurmJob) -> list[str]:
     """Return what a job may free for others as it leaves: its partitions, a limit that it fills."""
-    return [*job.partition.split(","), f"QOS {job.qos}", f"Assoc {job.account}"]
+    extra = dict(job.extra)
+    keys = [*job.partition.split(","), f"QOS {job.qos}", f"Assoc {job.account}"]
+    if "licenses" in extra:
+        keys.append("Licenses")
+    if "array_job" in extra:
+        keys.append(f"JobArrayTaskLimit {extra['array_job']}")
+    return keys
 
 
 def _lines(jobs: Iterable[SlurmJob]) -> Mapping[str, list[str]]:
-    """Return by key the jobs with GPUs, or of whole nodes, that wait for room or for a limit.
+    """Return by key the jobs that wait for room or for a limit, with GPUs or without.
 
-    One that waits for a limit may take another partition, and the limit is full again.
+    One that waits for a limit may take another partition, and the limit is full again. One without
+    GPUs may take the CPUs of a node with GPUs.
     """
     found = defaultdict(list)
     for job in jobs:
-        whole = "exclusive" in dict(job.extra).get("fixed_size", "")
         if job.state is not JobState.PENDING or job.reason.startswith(_NOT_IN_LINE):
             continue
-        if job.requested or whole:
-            limited = [key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])]
-            for key in {*job.partition.split(","), *limited}:
-                found[key].append(f"{job.workload} ({job.reason or 'None'})")
+        limited = [key for key in _keys(job) if job.reason.startswith(key.partition(" ")[0])]
+        anywhere = () if job.reason.startswith(_ONLY_THAT) else job.partition.split(",")
+        for key in {*anywhere, *limited}:
+            found[key].append(f"job {job.workload} waits ({job.reason or 'None'})")
     return found
+
+
+def _types_open_to(job: SlurmJob, nodes: Iterable[SlurmNode]) -> tuple[str, ...]:
+    """Return the GPU types on which a running job may start again, () where its request says."""
+    extra = dict(job.extra)
+    if job.state is not JobState.RUNNING or extra.get("requested_gpu_type") or not job.gpus:
+        return ()
+    named = hosts_of(extra.get("required_nodes", ""))
+    features = {word for word in re.split("[&,]", extra.get("features", "")) if word}
+    types = {
+        gpus.gpu_type
+        for node in nodes
+        if {*job.partition.split(",")} & {*node.partitions}
+        and (not named or node.name in named)
+        and (features <= {*node.features} or not _PLAIN.issuperset("".join(features)))
+        for gpus in node.gpus
+        if gpus.gpu_type
+    }
+    return tuple(sorted(types)) if len(types) > 1 else ()
 
 
 def _waiting_for(

@@ -232,6 +232,8 @@ def _queue_extra(
         "slurm_release": f"{release[0]}.{release[1]:02}" if any(release) else "",
         "features": text_of(record.get("features")),
         "reservation": text_of(record.get("resv_name")),
+        "licenses": text_of(record.get("licenses")),
+        "required_nodes": text_of(record.get("required_nodes")),
         "nodes_requested": str(node_counts(record)[1] or ""),
         "gres": spelling[1],
         "gres_per": spelling[0],

@@ -83,7 +83,7 @@ def advise(
     found += [_of_fleet(one, plan, problem) for one in short]
     found += [
         _of_fleet(one, plan, problem)
-        for one in empty_nodes(plan, problem)
+        for one in empty_nodes(plan, problem, changes)
         if one.subject not in resting and not _wanted(one, relieved, short)
     ]
     names = {proposals[one].job.demand.job.job_id for one in chosen}

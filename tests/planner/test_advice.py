@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from factories import make_job, make_plan
-from fleet_cases import gpu, node_of, pods_job
+from fleet_cases import KUBERNETES, gpu, node_of, pods_job
 from planning_cases import A100, AS_OF, H100, L40S, boards, case
 
 from data.records.decisions import Action, Recommendation
@@ -282,6 +282,33 @@ def test_an_emptied_node_saves_its_idle_power_and_only_while_it_is_off() -> None
     assert one.savings.energy_kwh.central == pytest.approx(8 * (35 + 125) / 1000 * 10 * 1.54)
     assert one.savings.cost is not None
     assert one.savings.cost.central == pytest.approx(0.2 * one.savings.energy_kwh.central)
+
+
+@pytest.mark.parametrize(
+    ("other", "protected", "advised_nodes"), [(8, "", []), (4, "", ["b"]), (4, "*w2", [])]
+)
+def test_a_node_is_powered_down_only_on_what_is_recommended(
+    other: int, protected: str, advised_nodes: list[str]
+) -> None:
+    """The plan says that it is empty; its job keeps what it has, and has to fit elsewhere."""
+    jobs = [pods_job("w1", gpu_count=other), pods_job("w2", gpu_count=4)]
+    problem = case(
+        *((job, 0.8, 60_000.0, 600.0 * job.gpu_count) for job in jobs),
+        gpus=[
+            gpu(name, number, H100, job.job_id if number < job.gpu_count else "")
+            for name, job in zip("ab", jobs, strict=True)
+            for number in range(8)
+        ],
+        rules=FleetRules(),
+        nodes=[node_of(name, H100, source=KUBERNETES) for name in "ab"],
+        planning=PlanningSettings(
+            slot_minutes=60, horizon_slots=24, protected_jobs=protected, power_cap_ratios=""
+        ),
+    )
+    off = replace(node("b", [False] * 24), gpu_model=H100)
+    on = replace(node("a", [True] * 24), gpu_model=H100)
+    found = advised(problem, nodes=(on, off)).recommendations
+    assert [one.target for one in found if one.action is Action.CONSOLIDATE] == advised_nodes
 
 
 def test_an_empty_plan_advises_nothing() -> None:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from collectors.slurm.answering import read_nodes
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
+from collectors.slurm.queue_facts import WAITING
 from collectors.slurm.records import SlurmNode
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
@@ -29,13 +30,13 @@ from dashboard.apply.slurm.sending import StepSender, is_same_job
 from dashboard.apply.slurm.steps import moves_of, steps_of, undo_steps
 from dashboard.apply.slurm.targets import (
     WAS,
+    facts_in_queue,
     job_target,
     keys_for,
     require_as_planned,
     require_nobody_waiting,
     require_restorable,
     require_touchable,
-    waiting_for_nodes,
 )
 from dashboard.apply.slurm.verifying import read_back_job
 from dashboard.apply.slurm.ways_back import moves_back
@@ -43,7 +44,7 @@ from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, CollectorError, StalePlanError
-from data.feasible_changes import stands_behind
+from data.feasible_changes import why_not_started_again
 from data.records.changes import (
     Change,
     ChangeStep,
@@ -202,28 +203,30 @@ class SlurmApplier:
             nodes, _models = self._site(client)
             requeues = any(step.verb == "requeuehold" for step in change.steps)
             names = reading.facts.job.partition.split(",") if requeues else []
-            states = {name: client.partition_state(name) for name in names if name}
-            waiting = self._waiting(client, reading) if requeues else ""
+            partitions = {name: client.partition(name) for name in names if name}
+            queue = self._in_queue(client, reading) if requeues else {}
         except CollectorError as error:
             raise as_apply_error(error) from error
         refusals, warnings = capacity_refusals(reading.facts, moves_of(change.steps), nodes)
         if requeues:
             # A job that cannot start again would have lost its run for nothing.
-            refusals, warnings = (*refusals, *warnings, *closed_partitions(states)), ()
-            if waiting and self._settings.requeue_behind_others:
-                warnings = (f"these jobs wait and may be started first: {waiting}",)
-            elif waiting:
-                refusals = (*refusals, stands_behind(waiting))
+            closed = closed_partitions(partitions, reading.facts.job.time_limit_seconds)
+            refusals, warnings = (*refusals, *warnings, *closed), ()
+            behind = self._settings.requeue_behind_others
+            if why := why_not_started_again(queue, behind_others=behind):
+                refusals = (*refusals, why)
+            elif waiting := queue.get(WAITING):
+                warnings = (f"it might not start again soon: {waiting}",)
         return Rehearsal(
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )
 
-    def _waiting(self, client: SlurmClient, reading: JobReading) -> str:
-        """Return who waits for a job's nodes; a reservation within its time limit does, too."""
+    def _in_queue(self, client: SlurmClient, reading: JobReading) -> dict[str, str]:
+        """Return what the queue means for a job; reservations within its time limit count."""
         limit = reading.facts.job.time_limit_seconds
         ahead = timedelta(days=365) if limit is None else timedelta(seconds=limit)
         queue = queue_with_facts(client, self._clock(), ahead=ahead)
-        return waiting_for_nodes(queue, reading)
+        return facts_in_queue(queue, reading)
 
     def _too_late(self, change: Change) -> tuple[str, ...]:
         now = self._clock().isoformat()

@@ -8,10 +8,12 @@ import re
 from collections.abc import Mapping
 
 from collectors.slurm.records import SlurmNode
+from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
 from data.errors import ChangeRefusedError
+from data.units import SECONDS_PER_HOUR
 
 _PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
 
@@ -52,12 +54,24 @@ def capacity_refusals(
     return (), ()
 
 
-def closed_partitions(states: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the refusal of a requeue into partitions that start no job, () when one does."""
-    if not states or any(state not in _CLOSED for state in states.values()):
+def closed_partitions(
+    partitions: Mapping[str, Partition], limit_seconds: float | None
+) -> tuple[str, ...]:
+    """Return the refusal of a requeue into partitions that would not start it, () when one does.
+
+    `limit_seconds` is the time limit of the job, None for none.
+    """
+    closed = {}
+    for name, partition in partitions.items():
+        longest = partition.max_seconds
+        if partition.state in _CLOSED:
+            closed[name] = f"{name} is {partition.state}"
+        elif longest is not None and (limit_seconds is None or limit_seconds > longest):
+            closed[name] = f"{name} takes jobs of {longest / SECONDS_PER_HOUR:g} h at most"
+    if not partitions or len(closed) < len(partitions):
         return ()
-    closed = ", ".join(f"{name} is {state}" for name, state in sorted(states.items()))
-    return (f"the requeued job could not start again: partition {closed}",)
+    text = ", ".join(text for _name, text in sorted(closed.items()))
+    return (f"the requeued job could not start again: partition {text}",)
 
 
 def _too_few(need: int, fit: int, asked: str, partition: str) -> str:

@@ -30,6 +30,14 @@ class Records:
     records: tuple[Record, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """A partition: its state in capitals, '' where Slurm does not tell, and its longest jobs, s."""
+
+    state: str = ""
+    max_seconds: float | None = None
+
+
 class SlurmClient(Protocol):
     """One way to talk to one cluster. Reading raises CollectorError; sending never raises."""
 
@@ -49,8 +57,8 @@ class SlurmClient(Protocol):
         """Return the reservations of nodes."""
         ...
 
-    def partition_state(self, name: str) -> str:
-        """Return a partition's state in capitals, '' where Slurm does not tell."""
+    def partition(self, name: str) -> Partition:
+        """Return what decides whether a partition starts a job."""
         ...
 
     def send(self, payload: Payload) -> Answer:

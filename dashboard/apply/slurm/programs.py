@@ -18,7 +18,7 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.records import Record
 from collectors.slurm.reservations import reservations_in
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
-from dashboard.apply.slurm.client import Records
+from dashboard.apply.slurm.client import Partition, Records
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
 from data.errors import CollectorError, UnexpectedAnswerError, scrub
 
@@ -86,11 +86,17 @@ class SlurmPrograms:
         text = self._reading.output("scontrol", "--oneliner", "show", "reservations")
         return reservations_in(text)
 
-    def partition_state(self, name: str) -> str:
-        """Return a partition's state in capitals, '' where not told. Errors: CollectorError."""
+    def partition(self, name: str) -> Partition:
+        """Return what decides whether a partition starts a job. Errors: CollectorError."""
         text = self._reading.output("scontrol", "--oneliner", "show", "partition", name)
-        found = re.search(r"\bState=(\w+)", text)
-        return found[1].upper() if found else ""
+        state = re.search(r"\bState=(\w+)", text)
+        longest = re.search(r"\bMaxTime=(?:(\d+)-)?(\d+):(\d\d):(\d\d)\b", text)
+        if longest:
+            days, hours, minutes, seconds = (int(part or 0) for part in longest.groups())
+        return Partition(
+            state=state[1].upper() if state else "",
+            max_seconds=((days * 24 + hours) * 60 + minutes) * 60 + seconds if longest else None,
+        )
 
     def send(self, payload: Payload) -> Answer:
         """Run one changing program, once, without a shell."""

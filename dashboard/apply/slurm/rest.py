@@ -15,7 +15,7 @@ from collectors.slurm.answers import identifier_of
 from collectors.slurm.records import Record
 from collectors.slurm.rest import SlurmRest
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
-from dashboard.apply.slurm.client import Records
+from dashboard.apply.slurm.client import Partition, Records
 from dashboard.apply.slurm.wire import Payload, interface_name
 from data.errors import CollectorError, scrub
 
@@ -80,9 +80,9 @@ class SlurmRestWriter(SlurmRest):
             records=tuple(list_in(document, kind, asked=f"{self.name} /{kind}")),
         )
 
-    def partition_state(self, name: str) -> str:
-        """Return '': slurmrestd requeues no job, for which alone this is asked."""
-        return ""
+    def partition(self, name: str) -> Partition:
+        """Return what is not known: slurmrestd requeues no job, for which alone this is asked."""
+        return Partition()
 
     def send(self, payload: Payload) -> Answer:
         """Send one request, once."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from collectors.slurm.gpu_models import ModelNames
-from collectors.slurm.queue_facts import DEPENDENTS, WAITING
+from collectors.slurm.queue_facts import DEPENDENTS
 from collectors.slurm.records import SlurmJob, SlurmNode
 from dashboard.apply.slurm.client import JobReading
 from dashboard.apply.slurm.job_facts import JobFacts
@@ -133,10 +133,10 @@ def require_nobody_waiting(number: str, queue: Iterable[SlurmJob]) -> None:
         )
 
 
-def waiting_for_nodes(queue: Iterable[SlurmJob], reading: JobReading) -> str:
-    """Return the jobs that wait for a running job's nodes, '' when none."""
+def facts_in_queue(queue: Iterable[SlurmJob], reading: JobReading) -> dict[str, str]:
+    """Return the facts of a job that depend on the rest of the queue (`queue_facts.py`)."""
     number = reading.facts.job.raw_id
-    return ", ".join(dict(job.extra).get(WAITING, "") for job in queue if job.raw_id == number)
+    return {name: value for job in queue if job.raw_id == number for name, value in job.extra}
 
 
 def require_restorable(change: Change) -> None:

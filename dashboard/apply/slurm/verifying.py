@@ -44,6 +44,8 @@ def read_back_job(
         (field, facts.value(field)) for field in dict.fromkeys(one.field for one in change.steps)
     )
     found = _of_values(steps, facts) or _of_effect(steps, facts, may_wait)
+    if found.seen is Seen.AS_INTENDED:
+        found = _of_model(change, facts) or found
     if found.seen is Seen.AS_INTENDED and done == len(change.steps):
         found = _of_snapshot(change, facts) or found
     return ReadBack(seen=found.seen, detail=found.detail, observed=observed)
@@ -72,6 +74,20 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
         text = "the job has its request back, but it ran then and waits now"
         return _seen(Seen.AS_INTENDED, f"{text}: Reason={facts.job.reason}")
     return _seen(Seen.DIFFERENT, "; ".join(other)) if other else None
+
+
+def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
+    """Compare the GPU type of a requeued job with that of the approved model, where both are told.
+
+    The type of a way back is not known.
+    """
+    state = dict(change.target.state)
+    wanted = next((word for key, word in state.items() if key.startswith("type of ")), "")
+    held = sorted({gpus.gpu_type for gpus in facts.job.gpus if gpus.gpu_type} - {wanted})
+    requeued = any(step.verb == "requeuehold" for step in change.steps)
+    if facts.state != "RUNNING" or not requeued or not wanted or not held or WAS in state:
+        return None
+    return _seen(Seen.DIFFERENT, f"the job runs on {', '.join(held)} instead of {wanted}")
 
 
 def _seen(seen: Seen, detail: str) -> ReadBack:
@@ -132,6 +148,9 @@ def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts, may_wait: timedel
         requeued = any(step.verb == "requeuehold" for step in steps)
         return _of_waiting(facts, may_wait if requeued else None)
     if facts.state in ("OVER", "COMPLETING"):
+        if facts.job.started_at is None and any(step.verb == "requeuehold" for step in steps):
+            word = facts.job.state_word
+            return _seen(Seen.GONE, f"requeued, the job ended before it started again ({word})")
         return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
     wanted, held = _total(steps, facts), sum(one.count for one in facts.job.gpus)
     if wanted is not None and held != wanted:

@@ -394,7 +394,16 @@ def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
             ["NodeName=h1,h2", "State=RESUME"],
             "only 0 of the 1",
         ),
-        (["NodeName=h1", "State=DRAIN", "Reason=fan"], ["NodeName=h1", "State=RESUME"], ""),
+        (
+            ["NodeName=h1", "State=DRAIN", "Reason=fan"],
+            ["NodeName=h1", "State=RESUME"],
+            "h1 takes no jobs",
+        ),
+        (
+            ["PartitionName=gpu", "MaxTime=00:15:00"],
+            ["PartitionName=gpu", "MaxTime=UNLIMITED"],
+            "gpu takes jobs of 0.25 h at most",
+        ),
     ],
 )
 def test_a_job_that_could_not_start_again_is_not_requeued(

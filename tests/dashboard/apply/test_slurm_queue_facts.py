@@ -15,6 +15,7 @@ from collectors.base import Window
 from collectors.slurm.answering import read_queue
 from collectors.slurm.jobs import slurm_collector
 from collectors.slurm.queue_facts import with_queue_facts
+from collectors.slurm.records import read_node
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -229,11 +230,12 @@ def record(number: int, state: str, reason: str, **changes: Any) -> dict[str, An
         ("QOSGrpJobsLimit", {"partition": "other", "qos": "high"}, False),
         ("AssocGrpGRES", {"partition": "other"}, True),
         ("AssocGrpGRES", {"partition": "other", "account": "physics"}, False),
-        ("JobArrayTaskLimit", {}, True),
+        ("JobArrayTaskLimit", {}, False),
+        ("Licenses", {}, False),
         ("Resources", {"partition": "other,gpu"}, True),
         ("Resources", {"partition": "other"}, False),
         ("ReqNodeNotAvail,_UnavailableNodes:h7", {}, True),
-        ("Priority", {"tres_per_node": "", "tres_req_str": "cpu=1"}, False),
+        ("Priority", {"tres_per_node": "", "tres_req_str": "cpu=1"}, True),
         ("JobHeldUser", {}, False),
         ("BeginTime", {}, False),
         ("Dependency", {}, False),
@@ -245,4 +247,58 @@ def test_whoever_the_end_of_a_job_lets_start_waits_for_its_nodes(
     """For room in its partitions, or for a limit of its QOS or account that it fills."""
     records = [record(1, "RUNNING", "None"), record(2, "PENDING", reason, **changes)]
     job, _other = with_queue_facts(read_queue(records, Counter()), records, ())
-    assert (dict(job.extra).get("waiting", "") == f"2 ({reason})") is stands
+    assert (dict(job.extra).get("waiting", "") == f"job 2 waits ({reason})") is stands
+
+
+def told(records: list[dict[str, Any]], *nodes: dict[str, Any]) -> dict[str, str]:
+    """The facts of the first job in this queue."""
+    read_nodes = [read_node(node) for node in nodes]
+    job, *_rest = with_queue_facts(read_queue(records, Counter()), records, read_nodes)
+    return dict(job.extra)
+
+
+@pytest.mark.parametrize(
+    ("reason", "shared"),
+    [
+        ("Licenses", {"licenses": "matlab:2"}),
+        ("JobArrayTaskLimit", {"array_job_id": 9, "array_task_id": 1}),
+    ],
+)
+def test_what_a_job_holds_beside_nodes_is_waited_for_too(
+    reason: str, shared: dict[str, Any]
+) -> None:
+    """Requeued, it would find its licence or its turn taken."""
+    first, second = record(1, "RUNNING", "None"), record(2, "PENDING", reason, partition="other")
+    assert reason in told([first | shared, second | shared])["waiting"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "types"),
+    [
+        ({"tres_per_node": "gres:gpu:2"}, "a100 or h100"),
+        ({"tres_per_node": "gres:gpu:2", "partition": "old"}, None),
+        ({"tres_per_node": "gres:gpu:2", "features": "nvlink"}, None),
+        ({"tres_per_node": "gres:gpu:2", "features": "nvlink|ib"}, "a100 or h100"),
+        ({"tres_per_node": "gres:gpu:2", "required_nodes": "h[1-2]"}, None),
+        ({}, None),
+    ],
+)
+def test_a_request_without_a_type_may_start_on_another(
+    changes: dict[str, Any], types: str | None
+) -> None:
+    """Approved was fewer of the GPUs that it has."""
+    nodes = [
+        {"name": name, "state": "mixed", "gres": f"gpu:{word}:4", "partitions": partitions,
+         "active_features": features}
+        for name, word, partitions, features in (
+            ("h1", "h100", ["gpu"], "nvlink"), ("a1", "a100", ["gpu", "old"], "pcie")
+        )
+    ]  # fmt: skip
+    found = told([record(1, "RUNNING", "None", **changes)], *nodes)
+    assert found.get("untyped") == types
+
+
+def test_a_node_that_takes_no_jobs_does_not_take_its_own_again() -> None:
+    """Drained after the job began."""
+    node = {"name": "h1", "state": "mixed", "state_flags": ["DRAIN"], "gres": "gpu:h100:4"}
+    assert told([record(1, "RUNNING", "None")], node)["waiting"] == "h1 takes no jobs"
