@@ -1,0 +1,257 @@
+"""Running jobs among drawn neighbours on a real Slurm: requeued, a job runs again, or it is left.
+
+The oracle is squeue: after a refusal the job runs on as before, after an apply it runs again with
+the GPUs that were approved, of the type that it had.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_apply import applier_of, proposal, run_steps
+from beds.slurm_files import BedNode
+from outsiders.campaign import run_campaign
+from reliability import Measured
+
+from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.changes import StepOutcome
+from data.records.plans import Configuration
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow]
+MODELS = {"h100": "H100-SXM5-80GB", "a100": "A100-SXM4-80GB"}
+CPUS = 8
+NODES = (
+    BedNode(name="h1", gpu_type="h100", gpus=4, cpus=CPUS, features="h100"),
+    BedNode(name="h2", gpu_type="h100", gpus=4, cpus=CPUS, features="h100"),
+    BedNode(name="a1", gpu_type="a100", gpus=4, cpus=CPUS, features="a100"),
+    BedNode(name="c1", cpus=CPUS, features="cpuonly"),
+)
+FURTHER = """\
+Licenses=solver:2
+AccountingStorageEnforce=associations,limits,qos
+PartitionName=hot Nodes=h1,h2 MaxTime=1-00:00:00 State=UP
+PartitionName=over Nodes=h1,h2 MaxTime=1-00:00:00 State=UP"""
+AGAIN_SECONDS = 60.0
+"""In which a job that was requeued has to run again: nothing else starts meanwhile."""
+SITES: dict[str, tuple[str, ...]] = {
+    "drain": ("NodeName={node}", "State=DRAIN", "Reason=fan"),
+    "drain-other": ("NodeName={other}", "State=DRAIN", "Reason=fan"),
+    "maxtime": ("PartitionName={partition}", "MaxTime=00:30:00"),
+    "down": ("PartitionName={partition}", "State=DOWN"),
+}
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """The plainest case: a job of four H100 is to have two, and nobody else is there."""
+
+    typed: bool = True
+    form: str = "gres"
+    partition: str = "hot"
+    wanted: int = 2
+    pinned: bool = False
+    licensed: bool = False
+    limited: bool = False
+    array: bool = False
+    full: bool = False
+    rival: str = ""
+    site: str = ""
+
+    def options(self) -> list[str]:
+        """Return the options of sbatch of the job."""
+        asked = "h100:4" if self.typed else "4"
+        found = ["--requeue", "-t60", "-c4", f"-p{self.partition}"]
+        found.append(f"--gres=gpu:{asked}" if self.form == "gres" else f"--gpus={asked}")
+        found += ["-wh1"] if self.pinned else []
+        found += ["-Lsolver:2"] if self.licensed else []
+        found += ["--qos=single"] if self.limited else []
+        return found + (["--array=0-1%1"] if self.array else [])
+
+
+def draw(source: random.Random) -> Neighbours:
+    """Return a job among neighbours, of any combination."""
+    flag = lambda share: source.random() < share  # noqa: E731
+    return Neighbours(
+        typed=flag(0.7),
+        form=source.choice(("gres", "gpus")),
+        partition=source.choice(("hot", "gpu", "hot,over")),
+        wanted=source.choice((1, 2, 3)),
+        pinned=flag(0.3),
+        licensed=flag(0.3),
+        limited=flag(0.3),
+        array=flag(0.2),
+        full=flag(0.5),
+        rival=source.choice(("", "", "gpu", "over", "cpu", "elsewhere", "licence", "qos")),
+        site=source.choice(("", "", *SITES, "reservation")),
+    )
+
+
+KNOWN = (
+    Neighbours(),
+    Neighbours(full=True),
+    Neighbours(typed=False, partition="gpu"),
+    Neighbours(typed=False),
+    Neighbours(licensed=True, rival="licence"),
+    Neighbours(full=True, rival="cpu"),
+    Neighbours(pinned=True, site="drain"),
+    Neighbours(full=True, site="drain"),
+    Neighbours(site="maxtime"),
+    Neighbours(limited=True, rival="qos"),
+    Neighbours(array=True),
+    Neighbours(full=True, rival="elsewhere"),
+)
+"""What went wrong once, and the plain cases beside."""
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[SlurmBed]:
+    """A cluster with licences, limits, and partitions over the same nodes."""
+    with running_slurm(nodes=NODES, accounting=True, further=FURTHER) as cluster:
+        user = cluster.plan.user
+        for words in (
+            ("add", "account", "ml"),
+            ("add", "qos", "single", "GrpJobs=1"),
+            ("add", "user", user, "account=ml"),
+            ("modify", "user", user, "set", "qos=normal,single", "defaultqos=normal"),
+        ):
+            cluster.run("sacctmgr", "-i", *words, check=False)
+        trial = ("sbatch", "--parsable", "--hold", "--qos=single", "--wrap=true")
+        cluster.until("the limit is known", lambda: bool(cluster.run(*trial, check=False)))
+        yield cluster
+
+
+def cleared(bed: SlurmBed) -> None:
+    """Leave no job, and the site as it was."""
+    bed.run("scancel", "--quiet", "-u", bed.plan.user, check=False)
+    bed.until("no job is left", lambda: not bed.run("squeue", "-h"))
+    bed.run("scontrol", "delete", "ReservationName=paper", check=False)
+    for name in ("hot", "over", "gpu"):
+        bed.run("scontrol", "update", f"PartitionName={name}", "State=UP", "MaxTime=1-00:00:00")
+    for node in NODES:
+        bed.run("scontrol", "update", f"NodeName={node.name}", "State=RESUME", check=False)
+    bed.until("nodes are idle", lambda: set(bed.run("sinfo", "-h", "-o", "%t").split()) == {"idle"})
+
+
+def submitted(bed: SlurmBed, *options: str) -> str:
+    """Submit a neighbour and wait until Slurm has looked at it."""
+    job = bed.submit(*options)
+    bed.until("it is looked at", lambda: said(bed, job, "%T %r") not in ("", "PENDING None"))
+    return job
+
+
+def said(bed: SlurmBed, job: str, form: str) -> str:
+    """What squeue says of a job, '' once it is forgotten."""
+    return bed.run("squeue", "-h", "-j", job, "-o", form, check=False)
+
+
+def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
+    """Return what became of the job that was not promised, or None."""
+    cleared(bed)
+    job = bed.submit(*scenario.options())
+    bed.until("it runs", lambda: "RUNNING" in said(bed, job, "%T"))
+    rows = bed.run("squeue", "-h", "-r", "-t", "R", "-j", job, "-o", "%A %N").split()
+    raw, node = rows[0], rows[1]
+    gpu_type = next(one.gpu_type for one in NODES if one.name == node)
+    others = [one for one in NODES if one.gpus and one.name != node]
+    if scenario.full:
+        for other in others:
+            submitted(bed, "-pgpu", f"-w{other.name}", "--gres=gpu:4", f"-c{CPUS}", "-t600")
+    rival(bed, scenario.rival, node)
+    strike(bed, scenario, node, others[0].name)
+    state = before = shown(bed, raw)
+    model = MODELS[gpu_type]
+    wanted = proposal(
+        raw,
+        4,
+        scenario.wanted,
+        now=Configuration(gpu_model=model, gpu_count=4),
+        proposed=Configuration(gpu_model=model, gpu_count=scenario.wanted),
+    )
+    applier = applier_of(bed, allow_requeue=True)
+    try:
+        change = applier.change_for(wanted, applier.look(wanted, job=None, gpus=()))
+        refused = bool(applier.rehearse(change).refusals)
+    except (ApplyError, ChangeRefusedError, StalePlanError):
+        refused = True
+    if refused:
+        return None if shown(bed, raw) == before else f"refused, and yet {shown(bed, raw)}"
+    answers = run_steps(applier, change)
+    if {one.outcome for one in answers} != {StepOutcome.DONE}:
+        return f"cut short: {answers[-1]}"
+    promised = ("RUNNING", gpu_type, scenario.wanted)
+    ends = time.monotonic() + AGAIN_SECONDS
+    while state[:3] != promised and time.monotonic() < ends:
+        time.sleep(0.2)
+        state = shown(bed, raw)
+    return None if state[:3] == promised else f"it ran on {before}, and is {state}"
+
+
+def rival(bed: SlurmBed, kind: str, node: str) -> None:
+    """Let somebody else wait, or run, for what the job holds or beside it."""
+    options = {
+        "gpu": ("-phot", f"-w{node}", "--gres=gpu:4", "-c1"),
+        "over": ("-pover", f"-w{node}", "--gres=gpu:4", "-c1"),
+        "cpu": ("-pgpu", f"-w{node}", f"-c{CPUS - 1}"),
+        "elsewhere": ("-pcpu", f"-c{CPUS}"),
+        "licence": ("-pcpu", "-Lsolver:2", "-c1"),
+        "qos": ("-pgpu", "--qos=single", "-c1"),
+    }
+    if kind and not (node == "a1" and kind in ("gpu", "over")):
+        submitted(bed, *options[kind], "-t600")
+
+
+def strike(bed: SlurmBed, scenario: Neighbours, node: str, other: str) -> None:
+    """Let the site change."""
+    if scenario.site == "reservation":
+        bed.run(
+            "scontrol", "create", "reservation", "ReservationName=paper", "StartTime=now+20minutes",
+            "Duration=600", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS", f"Users={bed.plan.user}",
+        )  # fmt: skip
+    elif scenario.site:
+        for partition in scenario.partition.split(","):
+            names = {"node": node, "other": other, "partition": partition}
+            words = [word.format(**names) for word in SITES[scenario.site]]
+            bed.run("scontrol", "update", *words)
+
+
+def shown(bed: SlurmBed, raw: str) -> tuple[str, str, int, str]:
+    """The state of a job by squeue: word, type and number of the GPUs it holds, reason."""
+    text = bed.run("scontrol", "-o", "-d", "show", "job", raw, check=False)
+    fields = dict(part.partition("=")[::2] for part in text.split() if "=" in part)
+    state, node = fields.get("JobState", "gone"), fields.get("NodeList", "")
+    gpu_type = next((one.gpu_type for one in NODES if one.name == node), "")
+    tres = dict(part.partition("=")[::2] for part in fields.get("TRES", "").split(","))
+    held = int(text.split("gres/gpu=")[1].split(",")[0].split()[0]) if "gres/gpu" in tres else 0
+    return state, gpu_type, held, fields.get("Reason", "")
+
+
+def test_a_requeued_job_runs_again_or_is_left_alone(bed: SlurmBed, measured: Measured) -> None:
+    """Whoever waits beside it, and whatever the site has changed since it began."""
+    found = {scenario: broken_promise(bed, scenario) for scenario in KNOWN}
+    assert not any(found.values()), "\n".join(f"{k}: {v}" for k, v in found.items() if v)
+    run_campaign(
+        "slurm requeues",
+        draw,
+        lambda scenario: broken_promise(bed, scenario),
+        default=3,
+        measured=measured,
+    )
+    cleared(bed)
+
+
+def test_the_plain_case_is_requeued(bed: SlurmBed) -> None:
+    """The campaign would hold if everything was refused."""
+    cleared(bed)
+    for scenario in (
+        Neighbours(),
+        Neighbours(full=True, rival="elsewhere"),
+        replace(Neighbours(), typed=False),
+    ):
+        assert broken_promise(bed, scenario) is None
+        assert bed.run("squeue", "-h", "-p", "hot", "-o", "%b") == (
+            "gres:gpu:h100:2" if scenario.typed else "gres:gpu:2"
+        )
+    cleared(bed)
