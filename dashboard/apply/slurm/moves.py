@@ -77,6 +77,16 @@ def same_value(field: str, one: str, other: str) -> bool:
     return one == other
 
 
+def unchanged(field: str, one: str, other: str) -> bool:
+    """Say whether nobody has changed a field: a job that runs shows the partition it runs in alone.
+
+    While it waits it shows all that it asked for.
+    """
+    if field == "Partition":
+        return bool({*one.split(",")} & {*other.split(",")})
+    return same_value(field, one, other)
+
+
 def moves_for(recommendation: Recommendation, state: State, *, allow_requeue: bool) -> Moves:
     """Give the moves of a recommendation. Errors: ChangeRefusedError."""
     action = recommendation.action

@@ -11,7 +11,7 @@ from datetime import datetime
 from dashboard.apply.slurm.answers import Answer, Said
 from dashboard.apply.slurm.client import JobReading, SlurmClient, find_job
 from dashboard.apply.slurm.job_facts import JobFacts
-from dashboard.apply.slurm.moves import CONTROL, same_value
+from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.wire import payload_of
 from data.errors import ApplyError, CollectorError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
@@ -235,7 +235,7 @@ def _moved_on(change: Change, reading: JobReading) -> str:
     for key, then in change.target.state:
         if key in ours or key not in now or key in ("JobState", "Hold"):
             continue
-        if not same_value(key, now[key], then):
+        if not unchanged(key, now[key], then):
             return f"{key} is {now[key]!r}, it was {then!r}"
     return ""
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from dashboard.apply.slurm.client import SlurmClient, find_job
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
-from dashboard.apply.slurm.moves import CONTROL, same_value
+from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.sending import holds, is_same_job
 from dashboard.apply.slurm.targets import WAS
 from data.errors import ApplyError, CollectorError
@@ -65,10 +65,12 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
     # The nodes of a job that asks for a total are the scheduler's choice.
     chosen = ("NumNodes", "NumTasks", "gpus") if was.get("Gres") else ("gpus",)
     keys = (*_REQUEST, *chosen) if runs else _REQUEST
+    # Another of its partitions may have started it: the way back found it there.
+    lists = {"Partition": f",{dict(change.target.state).get('Partition', '')}"}
     other = [
         f"{key} is {facts.value(key)!r}, it was {was[key]!r}"
         for key in keys
-        if key in was and not same_value(key, facts.value(key), was[key])
+        if key in was and not unchanged(key, facts.value(key), was[key] + lists.get(key, ""))
     ]
     if not other and facts.state == "PENDING" and was.get("JobState", "PENDING") != "PENDING":
         text = "the job has its request back, but it ran then and waits now"
