@@ -94,7 +94,7 @@ def coupling_rows(problem: SlotProblem) -> CouplingRows:
         limit.append(quotas.quota.T + quotas.borrowable.T)
         over.append(np.broadcast_to(quotas.over_price, shape))
     soft = np.hstack(floor_price) + np.hstack(price)
-    over_price = np.hstack(over)
+    over_price = np.ascontiguousarray(np.hstack(over))
     return CouplingRows(
         names=tuple(names),
         types=types,

@@ -1,14 +1,17 @@
 """Budgets, seeds and warm starts: what a caller may rely on besides the plan itself."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
+from benchmarks._certified_nodes import FleetFeatures, problem_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import PlanningError
+from planner.slot_mapping import as_slot_problem
 from planner.solver.bound_kernel import job_values
+from planner.solver.coupling_rows import coupling_rows
 from planner.solver.dp_kernel import price_blocks
 from planner.solver.ejection_kernel import eject
 from planner.solver.replan import frozen, warmth_of
@@ -174,3 +177,11 @@ def test_after_the_warm_up_nothing_is_left_to_compile(problem: SlotProblem) -> N
     again(problem, plan, churn=1.0)
     assert [len(one.signatures) for one in kernels] == before
     assert min(before) == max(before) == 1
+
+
+def test_rows_are_laid_out_as_compiled_code_has_them() -> None:
+    """Another order of the same values would be compiled anew: many seconds in the first plan."""
+    problem = problem_of(FleetFeatures(nodes=1, quotas=True))
+    rows = coupling_rows(as_slot_problem(problem).slots)
+    arrays = [getattr(rows, field.name) for field in fields(rows)]
+    assert all(array.flags.c_contiguous for array in arrays if isinstance(array, np.ndarray))
