@@ -78,9 +78,9 @@ def same_value(field: str, one: str, other: str) -> bool:
 
 
 def unchanged(field: str, one: str, other: str) -> bool:
-    """Say whether nobody has changed a field: a job that runs shows the partition it runs in alone.
+    """Say whether a requeue alone explains another value of a field.
 
-    While it waits it shows all that it asked for.
+    A job that runs shows the partition that it runs in, one that waits all that it asked for.
     """
     if field == "Partition":
         return bool({*one.split(",")} & {*other.split(",")})

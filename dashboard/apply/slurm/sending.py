@@ -235,7 +235,8 @@ def _moved_on(change: Change, reading: JobReading) -> str:
     for key, then in change.target.state:
         if key in ours or key not in now or key in ("JobState", "Hold"):
             continue
-        if not unchanged(key, now[key], then):
+        requeued = str(facts.restarts) != dict(change.target.state).get("Restarts")
+        if not (unchanged if requeued else same_value)(key, now[key], then):
             return f"{key} is {now[key]!r}, it was {then!r}"
     return ""
 
