@@ -17,7 +17,8 @@ from factories import H100, make_recommendation
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
 from data.clock import utc_now
-from data.records.changes import Change, ReadBack, Seen, StepOutcome
+from data.errors import ApplyError, ChangeRefusedError, StalePlanError
+from data.records.changes import Change, ReadBack, Rehearsal, Seen, StepOutcome
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
 
@@ -156,7 +157,7 @@ def planned(applier: KubernetesApplier, recommendation: Recommendation) -> Chang
 
 def carry_out(applier: KubernetesApplier, change: Change) -> ReadBack:
     """Send every step when its turn has come, and look until the outcome is known."""
-    assert applier.rehearse(change).refusals == ()
+    assert rehearsed(applier, change).refusals == ()
     for step in change.steps:
         ends = time.monotonic() + _PATIENCE_SECONDS
         while (result := applier.execute(step, change)).outcome is StepOutcome.BUSY:
@@ -164,6 +165,19 @@ def carry_out(applier: KubernetesApplier, change: Change) -> ReadBack:
             time.sleep(0.1)
         assert result.outcome is StepOutcome.DONE, result
     return settled(applier, change, len(change.steps))
+
+
+def rehearsed(applier: KubernetesApplier, change: Change) -> Rehearsal:
+    """Rehearse, again where a controller wrote to the object in between, as the worker does."""
+    ends = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            return applier.rehearse(change)
+        except (ChangeRefusedError, StalePlanError):
+            raise
+        except ApplyError:
+            assert time.monotonic() < ends, "every rehearsal was cut off"
+            time.sleep(0.1)
 
 
 def settled(applier: KubernetesApplier, change: Change, done: int) -> ReadBack:
