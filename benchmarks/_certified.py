@@ -27,6 +27,11 @@ class Judged:
         """The plan above the optimum, share of the optimum; NaN where not compared."""
         return (self.cost - self.optimum) / max(1.0, abs(self.optimum))
 
+    @property
+    def gap(self) -> float:
+        """The gap that the plan certifies, share of its cost."""
+        return (self.cost - self.bound) / max(abs(self.cost), 1e-9)
+
     def checked(self, bound_name: str, tolerance: float = EXACT) -> "Judged":
         """Return it with what is wrong about bound, optimum and plan."""
         scale = max(1.0, abs(self.optimum))

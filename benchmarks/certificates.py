@@ -37,26 +37,24 @@ def campaign(
     found, broken = [], []
     for number in range(count):
         key = f"{name}:{seed}:{number}"
-        one = judge(random.Random(key))  # noqa: S311 a draw, no secret
-        found.append(one)
-        if one.broken:
-            broken.append(f"* `{key}`: {one.broken}")
+        judged = judge(random.Random(key))  # noqa: S311 a draw, no secret
+        found.append(judged)
+        if judged.broken:
+            broken.append(f"* `{key}`: {judged.broken}")
     return found, broken
 
 
 def row(name: str, found: Sequence[Judged]) -> str:
     """Return the row of a campaign: how many of which kind, and how far plans are above optima."""
-    kinds = Counter(one.kind for one in found)
-    compared = [one for one in found if one.kind == COMPARED and not one.broken]
-    above = np.array([one.distance for one in compared])
-    gaps = np.array([(one.cost - one.bound) / max(abs(one.cost), 1e-9) for one in compared])
+    kinds = Counter(judged.kind for judged in found)
+    compared = [judged for judged in found if judged.kind == COMPARED and not judged.broken]
+    above = np.array([judged.distance for judged in compared])
+    gaps = np.array([judged.gap for judged in compared])
     others = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if kind != COMPARED)
-    shown = " / ".join(
-        f"{100 * max(0.0, np.quantile(above, share)):.2f}" for share in (0.5, 0.9, 0.99)
-    )
-    certified = " / ".join(f"{100 * np.quantile(gaps, share):.2f}" for share in (0.5, 0.9))
+    shown = _percents(above.clip(0.0), (0.5, 0.9, 0.99))
+    certified = _percents(gaps, (0.5, 0.9))
     best = 100 * float((above < 1e-4).mean())
-    wrong = sum(bool(one.broken) for one in found)
+    wrong = sum(bool(judged.broken) for judged in found)
     return (
         f"| {name} | {len(found):,} | **{wrong}** | {kinds[COMPARED]:,} | {others or '-'} "
         f"| {best:.0f} % | {shown} | {certified} |"

@@ -239,7 +239,7 @@ def _repaired(
     for _repair in range(_REPAIRS):
         budget = clock.share(_REPAIR_SHARE)
         placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
-        again = {one.job for one in placed.failed if not one.displaced} & failed
+        again = {lost.job for lost in placed.failed if not lost.displaced} & failed
         failed |= {one.job for one in placed.failed}
         limited = without_failed(slots, placed.failed, again)
         if limited is None:

@@ -17,7 +17,7 @@ KEEP = 1e6
 def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> Warmth:
     """Return the start from a plan that changes the failed jobs and, if it can, no other."""
     kept = np.ones(len(solved.paths), dtype=np.bool_)
-    kept[[one.job for one in failed]] = False
+    kept[[stretch.job for stretch in failed]] = False
     return Warmth(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=KEEP)
 
 
@@ -29,8 +29,8 @@ def without_failed(
     A present configuration is never forbidden: for one whose node is away others make room, as the
     boards that it lacks are taken from the count.
     """
-    changed = [one for one in failed if one.option != 0]
-    displaced = [one for one in failed if one.option == 0 and one.displaced]
+    changed = [stretch for stretch in failed if stretch.option != 0]
+    displaced = [stretch for stretch in failed if stretch.option == 0 and stretch.displaced]
     if not changed and not displaced:
         return None
     capacity = slots.fleet.capacity.copy()
