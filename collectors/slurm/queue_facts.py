@@ -4,10 +4,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from string import ascii_letters, digits
 
 from collectors.slurm.answers import hosts_of, identifier_of, text_of
-from collectors.slurm.records import OVER, Record, SlurmJob, SlurmNode
+from collectors.slurm.records import OVER, Record, SlurmJob, SlurmNode, plain_features
 from collectors.slurm.reservations import RESERVED_AHEAD
 from data.records.jobs import JobState
 
@@ -29,8 +28,6 @@ _TAKEN = frozenset({RESERVED_AHEAD, "reserved", "maint", "maintenance"})
 _NAMED = 3
 
 _SINGLETON = "singleton"
-_PLAIN = frozenset(ascii_letters + digits + "_.-")
-"""Characters of a feature; others make an expression that is not judged here."""
 _CONDITION = re.compile(r"\b(after[a-z]+):([0-9_*+:]+)")
 """`after:12` alone is met by the start of a job, so its end changes nothing."""
 
@@ -118,13 +115,13 @@ def _types_open_to(job: SlurmJob, nodes: Iterable[SlurmNode]) -> tuple[str, ...]
     if job.state is not JobState.RUNNING or extra.get("requested_gpu_type") or not job.gpus:
         return ()
     named = hosts_of(extra.get("required_nodes", ""))
-    features = {word for word in re.split("[&,]", extra.get("features", "")) if word}
+    features = plain_features(extra.get("features", ""))
     types = {
         gpus.gpu_type
         for node in nodes
         if {*job.partition.split(",")} & {*node.partitions}
         and (not named or node.name in named)
-        and (features <= {*node.features} or not _PLAIN.issuperset("".join(features)))
+        and features <= {*node.features}
         for gpus in node.gpus
         if gpus.gpu_type
     }

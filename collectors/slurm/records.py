@@ -38,6 +38,9 @@ _UNFIT = (
 )
 
 
+_PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
     """One job, or one stretch of it in accounting (a requeue or a resize starts another).
@@ -249,6 +252,11 @@ def requested_facts(asked: tuple[Gpus, ...]) -> dict[str, str]:
         "requested_gpu_type": ",".join(one.gpu_type for one in asked if one.gpu_type),
         "requested_gpus": str(sum(one.count for one in asked)) if asked else "",
     }
+
+
+def plain_features(text: str) -> set[str]:
+    """Return the features that a request lists; none of an expression such as `[a|b]`."""
+    return set(re.split("[&,]", text)) if _PLAIN_FEATURES.fullmatch(text) else set()
 
 
 def read_node(record: Record) -> SlurmNode:

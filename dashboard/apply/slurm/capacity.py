@@ -4,19 +4,15 @@
 Reason=BadConstraints. So nodes are counted before anything is sent.
 """
 
-import re
 from collections.abc import Mapping
 
-from collectors.slurm.records import SlurmNode
+from collectors.slurm.records import SlurmNode, plain_features
 from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
 from data.errors import ChangeRefusedError
 from data.units import SECONDS_PER_HOUR
-
-_PLAIN_FEATURES = re.compile(r"[A-Za-z0-9_.-]+(?:[&,][A-Za-z0-9_.-]+)*")
-
 
 _CLOSED = ("DOWN", "INACTIVE")
 """States of a partition in which no job is started."""
@@ -85,8 +81,7 @@ def _eligible(
     facts: JobFacts, partition: str, features: str, nodes: tuple[SlurmNode, ...]
 ) -> list[SlurmNode]:
     partitions = set(partition.split(","))
-    # An expression such as `[a|b]` is left to Slurm: only plain lists are checked here.
-    wanted = set(re.split("[&,]", features)) if _PLAIN_FEATURES.fullmatch(features) else set()
+    wanted = plain_features(features)  # an expression is left to Slurm
     return [
         node
         for node in nodes
