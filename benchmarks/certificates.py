@@ -2,7 +2,7 @@
 
 `python -m benchmarks.certificates [--problems N] [--seed N]` draws problems over the whole cross
 product of features, twice: in counts (`_certified_slots.py`, the solver alone) and on nodes
-(`_certified_nodes.py`, what a cycle publishes), and solves each exactly with HiGHS by a model
+(`_certified_fleet.py` and `_certified_nodes.py`, what a cycle publishes), and solves each exactly with HiGHS by a model
 written from the pages of the docs. No recorded data is used: `--data` and `--full` are accepted for
 the sake of one calling convention.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks import _certified_nodes, _certified_slots
+from benchmarks import _certified_fleet, _certified_nodes, _certified_slots
 from benchmarks._certified import COMPARED, Judged
 from planner.solver.warm_up import warm_up
 
@@ -82,7 +82,7 @@ def report(count: int, seed: int) -> Iterator[str]:
     broken: list[str] = []
     for name, judge in (
         ("in counts", lambda source: _certified_slots.judged(_certified_slots.draw(source))),
-        ("on nodes", lambda source: _certified_nodes.judged(_certified_nodes.draw(source))),
+        ("on nodes", lambda source: _certified_nodes.judged(_certified_fleet.draw(source))),
         ("on nodes of usual price", _usual),
     ):
         found, lines = campaign(name, judge, count, seed)
@@ -97,8 +97,8 @@ def report(count: int, seed: int) -> Iterator[str]:
 
 
 def _usual(source: random.Random) -> Judged:
-    features = _certified_nodes.draw(source)
-    return _certified_nodes.judged(_certified_nodes.at_usual_price(features))
+    features = _certified_fleet.draw(source)
+    return _certified_nodes.judged(_certified_fleet.at_usual_price(features))
 
 
 def main() -> None:

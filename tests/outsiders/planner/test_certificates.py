@@ -8,7 +8,7 @@ draws thousands.
 from outsiders.campaign import run_campaign
 from reliability import Measured
 
-from benchmarks import _certified_nodes, _certified_slots
+from benchmarks import _certified_fleet, _certified_nodes, _certified_slots
 
 
 def test_no_bound_lies_above_the_optimum(measured: Measured) -> None:
@@ -28,7 +28,7 @@ def test_no_plan_on_nodes_is_better_than_possible_or_other_than_it_says(
     """The same of what a cycle publishes, and its cost is that of its steps, stays and nodes."""
     run_campaign(
         "plans on nodes",
-        _certified_nodes.draw,
+        _certified_fleet.draw,
         lambda features: _certified_nodes.judged(features).broken or None,
         default=40,
         measured=measured,

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from benchmarks._certified_nodes import FleetFeatures, problem_of
+from benchmarks._certified_fleet import FleetFeatures, problem_of
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import PlanningError
