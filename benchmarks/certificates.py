@@ -3,8 +3,8 @@
 `python -m benchmarks.certificates [--problems N] [--seed N]` draws problems over the whole cross
 product of features, twice: in counts (`_certified_slots.py`, the solver alone) and on nodes
 (`_certified_fleet.py`, `_certified_nodes.py`: what a cycle publishes). It solves each by a model
-written from the pages of the docs, exactly, with HiGHS. No recorded data is used: `--data` and `--full` are accepted for
-the sake of one calling convention.
+written from the pages of the docs, exactly, with HiGHS. No recorded data is used:
+`--data` and `--full` are accepted for the sake of one calling convention.
 """
 
 import argparse
