@@ -87,20 +87,18 @@ def _serves_more(job: JobProblem, option: int) -> bool:
 def _cheapest(job: JobProblem, planned: Path, terms: Terms) -> int:
     """Give the option of the plan that costs least to hold for good, if any gives what is needed.
 
-    Else the one that the plan holds longest.
+    Else the one that the plan holds longest. A pause ends: it is never held for good.
     """
     present = job.options[0]
     need = float(needed_service(job.demand, present, terms.planning).max())
     used = [number for number in dict.fromkeys(planned) if number]
+    used = [number for number in used if not job.options[number].paused]
     enough = [
         number
         for number in used
-        if not job.options[number].paused
-        and (
-            not job.options[number].boards
-            or job.options[number].service >= need - 1e-9
-            or _serves_more(job, number)
-        )
+        if not job.options[number].boards
+        or job.options[number].service >= need - 1e-9
+        or _serves_more(job, number)
     ]
     if not enough:
         return max(used, key=planned.count)

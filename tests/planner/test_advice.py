@@ -1,5 +1,6 @@
 """Guards, and the kinds of advice beside a job's size: waiting, growing, limits, fleet."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,6 +20,9 @@ from planner.cost import SLOWER
 from planner.packing import build_plan
 from planner.problem import FleetRules, PlanningProblem
 from planner.recommendations.advise import Advice, advise
+from planner.recommendations.proposals import proposal_of
+from planner.recommendations.savings import outcome_of
+from planner.time_shift import waiting_stretch
 
 DEAR_UNTIL_MIDNIGHT = ",".join(["0.1"] * 12 + ["1.5"] * 12)
 HOUR = 3600.0
@@ -344,3 +348,36 @@ def test_a_site_without_slices_gets_none() -> None:
         problem = case((job, 0.1, 7_900.0, 90.0), gpus=boards(A100, 8, cut=cut))
         found = advised(problem).recommendations
         assert [one.action for one in found] == ([Action.MIG_SLICE] if cut else [])
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+@pytest.mark.parametrize("paused_slots", [1, 5, 12])
+def test_a_pause_is_never_held_for_good(slot_minutes: int, paused_slots: int) -> None:
+    """Whatever a plan mixes it with: a change that gives too little for good, or one that does."""
+    slots = 24
+    planning = PlanningSettings(
+        slot_minutes=slot_minutes,
+        horizon_slots=slots,
+        shift_slack_hours=paused_slots * slot_minutes / 60,
+    )
+    asked = (("requeue", "yes"), ("batch", "yes"), ("gres", "gpu:h100:4"), ("gres_per", "node"),
+             ("requested_gpu_type", "h100"), ("slurm_release", "24.11"), ("nodes_requested", "1"))  # fmt: skip
+    runs = SchedulerFacts(extra=asked)
+    for level in (0.1, 0.45, 0.9):
+        problem = case(
+            (slurm_job(gpu_count=4, scheduler=runs), level, 9_000.0, 800.0),
+            gpus=boards(H100, 4),
+            planning=planning,
+            energy=EnergySettings(region="DEU", electricity_price_by_hour=DEAR_UNTIL_MIDNIGHT),
+        )
+        (job,) = problem.jobs
+        pause = next(option for option in job.options if option.paused)
+        first, last = waiting_stretch(problem.terms)
+        assert len(job.options) > 2
+        for other in (option for option in job.options if option != pause):
+            steps = [pause if first <= slot < last else other for slot in range(slots)]
+            plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
+            mixed = replace(plan.jobs[0], steps=tuple(step.configuration for step in steps))
+            found = outcome_of(proposal_of(job, mixed, problem.terms), problem.terms)
+            assert found.savings.cost is not None
+            assert math.isfinite(found.savings.cost.high - found.savings.cost.low)
