@@ -6,6 +6,7 @@ no scheduler describes is not judged: what is proposed for it is for a person.
 """
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
@@ -44,6 +45,8 @@ REQUEUE_NEEDED = (
     "it runs, so that Slurm has to requeue it, which apply_slurm.allow_requeue (off) or "
     "apply_slurm.mode (rest) does not let Trimtab do"
 )
+REQUEUE_TAKES = timedelta(minutes=5)
+"""Until a requeued Slurm job may start: cred_expire (120 s by default), its last run's end."""
 _TYPE_AND_TASKS_FROM = (24, 11)
 """Slurm before takes another GPU type, or another number of tasks, and does something else."""
 
@@ -133,7 +136,20 @@ def why_not_requeued(job: Job, *, may_requeue: bool, behind_others: bool) -> str
     """Return why a running Slurm job is not requeued to change or move it, '' when it may be."""
     if not may_requeue:
         return REQUEUE_NEEDED
+    if _misses_its_deadline(job):
+        return (
+            "requeued, its time limit would no longer fit before its deadline: Slurm would end it"
+        )
     return why_not_started_again(_extra(job), behind_others=behind_others)
+
+
+def _misses_its_deadline(job: Job) -> bool:
+    facts = job.scheduler or SchedulerFacts()
+    deadline, limit = dict(facts.extra).get("deadline_at"), facts.time_limit_seconds
+    if not deadline or limit is None:
+        return False
+    starts = job.last_seen_at + REQUEUE_TAKES
+    return starts + timedelta(seconds=limit) > datetime.fromisoformat(deadline)
 
 
 def why_not_started_again(facts: Mapping[str, str], *, behind_others: bool) -> str:
@@ -163,7 +179,9 @@ def _fewer_nodes(job: Job, proposed: Configuration) -> bool:
 
 
 def _on_kubernetes(job: Job, proposed: Configuration) -> str:
-    kind = kubernetes_kind(job)
+    kind, wanted = kubernetes_kind(job), _whole(_extra(job), "wanted_gpus")
+    if wanted is not None and wanted != job.gpu_count:
+        return f"it asks for {wanted} GPUs and its pods hold {job.gpu_count}: they must agree first"
     if proposed.gpu_count == 0:
         if kind in _KEPT_WHEN_STOPPED:
             return ""
@@ -228,6 +246,8 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
         return "it is a task of an array: its size is that of all its tasks"
     if extra.get("gres_per") == "socket":
         return "it asks for GPUs by socket, which no Slurm changes safely"
+    if extra.get("gres_per") == "job":
+        return "it asks for GPUs with --gpus, which its script's environment keeps for srun"
     same = _same_devices(job, proposed)
     if not same and not extra.get("requested_gpu_type"):
         return "it names no GPU type, and Slurm refuses to mix requests with and without one"
@@ -240,8 +260,6 @@ def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) 
     """Give why a job cannot ask for so many GPUs in its own way, '' when it can."""
     per, nodes = extra.get("gres_per", ""), _whole(extra, "nodes_requested") or 0
     each = _whole(extra, "requested_gpus") or 0
-    if per == "job" and nodes:
-        return "" if count >= nodes else f"{count} GPUs are fewer than its {nodes} nodes"
     if per == "node" and nodes and job.gpu_count % nodes == 0:
         each = job.gpu_count // nodes
         fits = count % nodes == 0 or (same and count % each == 0 and count < job.gpu_count)

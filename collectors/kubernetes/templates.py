@@ -96,7 +96,7 @@ def why_pods_stay(document: object) -> str:
 
 
 def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
-    """Return what the count of a workload counts: GPUs a unit, GPUs beside, and their containers.
+    """Return what the count of a workload counts: GPUs a unit, beside and in all, and containers.
 
     The unit is what one more of its replicas brings; nothing for a kind without such a count.
     """
@@ -105,6 +105,7 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     if not each:
         return
     total = sum(one.count for one in demand_of(kind, document))
+    yield "wanted_gpus", str(total)
     yield "gpus_per_unit", str(each)
     yield "fixed_gpus", str(max(0, total - units * each))
     if len(specs) == 1:

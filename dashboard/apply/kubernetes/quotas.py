@@ -1,4 +1,4 @@
-"""Whether a ResourceQuota refuses more pods or GPUs. Pure.
+"""Whether a ResourceQuota or a LimitRange refuses pods. Pure.
 
 Counts pods and GPU resources. CPU, memory and quotas with scopes are not looked at: a quota that is
 named refuses for sure, another one may.
@@ -47,3 +47,36 @@ def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
                     f"{name}, {used} are in use: {wanted} more would be refused"
                 )
     return ""
+
+
+def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
+    """Return why a LimitRange refuses pods with these GPU limits, '' when none is known to."""
+    containers = [
+        Counter({name: count_of(value) for name, value in limits.items() if _is_gpu(name)})
+        for section in ("containers", "initContainers")
+        for one in list_in(pod_spec, section)
+        if isinstance(limits := part(one, "resources", "limits"), Mapping)
+    ]
+    asked = {"Container": containers, "Pod": [asked_by(pod_spec)]}
+    for limit_range in limit_ranges:
+        for rule in list_in(limit_range, "spec", "limits"):
+            for counts in asked.get(text_in(rule, "type"), []):
+                for name, count in counts.items():
+                    low, high = part(rule, "min", name), part(rule, "max", name)
+                    if low is not None and count < count_of(low):
+                        bound = f"at least {count_of(low)}"
+                    elif high is not None and count > count_of(high):
+                        bound = f"at most {count_of(high)}"
+                    else:
+                        continue
+                    title = text_in(limit_range, "metadata", "name")
+                    per = text_in(rule, "type").lower()
+                    return (
+                        f"the limit range {title} allows {bound} {name} a {per}, {count} are asked "
+                        "for: new pods would be refused"
+                    )
+    return ""
+
+
+def _is_gpu(name: object) -> bool:
+    return str(name).startswith("nvidia.com/")

@@ -106,6 +106,11 @@ def quotas(api: KubernetesApi, namespace: str) -> list[Document] | None:
     return _all(api, f"api/v1/namespaces/{namespace}/resourcequotas")
 
 
+def limit_ranges(api: KubernetesApi, namespace: str) -> list[Document] | None:
+    """Return the limit ranges of a namespace, None where they may not be read."""
+    return _all(api, f"api/v1/namespaces/{namespace}/limitranges")
+
+
 def work_of(api: KubernetesApi, place: Place, document: Document) -> Work | None:
     """Give a workload with its pods, None where these cannot be told or may not be listed."""
     selector = selector_of(place.kind, place.name, document)

@@ -10,7 +10,7 @@ from dashboard.apply.kubernetes.changing import touched
 from dashboard.apply.kubernetes.look import seen_of
 from dashboard.apply.kubernetes.obstacles import difference
 from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves, patched, value_at
-from dashboard.apply.kubernetes.quotas import asked_in_all, refusal
+from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, roles_of
@@ -57,6 +57,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
         refusals += [f"this server drops {names} and says nothing", _recreate(change, document)]
     refusals += _not_offered(api, document, change)
     refusals += _beyond_quota(api, document, change)
+    refusals += _beyond_limits(api, document, change)
     warnings += _without_room(api, document, change)
     return Rehearsal(
         rehearsed=True,
@@ -134,6 +135,24 @@ def _beyond_quota(api: KubernetesApi, document: Document, change: Change) -> Ite
     more.subtract(asked_in_all(place.kind, document))
     if +more and (why := refusal(reading.quotas(api, place.namespace) or [], more)):
         yield why
+
+
+def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> Iterator[str]:
+    """Refuse pods of a new template or more pods, where a limit range keeps them out.
+
+    A dry run of the workload does not see it: its controller makes the pods.
+    """
+    place, wanted = seen_of(change.target).place, _wanted(document, change)
+    more = +(asked_in_all(place.kind, wanted) - asked_in_all(place.kind, document))
+    roles = [
+        role
+        for role in roles_of(place.kind, wanted)
+        if more or value_at(wanted, role.template_at) != value_at(document, role.template_at)
+    ]
+    found = reading.limit_ranges(api, place.namespace) or [] if roles else []
+    for role in roles:
+        if why := limit_refusal(found, value_at(wanted, role.template_at)):
+            yield why
 
 
 def _wanted(document: Document, change: Change) -> Document:

@@ -14,7 +14,11 @@ from collectors.slurm.queue_facts import WAITING
 from collectors.slurm.records import SlurmNode
 from dashboard.apply.base import Closed, Left
 from dashboard.apply.slurm import nodes as node_changes
-from dashboard.apply.slurm.capacity import capacity_refusals, closed_partitions
+from dashboard.apply.slurm.capacity import (
+    capacity_refusals,
+    closed_partitions,
+    missed_deadline,
+)
 from dashboard.apply.slurm.client import (
     JobReading,
     SlurmClient,
@@ -28,6 +32,7 @@ from dashboard.apply.slurm.programs import SlurmPrograms
 from dashboard.apply.slurm.rest import SlurmRestWriter
 from dashboard.apply.slurm.sending import StepSender, is_same_job
 from dashboard.apply.slurm.steps import moves_of, steps_of, undo_steps
+from dashboard.apply.slurm.submitted_options import environment_refusals, sets_size
 from dashboard.apply.slurm.targets import (
     WAS,
     facts_in_queue,
@@ -197,9 +202,10 @@ class SlurmApplier:
         """Count the nodes that could take the job: Slurm has no dry run. Errors: ApplyError."""
         if change.target.kind == node_changes.KIND:
             return Rehearsal(rehearsed=False)
-        client = self._client()
+        client, moves = self._client(), moves_of(change.steps)
+        number = dict(change.target.state)["number"]
         try:
-            reading = self._reading(client, dict(change.target.state)["number"])
+            reading = self._reading(client, number)
             nodes, _models = self._site(client)
             requeues = any(step.verb == "requeuehold" for step in change.steps)
             names = reading.facts.job.partition.split(",") if requeues else []
@@ -207,16 +213,20 @@ class SlurmApplier:
             queue = self._in_queue(client, reading) if requeues else {}
         except CollectorError as error:
             raise as_apply_error(error) from error
-        refusals, warnings = capacity_refusals(reading.facts, moves_of(change.steps), nodes)
+        refusals, warnings = capacity_refusals(reading.facts, moves, nodes)
         if requeues:
             # A job that cannot start again would have lost its run for nothing.
-            closed = closed_partitions(partitions, reading.facts.job.time_limit_seconds)
+            closed = closed_partitions(partitions, reading.facts)
+            closed += missed_deadline(reading.facts)
             refusals, warnings = (*refusals, *warnings, *closed), ()
             behind = self._settings.requeue_behind_others
             if why := why_not_started_again(queue, behind_others=behind):
                 refusals = (*refusals, why)
             elif waiting := queue.get(WAITING):
                 warnings = (f"it might not start again soon: {waiting}",)
+        if sets_size(moves) and WAS not in dict(change.target.state):
+            stale, unseen = environment_refusals(moves, *client.submission(number))
+            refusals, warnings = (*refusals, *stale), (*warnings, *unseen)
         return Rehearsal(
             rehearsed=False, refusals=refusals + self._too_late(change), warnings=warnings
         )

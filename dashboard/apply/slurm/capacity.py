@@ -4,7 +4,11 @@
 Reason=BadConstraints. So nodes are counted before anything is sent.
 """
 
+import grp
+import os
+import pwd
 from collections.abc import Mapping
+from datetime import timedelta
 
 from collectors.slurm.records import SlurmNode, plain_features
 from dashboard.apply.slurm.client import Partition
@@ -12,6 +16,7 @@ from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import Move, pending_nodes
 from data.errors import ChangeRefusedError
+from data.feasible_changes import REQUEUE_TAKES
 from data.units import SECONDS_PER_HOUR
 
 _CLOSED = ("DOWN", "INACTIVE")
@@ -50,24 +55,67 @@ def capacity_refusals(
     return (), ()
 
 
-def closed_partitions(
-    partitions: Mapping[str, Partition], limit_seconds: float | None
-) -> tuple[str, ...]:
-    """Return the refusal of a requeue into partitions that would not start it, () when one does.
-
-    `limit_seconds` is the time limit of the job, None for none.
-    """
-    closed = {}
-    for name, partition in partitions.items():
-        longest = partition.max_seconds
-        if partition.state in _CLOSED:
-            closed[name] = f"{name} is {partition.state}"
-        elif longest is not None and (limit_seconds is None or limit_seconds > longest):
-            closed[name] = f"{name} takes jobs of {longest / SECONDS_PER_HOUR:g} h at most"
+def closed_partitions(partitions: Mapping[str, Partition], facts: JobFacts) -> tuple[str, ...]:
+    """Return the refusal of a requeue into partitions that would not start it, () when one does."""
+    closed = {
+        name: why for name, partition in partitions.items() if (why := _closed(partition, facts))
+    }
     if not partitions or len(closed) < len(partitions):
         return ()
-    text = ", ".join(text for _name, text in sorted(closed.items()))
+    text = ", ".join(f"{name} {why}" for name, why in sorted(closed.items()))
     return (f"the requeued job could not start again: partition {text}",)
+
+
+def _closed(partition: Partition, facts: JobFacts) -> str:
+    """Return why a partition would not start a job again, '' when it would."""
+    job = facts.job
+    longest, limit = partition.max_seconds, job.time_limit_seconds
+    if partition.state in _CLOSED:
+        return f"is {partition.state}"
+    if longest is not None and (limit is None or limit > longest):
+        return f"takes jobs of {longest / SECONDS_PER_HOUR:g} h at most"
+    if partition.max_nodes is not None and facts.nodes_asked > partition.max_nodes:
+        return f"takes jobs of {partition.max_nodes} nodes at most"
+    own = {"account": {job.account}, "QOS": {job.qos}, "group": groups_of(job.user)}
+    for kind, names in own.items():
+        names = names - {""}
+        allowed = partition.allowed.get(kind)
+        if names and allowed is not None and not names & allowed:
+            return f"no longer takes its {kind} ({', '.join(sorted(names))})"
+        if denied := names & partition.denied.get(kind, frozenset()):
+            return f"no longer takes its {kind} ({', '.join(sorted(denied))})"
+    return ""
+
+
+def groups_of(user: str) -> set[str]:
+    """Return the groups of a user as this machine knows them, none where it does not.
+
+    Slurm asks nothing of root.
+    """
+    if user == "root":
+        return set()
+    try:
+        person = pwd.getpwnam(user)
+        numbers = os.getgrouplist(user, person.pw_gid)
+        return {grp.getgrgid(number).gr_name for number in numbers}
+    except (KeyError, OSError):
+        return set()
+
+
+def missed_deadline(facts: JobFacts) -> tuple[str, ...]:
+    """Return the refusal of a requeue that leaves no time before the deadline, () when it does.
+
+    Slurm ends a waiting job whose time limit no longer fits before its deadline.
+    """
+    at = facts.deadline_at
+    least = facts.least_seconds
+    if at is None or least is None:
+        return ()
+    if facts.read_at + REQUEUE_TAKES + timedelta(seconds=least) <= at:
+        return ()
+    end = f"{at:%Y-%m-%d %H:%M} UTC"
+    why = f"Slurm would end the requeued job: it needs {least / 60:g} min before its deadline {end}"
+    return (why,)
 
 
 def _too_few(need: int, fit: int, asked: str, partition: str) -> str:

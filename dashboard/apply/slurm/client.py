@@ -1,7 +1,8 @@
 """One way to ask and to change a Slurm cluster; the client programs or slurmrestd."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -32,10 +33,17 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """A partition: its state in capitals, '' where Slurm does not tell, and its longest jobs, s."""
+    """A partition: its state in capitals, '' where Slurm does not tell, and its longest jobs, s.
+
+    `allowed` and `denied` are its lists of accounts, QOS and groups by those words; a list that is
+    not there lets everybody in.
+    """
 
     state: str = ""
     max_seconds: float | None = None
+    max_nodes: int | None = None
+    allowed: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    denied: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 class SlurmClient(Protocol):
@@ -59,6 +67,10 @@ class SlurmClient(Protocol):
 
     def partition(self, name: str) -> Partition:
         """Return what decides whether a partition starts a job."""
+        ...
+
+    def submission(self, number: str) -> tuple[str | None, str | None]:
+        """Return the batch script and the submit line of a job, None where Slurm has neither."""
         ...
 
     def send(self, payload: Payload) -> Answer:

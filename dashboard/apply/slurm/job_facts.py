@@ -41,9 +41,10 @@ class JobFacts:
 
     `state` is PENDING, RUNNING, SUSPENDED, COMPLETING, OVER or Slurm's own word. `gpus_by` are the
     (per, request) pairs that ask for GPUs, in one spelling; a job has one, or it is not touched.
-    `eligible_at` is the earliest start, None while it is held. `nodes_asked` is the least number of
-    nodes that the request names, also while the job runs; `tres_asked` is the request in total, as
-    `tres_req_str` says it. Counts are whole numbers as text.
+    `eligible_at` is the earliest start, None while it is held; `least_seconds` the run that it
+    needs before `deadline_at`. `nodes_asked` is the least number of nodes that the request names,
+    also while the job runs; `tres_asked` is the request in total, as `tres_req_str` says it. Counts
+    are whole numbers as text.
     """
 
     job: SlurmJob
@@ -66,6 +67,8 @@ class JobFacts:
     restarts: int
     held: str
     eligible_at: datetime | None
+    deadline_at: datetime | None
+    least_seconds: float | None
     features: str
     required_nodes: tuple[str, ...]
     excluded_nodes: tuple[str, ...]
@@ -145,6 +148,9 @@ def _held(record: Record, reason: str) -> str:
         return "no"
     if reason.startswith(_HELD_BY_USER):
         return "user"
+    if "RUNNING" in words_of(record.get("job_state")):
+        # Somebody holds it for the time after this run: only a requeue shows it.
+        return "admin"
     # Priority 0 without being held is what BadConstraints leaves behind.
     return "admin" if reason.startswith("JobHeld") else "no"
 
@@ -211,6 +217,10 @@ def read_job(record: Record, others: list[Record], read_at: datetime) -> JobFact
         restarts=_whole(record.get("restart_cnt")),
         held=_held(record, job.reason),
         eligible_at=moment_of(record.get("eligible_time")),
+        deadline_at=moment_of(record.get("deadline")),
+        least_seconds=60 * least
+        if (least := number_of(record.get("time_minimum")))
+        else job.time_limit_seconds,
         features=text_of(record.get("features")),
         required_nodes=hosts_of(text_of(record.get("required_nodes"))),
         excluded_nodes=hosts_of(text_of(record.get("excluded_nodes"))),

@@ -93,10 +93,25 @@ class SlurmPrograms:
         longest = re.search(r"\bMaxTime=(?:(\d+)-)?(\d+):(\d\d):(\d\d)\b", text)
         if longest:
             days, hours, minutes, seconds = (int(part or 0) for part in longest.groups())
+        nodes = re.search(r"\bMaxNodes=(\d+)", text)
         return Partition(
             state=state[1].upper() if state else "",
             max_seconds=((days * 24 + hours) * 60 + minutes) * 60 + seconds if longest else None,
+            max_nodes=int(nodes[1]) if nodes else None,
+            allowed=_lists(text, "Allow"),
+            denied=_lists(text, "Deny"),
         )
+
+    def submission(self, number: str) -> tuple[str | None, str | None]:
+        """Return the batch script and the submit line of a job, None where Slurm has neither."""
+        line = ("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", number)
+        return self._said("scontrol", "write", "batch_script", number, "-"), self._said(*line)
+
+    def _said(self, *command: str) -> str | None:
+        try:
+            return self._reading.output(*command).strip() or None
+        except CollectorError:
+            return None
 
     def send(self, payload: Payload) -> Answer:
         """Run one changing program, once, without a shell."""
@@ -131,6 +146,19 @@ class SlurmPrograms:
         if done.returncode == 0:
             return Answer(said=Said.YES, words=scrub(text))
         return answer_of(text)
+
+
+_LISTED = {"account": "Accounts", "QOS": "Qos", "group": "Groups"}
+
+
+def _lists(text: str, word: str) -> dict[str, frozenset[str]]:
+    """Return the lists of a partition by what they name; one that says ALL is none."""
+    found = {kind: re.search(rf"\b{word}{name}=(\S+)", text) for kind, name in _LISTED.items()}
+    return {
+        kind: frozenset(said[1].split(","))
+        for kind, said in found.items()
+        if said is not None and said[1] not in ("ALL", "N/A", "(null)")
+    }
 
 
 def _environment(conf_file: str) -> Mapping[str, str]:

@@ -84,6 +84,10 @@ class SlurmRestWriter(SlurmRest):
         """Return what is not known: slurmrestd requeues no job, for which alone this is asked."""
         return Partition()
 
+    def submission(self, number: str) -> tuple[str | None, str | None]:
+        """Return nothing: slurmrestd gives no script."""
+        return None, None
+
     def send(self, payload: Payload) -> Answer:
         """Send one request, once."""
         try:

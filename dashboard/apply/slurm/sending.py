@@ -110,7 +110,9 @@ class StepSender:
         if needed and facts.state not in needed:
             why = "started" if facts.state == "RUNNING" else f"became {facts.state}"
             return result(StepOutcome.REFUSED, f"step not sent: the job {why} meanwhile")
-        moved = _moved_on(change, reading) or _not_alone(step, facts)
+        moved = (
+            _moved_on(change, reading) or _not_alone(step, facts) or _held_by_others(step, facts)
+        )
         if moved:
             return result(StepOutcome.REFUSED, f"step not sent: {moved}")
         if not same_value(step.field, now, before) and not (stale and holds(step, facts)):
@@ -246,6 +248,13 @@ def _not_alone(step: ChangeStep, facts: JobFacts) -> str:
         return "it is a component of a heterogeneous job"
     if facts.array_state == "mixed" and step.verb not in CONTROL:
         return "other tasks of its array run by now"
+    return ""
+
+
+def _held_by_others(step: ChangeStep, facts: JobFacts) -> str:
+    """Return why a requeue is not begun, '' when it is."""
+    if step.verb == "requeuehold" and facts.held != "no":
+        return "somebody holds the job: released after its requeue, it would start against that"
     return ""
 
 

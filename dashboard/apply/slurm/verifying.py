@@ -43,7 +43,7 @@ def read_back_job(
     observed = tuple(
         (field, facts.value(field)) for field in dict.fromkeys(one.field for one in change.steps)
     )
-    found = _of_values(steps, facts) or _of_effect(steps, facts, may_wait)
+    found = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
     if found.seen is Seen.AS_INTENDED:
         found = _of_model(change, facts) or found
     if found.seen is Seen.AS_INTENDED and done == len(change.steps):
@@ -140,7 +140,9 @@ def _in_force(step: ChangeStep, facts: JobFacts) -> bool:
     return holds(step, facts)
 
 
-def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts, may_wait: timedelta) -> ReadBack:
+def _of_effect(
+    change: Change, steps: tuple[ChangeStep, ...], facts: JobFacts, may_wait: timedelta
+) -> ReadBack:
     """Say what came of values that are in force."""
     if any(step.verb == "cancel" for step in steps):
         if facts.state == "COMPLETING":
@@ -154,7 +156,7 @@ def _of_effect(steps: tuple[ChangeStep, ...], facts: JobFacts, may_wait: timedel
             word = facts.job.state_word
             return _seen(Seen.GONE, f"requeued, the job ended before it started again ({word})")
         return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
-    wanted, held = _total(steps, facts), sum(one.count for one in facts.job.gpus)
+    wanted, held = _total(change, steps, facts), sum(one.count for one in facts.job.gpus)
     if wanted is not None and held != wanted:
         return _seen(Seen.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}")
     return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
@@ -186,14 +188,20 @@ def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
     return _seen(Seen.FAILING, f"{text}, for {minutes:.0f} min since it may start")
 
 
-def _total(steps: tuple[ChangeStep, ...], facts: JobFacts) -> int | None:
-    """Give the GPUs that a running job must hold when its size was changed."""
+def _total(change: Change, steps: tuple[ChangeStep, ...], facts: JobFacts) -> int | None:
+    """Return the GPUs that a running job must hold when its size was changed.
+
+    A job that asked for a range of nodes may start on another number of them than it was to have.
+    """
     if not any(step.field in _SIZES for step in steps):
         return None
     per = dict(facts.gpus_by)
     try:
         if "node" in per:
-            return gpu_request(per["node"]).count * len(facts.job.nodes)
+            nodes = next((step.after for step in steps[::-1] if step.field == "NumNodes"), None)
+            nodes = nodes or dict(change.target.state).get("NumNodes") or ""
+            count = int(nodes.partition("-")[0] or len(facts.job.nodes))
+            return gpu_request(per["node"]).count * count
         if "job" in per:
             return gpu_request(per["job"]).count
         return gpu_request(per["task"]).count * facts.tasks if "task" in per else None

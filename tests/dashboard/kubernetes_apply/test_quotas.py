@@ -1,5 +1,7 @@
 """Quotas of a real Kubernetes: foreseen where they stand, told where they come meanwhile."""
 
+from typing import Any
+
 import pytest
 from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import (
@@ -9,6 +11,7 @@ from beds.kubernetes_apply import (
     planned,
     pod_spec,
     proposal,
+    rehearsed,
     replicated,
     rolled_out,
     room,
@@ -120,3 +123,36 @@ def test_a_quota_that_forbids_the_pods_is_failing(
     assert "exceeded quota" in found.detail
     back = applier.change_back(change, applier.look_again(change))
     assert carry_out(applier, back).seen is Seen.AS_INTENDED
+
+
+@pytest.mark.parametrize(
+    ("rule", "change", "refused"),
+    [
+        ({"type": "Container", "min": {"nvidia.com/gpu": "2"}}, "template", True),
+        ({"type": "Container", "max": {"nvidia.com/gpu": "4"}}, "template", False),
+        ({"type": "Pod", "min": {"nvidia.com/gpu": "2"}}, "template", True),
+        ({"type": "Container", "max": {"nvidia.com/gpu": "1"}}, "more", True),
+        ({"type": "Container", "max": {"nvidia.com/gpu": "1"}}, "fewer", False),
+    ],
+)
+def test_a_limit_range_that_keeps_new_pods_out_is_foreseen(
+    bed: KubernetesBed, applier: KubernetesApplier, rule: dict[str, Any], change: str, refused: bool
+) -> None:
+    """A dry run of the workload does not see it: its controller makes the pods."""
+    bound = next(name for name in ("min", "max") if name in rule)
+    namespace = f"limits-{rule['type']}-{bound}-{change}".lower()
+    at = room(bed, namespace, 8)
+    bed.apply(deployment(namespace, replicas=2, pod=pod_spec(2, **at)))
+    rolled_out(bed, namespace)
+    bed.api_versions["LimitRange"] = "v1"
+    bed.apply(built_in("v1", "LimitRange", "gpus", {"limits": [rule]}, namespace=namespace))
+    wanted = {
+        "template": (gpus(2), {"details": (("gpus_per_pod", "1"),)}),
+        "more": (gpus(6), {"action": Action.SCALE_OUT}),
+        "fewer": (gpus(2), {}),
+    }
+    count, more = wanted[change]
+    asked = planned(applier, proposal(f"{namespace}/deployment/serve", gpus(4), count, **more))
+    refusals = rehearsed(applier, asked).refusals
+    assert bool(refusals) is refused
+    assert not refused or "limit range gpus" in refusals[0]

@@ -122,7 +122,10 @@ def judged(others: Others, before: Leaves) -> str:
         return wrong(others, before, {})
     if state == "applied":
         return wrong(others, before, wanted)
-    if state in ("failing", "applied-differently", "unknown", "rollback-refused"):
+    gone = others.came and others.scenario.between in ("deleted", "replaced")
+    if state in ("failing", "applied-differently", "unknown", "rollback-refused") or (
+        state == "target-gone" and gone
+    ):
         return wrong(others, before, wanted, partly=True)
     return f"state {state}"
 

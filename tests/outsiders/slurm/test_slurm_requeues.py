@@ -5,19 +5,22 @@ the GPUs that were approved, of the type that it had.
 """
 
 import random
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from beds.slurm import SlurmBed, running_slurm
+from beds.slurm import SlurmBed, program, running_slurm
 from beds.slurm_apply import applier_of, proposal, run_steps
 from beds.slurm_files import BedNode
 from outsiders.campaign import run_campaign
 from reliability import Measured
 
+from dashboard.apply.slurm.applier import SlurmApplier
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import Change, Seen, StepOutcome
 from data.records.plans import Configuration
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
@@ -41,6 +44,11 @@ SITES: dict[str, tuple[str, ...]] = {
     "drain-other": ("NodeName={other}", "State=DRAIN", "Reason=fan"),
     "maxtime": ("PartitionName={partition}", "MaxTime=00:30:00"),
     "down": ("PartitionName={partition}", "State=DOWN"),
+    "nodes": ("PartitionName={partition}", "MaxNodes=1"),
+    "accounts": ("PartitionName={partition}", "AllowAccounts=others"),
+    "not-accounts": ("PartitionName={partition}", "DenyAccounts=ml"),
+    "qos": ("PartitionName={partition}", "AllowQos=urgent"),
+    "not-qos": ("PartitionName={partition}", "DenyQos=normal,single"),
 }
 
 
@@ -56,6 +64,8 @@ class Neighbours:
     licensed: bool = False
     limited: bool = False
     array: bool = False
+    deadline: int = 0
+    range: bool = False
     full: bool = False
     rival: str = ""
     site: str = ""
@@ -64,8 +74,10 @@ class Neighbours:
         """Return the options of sbatch of the job."""
         asked = "h100:4" if self.typed else "4"
         found = ["--requeue", "-t60", "-c4", f"-p{self.partition}"]
-        found.append(f"--gres=gpu:{asked}" if self.form == "gres" else f"--gpus={asked}")
+        found.append(f"--gres=gpu:{asked}" if self.form == "gres" else f"--{self.form}={asked}")
         found += ["-wh1"] if self.pinned else []
+        found += [f"--deadline=now+{self.deadline}minutes"] if self.deadline else []
+        found += ["-N1-2"] if self.range else []
         found += ["-Lsolver:2"] if self.licensed else []
         found += ["--qos=single"] if self.limited else []
         return found + (["--array=0-1%1"] if self.array else [])
@@ -76,16 +88,18 @@ def draw(source: random.Random) -> Neighbours:
     flag = lambda share: source.random() < share  # noqa: E731
     return Neighbours(
         typed=flag(0.7),
-        form=source.choice(("gres", "gpus")),
+        form=source.choice(("gres", "gres", "gpus", "gpus-per-node")),
         partition=source.choice(("hot", "gpu", "hot,over")),
         wanted=source.choice((1, 2, 3)),
         pinned=flag(0.3),
         licensed=flag(0.3),
         limited=flag(0.3),
         array=flag(0.2),
+        deadline=source.choice((0, 0, 0, 62, 600)),
+        range=flag(0.15),
         full=flag(0.5),
         rival=source.choice(("", "", "gpu", "over", "cpu", "elsewhere", "licence", "qos")),
-        site=source.choice(("", "", *SITES, "reservation")),
+        site=source.choice(("", "", "", *SITES, "reservation", "held")),
     )
 
 
@@ -103,6 +117,14 @@ KNOWN = (
     Neighbours(array=True),
     Neighbours(full=True, rival="elsewhere"),
     Neighbours(partition="hot,over"),
+    Neighbours(deadline=62),
+    Neighbours(deadline=600),
+    Neighbours(site="accounts"),
+    Neighbours(site="not-qos"),
+    Neighbours(site="held"),
+    Neighbours(range=True, wanted=2),
+    Neighbours(form="gpus"),
+    Neighbours(form="gpus-per-node"),
 )
 """What went wrong once, and the plain cases beside."""
 
@@ -130,7 +152,9 @@ def cleared(bed: SlurmBed) -> None:
     bed.until("no job is left", lambda: not bed.run("squeue", "-h"))
     bed.run("scontrol", "delete", "ReservationName=paper", check=False)
     for name in ("hot", "over", "gpu"):
-        bed.run("scontrol", "update", f"PartitionName={name}", "State=UP", "MaxTime=1-00:00:00")
+        every = ("MaxTime=1-00:00:00", "MaxNodes=UNLIMITED", "AllowAccounts=ALL", "AllowQos=ALL",
+                 "DenyAccounts=", "DenyQos=")  # fmt: skip
+        bed.run("scontrol", "update", f"PartitionName={name}", "State=UP", *every)
     for node in NODES:
         bed.run("scontrol", "update", f"NodeName={node.name}", "State=RESUME", check=False)
     bed.until("nodes are idle", lambda: set(bed.run("sinfo", "-h", "-o", "%t").split()) == {"idle"})
@@ -148,20 +172,32 @@ def said(bed: SlurmBed, job: str, form: str) -> str:
     return bed.run("squeue", "-h", "-j", job, "-o", form, check=False)
 
 
-def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
-    """Return what became of the job that was not promised, or None."""
+def started(bed: SlurmBed, scenario: Neighbours) -> tuple[str, str]:
+    """Start the job; return its number and its node."""
     cleared(bed)
+    # A range of nodes begins on one of them, and finds more when it is requeued.
+    fillers = [
+        submitted(bed, "-pgpu", f"-w{name}", "--gres=gpu:4", f"-c{CPUS}", "-t600")
+        for name in (("h2", "a1") if scenario.range else ())
+    ]
     job = bed.submit(*scenario.options())
     bed.until("it runs", lambda: "RUNNING" in said(bed, job, "%T"))
-    rows = bed.run("squeue", "-h", "-r", "-t", "R", "-j", job, "-o", "%A %N").split()
-    raw, node = rows[0], rows[1]
+    for filler in fillers:
+        bed.run("scancel", filler)
+    raw, node = bed.run("squeue", "-h", "-r", "-t", "R", "-j", job, "-o", "%A %N").split()[:2]
+    return raw, node
+
+
+def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
+    """Return what became of the job that was not promised, or None."""
+    raw, node = started(bed, scenario)
     gpu_type = next(one.gpu_type for one in NODES if one.name == node)
     others = [one for one in NODES if one.gpus and one.name != node]
     if scenario.full:
         for other in others:
             submitted(bed, "-pgpu", f"-w{other.name}", "--gres=gpu:4", f"-c{CPUS}", "-t600")
     rival(bed, scenario.rival, node)
-    strike(bed, scenario, node, others[0].name)
+    strike(bed, scenario, raw, node, others[0].name)
     before = shown(bed, raw)
     model = MODELS[gpu_type]
     wanted = proposal(
@@ -186,8 +222,16 @@ def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
     state = settled(bed, raw, ("RUNNING", gpu_type, scenario.wanted))
     if state[:3] != ("RUNNING", gpu_type, scenario.wanted):
         return f"it ran on {before}, and is {state}"
-    if scenario.rival or scenario.site:
-        return None
+    if srun := srun_fails(bed, raw):
+        return f"srun in its script fails: {srun}"
+    return None if scenario.rival or scenario.site else not_restored(bed, applier, change, before)
+
+
+def not_restored(
+    bed: SlurmBed, applier: SlurmApplier, change: Change, before: tuple[str, str, int, str]
+) -> str | None:
+    """Roll a change back; return what is not as it was, or None."""
+    raw = dict(change.target.state)["number"]
     back = applier.change_back(change, applier.look_again(change))
     if {one.outcome for one in run_steps(applier, back)} != {StepOutcome.DONE}:
         return "the way back is cut short"
@@ -196,6 +240,29 @@ def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
     if state[:3] != before[:3] or seen.seen is not Seen.AS_INTENDED:
         return f"rolled back, it is {state}: {seen}"
     return None
+
+
+def srun_fails(bed: SlurmBed, raw: str) -> str:
+    """What srun says in the environment that the batch script of a job has now, '' if it works."""
+    mark = f"SLURM_JOB_ID={raw}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            found = (process / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue  # ended meanwhile
+        if mark in found and str(bed.conf).encode() in b"".join(found):
+            own = dict(
+                text.decode().partition("=")[::2] for text in found if text.startswith(b"SLURM_")
+            )
+            done = subprocess.run(
+                [program("srun"), "--immediate=10", "true"],
+                env=bed.environment | own,
+                capture_output=True,
+                text=True,
+                timeout=60,
+            )
+            return "" if done.returncode == 0 else done.stderr
+    return ""
 
 
 def settled(bed: SlurmBed, raw: str, wanted: tuple[str, str, int]) -> tuple[str, str, int, str]:
@@ -220,9 +287,11 @@ def rival(bed: SlurmBed, kind: str, node: str) -> None:
         submitted(bed, *options[kind], "-t600")
 
 
-def strike(bed: SlurmBed, scenario: Neighbours, node: str, other: str) -> None:
+def strike(bed: SlurmBed, scenario: Neighbours, raw: str, node: str, other: str) -> None:
     """Let the site change."""
-    if scenario.site == "reservation":
+    if scenario.site == "held":
+        bed.run("scontrol", "hold", raw)
+    elif scenario.site == "reservation":
         bed.run(
             "scontrol", "create", "reservation", "ReservationName=paper", "StartTime=now+20minutes",
             "Duration=600", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS", f"Users={bed.plan.user}",

@@ -1,0 +1,69 @@
+"""Options of a submission that forbid another size of its job, and that no record of it tells.
+
+sbatch keeps `--gpus`, `--gpus-per-node` and `--gpus-per-task` as SLURM_GPUS, SLURM_GPUS_PER_NODE
+and SLURM_GPUS_PER_TASK in the environment of the batch script, and `scontrol update` leaves it as
+it is: `srun` in the script then asks for the old number and fails (measured, 22.05). `--gres` is in
+no variable. Records of jobs do not tell the two apart; the script and the submit line do. They also
+tell a range of nodes: a running job shows those that it got, and may get others when it is
+requeued.
+"""
+
+import re
+from collections.abc import Iterable
+
+from dashboard.apply.slurm.job_facts import GPU_FIELDS
+from dashboard.apply.slurm.moves import Move
+
+_OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
+_RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
+_SETS_SIZE = frozenset(GPU_FIELDS.values())
+_WHY = (
+    "it was submitted with {option}, which its script's environment keeps: srun in the script "
+    "would ask for the old number of GPUs and fail. Ask its owner to submit the next run with the "
+    "proposed size, or to use --gres"
+)
+_UNSEEN = (
+    "neither its script nor its submit line can be read: submitted with --gpus-per-node, srun in "
+    "the script would ask for the old number of GPUs and fail"
+)
+
+
+def submitted_with(texts: Iterable[str]) -> str:
+    """Return the option of sbatch that stands against another size, '' for none.
+
+    `texts` are the submit line and the batch script, of which the lines of #SBATCH count.
+    """
+    lines = [
+        line.partition(" #")[0]
+        for text in texts
+        for line in text.splitlines()
+        if not text.startswith("#!") or line.startswith("#SBATCH")
+    ]
+    ranges = (f"-N{found[1]}" for line in lines if (found := _RANGE.search(line)))
+    return next(ranges, "") or next(
+        (found[1] for line in lines if (found := _OPTION.search(line))), ""
+    )
+
+
+def sets_size(moves: Iterable[Move]) -> bool:
+    """Say whether moves change the GPUs that a job asks for."""
+    return any(move.verb == "update" and move.field in _SETS_SIZE for move in moves)
+
+
+def environment_refusals(
+    moves: tuple[Move, ...], script: str | None, submit_line: str | None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return (refusals, warnings) about GPUs that the environment of a job's script would repeat.
+
+    `script` and `submit_line` are None where Slurm does not give them.
+    """
+    if not sets_size(moves):
+        return (), ()
+    if any(move.field == GPU_FIELDS["job"] for move in moves):
+        return (_WHY.format(option="--gpus"),), ()
+    option = submitted_with(text for text in (submit_line, script) if text)
+    if option.startswith("-N"):
+        return (f"it was submitted with {option}: its GPU count is not one number",), ()
+    if option:
+        return (_WHY.format(option=option),), ()
+    return (), () if script is not None and submit_line is not None else (_UNSEEN,)

@@ -1,0 +1,116 @@
+"""What keeps a requeue from starting a job again, or its script from running: no Slurm needed."""
+
+import getpass
+import json
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from beds.slurm_replay import RECORDED
+
+from dashboard.apply.slurm import capacity
+from dashboard.apply.slurm.capacity import closed_partitions, groups_of, missed_deadline
+from dashboard.apply.slurm.client import Partition
+from dashboard.apply.slurm.job_facts import JobFacts, read_job
+from dashboard.apply.slurm.moves import Move
+from dashboard.apply.slurm.submitted_options import environment_refusals, submitted_with
+
+NOW = datetime(2027, 6, 1, 12, tzinfo=UTC)
+GRES = Move(verb="update", field="Gres", before="gpu:4", after="gpu:2")
+TOTAL = Move(verb="update", field="TresPerJob", before="gpu:4", after="gpu:2")
+LIMIT = Move(verb="update", field="TimeLimit", before="60", after="30")
+SCRIPT = "#!/bin/bash\n#SBATCH -p gpu\n#SBATCH {option}\nsrun python train.py --gpus 4\n"
+
+
+def facts(**changes: object) -> JobFacts:
+    """A running job of a recorded answer: account ml, QOS normal, an hour's limit, two nodes."""
+    jobs = json.loads((RECORDED / "22.05" / "squeue.json").read_text(encoding="utf-8"))["jobs"]
+    found = read_job(next(one for one in jobs if "RUNNING" in one["job_state"]), [], NOW)
+    job = replace(found.job, account="ml", qos="normal", user="somebody", time_limit_seconds=3600.0)
+    values = {"job": job, "nodes_asked": 2, "least_seconds": 3600.0, "deadline_at": None}
+    return replace(found, **(values | changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [
+        (Partition(), ""),
+        (Partition(allowed={"account": frozenset({"ml", "vision"})}), ""),
+        (Partition(allowed={"account": frozenset({"vision"})}), "its account (ml)"),
+        (Partition(denied={"account": frozenset({"ml"})}), "its account (ml)"),
+        (Partition(allowed={"QOS": frozenset({"urgent"})}), "its QOS (normal)"),
+        (Partition(denied={"QOS": frozenset({"normal"})}), "its QOS (normal)"),
+        (Partition(allowed={"group": frozenset({"staff"})}), "its group (research)"),
+        (Partition(allowed={"group": frozenset({"staff", "research"})}), ""),
+        (Partition(max_nodes=1), "1 nodes at most"),
+        (Partition(max_nodes=2), ""),
+    ],
+)
+def test_a_partition_that_no_longer_admits_a_job(
+    monkeypatch: pytest.MonkeyPatch, partition: Partition, said: str
+) -> None:
+    """A job that runs there is not asked; requeued, it is. Another of its partitions suffices."""
+    monkeypatch.setattr(capacity, "groups_of", lambda user: {"research"} - {user})
+    refused = closed_partitions({"gpu": partition}, facts())
+    assert said in "; ".join(refused)
+    assert bool(refused) is bool(said)
+    assert closed_partitions({"gpu": partition, "over": Partition()}, facts()) == ()
+
+
+def test_groups_are_those_of_this_machine() -> None:
+    """Nothing is refused for a group of somebody whom it does not know, or of root."""
+    assert groups_of("nobody-of-that-name") == set()
+    assert groups_of("root") == set()
+    assert groups_of("daemon") or getpass.getuser() != "root"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "least", "refused"),
+    [(62, 3600.0, True), (66, 3600.0, False), (62, 1800.0, False), (None, 3600.0, False),
+     (5, None, False)],
+)  # fmt: skip
+def test_a_deadline_that_the_requeued_job_would_miss(
+    minutes: int | None, least: float | None, refused: bool
+) -> None:
+    """Slurm ends a waiting job whose time limit, or least time, no longer fits before it."""
+    at = None if minutes is None else NOW + timedelta(minutes=minutes)
+    assert bool(missed_deadline(facts(deadline_at=at, least_seconds=least))) is refused
+
+
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [
+        ("--gres=gpu:h100:4", ""),
+        ("--gpus-per-node=4", "--gpus-per-node"),
+        ("--gpus-per-node h100:4", "--gpus-per-node"),
+        ("--gpus=4", "--gpus"),
+        ("-G 4", "-G"),
+        ("-G4", "-G"),
+        ("--gpus-per-task=1 -n 4", "--gpus-per-task"),
+        ("--gpu-bind=none", ""),
+        ("--gpu-freq=high", ""),
+        ("-N1-2 --gres=gpu:4", "-N1-2"),
+        ("--nodes=2-4", "-N2-4"),
+        ("-N 2", ""),
+        ("--nodes=2", ""),
+    ],
+)
+def test_the_option_is_found_in_script_and_submit_line(option: str, found: str) -> None:
+    """Of a script only its lines of #SBATCH count: what its programs are told is theirs."""
+    assert submitted_with([SCRIPT.format(option=option)]) == found
+    assert submitted_with([f"sbatch -p gpu {option} train.sh"]) == found
+    assert submitted_with(["sbatch train.sh", SCRIPT.format(option="-N 1")]) == ""
+
+
+def test_a_size_that_the_environment_repeats_is_refused() -> None:
+    """Unknown is said; a change of no GPUs is left alone."""
+    plain, gpus = SCRIPT.format(option="--gres=gpu:4"), SCRIPT.format(option="--gpus-per-node=4")
+    assert environment_refusals((GRES,), plain, "sbatch a.sh") == ((), ())
+    assert environment_refusals((LIMIT,), gpus, None) == ((), ())
+    for script, line in ((gpus, "sbatch a.sh"), (plain, "sbatch -G 4 a.sh"), (gpus, None)):
+        refusals, warnings = environment_refusals((GRES,), script, line)
+        assert "srun in the script" in refusals[0]
+        assert warnings == ()
+    refusals, _warnings = environment_refusals((TOTAL,), None, None)
+    assert "--gpus" in refusals[0]
+    assert [len(one) for one in environment_refusals((GRES,), plain, None)] == [0, 1]
