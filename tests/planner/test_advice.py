@@ -360,9 +360,16 @@ def test_a_pause_is_never_held_for_good(slot_minutes: int, paused_slots: int) ->
         horizon_slots=slots,
         shift_slack_hours=paused_slots * slot_minutes / 60,
     )
-    asked = (("requeue", "yes"), ("batch", "yes"), ("gres", "gpu:h100:4"), ("gres_per", "node"),
-             ("requested_gpu_type", "h100"), ("slurm_release", "24.11"), ("nodes_requested", "1"))  # fmt: skip
-    runs = SchedulerFacts(extra=asked)
+    asked = {
+        "requeue": "yes",
+        "batch": "yes",
+        "gres": "gpu:h100:4",
+        "gres_per": "node",
+        "requested_gpu_type": "h100",
+        "slurm_release": "24.11",
+        "nodes_requested": "1",
+    }
+    runs = SchedulerFacts(extra=tuple(asked.items()))
     for level in (0.1, 0.45, 0.9):
         problem = case(
             (slurm_job(gpu_count=4, scheduler=runs), level, 9_000.0, 800.0),

@@ -10,8 +10,8 @@ from beds.slurm_apply import GPU_MODELS, MODEL, applier_of
 from beds.slurm_files import BedNode
 from factories import make_collected, make_samples
 from memory_cases import climbing, world_of
+from outsiders.proposals import OlderJobs
 
-from collectors.base import Collector, Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard import decisions
 from dashboard.apply.worker import Worker
@@ -19,7 +19,6 @@ from dashboard.cycle import run_cycle
 from data.apply_settings import ApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
-from data.collected import Collected
 from data.records.commands import Measurement
 from data.records.decisions import Action, Recommendation
 from data.settings import Settings
@@ -33,23 +32,6 @@ NODES = (
     BedNode(name="h1", gpu_type="h100", gpus=4, features="nvlink"),
     BedNode(name="c1", features="cpuonly"),
 )
-
-
-class OlderJobs:
-    """The collector, to which no job says when it was submitted: its readings are older here."""
-
-    def __init__(self, collector: Collector) -> None:
-        self.collector, self.name = collector, collector.name
-
-    def collect(self, window: Window) -> Collected:
-        """Give what Slurm says but for the times of submission."""
-        found = self.collector.collect(window)
-        jobs = tuple(
-            replace(job, scheduler=replace(job.scheduler, submitted_at=None))
-            for job in found.jobs
-            if job.scheduler is not None
-        )
-        return replace(found, jobs=jobs)
 
 
 def recommended(bed: SlurmBed, store: Store, job: str) -> Recommendation:

@@ -1,0 +1,140 @@
+"""What cycles propose for drawn jobs of a real Slurm is what its applier takes."""
+
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_apply import GPU_MODELS, applier_of
+from beds.slurm_files import BedNode
+from outsiders.campaign import SEED, scenario_count, source_of
+from outsiders.proposals import Proposals, proposed, readings
+from reliability import Measured
+
+from collectors.slurm.jobs import slurm_collector
+from data.apply_settings import SlurmApplySettings
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
+from data.settings import Settings
+from data.source_settings import SlurmSettings
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
+MODELS = {"h100": "H100-SXM5-80GB", "a100": "A100-SXM4-80GB"}
+CPUS = 16
+NODES = (
+    *(BedNode(name=f"h{n}", gpu_type="h100", gpus=4, cpus=CPUS, features="h100") for n in (1, 2)),
+    *(BedNode(name=f"a{n}", gpu_type="a100", gpus=4, cpus=CPUS, features="a100") for n in (1, 2)),
+    BedNode(name="c1", cpus=CPUS, features="cpuonly"),
+)
+FURTHER = """\
+Licenses=solver:2
+PartitionName=hot Nodes=h1,h2 MaxTime=UNLIMITED State=UP
+PartitionName=over Nodes=h1,a1 MaxTime=UNLIMITED State=UP"""
+JOBS = (2, 3, 4, 5, 8)
+_HELD = re.compile(r" Nodes=(\S+) CPU_IDs=\S+ Mem=\S+ GRES=gpu:\w+:\d+\(IDX:([\d,-]+)\)")
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[SlurmBed]:
+    """A cluster of two GPU models with overlapping partitions."""
+    with running_slurm(nodes=NODES, further=FURTHER) as cluster:
+        yield cluster
+
+
+def options(source: random.Random) -> list[str]:
+    """Return the options of sbatch of one job."""
+    kind, each = (
+        source.choice(("h100:", "a100:", "h100:", "a100:", "")),
+        source.choice((1, 2, 4, 4)),
+    )
+    asked = source.choice(
+        (
+            *([f"--gres=gpu:{kind}{each}"],) * 5,
+            [f"--gpus={kind}{each}"],
+            [f"--gpus-per-node={kind}{each}", f"-N{source.choice((1, 2))}"],
+            [f"--gpus-per-task={kind}1", f"-n{each}"],
+            [f"--gpus-per-socket={kind}{each}", "--sockets-per-node=1"],
+        )
+    )
+    often = lambda share, *said: list(said) if source.random() < share else []  # noqa: E731
+    partition = "hot" if kind == "h100:" else "gpu"
+    return [
+        *asked,
+        *often(0.9, "--requeue"),
+        *often(0.15, "--mem=500"),
+        *often(0.05, "--exclusive"),
+        *often(0.1, "--array=0-3%1"),
+        *often(0.15, "-Lsolver:1"),
+        *often(0.1, "--hold"),
+        f"-c{source.choice((1, 1, 2))}",
+        f"-p{source.choice((partition, partition, 'gpu', 'over,gpu'))}",
+        f"-t{source.choice((45, 1200, 1440, 1440))}",
+    ]
+
+
+def held_boards(bed: SlurmBed) -> dict[tuple[str, int], str]:
+    """Return the job of every board, as Slurm says it."""
+    boards = {(node.name, index): "" for node in NODES for index in range(node.gpus)}
+    for line in bed.run("scontrol", "-o", "-d", "show", "job").splitlines():
+        if "JobState=RUNNING" not in line:
+            continue
+        job = line.partition("JobId=")[2].split()[0]
+        for nodes, indices in _HELD.findall(line):
+            for node in bed.run("scontrol", "show", "hostnames", nodes).split():
+                for part in indices.split(","):
+                    first, _, last = part.partition("-")
+                    for index in range(int(first), int(last or first) + 1):
+                        boards[node, index] = f"slurm:{job}"
+    return boards
+
+
+def judged(bed: SlurmBed, number: int, folder: Path, found: Proposals) -> None:
+    """Fill the cluster, run a cycle, ask the applier of everything proposed, and clear."""
+    source = source_of("slurm proposals", number)
+    bed.run("scancel", "--quiet", "-u", bed.plan.user, check=False)
+    bed.until("no job is left", lambda: not bed.run("squeue", "-h"))
+    for _ in range(source.choice(JOBS)):
+        bed.run(
+            "sbatch", "--parsable", "--output=/dev/null", *options(source), "--wrap=sleep 3000",
+            check=False,
+        )  # fmt: skip
+    looked = lambda: "PENDING None" not in bed.run("squeue", "-h", "-o", "%T %r")  # noqa: E731
+    bed.until("all are looked at", looked)
+    requeue = source.random() < 0.85
+    models = {node.name: MODELS[node.gpu_type] for node in NODES if node.gpus}
+    samples = readings(held_boards(bed), models, source, utc_now())
+    recommendations = proposed(
+        folder,
+        slurm_collector(
+            SlurmSettings(
+                mode="commands",
+                conf_file=str(bed.conf),
+                gpu_models=GPU_MODELS,
+                timeout_seconds=20.0,
+            ),
+            load_gpu_catalogue(),
+        ),
+        samples,
+        slot_minutes=source.choice((15, 30, 60)),
+        settings=Settings(apply_slurm=SlurmApplySettings(enabled=True, allow_requeue=requeue)),
+    )
+    applier = applier_of(bed, allow_requeue=requeue)
+    found.judge(applier, recommendations, f"seed {SEED}, fleet {number}")
+
+
+def test_the_applier_takes_what_is_proposed(
+    bed: SlurmBed, tmp_path: Path, measured: Measured
+) -> None:
+    """At least 19 of 20, on a real scheduler; what is refused is named."""
+    found = Proposals()
+    count = scenario_count(12)
+    for number in range(count):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        judged(bed, number, folder, found)
+    line = f"slurm proposals: {count} fleets, {found}, seed {SEED}"
+    print(line)  # noqa: T201 shown with a failure and by `make test-all`
+    measured(line)
+    found.require_few_refused(count)

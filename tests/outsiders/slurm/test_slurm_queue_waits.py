@@ -1,0 +1,181 @@
+"""The wait in the queue that is forecast for a requeue, against waits of a real Slurm.
+
+A stream of jobs keeps the GPUs of a small cluster full. Now and then one that runs is given up and
+asks for as many GPUs again: what it waits is the truth. A second of the cluster counts as a minute.
+"""
+
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import pytest
+from beds.slurm import SlurmBed, running_slurm
+from beds.slurm_apply import GPU_MODELS
+from beds.slurm_files import BedNode
+from outsiders.campaign import SEED, source_of
+from reliability import Measured
+
+from collectors.base import Window
+from collectors.slurm.jobs import slurm_collector
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.clock import utc_now
+from data.records.jobs import Job, JobState
+from data.records.queue_waits import QueueWait
+from data.source_settings import SlurmSettings
+from forecasting.queue_waits import queue_waits
+
+pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
+NODES = (
+    *(BedNode(name=f"h{n}", gpu_type="h100", gpus=4, cpus=8, features="h100") for n in (1, 2)),
+    BedNode(name="c1", features="cpuonly"),
+)
+SCALE = 60
+"""Seconds that one second of the cluster counts for."""
+SIZES = (1, 1, 2, 4)
+MEAN_SECONDS, GAP_SECONDS = 7.0, 2.0
+"""Of a job's run, and between two that come: as much as eight GPUs can do."""
+LEARNING_SECONDS, PROBING_SECONDS, WAITING_SECONDS = 90.0, 300.0, 60.0
+PROBE_EVERY = 6.0
+MIN_COVERED_RATIO = 0.6
+"""Of a band that should hold 80 %: fifty waits say no more."""
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A job that was given up and asked for again, and the forecast of its wait."""
+
+    job: str
+    forecast: QueueWait
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[SlurmBed]:
+    """Eight GPUs."""
+    with running_slurm(nodes=NODES) as cluster:
+        yield cluster
+
+
+def stretched(job: Job, since: datetime) -> Job:
+    """Return a job as it would be if every second since then was a minute."""
+
+    def at(moment: datetime | None) -> datetime | None:
+        return None if moment is None else since + (moment - since) * SCALE
+
+    facts = job.scheduler
+    assert facts is not None
+    return replace(
+        job,
+        first_seen_at=since + (job.first_seen_at - since) * SCALE,
+        last_seen_at=since + (job.last_seen_at - since) * SCALE,
+        scheduler=replace(
+            facts,
+            submitted_at=at(facts.submitted_at),
+            started_at=at(facts.started_at),
+            ended_at=at(facts.ended_at),
+        ),
+    )
+
+
+@dataclass
+class Stream:
+    """The jobs of the cluster as the collector has seen them so far."""
+
+    bed: SlurmBed
+    source: random.Random
+    since: datetime
+    jobs: dict[str, Job]
+
+    def submit(self, gpus: int) -> str:
+        """Submit a job of so many GPUs and give its number."""
+        seconds = max(2, min(40, round(self.source.expovariate(1 / MEAN_SECONDS))))
+        return self.bed.submit(
+            f"--gres=gpu:h100:{gpus}", "-N1", "-c1", "-t2", "--no-requeue", seconds=seconds
+        )
+
+    def look(self) -> datetime:
+        """Ask the collector, and give the time."""
+        now = utc_now()
+        settings = SlurmSettings(
+            mode="commands", conf_file=str(self.bed.conf), gpu_models=GPU_MODELS
+        )
+        found = slurm_collector(settings, load_gpu_catalogue()).collect(
+            Window(start=self.since, end=now)
+        )
+        self.jobs |= {job.job_id: job for job in found.jobs}
+        return now
+
+    def probe(self) -> Probe | None:
+        """Give up a running job and ask for its GPUs again; the forecast is made before."""
+        now = self.look()
+        held = [
+            job
+            for job in self.jobs.values()
+            if job.scheduler is not None and job.scheduler.state is JobState.RUNNING
+        ]
+        if not held:
+            return None
+        job = self.source.choice(sorted(held, key=lambda one: one.job_id))
+        stretched_now = self.since + (now - self.since) * SCALE
+        known = [stretched(one, self.since) for one in self.jobs.values()]
+        forecast = queue_waits(known, stretched_now)[job.job_id]
+        self.bed.run("scancel", job.job_id.removeprefix("slurm:"))
+        return Probe(job=self.submit(job.gpu_count), forecast=forecast)
+
+    def wait_of(self, probe: Probe) -> timedelta:
+        """Return what it waited, in stretched time."""
+        facts = self.jobs[f"slurm:{probe.job}"].scheduler
+        assert facts is not None
+        assert facts.submitted_at is not None
+        started = facts.started_at or self.look()
+        return (started - facts.submitted_at) * SCALE
+
+
+def streamed(stream: Stream) -> list[Probe]:
+    """Let jobs come, first to learn from, then with probes among them."""
+    begun = time.monotonic()
+    probes: list[Probe] = []
+    next_job, next_look = begun, begun
+    next_probe = begun + LEARNING_SECONDS
+    while (now := time.monotonic()) < begun + LEARNING_SECONDS + PROBING_SECONDS:
+        if now >= next_job:
+            stream.submit(stream.source.choice(SIZES))
+            next_job += stream.source.expovariate(1 / GAP_SECONDS)
+        if now >= next_look:
+            stream.look()
+            next_look = now + 2.0
+        if now >= next_probe:
+            probe = stream.probe()
+            probes += [probe] if probe is not None else []
+            next_probe = now + PROBE_EVERY
+        time.sleep(0.05)
+    ends = time.monotonic() + WAITING_SECONDS
+    while time.monotonic() < ends and stream.bed.run("squeue", "-h", "-t", "PD"):
+        stream.look()
+        time.sleep(1.0)
+    stream.look()
+    return probes
+
+
+def test_waits_fall_into_the_band(bed: SlurmBed, measured: Measured) -> None:
+    """Four of five of them, and as many above the median as below within chance."""
+    stream = Stream(bed, source_of("slurm waits", 0), utc_now().replace(microsecond=0), {})
+    probes = streamed(stream)
+    waits = [stream.wait_of(probe).total_seconds() for probe in probes]
+    pairs = list(zip(probes, waits, strict=True))
+    slack = SCALE * 2.0
+    """Slurm keeps whole seconds, and looks at its queue once in one."""
+    covered = sum(
+        one.forecast.low - slack <= wait <= one.forecast.high + slack for one, wait in pairs
+    )
+    above = sum(wait > one.forecast.median for one, wait in pairs)
+    mean = sum(waits) / len(waits)
+    line = (
+        f"slurm waits: {len(pairs)} requeues, {covered} in the 80 % band, {above} above the median,"
+        f" mean wait {mean / 60:.0f} min at a minute a second, seed {SEED}"
+    )
+    print(line)  # noqa: T201 shown with a failure and by `make test-all`
+    measured(line)
+    assert len(pairs) >= 30
+    assert covered >= MIN_COVERED_RATIO * len(pairs), pairs
