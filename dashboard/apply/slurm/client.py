@@ -70,7 +70,10 @@ class SlurmClient(Protocol):
         ...
 
     def submission(self, number: str) -> tuple[str | None, str | None]:
-        """Return the batch script and the submit line of a job, None where Slurm has neither."""
+        """Return the batch script and the submit line of a job.
+
+        None where Slurm does not give them, or accounting does not have the job yet.
+        """
         ...
 
     def send(self, payload: Payload) -> Answer:

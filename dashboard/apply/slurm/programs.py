@@ -103,7 +103,10 @@ class SlurmPrograms:
         )
 
     def submission(self, number: str) -> tuple[str | None, str | None]:
-        """Return the batch script and the submit line of a job, None where Slurm has neither."""
+        """Return the batch script and the submit line of a job.
+
+        None where Slurm does not give them, or accounting does not have the job yet.
+        """
         line = ("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", number)
         return self._said("scontrol", "write", "batch_script", number, "-"), self._said(*line)
 

@@ -23,8 +23,8 @@ _WHY = (
     "proposed size, or to use --gres"
 )
 _UNSEEN = (
-    "neither its script nor its submit line can be read: submitted with --gpus-per-node, srun in "
-    "the script would ask for the old number of GPUs and fail"
+    "its script or its submit line cannot be read: submitted with --gpus-per-node, srun in the "
+    "script would ask for the old number of GPUs and fail"
 )
 
 

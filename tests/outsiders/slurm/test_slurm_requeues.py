@@ -184,6 +184,8 @@ def started(bed: SlurmBed, scenario: Neighbours) -> tuple[str, str]:
     bed.until("it runs", lambda: "RUNNING" in said(bed, job, "%T"))
     for filler in fillers:
         bed.run("scancel", filler)
+    line = ("sacct", "-n", "-X", "-o", "SubmitLine", "-j", job)
+    bed.until("it is in the accounting", lambda: bool(bed.run(*line)))
     raw, node = bed.run("squeue", "-h", "-r", "-t", "R", "-j", job, "-o", "%A %N").split()[:2]
     return raw, node
 
