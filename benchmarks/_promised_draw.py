@@ -217,7 +217,7 @@ def _record(
     extra: tuple[tuple[str, str], ...] = (("gpus_per_pod", "1"), ("gpu_containers", "1"))
     if slurm:
         extra = (
-            ("requeue", "yes"), ("batch", "yes"), ("gres_per", "job"), ("nodes_requested", "1"),
+            ("requeue", "yes"), ("batch", "yes"), ("gres_per", "node"), ("nodes_requested", "1"),
             ("requested_gpu_type", model), ("requested_gpus", str(count)),
             ("slurm_release", "24.11"),
         )  # fmt: skip

@@ -90,7 +90,7 @@ def asks(per: str, count: int, nodes: int = 1, **extra: str) -> Job:
     [
         (asks("node", 8), [1, 2, 4]),
         (asks("node", 8, 2), [2, 4]),
-        (asks("job", 8, 2), [2, 4]),
+        (asks("job", 8, 2), []),
         (asks("socket", 8), []),
         (asks("task", 8, requested_gpus="2"), []),
         (asks("task", 8, requested_gpus="2", slurm_release="24.11"), [2, 4]),
@@ -100,7 +100,7 @@ def asks(per: str, count: int, nodes: int = 1, **extra: str) -> Job:
     ],
 )
 def test_slurm_counts(job: Job, wanted: list[int]) -> None:
-    """By node and by job; by task from 24.11; no arrays, het jobs or sockets."""
+    """By node; by task from 24.11; neither in total nor by socket, no arrays, het jobs."""
     assert offered(job) == wanted
 
 

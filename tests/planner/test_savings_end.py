@@ -44,7 +44,7 @@ def drawn_job(rng: np.random.Generator, source: str, number: int) -> Drawn:
         state=state,
         started_at=AS_OF - ran,
         extra=(
-            ("requeue", "yes"), ("batch", "yes"), ("gres_per", "job"), ("nodes_requested", "1"),
+            ("requeue", "yes"), ("batch", "yes"), ("gres_per", "node"), ("nodes_requested", "1"),
             ("requested_gpu_type", "h100"), ("requested_gpus", str(count)),
             ("slurm_release", "24.11"),
         ) if slurm else (("gpus_per_unit", "1"), ("gpu_containers", "1")),
