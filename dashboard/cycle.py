@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
-from dashboard.apply.resting import gone, resting
+from dashboard.apply.resting import gone, rejections, resting
 from dashboard.submission.memory_outlook import recipes_of, watched_in
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -211,6 +211,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         past_runs=past_runs,
         memory=memory,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
+        rejections=rejections(world.store.reader, now, planning.rejected_days),
     )
     quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)
     plan = replace(

@@ -13,6 +13,7 @@ from dashboard.apply import applier_for
 from dashboard.apply.base import Applier, ChangeText
 from dashboard.apply.change_file import change_for, write_change
 from dashboard.apply.wording import goes_forward
+from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import require_live
 from dashboard.rights import owns, require_right, role_of
 from data.access_settings import AccessSettings
@@ -20,6 +21,7 @@ from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.cluster import Gpu
 from data.records.commands import Command, CommandKind, Person, Work
 from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
+from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.lifecycle import REVERSIBLE, STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
@@ -63,7 +65,7 @@ def _allowed(
     approving: bool = False,
 ) -> tuple[StoredRecommendation, Person]:
     """Give the recommendation and the person, who has the right to decide about it."""
-    stored = store.reader.recommendation(id_or_digest, now=now)
+    stored = as_proposed_now(store, id_or_digest, now)
     person = _require_person(by)
     recommendation = stored.recommendation
     job = store.reader.job(recommendation.job_id)
@@ -94,7 +96,8 @@ def approve(
 ) -> Approval:
     """Record that `by` approves exactly this recommendation, and this change when one was shown.
 
-    Errors: StalePlanError, ChangeRefusedError without the right, StoreError.
+    One that a newer plan proposes again is approved as that plan has it, unless a change of the
+    older one was shown. Errors: StalePlanError, ChangeRefusedError without the right, StoreError.
     """
     stored, person = _allowed(store, id_or_digest, by, now, access, approving=True)
     _require_state(
@@ -103,6 +106,12 @@ def approve(
         "Only a proposed one can be approved; see `trimtab recommendations list`.",
     )
     digest = stored.recommendation.digest
+    if change_digest and not digest.startswith(id_or_digest.strip().lower()):
+        raise StalePlanError(
+            f"recommendation {id_or_digest[:SHORT_ID_LENGTH]} is superseded by "
+            f"{stored.recommendation.recommendation_id}, which proposes the same",
+            "The change that was shown is the older one's: look at the target again.",
+        )
     store.append_decision(
         digest=digest,
         decision=Decision.APPROVED,

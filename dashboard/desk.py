@@ -15,6 +15,7 @@ from dashboard.apply.base import Applier
 from dashboard.apply.kill_switch import Stopped, resume, stop
 from dashboard.apply.prepare import change_of
 from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
+from dashboard.proposed_again import as_proposed_now
 from dashboard.rights import may_look, require_admin, role_of, why_not
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -84,7 +85,7 @@ class Desk:
         self, digest: str, person: Person, comment: str = "", change_digest: str = ""
     ) -> Asked:
         """Approve what is still only proposed, and ask for it: the second of two clicks too."""
-        stored = self.store.reader.recommendation(digest, now=self.clock())
+        stored = as_proposed_now(self.store, digest, self.clock())
         if stored.state == State.PROPOSED:
             if not self.can_apply(stored.recommendation):
                 raise ChangeRefusedError(

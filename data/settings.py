@@ -134,6 +134,9 @@ class PlanningSettings:
         0.0, "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all"
     )
     expiry_hours: float = documented(24.0, "life of a recommendation, h")
+    rejected_days: float = documented(
+        30.0, "how long a rejected kind of change of a target is not proposed again, d; 0: at once"
+    )
     budget_seconds: float = documented(10.0, "time the planner may take, s")
     frozen_slots: int = documented(
         2, "first slots in which a new plan keeps what the last one said"
@@ -175,6 +178,7 @@ class PlanningSettings:
             self,
             "planning",
             {
+                "rejected_days": (0, 36_500, "d"),
                 "horizon_slots": (1, 2016, ""),
                 "history_days": (1, 400, "d"),
                 "frozen_slots": (0, 2016, ""),

@@ -9,6 +9,7 @@ from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState
 from data.records.lifecycle import OPEN, STANDING, State
 from data.store import StoreReader
+from planner.recommendations.rejections import Rejection, Rejections
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
@@ -97,3 +98,19 @@ def _is_as_before(one: Recommendation, job: Job) -> bool:
         (there.gpu_model, there.gpu_count, there.mig_profile) for there in (one.now, one.proposed)
     )
     return has == before != after
+
+
+def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
+    """Return what people rejected within so many days, the newest of each target and kind."""
+    lasts = timedelta(days=days)
+    found = sorted(
+        (one for one in reader.rejected_since(now - lasts, now=now) if one.decided_at is not None),
+        key=lambda one: str(one.decided_at),
+    )
+    return {
+        (one.recommendation.target, one.recommendation.action): Rejection(
+            recommendation=one.recommendation, at=one.decided_at, until=one.decided_at + lasts
+        )
+        for one in found
+        if one.decided_at is not None
+    }

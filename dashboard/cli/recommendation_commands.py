@@ -165,8 +165,15 @@ def approve(options: argparse.Namespace) -> int:
             comment=options.comment,
             access=loaded.settings.access,
         )
-    say(f"approved {approval.digest} by {approval.approved_by}")
+    say(f"approved {approval.digest} by {approval.approved_by}{_newer(options, approval.digest)}")
     return 0
+
+
+def _newer(options: argparse.Namespace, digest: str) -> str:
+    """Say that a decision is about the newest plan's proposal of the same change."""
+    if digest.startswith(options.id.strip().lower()):
+        return ""
+    return f", which the newest plan proposes in place of {options.id}"
 
 
 def reject(options: argparse.Namespace) -> int:
@@ -181,5 +188,5 @@ def reject(options: argparse.Namespace) -> int:
             comment=options.comment,
             access=loaded.settings.access,
         )
-    say(f"rejected {entry.digest} by {entry.actor}")
+    say(f"rejected {entry.digest} by {entry.actor}{_newer(options, entry.digest)}")
     return 0

@@ -168,6 +168,10 @@ class Recommendation:
         """SHA-256 of the whole recommendation."""
         return digest_of(self)
 
+    def is_like(self, other: "Recommendation") -> bool:
+        """Say whether two recommendations propose the same change of the same target."""
+        return all(getattr(self, name) == getattr(other, name) for name in _CHANGE)
+
     @property
     def recommendation_id(self) -> str:
         """The first characters of the digest, for people to type."""
@@ -180,6 +184,12 @@ class Recommendation:
             "digest": self.digest,
             "target": self.target,
         } | asdict(self)
+
+
+_CHANGE = (
+    "action", "job_id", "job_name", "namespace", "platform", "now", "proposed", "details", "change",
+    "starts_at", "ends_at",
+)  # fmt: skip
 
 
 class Decision(StrEnum):

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import StoreError
-from data.records.decisions import Recommendation
+from data.records.decisions import Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.lifecycle import State, shown_state
 from data.records.memory import MemoryFinding
@@ -152,6 +152,24 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         if len(found) != 1:
             raise unknown_recommendation(id_or_digest, len(found))
         return found[0]
+
+    def rejected_since(self, at: datetime, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Return the recommendations that were rejected after a time and still are."""
+        no = sa.select(tables.decisions.c.digest).where(
+            tables.decisions.c.decision == str(Decision.REJECTED),
+            tables.decisions.c.decided_at > at,
+        )
+        rejected = sa.select(tables.recommendations).where(tables.recommendations.c.digest.in_(no))
+        return tuple(one for one in self._stored(rejected, now) if one.state == State.REJECTED)
+
+    def proposed_again(
+        self, old: Recommendation, *, now: datetime
+    ) -> tuple[StoredRecommendation, ...]:
+        """Return the recommendations of the newest plan that propose the same change."""
+        newest = sa.select(tables.recommendations).where(
+            tables.recommendations.c.plan_id == self._latest_plan_id()
+        )
+        return tuple(one for one in self._stored(newest, now) if one.recommendation.is_like(old))
 
     def _stored(self, statement: sa.Select[Any], now: datetime) -> list[StoredRecommendation]:
         decided = {

@@ -1,6 +1,6 @@
 """From a plan to recommendations, and for every other job why nothing is proposed."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -18,6 +18,7 @@ from planner.recommendations.memory_advice import memory_recommendation
 from planner.recommendations.memory_relief import Relief, reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
 from planner.recommendations.proposals import Proposal, proposal_of
+from planner.recommendations.rejections import Rejections, rejected
 from planner.recommendations.savings import Outcome, outcome_of
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
 from planner.recommendations.wording import change_text, why
@@ -54,6 +55,7 @@ def advise(
     past_runs: Mapping[str, Sequence[float]] | None = None,
     memory: Sequence[MemoryFinding] = (),
     resting: Mapping[str, str] | None = None,
+    rejections: Rejections | None = None,
 ) -> Advice:
     """Give what follows from a plan of this problem.
 
@@ -61,8 +63,10 @@ def advise(
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
     gets the first of the free boards, and nothing else is proposed for it. `resting` maps jobs, and
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
+    `rejections` are what people said no to; what keeps a job from running out of memory comes up
+    again all the same.
     """
-    resting = resting or {}
+    resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
     memory = [one for one in memory if one.job_id not in resting]
     proposals = [
@@ -73,19 +77,20 @@ def advise(
     room = Room(problem)
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(one.job_id for one in relieved)
-    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting)
+    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no)
     found = [memory_recommendation(one, plan, problem) for one in relieved]
     found += [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
-    found += _shorter_limits(proposals, kept, plan, problem, runs)
+    found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
     changes = [one.proposal for one in relieved if one.outcome]
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))
     found += [_of_fleet(one, plan, problem) for one in short]
-    found += [
+    empty = [
         _of_fleet(one, plan, problem)
         for one in empty_nodes(plan, problem, changes)
         if one.subject not in resting and not _wanted(one, relieved, short)
     ]
+    found += _not_rejected(empty, no)
     names = {proposals[one].job.demand.job.job_id for one in chosen}
     idle = {
         proposal.job.demand.job.job_id: _idle_of(proposal, problem, names, kept, resting)
@@ -99,6 +104,14 @@ def advise(
             proposals, names, plan, problem.terms, relieved=relieved, rows=found
         ),
     )
+
+
+def _not_rejected(
+    found: Iterable[Recommendation], rejections: Rejections
+) -> Iterator[Recommendation]:
+    for one in found:
+        if not rejected(rejections, one.target, one.action, one.savings):
+            yield one
 
 
 def _wanted(empty: FleetAdvice, relieved: Sequence[Relief], short: Sequence[FleetAdvice]) -> bool:
@@ -141,6 +154,7 @@ def _chosen(
     room: Room,
     relieved: frozenset[str],
     resting: Mapping[str, str],
+    rejections: Rejections,
 ) -> tuple[dict[str, str], list[int]]:
     """Give the reason for every job that is kept, and the numbers of the proposals to recommend.
 
@@ -151,7 +165,11 @@ def _chosen(
         job_id = one.job.demand.job.job_id
         if job_id in relieved:
             continue
-        reason = resting.get(job_id) or refusal(one, outcome, terms, past_runs.get(job_id, ()))
+        reason = (
+            resting.get(job_id)
+            or refusal(one, outcome, terms, past_runs.get(job_id, ()))
+            or rejected(rejections, job_id, one.action, outcome.savings)
+        )
         if reason:
             kept[job_id] = reason
         else:

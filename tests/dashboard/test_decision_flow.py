@@ -5,13 +5,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
-from factories import NOW, make_collected, make_job, make_plan, make_recommendation, make_samples
+from factories import (
+    H100,
+    NOW,
+    make_collected,
+    make_job,
+    make_plan,
+    make_range,
+    make_recommendation,
+    make_samples,
+)
 
 from dashboard import decisions
 from dashboard.cli import main
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
+from data.records.decisions import Recommendation, Savings
+from data.records.plans import Configuration
 from data.store import Store, open_store
 
 LATER = NOW + timedelta(hours=1)
@@ -82,6 +94,66 @@ def test_a_job_that_changed_since_is_refused(store: Store, tmp_path: Path) -> No
     store.keep(make_collected(make_samples(end=LATER), (changed,), batch_id="later"))
     with pytest.raises(StalePlanError, match="the plan saw"):
         decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+
+
+def again(store: Store, **changes: Any) -> Recommendation:
+    """The recommendation of a newer plan, an hour later."""
+    newer = replace(make_recommendation(**changes), plan_id="p2", created_at=LATER)
+    store.keep_cycle(
+        cycle_id="c2",
+        started_at=LATER,
+        finished_at=LATER,
+        reports=(),
+        forecasts=(),
+        plan=replace(make_plan(), plan_id="p2"),
+        recommendations=(newer,),
+    )
+    return newer
+
+
+def saving(cost: float) -> Savings:
+    """Another central saving; the range that was shown is 108 to 132 EUR."""
+    return replace(make_recommendation().savings, cost=make_range(cost, "EUR"))
+
+
+def test_what_is_proposed_again_is_approved_by_its_older_name(store: Store, tmp_path: Path) -> None:
+    """Every cycle gives new names; a mail or a page of an hour ago still names the change."""
+    shown = make_recommendation().savings.cost
+    assert shown is not None
+    newer = again(store, savings=saving(shown.high - 0.01))
+    assert newer.digest != DIGEST
+    assert decisions.approve(store, DIGEST[:12], by="A", now=LATER).digest == newer.digest
+    decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
+    assert [entry.digest for entry in store.reader.audit()] == [newer.digest] * 2
+    with pytest.raises(StalePlanError, match="is written"):
+        decisions.approve(store, DIGEST, by="B", now=LATER)
+    assert store.reader.recommendation(newer.digest, now=LATER).state == "written"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"proposed": Configuration(gpu_model=H100, gpu_count=3)},
+        {"now": Configuration(gpu_model=H100, gpu_count=8)},
+        {"job_id": "search/other"},
+        {"details": (("partition", "other"),)},
+        {"savings": saving(1.0)},
+        {"savings": saving(1_000.0)},
+    ],
+)
+def test_another_change_has_to_be_looked_at_again(store: Store, changes: dict[str, Any]) -> None:
+    """Of another size, of another target, or with a saving outside the range that was shown."""
+    again(store, **changes)
+    with pytest.raises(StalePlanError, match="superseded"):
+        decisions.approve(store, DIGEST, by="A", now=LATER)
+
+
+def test_a_change_that_was_shown_is_no_change_of_a_newer_plan(store: Store) -> None:
+    """Who saw the exact change of the older one has to look at the newer one's."""
+    newer = again(store)
+    with pytest.raises(StalePlanError, match=newer.recommendation_id):
+        decisions.approve(store, DIGEST, by="A", now=LATER, change_digest="abc")
+    assert store.reader.audit() == ()
 
 
 @pytest.mark.parametrize("name", ["", "   ", "\t\n"])
