@@ -7,6 +7,7 @@ from dashboard import decisions
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
+from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import NOT_APPLIED, present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
@@ -87,7 +88,9 @@ def idle(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Show one recommendation whole, with the exact text of its change."""
     with open_for_reading(settings_of(options)) as store:
-        stored = store.reader.recommendation(options.id, now=present(store.reader))
+        now = present(store.reader)
+        stored = store.reader.recommendation(options.id, now=now)
+        newer = as_proposed_now(store, options.id, now).recommendation
         _warn_of_recording(store)
         try:
             change = decisions.preview(store, stored.recommendation).text
@@ -99,6 +102,8 @@ def show(options: argparse.Namespace) -> int:
     one = stored.recommendation
     evidence = one.evidence
     say(f"{one.recommendation_id}  {one.action}  {stored.state}  risk {one.risk}")
+    if newer.digest != one.digest:
+        say(f"The newest plan proposes the same: {newer.recommendation_id}; either id names it.")
     print_rows(
         [
             {"field": "job", "value": one.target},
