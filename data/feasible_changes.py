@@ -47,8 +47,8 @@ REQUEUE_NEEDED = (
 )
 REQUEUE_TAKES = timedelta(minutes=5)
 """Until a requeued Slurm job may start: cred_expire (120 s by default), its last run's end."""
-_TYPE_AND_TASKS_FROM = (24, 11)
-"""Slurm before takes another GPU type, or another number of tasks, and does something else."""
+_TYPE_FROM = (24, 11)
+"""An older Slurm accepts another GPU type, and does something else."""
 
 
 def kubernetes_kind(job: Job) -> str:
@@ -246,12 +246,12 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
         return "it is a task of an array: its size is that of all its tasks"
     if extra.get("gres_per") == "socket":
         return "it asks for GPUs by socket, which no Slurm changes safely"
-    if extra.get("gres_per") == "job":
-        return "it asks for GPUs with --gpus, which its script's environment keeps for srun"
+    if extra.get("gres_per") in ("job", "task"):
+        return "it asks with --gpus or --gpus-per-task, which its script keeps for srun"
     same = _same_devices(job, proposed)
     if not same and not extra.get("requested_gpu_type"):
         return "it names no GPU type, and Slurm refuses to mix requests with and without one"
-    if not same and _release(extra) < _TYPE_AND_TASKS_FROM:
+    if not same and _release(extra) < _TYPE_FROM:
         return "Slurm before 24.11 cannot change a GPU type"
     return _slurm_count(job, extra, proposed.gpu_count, same=same)
 
@@ -264,12 +264,6 @@ def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) 
         each = job.gpu_count // nodes
         fits = count % nodes == 0 or (same and count % each == 0 and count < job.gpu_count)
         return "" if fits else f"{count} GPUs are no even number on each of {nodes} nodes"
-    if per == "task" and _release(extra) < _TYPE_AND_TASKS_FROM:
-        return "it asks for GPUs by task, which Slurm before 24.11 changes without effect"
-    if per == "task" and each and job.gpu_count % each == 0:
-        tasks = job.gpu_count // each
-        fits = count % tasks == 0 or (same and count % each == 0)
-        return "" if fits else f"{count} GPUs do not divide by its {tasks} tasks"
     return "Slurm does not say how it asks for GPUs"
 
 

@@ -98,8 +98,8 @@ class SlurmBed:
         ends = time.monotonic() + seconds
         while not holds():
             for name, daemon in self.daemons.items():
-                assert daemon.poll() is None, f"{name} ended: {self._log(name)}"
-            assert time.monotonic() < ends, f"not in {seconds} s: {what}; {self._log('slurmctld')}"
+                assert daemon.poll() is None, f"{name} ended: {self.log(name)}"
+            assert time.monotonic() < ends, f"not in {seconds} s: {what}; {self.log('slurmctld')}"
             time.sleep(0.05)
 
     def spawn(self, name: str, *command: str, **environment: str) -> None:
@@ -154,7 +154,8 @@ class SlurmBed:
         answer = self.run("scontrol", "token", f"username={self.plan.user}", f"lifespan={seconds}")
         return answer.partition("=")[2]
 
-    def _log(self, name: str) -> str:
+    def log(self, name: str) -> str:
+        """Return the end of what a daemon wrote."""
         found = [self.folder / "log" / f"{name}.{ending}" for ending in ("out", "log")]
         return "".join(path.read_text(errors="replace")[-600:] for path in found if path.exists())
 

@@ -93,7 +93,7 @@ def asks(per: str, count: int, nodes: int = 1, **extra: str) -> Job:
         (asks("job", 8, 2), []),
         (asks("socket", 8), []),
         (asks("task", 8, requested_gpus="2"), []),
-        (asks("task", 8, requested_gpus="2", slurm_release="24.11"), [2, 4]),
+        (asks("task", 8, requested_gpus="2", slurm_release="24.11"), []),
         (asks("node", 8, array_job="7"), []),
         (asks("node", 8, het_job="7"), []),
         (asks("", 8), []),

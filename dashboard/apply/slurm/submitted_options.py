@@ -16,7 +16,8 @@ from dashboard.apply.slurm.moves import Move
 
 _OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
 _RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
-_SETS_SIZE = frozenset(GPU_FIELDS.values())
+_KEPT = {"TresPerJob": "--gpus", "TresPerTask": "--gpus-per-task", "NumTasks": "--gpus-per-task"}
+_SETS_SIZE = frozenset((*GPU_FIELDS.values(), *_KEPT))
 _WHY = (
     "it was submitted with {option}, which its script's environment keeps: srun in the script "
     "would ask for the old number of GPUs and fail. Ask its owner to submit the next run with the "
@@ -59,8 +60,9 @@ def environment_refusals(
     """
     if not sets_size(moves):
         return (), ()
-    if any(move.field == GPU_FIELDS["job"] for move in moves):
-        return (_WHY.format(option="--gpus"),), ()
+    kept = [_KEPT[move.field] for move in moves if move.verb == "update" and move.field in _KEPT]
+    if kept:
+        return (_WHY.format(option=kept[0]),), ()
     option = submitted_with(text for text in (submit_line, script) if text)
     if option.startswith("-N"):
         return (f"it was submitted with {option}: its GPU count is not one number",), ()

@@ -111,6 +111,9 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         refusals, warnings = environment_refusals((GRES,), script, line)
         assert "srun in the script" in refusals[0]
         assert warnings == ()
+    for field, option in (("TresPerTask", "--gpus-per-task"), ("NumTasks", "--gpus-per-task")):
+        move = Move(verb="update", field=field, before="4", after="2")
+        assert f"with {option}," in environment_refusals((move,), plain, "sbatch a.sh")[0][0]
     refusals, _warnings = environment_refusals((TOTAL,), None, None)
-    assert "--gpus" in refusals[0]
+    assert "with --gpus," in refusals[0]
     assert [len(one) for one in environment_refusals((GRES,), plain, None)] == [0, 1]

@@ -1,5 +1,6 @@
 """Drawn jobs, changes and accidents on a real Slurm: promises hold, and nothing else moves."""
 
+import logging
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -60,13 +61,16 @@ def bed() -> Iterator[SlurmBed]:
         yield cluster
 
 
-def test_what_was_promised_to_any_job_holds(bed: SlurmBed, measured: Measured) -> None:
+def test_what_was_promised_to_any_job_holds(
+    bed: SlurmBed, measured: Measured, caplog: pytest.LogCaptureFixture
+) -> None:
     """After applied only promised fields differ, after refused none, after rolled back none."""
+    caplog.set_level(logging.WARNING)  # what broke comes with the journal that led there
     blocker = bed.submit("-H", "-pfull")
     outcomes: Counter[str] = Counter()
 
     def result(scenario: SlurmScenario) -> str | None:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
             trial = Trial(bed=bed, scenario=scenario, folder=Path(folder), blocker=blocker)
             try:
                 return trial.run()
@@ -76,7 +80,9 @@ def test_what_was_promised_to_any_job_holds(bed: SlurmBed, measured: Measured) -
                 outcomes[trial.outcome] += 1
 
     broken = [found for scenario in KNOWN if (found := result(scenario))]
+    print_counts(outcomes)
     assert not broken, "\n".join(broken)
+    assert not [outcome for outcome in outcomes if "no job" in outcome], bed.log("slurmctld")
     count = scenario_count(DEFAULT)
     drawn = [draw(source_of(NAME, number)) for number in range(count)]
     # An outage strikes every job of the cluster: those scenarios run alone, after the others.
@@ -94,5 +100,10 @@ def test_what_was_promised_to_any_job_holds(bed: SlurmBed, measured: Measured) -
     try:
         run_campaign(NAME, draw, fails, default=DEFAULT, measured=measured)
     finally:
-        for outcome, times in outcomes.most_common():
-            print(f"{times:4} {outcome}")  # noqa: T201 shown with a failure
+        print_counts(outcomes)
+
+
+def print_counts(outcomes: Counter[str]) -> None:
+    """Print how often each outcome came, which pytest shows with a failure."""
+    for outcome, times in outcomes.most_common():
+        print(f"{times:4} {outcome}")  # noqa: T201
