@@ -34,6 +34,7 @@ class Remaining:
 
     `low` and `high` are q10 and q90 of a forecast end, all three are the same where it is known,
     and 1 where nobody tells one. `likely` [ends, slots] are the shares of equally likely ends.
+    `cut_off` is the share of them at which a limit ends the job, whether its work is done or not.
     `why` names the end within the horizon, '' when there is none.
     """
 
@@ -42,6 +43,7 @@ class Remaining:
     high: Values
     likely: Values
     why: str = ""
+    cut_off: float = 0.0
 
     def hours(self, slot_hours: float) -> float:
         """Return the expected hours of the horizon in which the job is there."""
@@ -78,7 +80,9 @@ def remaining_of(
         middle = ends[len(ends) // 2]
         runs = f"{before} ended runs of the same job"
         why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {runs}"
+    limited = told is not None and told[1] != _RECORDED
     return Remaining(
+        cut_off=float(np.mean([end >= told[0] for end in ends])) if limited and told else 0.0,
         low=np.minimum(low, central),
         central=central,
         high=np.maximum(high, central),

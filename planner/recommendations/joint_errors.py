@@ -36,9 +36,24 @@ def either_side(down: float, up: float) -> Values:
     return np.where(_OF_Q90 < 0, _OF_Q90 * down, _OF_Q90 * up)
 
 
+def above_zero(low: float, central: float, high: float) -> Values:
+    """Return what a figure that is never negative has beyond `central` [levels].
+
+    Its q10, median and q90 are `low`, `central` and `high`.
+    """
+    return np.maximum(either_side(central - low, high - central), -central)
+
+
 def equally_likely(values: Sequence[float] | Values) -> Values:
     """Return equally likely values, ascending [levels]."""
     return in_order(np.sort(np.asarray(values, dtype=np.float64)))
+
+
+def unless(values: Values, share: float, otherwise: float) -> Values:
+    """Return ascending equally likely values of which this share is `otherwise` [levels]."""
+    kept = round(len(values) * (1 - share))
+    others = np.full(len(values) - kept, otherwise)
+    return np.sort([*values[np.linspace(0, len(values) - 1, kept).astype(np.int64)], *others])
 
 
 def in_order(values: Values) -> Values:

@@ -30,10 +30,12 @@ from planner.energy import CURVE, HELD, MODEL_ERROR, power_per_work, power_under
 from planner.job_demand import JobDemand
 from planner.recommendations.joint_errors import (
     Error,
+    above_zero,
     either_side,
     equally_likely,
     in_order,
     range_of,
+    unless,
 )
 from planner.recommendations.path_costs import option_costs, path_cost
 from planner.recommendations.proposals import Proposal
@@ -203,19 +205,20 @@ def _errors(
         return []
     site = _site(terms)
     price = float(terms.tariff.per_kwh.mean())
-    hours, used, costs = change.gpu_hours, change.kwh, change.cost
-    rents = [cost - kwh * price for cost, kwh in zip(costs, used, strict=True)]
+    used = change.kwh
+    low, middle, high = (cost - kwh * price for cost, kwh in zip(change.cost, used, strict=True))
     taken = Error(
-        gpu_hours=-either_side(hours[1] - hours[0], hours[2] - hours[1]),
-        kwh=-either_side(used[1] - used[0], used[2] - used[1]),
-        rent=-either_side(rents[1] - rents[0], rents[2] - rents[1]),
+        gpu_hours=-above_zero(*change.gpu_hours),
+        kwh=-above_zero(*used),
+        rent=-above_zero(low, middle, high),
     )
     _gone, kept = _freed(one)
     further = _further_hours(one, longer)
+    cut = unless(further, one.job.demand.remaining.cut_off, -longer[1])
     slower = Error(
-        gpu_hours=-further * kept,
+        gpu_hours=-cut * kept,
         kwh=-further * HELD[1] * idle_watts(one.chosen, terms) * site,
-        rent=-further * rent_per_hour(one.chosen, terms),
+        rent=-cut * rent_per_hour(one.chosen, terms),
     )
     found = [taken, slower, *_end_errors(one, held, terms), *_power_errors(one, held, terms)]
     if one.chosen.paused:

@@ -12,6 +12,7 @@ from planning_cases import A100, AS_OF, H100, L40S, boards, case
 from data.records.decisions import Action
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.settings import EnergySettings, PlanningSettings
+from planner.job_end import remaining_of
 from planner.packing import build_plan
 from planner.problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
@@ -148,3 +149,33 @@ def test_no_promise_reaches_beyond_the_end_of_its_job(source: str, slot_minutes:
             assert savings.horizon_hours <= left + 1e-9
         assert advice.portfolio.gpu_hours <= could_hold + 1e-6
     assert found.total() >= 4, "the drawn jobs have to be worth something"
+
+
+@pytest.mark.parametrize(
+    ("limit_hours", "past_hours", "share"),
+    [
+        (12.0, (), 0.5),
+        (12.0, (10.0, 11.0, 13.0, 14.0, 15.0), 0.6),
+        (12.0, (7.0, 8.0, 9.0, 10.0, 11.0), 0.0),
+        (None, (), 0.0),
+    ],
+)
+def test_a_limit_may_cut_a_job_off(
+    limit_hours: float | None, past_hours: tuple[float, ...], share: float
+) -> None:
+    """What a limit cuts off takes no further hours: the share of likely ends at the limit."""
+    facts = SchedulerFacts(
+        state=JobState.RUNNING,
+        started_at=AS_OF - timedelta(hours=5),
+        time_limit_seconds=None if limit_hours is None else limit_hours * 3600,
+    )
+    job = replace(make_job("slurm:7"), scheduler=facts)
+    slot = timedelta(minutes=30)
+    found = remaining_of(
+        job,
+        [AS_OF + number * slot for number in range(48)],
+        slot,
+        as_of=AS_OF,
+        past_runs=[hours * 3600 for hours in past_hours],
+    )
+    assert found.cut_off == pytest.approx(share)
