@@ -116,6 +116,12 @@ class SlurmApplySettings:
             self.mode in ("commands", "rest"), "apply_slurm.mode", self.mode, "commands or rest"
         )
         require(
+            self.mode != "rest" or self.rest_url.startswith(("http://", "https://")),
+            "apply_slurm.rest_url",
+            self.rest_url,
+            "an http:// or https:// address when apply_slurm.mode is rest",
+        )
+        require(
             0 < self.timeout_seconds <= 60,
             "apply_slurm.timeout_seconds",
             self.timeout_seconds,

@@ -139,7 +139,7 @@ def _reach_of(facts: FleetFacts, job_id: str) -> Reach:
 
 _SHARED = (
     "it shares its GPUs with other jobs: their readings mirror all holders, not this job "
-    "(facts of NVML; see docs/energy.md)"
+    "(see docs/energy.md)"
 )
 
 

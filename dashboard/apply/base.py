@@ -115,6 +115,18 @@ class ClosesChanges(Protocol):
 
 
 @runtime_checkable
+class ChecksAccess(Protocol):
+    """An applier that can tell beforehand what its account reaches. Optional: ask with isinstance.
+
+    Nothing is changed by it.
+    """
+
+    def access(self) -> tuple[bool, str]:
+        """Return whether changes can be made, and what was found. Errors: TrimtabError."""
+        ...
+
+
+@runtime_checkable
 class NotesChanges(Protocol):
     """An applier that can also leave a note at the target: who changed it, and on what grounds.
 

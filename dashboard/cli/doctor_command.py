@@ -2,8 +2,11 @@
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+from dashboard.apply import build_appliers
+from dashboard.apply.base import ChecksAccess
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import settings_of
 from dashboard.diagnosis import source_findings
@@ -48,6 +51,19 @@ def _check_submission(settings: Settings) -> tuple[str, str]:
     return ("missing", reason) if reason else ("ok", f"jobs go to {name}")
 
 
+def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
+    """Give a row for each target that changes go to."""
+    for applier in build_appliers(settings):
+        if not isinstance(applier, ChecksAccess):
+            continue
+        try:
+            usable, detail = applier.access()
+        except TrimtabError as error:
+            usable, detail = False, str(error)
+        state = "ok" if usable else "missing"
+        yield {"part": f"changes of {applier.name}", "state": state, "detail": detail}
+
+
 def doctor(options: argparse.Namespace) -> int:
     """Check the store, every source and the change folder; 3 when something is missing."""
     settings = settings_of(options).settings
@@ -65,6 +81,7 @@ def doctor(options: argparse.Namespace) -> int:
         except TrimtabError as error:
             state, detail = "missing", str(error)
         rows.append({"part": name, "state": state, "detail": detail})
+    rows.extend(_applier_rows(settings))
     rows.extend(_source_rows(settings))
     print_rows(rows, options.format, columns=("part", "state", "detail"), empty="")
     return FINDINGS if any(row["state"] != "ok" for row in rows) else 0

@@ -63,6 +63,32 @@ def insert_new_rows(
         )
 
 
+def put_rows(
+    connection: sa.Connection,
+    table: str,
+    frame: pd.DataFrame,
+    *,
+    key: tuple[str, ...],
+    only: str = "",
+) -> None:
+    """Insert rows, or give those of the same key these values; `only` is a condition for that.
+
+    `table`, the column names and `only` (of the rows `t` and `i`, before and now) are ours, never
+    input. Keys are not repeated. A key that is deleted and inserted anew ends the process of DuckDB
+    1.x when its commit fails, for instance on a full disk.
+    """
+    if frame.empty:
+        return
+    same = " AND ".join((*(f"t.{name} = i.{name}" for name in key), *filter(None, [only])))
+    values = ", ".join(f"{name} = i.{name}" for name in frame.columns if name not in key)
+    statement = f"UPDATE {table} AS t SET {values} FROM {INCOMING} AS i WHERE {same}"  # noqa: S608
+    if is_postgres(connection):  # its roles may insert and delete: `grants.py`
+        statement = f"DELETE FROM {table} AS t USING {INCOMING} AS i WHERE {same}"  # noqa: S608
+    with incoming(connection, frame):
+        connection.exec_driver_sql(statement)
+    insert_new_rows(connection, table, frame, key=key)
+
+
 def read_table(
     connection: sa.Connection, query: str, parameters: Mapping[str, Any] | None = None
 ) -> pa.Table:

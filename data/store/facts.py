@@ -20,7 +20,7 @@ from data.records.jobs import Job, Platform, WorkloadKind
 from data.store import tables
 from data.store.board_xids import keep_xids
 from data.store.bridge import count_changed, make_temporary
-from data.store.bulk import incoming, insert_new_rows
+from data.store.bulk import incoming, put_rows
 from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
 from data.store.record_json import from_json, to_json
@@ -257,12 +257,8 @@ def keep_nodes(connection: sa.Connection, nodes: Sequence[Node]) -> None:
     if rows.empty:
         return
     rows = rows.sort_values(["seen_at", "record"]).drop_duplicates(["name", "source"], keep="last")
-    with incoming(connection, rows, _INCOMING):
-        connection.exec_driver_sql(
-            f"DELETE FROM nodes USING {_INCOMING} AS i WHERE nodes.name = i.name"  # noqa: S608
-            " AND nodes.source = i.source AND (i.seen_at, i.record) > (nodes.seen_at, nodes.record)"
-        )
-    insert_new_rows(connection, "nodes", rows, key=("name", "source"))
+    newer = "(i.seen_at, i.record) > (t.seen_at, t.record)"
+    put_rows(connection, "nodes", rows, key=("name", "source"), only=newer)
 
 
 def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
@@ -277,12 +273,11 @@ def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
     for job in jobs:
         before = merged.get(job.job_id)
         merged[job.job_id] = job if before is None else merged_job(before, job)
-    connection.execute(tables.jobs.delete().where(tables.jobs.c.job_id.in_(ids)))
     rows = pd.DataFrame(
         [(job.job_id, job.last_seen_at, to_json(job)) for job in merged.values()],
         columns=["job_id", "last_seen_at", "record"],
     )
-    insert_new_rows(connection, "jobs", rows, key=("job_id",))
+    put_rows(connection, "jobs", rows, key=("job_id",))
 
 
 def merged_job(one: Job, other: Job) -> Job:

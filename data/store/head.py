@@ -91,10 +91,15 @@ class Head:
         if not connection.info.pop(_WROTE, False):
             return None
         now = (utc_now() - _EPOCH) // timedelta(microseconds=1)
-        position = max(now, _position(connection) + 1, self._noted.position + 1)
+        before = _position(connection)
+        position = max(now, before + 1, self._noted.position + 1)
         cursors = tables.cursors
-        connection.execute(sa.delete(cursors).where(cursors.c.name == ACKNOWLEDGED))
-        connection.execute(cursors.insert().values(name=ACKNOWLEDGED, position=position))
+        if before:
+            # A key that is deleted and inserted anew ends DuckDB's process when a commit fails.
+            same = cursors.c.name == ACKNOWLEDGED
+            connection.execute(cursors.update().where(same).values(position=position))
+        else:
+            connection.execute(cursors.insert().values(name=ACKNOWLEDGED, position=position))
         return replace(_mark(connection, position), losses=self._noted.losses)
 
     def _note(self, mark: Mark) -> None:

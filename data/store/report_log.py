@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pandas as pd
 import sqlalchemy as sa
 
 from data.store import tables
 from data.store.bridge import Lock, Transaction
+from data.store.bulk import put_rows
 from data.store.ledger import append_entry
 from data.store.outbox import Message, waiting_row
 
@@ -64,12 +66,9 @@ class ReportLog:
             for message in messages:
                 row = waiting_row(replace(message, entry=entry.sequence), now)
                 connection.execute(tables.outbox.insert().values(**row))
-            told = tables.findings_told
-            for finding in findings:
-                connection.execute(
-                    told.delete().where(told.c.owner == owner, told.c.finding == finding)
-                )
-                connection.execute(told.insert().values(owner=owner, finding=finding, told_at=now))
+            told = pd.DataFrame({"finding": list(dict.fromkeys(findings))})
+            told = told.assign(owner=owner, told_at=pd.Timestamp(now))
+            put_rows(connection, "findings_told", told, key=("owner", "finding"))
         return True
 
 

@@ -14,7 +14,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import RetentionSettings
 from data.store import rollup_sql
 from data.store.bridge import is_postgres
-from data.store.bulk import incoming
+from data.store.bulk import incoming, put_rows
 from data.store.partitions import drop_partitions
 from data.units import SECONDS_PER_HOUR
 
@@ -161,11 +161,6 @@ def forget(
             {"since": since},
         )
         deleted[table] = dropped + int(gone.rowcount)
-        connection.execute(
-            sa.text("DELETE FROM retained WHERE resolution = :resolution"), {"resolution": table}
-        )
-        connection.execute(
-            sa.text("INSERT INTO retained VALUES (:resolution, :since)"),
-            {"resolution": table, "since": since},
-        )
+        kept = pd.DataFrame({"resolution": [table], "since": [since]})
+        put_rows(connection, "retained", kept, key=("resolution",))
     return deleted

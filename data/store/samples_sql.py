@@ -234,11 +234,16 @@ FROM five_minute WHERE {_WINDOW} AND gpu_uuid = :gpu_uuid AND samples > 0
 GROUP BY 1, 2 ORDER BY mig_instance, slot_start
 """  # noqa: S608
 
+HANDOVER_SLOTS = 2
+"""Five-minute slots in which a job's boards may still carry the name of the job before it."""
 SIGNALS = f"""
-SELECT job_id, CASE WHEN 10 * sum(shared_samples) > sum(samples) THEN 'shared'
+SELECT job_id, CASE WHEN 10 * sum(shared_samples) > sum(samples)
+    AND (sum(shared_slots) > {HANDOVER_SLOTS} OR max(shared_at) = max(last_at)) THEN 'shared'
     ELSE arg_max(signal, samples) END AS signal
 FROM (
-    SELECT job_id, signal, sum(samples) AS samples, sum(shared_samples) AS shared_samples
+    SELECT job_id, signal, sum(samples) AS samples, sum(shared_samples) AS shared_samples,
+        max(slot_start) AS last_at, max(slot_start) FILTER (WHERE shared_samples > 0) AS shared_at,
+        count(DISTINCT slot_start) FILTER (WHERE shared_samples > 0) AS shared_slots
     FROM five_minute WHERE {_WINDOW} AND holder = 'job' AND signal <> '' GROUP BY job_id, signal
 ) AS signals GROUP BY job_id
 """  # noqa: S608

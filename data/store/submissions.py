@@ -1,10 +1,12 @@
 """Submitted jobs in the store: kept as they are now, with what their finished runs measured."""
 
+import pandas as pd
 import sqlalchemy as sa
 
 from data.errors import StoreError, scrub
 from data.records.submissions import MeasuredPeak, Submission
 from data.store import tables
+from data.store.bulk import put_rows
 from data.store.fact_reader import FactReader
 from data.store.record_json import from_json, to_json
 
@@ -73,16 +75,14 @@ def write_submission(connection: sa.Connection, submission: Submission, *, new: 
                 f"See `trimtab submissions show {twin}`, or change the job.",
             )
     highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
-    connection.execute(table.delete().where(own))
-    connection.execute(
-        table.insert().values(
-            submission_id=submission.submission_id,
-            sequence=int(highest or 0) + 1 if known is None else known,
-            job_digest=submission.job_digest,
-            is_open=submission.state.is_open,
-            record=to_json(submission),
-        )
-    )
+    row = {
+        "submission_id": submission.submission_id,
+        "sequence": int(highest or 0) + 1 if known is None else known,
+        "job_digest": submission.job_digest,
+        "is_open": submission.state.is_open,
+        "record": to_json(submission),
+    }
+    put_rows(connection, table.name, pd.DataFrame([row]), key=("submission_id",))
 
 
 def write_measured_peak(connection: sa.Connection, peak: MeasuredPeak) -> bool:

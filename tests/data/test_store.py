@@ -171,6 +171,24 @@ def test_planning_view_does_not_look_ahead(store: Store) -> None:
     assert view.cluster.boards_by_model() == {"H100-SXM5-80GB": 1}
 
 
+@pytest.mark.parametrize(
+    ("old_until", "new_since", "shared"),
+    [(8, 10, False), (0, 2, True), (0, 60, True), (20, 50, True)],
+)
+def test_boards_that_change_hands_are_not_shared(
+    store: Store, old_until: int, new_since: int, shared: bool
+) -> None:
+    """Exporters name the job before for some seconds more; who shares, shares for longer.
+
+    Minutes before the newest reading: until when the old job is named, since when the new one is.
+    """
+    old = make_samples(minutes=120, job_id="a/old", end=NOW - timedelta(minutes=old_until))
+    new = make_samples(minutes=new_since + 1, job_id="a/new")
+    store.keep(make_collected(pd.concat([old, new]), (make_job("a/old"), make_job("a/new"))))
+    view = store.reader.planning_view(NOW, slot_seconds=900, history_days=14)
+    assert (view.signals["a/new"] == "shared") is shared
+
+
 def test_newest_facts_of_a_job_win(store: Store) -> None:
     """An old batch that arrives late does not undo what is known."""
     new = make_job(gpu_count=2)

@@ -195,7 +195,7 @@ def test_the_applier_takes_what_is_offered(
         ({}, True),
         ({"enabled": True}, False),
         ({"enabled": True, "allow_requeue": True}, True),
-        ({"enabled": True, "allow_requeue": True, "mode": "rest"}, False),
+        ({"enabled": True, "allow_requeue": True, "mode": "rest", "rest_url": "http://h:1"}, False),
         ({"allow_requeue": False}, True),
     ],
 )

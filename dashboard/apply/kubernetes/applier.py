@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from dashboard.apply.kubernetes import changing, checking, events, rehearsal, sending
 from dashboard.apply.kubernetes import look as looking
+from dashboard.apply.kubernetes.access import access_of
 from dashboard.apply.kubernetes.api import KubernetesApi
 from data.apply_settings import KubernetesApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
@@ -41,6 +42,10 @@ class KubernetesApplier:
     def name(self) -> str:
         """How settings, audit and pages call it."""
         return "kubernetes"
+
+    def access(self) -> tuple[bool, str]:
+        """Return whether the account may change workloads."""
+        return access_of(self._api)
 
     def covers(self, recommendation: Recommendation) -> bool:
         """Tell whether this applier makes changes of this kind."""

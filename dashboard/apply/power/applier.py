@@ -178,6 +178,21 @@ class PowerCapApplier:
         """
         return self._exchange().renew(now=self._clock(), lease=self._lease, live_jobs=live_jobs)
 
+    def access(self) -> tuple[bool, str]:
+        """Return whether agents report. Errors: ApplyError."""
+        exchange, nodes = self._exchange(), self._exchange().nodes()
+        silent = []
+        for node in nodes:
+            try:
+                self._fresh(exchange, node)
+            except ApplyError as error:
+                silent.append(error.message)
+        found = f"{len(nodes) - len(silent)} of {len(nodes)} agents report"
+        if len(silent) < len(nodes):
+            return True, "; ".join((found, *silent[:3]))
+        hint = "Start `trimtab agent` on the nodes: docs/power-agent.md."
+        return False, f"{found} in {self._settings.directory}. {hint}"
+
     @property
     def _lease(self) -> timedelta:
         return timedelta(seconds=self._settings.lease_seconds)

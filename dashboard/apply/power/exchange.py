@@ -50,6 +50,10 @@ class Exchange:
             raise NotTrustedError(f"{path} is an order for node {scrub(order.node)!r}")
         return order
 
+    def nodes(self) -> list[str]:
+        """Return the nodes of which a report lies here, in order."""
+        return sorted(path.stem for path in (self._folder / "reports").glob("*.json"))
+
     def report(self, node: str) -> NodeReport | None:
         """Give the latest report of a node. Errors: NotTrustedError."""
         path = self._path("reports", node)

@@ -299,6 +299,22 @@ class SlurmApplier:
         """Return the command that lets a held job go, '' when the change holds none."""
         return held_text(change) if may_hold(change, sent) else ""
 
+    def access(self) -> tuple[bool, str]:
+        """Return whether Slurm answers the account, and may let it change jobs of others."""
+        client = self._client()
+        try:
+            found = f"{len(client.nodes().records)} nodes answer"
+            may = client.may_change_all()
+        except CollectorError as error:
+            raise as_apply_error(error) from error
+        if may is False:
+            return False, (
+                f"{found}, and this user is neither SlurmUser nor an operator: it may change "
+                "its own jobs alone. Run `sacctmgr modify user NAME set AdminLevel=Operator`."
+            )
+        who = "as an operator" if may else "whether the account is an operator is not known"
+        return True, f"{found}, {who}"
+
     def _not_closed(self, change: Change, sent: int, why: str) -> Closed:
         """Return that a job must be looked at again; one that is surely not held may be left."""
         left = Left.UNKNOWN if may_hold(change, sent) else Left.AS_IT_IS

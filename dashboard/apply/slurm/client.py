@@ -76,6 +76,10 @@ class SlurmClient(Protocol):
         """
         ...
 
+    def may_change_all(self) -> bool | None:
+        """Tell whether the account may change jobs of others, None where Slurm does not tell."""
+        ...
+
     def send(self, payload: Payload) -> Answer:
         """Send one command, once."""
         ...
@@ -135,8 +139,16 @@ def _number(record: Record, key: str) -> str:
 def as_apply_error(error: CollectorError) -> ApplyError:
     """Give a failed reading as an error of applying, its hint naming the applying settings."""
     kind = ChangeRefusedError if isinstance(error, SourceRefusedError) else ApplyError
-    hint = error.hint
+    return kind(_own_settings(error.message), _own_settings(error.hint))
+
+
+def explained(error: CollectorError | ApplyError) -> str:
+    """Return what a failed reading says, naming the applying settings."""
+    return _own_settings(str(error))
+
+
+def _own_settings(text: str) -> str:
     for name in ("mode", "bin_directory", "conf_file", "rest_url", "rest_user", "rest_token_file",
                  "rest_token", "timeout_seconds"):  # fmt: skip
-        hint = hint.replace(f" slurm.{name}", f" apply_slurm.{name}")
-    return kind(error.message, hint)
+        text = text.replace(f" slurm.{name}", f" apply_slurm.{name}")
+    return text

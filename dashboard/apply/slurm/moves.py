@@ -183,15 +183,15 @@ def _lowest(nodes: str) -> int:
 
 
 def _require_requeue(state: State, allow_requeue: bool) -> None:
+    if not state["interface"].startswith(COMMANDS):
+        raise refuse(
+            "slurmrestd has no way to requeue a job", "Set apply_slurm.mode=commands for that."
+        )
     if not allow_requeue:
         raise refuse(
             "Slurm cannot change the GPUs of a job that runs",
             "Set apply_slurm.allow_requeue=true to requeue it (work since its checkpoint is lost), "
             "or ask its owner to submit the next run with the proposed size.",
-        )
-    if not state["interface"].startswith(COMMANDS):
-        raise refuse(
-            "slurmrestd has no way to requeue a job", "Set apply_slurm.mode=commands for that."
         )
     if state["JobState"] != "RUNNING" or state["batch"] != "yes" or state["requeue"] != "yes":
         raise refuse(

@@ -10,7 +10,7 @@ from datetime import datetime
 from collectors.slurm.answers import gpus_of, text_of, words_of
 from collectors.slurm.records import Record
 from dashboard.apply.slurm.answers import Answer, Said
-from dashboard.apply.slurm.client import SlurmClient, queue_of
+from dashboard.apply.slurm.client import SlurmClient, explained, queue_of
 from dashboard.apply.slurm.sending import result
 from dashboard.apply.slurm.wire import by_hand, encoded, payload_of
 from data.errors import ApplyError, CollectorError, StalePlanError, scrub
@@ -158,7 +158,7 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
     try:
         target = node_target(client, change.target.name)
     except (CollectorError, ApplyError) as error:
-        return result(StepOutcome.BUSY, f"step not sent: {error}")
+        return result(StepOutcome.BUSY, f"step not sent: {explained(error)}")
     now = dict(target.state)["NodeState"]
     if now == step.after:
         return result(StepOutcome.DONE, f"{_told(now)} already")
@@ -170,7 +170,7 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
     try:
         seen = dict(node_target(client, change.target.name).state)["NodeState"]
     except (CollectorError, ApplyError) as error:
-        return result(StepOutcome.UNKNOWN, f"{answer.words}; cannot look: {error}")
+        return result(StepOutcome.UNKNOWN, f"{answer.words}; cannot look: {explained(error)}")
     return _outcome(step, answer, seen)
 
 
@@ -191,7 +191,7 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
     except StalePlanError as error:
         return ReadBack(seen=Seen.GONE, detail=str(error))
     except (CollectorError, ApplyError) as error:
-        return ReadBack(seen=Seen.UNREADABLE, detail=str(error))
+        return ReadBack(seen=Seen.UNREADABLE, detail=explained(error))
     now = dict(target.state)["NodeState"]
     step = change.steps[0]
     if done and now == step.after:

@@ -18,7 +18,7 @@ from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.records import Record
 from collectors.slurm.reservations import reservations_in
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
-from dashboard.apply.slurm.client import Partition, Records
+from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
 from data.errors import CollectorError, UnexpectedAnswerError, scrub
 
@@ -110,6 +110,10 @@ class SlurmPrograms:
         line = ("sacct", "-n", "-P", "-X", "-o", "SubmitLine", "-j", number)
         return self._said("scontrol", "write", "batch_script", number, "-"), self._said(*line)
 
+    def may_change_all(self) -> bool | None:
+        """Tell whether this user may change jobs of others. Errors: CollectorError."""
+        return self._reading.may_see_all(self._reading.configuration())
+
     def _said(self, *command: str) -> str | None:
         try:
             return self._reading.output(*command).strip() or None
@@ -124,7 +128,7 @@ class SlurmPrograms:
         try:
             program = self._reading.program(argv[0])
         except CollectorError as error:
-            return Answer(said=Said.NO, words=str(error))
+            return Answer(said=Said.NO, words=explained(error))
         return self._run([program, *argv[1:]])
 
     def _run(self, argv: list[str]) -> Answer:

@@ -15,7 +15,7 @@ from collectors.slurm.answers import identifier_of
 from collectors.slurm.records import Record
 from collectors.slurm.rest import SlurmRest
 from dashboard.apply.slurm.answers import Answer, Said, answer_of
-from dashboard.apply.slurm.client import Partition, Records
+from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import Payload, interface_name
 from data.errors import CollectorError, scrub
 
@@ -88,13 +88,17 @@ class SlurmRestWriter(SlurmRest):
         """Return nothing: slurmrestd gives no script."""
         return None, None
 
+    def may_change_all(self) -> bool | None:
+        """Return that it is not known: slurmrestd alone does not tell who is an operator."""
+        return None
+
     def send(self, payload: Payload) -> Answer:
         """Send one request, once."""
         try:
             path = f"/slurm/{self.api_version()}{payload['path']}"
             headers = self._headers()
         except CollectorError as error:
-            return Answer(said=Said.LATER, words=str(error))
+            return Answer(said=Said.LATER, words=explained(error))
         seconds = self.settings.timeout_seconds
         try:
             with requests.request(

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from dashboard.apply.slurm.answers import Answer, Said
-from dashboard.apply.slurm.client import JobReading, SlurmClient, find_job
+from dashboard.apply.slurm.client import JobReading, SlurmClient, explained, find_job
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.wire import payload_of
@@ -59,7 +59,7 @@ class StepSender:
         try:
             reading = self._read(change)
         except (CollectorError, ApplyError) as error:
-            return result(StepOutcome.BUSY, f"step not sent: {error}")
+            return result(StepOutcome.BUSY, f"step not sent: {explained(error)}")
         if reading is None or not is_same_job(change, reading.facts):
             return result(StepOutcome.REFUSED, "step not sent: the job is gone, or is another one")
         if step.verb == "wait":
@@ -82,7 +82,7 @@ class StepSender:
                 reading = self._read(change)
                 state = reading.facts.state if reading else "gone"
             except (CollectorError, ApplyError) as error:
-                state = str(error)
+                state = explained(error)
             if state == "PENDING":
                 return result(StepOutcome.DONE, "the job waits and can be changed")
             if time.monotonic() >= ends or state in _NEVER_WAITS:
@@ -132,7 +132,7 @@ class StepSender:
         try:
             reading = self._read(change)
         except (CollectorError, ApplyError) as error:
-            return result(StepOutcome.UNKNOWN, f"{answer.words}; cannot look: {error}")
+            return result(StepOutcome.UNKNOWN, f"{answer.words}; cannot look: {explained(error)}")
         if reading is None:
             outcome = StepOutcome.DONE if step.verb == "cancel" else StepOutcome.UNKNOWN
             return result(outcome, "Slurm no longer knows the job")

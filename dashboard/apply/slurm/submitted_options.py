@@ -5,23 +5,38 @@ and SLURM_GPUS_PER_TASK in the environment of the batch script, and `scontrol up
 it is: `srun` in the script then asks for the old number and fails (measured, 22.05). `--gres` is in
 no variable. Records of jobs do not tell the two apart; the script and the submit line do. They also
 tell a range of nodes: a running job shows those that it got, and may get others when it is
-requeued.
+requeued. And what a script itself starts may name more GPUs than the job would have then.
 """
 
 import re
 from collections.abc import Iterable
 
+from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.moves import Move
 
 _OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
 _RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
 _KEPT = {"TresPerJob": "--gpus", "TresPerTask": "--gpus-per-task", "NumTasks": "--gpus-per-task"}
-_SETS_SIZE = frozenset((*GPU_FIELDS.values(), *_KEPT))
+_NAMES_GPUS = re.compile(
+    r"(?:^|\s)(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=(?P<listed>\d+(?:,\d+)+)"
+    r"|(?:--gres[=\s](?:\S*,)?gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:"
+    r"|--(?:n[-_]?|num[-_]?)?gpus(?:[-_]per[-_](?:node|task|socket))?[=\s](?:[\w.-]+:)?"
+    r"|--(?:nproc[-_]per[-_]node|num[-_]processes|tensor[-_]parallel[-_]size|devices)[=\s]"
+    r")(?P<count>\d+)(?![\w.]))"
+)
+_NAMES_NODES = re.compile(
+    r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|\s--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
+)
+_SETS_SIZE = frozenset((*GPU_FIELDS.values(), *_KEPT, "NumNodes"))
 _WHY = (
     "it was submitted with {option}, which its script's environment keeps: srun in the script "
     "would ask for the old number of GPUs and fail. Ask its owner to submit the next run with the "
     "proposed size, or to use --gres"
+)
+_NAMES_MORE = (
+    "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
+    "next run with the proposed size"
 )
 _UNSEEN = (
     "its script or its submit line cannot be read: submitted with --gpus-per-node, srun in the "
@@ -46,6 +61,24 @@ def submitted_with(texts: Iterable[str]) -> str:
     )
 
 
+def named_beyond(script: str, *, gpus: int | None, nodes: int | None) -> str:
+    """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
+
+    Options of srun and of launchers count where they hold a number: what a variable holds follows
+    the job. None: not changed.
+    """
+    limits = [(_NAMES_GPUS, gpus), (_NAMES_NODES, nodes)]
+    for line in script.replace("\\\n", " ").splitlines():
+        for pattern, limit in limits:
+            if line.lstrip().startswith("#") or limit is None:
+                continue
+            for found in pattern.finditer(line):
+                listed = found.groupdict().get("listed")
+                if (listed.count(",") + 1 if listed else int(found["count"])) > limit:
+                    return found[0].strip()
+    return ""
+
+
 def sets_size(moves: Iterable[Move]) -> bool:
     """Say whether moves change the GPUs that a job asks for."""
     return any(move.verb == "update" and move.field in _SETS_SIZE for move in moves)
@@ -63,6 +96,13 @@ def environment_refusals(
     kept = [_KEPT[move.field] for move in moves if move.verb == "update" and move.field in _KEPT]
     if kept:
         return (_WHY.format(option=kept[0]),), ()
+    after = {move.field: move.after for move in moves if move.verb == "update"}
+    gpus = gpu_request(after["Gres"]).count if "Gres" in after else None
+    nodes = int(after["NumNodes"].partition("-")[0]) if "NumNodes" in after else None
+    if text := named_beyond(script or "", gpus=gpus, nodes=nodes):
+        return (_NAMES_MORE.format(text=text),), ()
+    if not {"Gres", *_KEPT} & set(after):
+        return (), ()  # the GPUs of a node stay as they are
     option = submitted_with(text for text in (submit_line, script) if text)
     if option.startswith("-N"):
         return (f"it was submitted with {option}: its GPU count is not one number",), ()

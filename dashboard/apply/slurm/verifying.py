@@ -3,7 +3,7 @@
 import json
 from datetime import datetime, timedelta
 
-from dashboard.apply.slurm.client import SlurmClient, find_job
+from dashboard.apply.slurm.client import SlurmClient, explained, find_job
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
@@ -19,6 +19,9 @@ _REQUEST = (
     "TRES", "nodes_asked", "Gres", "TresPerJob", "TresPerTask", "Partition", "Features",
     "TimeLimit", "Hold",
 )  # fmt: skip
+_FAILED = ("FAILED", "OUT_OF_MEMORY", "BOOT_FAIL", "NODE_FAIL")
+_SOON_SECONDS = 600.0
+"""A run that fails later is not taken for one that its new size made fail; an assumption."""
 _NOT_LOOKED_AT = ("", "None")
 _SIZES = ("Gres", "TresPerJob", "TresPerTask", "NumTasks", "NumNodes")
 
@@ -33,7 +36,7 @@ def read_back_job(
     try:
         reading = find_job(client, dict(change.target.state)["number"], now)
     except (CollectorError, ApplyError) as error:
-        return _seen(Seen.UNREADABLE, str(error))
+        return _seen(Seen.UNREADABLE, explained(error))
     steps = change.steps[:done]
     if reading is None or not is_same_job(change, reading.facts):
         if any(step.verb == "cancel" for step in steps) and reading is None:
@@ -155,11 +158,28 @@ def _of_effect(
         if facts.job.started_at is None and any(step.verb == "requeuehold" for step in steps):
             word = facts.job.state_word
             return _seen(Seen.GONE, f"requeued, the job ended before it started again ({word})")
+        if (why := _failed_soon(steps, facts)) and facts.state == "OVER":
+            return _seen(Seen.FAILING, why)
         return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
     wanted, held = _total(change, steps, facts), sum(one.count for one in facts.job.gpus)
     if wanted is not None and held != wanted:
         return _seen(Seen.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}")
     return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
+
+
+def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:
+    """Return how a job failed right after it started with another size, '' when it did not."""
+    job = facts.job
+    sized = any(step.field in _SIZES or step.verb == "requeuehold" for step in steps)
+    if not sized or job.state_word not in _FAILED or job.started_at is None or job.ended_at is None:
+        return ""
+    lasted = (job.ended_at - job.started_at).total_seconds()
+    if lasted > _SOON_SECONDS:
+        return ""
+    return (
+        f"started with what was set, the job failed after {lasted:.0f} s ({job.state_word}): look "
+        "at its output, and submit it again with its old request"
+    )
 
 
 def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
@@ -182,7 +202,8 @@ def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
     since = facts.eligible_at
     waited = timedelta(0) if since is None else facts.read_at - since
     minutes = waited / timedelta(minutes=1)
-    text = f"the job ran before the change, and waits since its requeue: Reason={reason}"
+    text = "the job ran before the change, and waits since its requeue"
+    text += f": Reason={reason}" if reason not in _NOT_LOOKED_AT else ""
     if waited < may_wait:
         return _seen(Seen.NOT_YET, text)
     return _seen(Seen.FAILING, f"{text}, for {minutes:.0f} min since it may start")

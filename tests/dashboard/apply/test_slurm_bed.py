@@ -340,7 +340,7 @@ def test_slurmrestd_shrinks_a_running_job_only_from_its_newer_versions_on(bed: S
     """v0.0.38 answers {"nodes": [1, 1]} with 200 and does nothing: it is not even tried."""
     job = running(bed, "-N2", "--gres=gpu:h100:2")
     several = proposal(job, 4, 2)
-    ends_as_measured(bed, "rest", several, refusal="cannot change", until_it_runs="999999")
+    ends_as_measured(bed, "rest", several, refusal="no way to requeue", until_it_runs="999999")
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])

@@ -13,13 +13,17 @@ from dashboard.apply.slurm.capacity import closed_partitions, groups_of, missed_
 from dashboard.apply.slurm.client import Partition
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
 from dashboard.apply.slurm.moves import Move
-from dashboard.apply.slurm.submitted_options import environment_refusals, submitted_with
+from dashboard.apply.slurm.submitted_options import (
+    environment_refusals,
+    named_beyond,
+    submitted_with,
+)
 
 NOW = datetime(2027, 6, 1, 12, tzinfo=UTC)
 GRES = Move(verb="update", field="Gres", before="gpu:4", after="gpu:2")
 TOTAL = Move(verb="update", field="TresPerJob", before="gpu:4", after="gpu:2")
 LIMIT = Move(verb="update", field="TimeLimit", before="60", after="30")
-SCRIPT = "#!/bin/bash\n#SBATCH -p gpu\n#SBATCH {option}\nsrun python train.py --gpus 4\n"
+SCRIPT = "#!/bin/bash\n#SBATCH -p gpu\n#SBATCH {option}\nsrun python train.py --steps 4\n"
 
 
 def facts(**changes: object) -> JobFacts:
@@ -117,3 +121,53 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
     refusals, _warnings = environment_refusals((TOTAL,), None, None)
     assert "with --gpus," in refusals[0]
     assert [len(one) for one in environment_refusals((GRES,), plain, None)] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "gpus", "nodes"),
+    [
+        ("srun --gres=gpu:h100:2 -n1 sleep 9", 1, 0),
+        ("srun --gres gpu:2 ./a", 1, 0),
+        ("srun --gres=shard:1,gpu:a100_1g.10gb:3 ./a", 2, 0),
+        ("srun \\\n  --gpus-per-node=h100:4 ./a", 3, 0),
+        ("srun --gpus 4 ./a", 3, 0),
+        ("torchrun --standalone --nproc_per_node=4 train.py", 3, 0),
+        ("torchrun --nproc-per-node 4 train.py", 3, 0),
+        ("accelerate launch --num_processes 8 train.py", 7, 0),
+        ("deepspeed --num_gpus=8 train.py", 7, 0),
+        ("vllm serve m --tensor-parallel-size 2", 1, 0),
+        ("python train.py --devices=2", 1, 0),
+        ("export CUDA_VISIBLE_DEVICES=0,1,2", 2, 0),
+        ("CUDA_VISIBLE_DEVICES=0,1 python a.py", 1, 0),
+        ("srun -n 8 -N2 ./a", 0, 1),
+        ("srun --nodes=4 ./a", 0, 3),
+        ("torchrun --nnodes 2 --rdzv_id=7 a.py", 0, 1),
+        ("srun --gres=gpu:$GPUS --gpus=${N} ./a", 0, 0),
+        ("torchrun --nproc_per_node=gpu --nnodes=1:4 train.py", 0, 0),
+        ("# srun --gres=gpu:8 ./a", 0, 0),
+        ("python train.py --gpu 3 --learning-rate 4", 0, 0),
+        ("export CUDA_VISIBLE_DEVICES=3", 0, 0),
+        ("ls -N 4 | srun ./a; tail -N3", 0, 0),
+    ],
+)
+def test_what_a_script_starts_with_more_than_its_job_would_have(
+    line: str, gpus: int, nodes: int
+) -> None:
+    """`gpus` and `nodes` are the most that are too few, 0 where any number will do."""
+    script = f"#!/bin/bash\n#SBATCH --gres=gpu:8\n{line}\n"
+    assert bool(named_beyond(script, gpus=gpus or 1, nodes=None)) is bool(gpus)
+    assert bool(named_beyond(script, gpus=None, nodes=nodes or 1)) is bool(nodes)
+    assert not named_beyond(script, gpus=gpus + 1, nodes=nodes + 1)
+    assert not named_beyond(script, gpus=None, nodes=None)
+
+
+def test_a_script_that_names_more_is_refused_and_quoted() -> None:
+    """Fewer GPUs or nodes are; more are not."""
+    script = "#!/bin/bash\n#SBATCH --gres=gpu:4\nsrun -N2 --gres=gpu:h100:4 ./a\n"
+    refusals, warnings = environment_refusals((GRES,), script, "sbatch a.sh")
+    assert "'--gres=gpu:h100:4'" in refusals[0]
+    assert not warnings
+    fewer = Move(verb="update", field="NumNodes", before="2-2", after="1-1")
+    assert "-N2" in environment_refusals((fewer,), script, "sbatch a.sh")[0][0]
+    more = Move(verb="update", field="Gres", before="gpu:4", after="gpu:8")
+    assert environment_refusals((more,), script, "sbatch a.sh") == ((), ())

@@ -1,0 +1,51 @@
+"""What `trimtab doctor` says of Slurm as a target of changes, and in whose settings' names."""
+
+import os
+
+import pytest
+from beds.slurm import SlurmBed
+
+from dashboard.apply.slurm.applier import SlurmApplier
+from data.apply_settings import SlurmApplySettings
+from data.errors import ApplyError
+
+pytestmark = pytest.mark.slurm
+
+
+def applier_of(bed: SlurmBed, **changes: object) -> SlurmApplier:
+    """Return an applier by the client programs."""
+    values = {"enabled": True, "conf_file": str(bed.conf), "timeout_seconds": 30.0} | changes
+    return SlurmApplier(SlurmApplySettings(**values))  # type: ignore[arg-type]
+
+
+def test_an_operator_is_told_from_one_who_is_none(
+    bed: SlurmBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm lets anybody else change their own jobs alone."""
+    usable, found = applier_of(bed).access()
+    assert usable
+    assert "nodes answer, as an operator" in found
+    monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    usable, found = applier_of(bed).access()
+    assert not usable
+    assert "AdminLevel=Operator" in found
+
+
+def test_slurmrestd_does_not_tell_who_is_an_operator(bed: SlurmBed) -> None:
+    """Unknown is said."""
+    rest = {"mode": "rest", "rest_url": bed.rest_url, "rest_user": bed.plan.user}
+    usable, found = applier_of(bed, **rest, rest_token=bed.token()).access()
+    assert usable
+    assert "is not known" in found
+
+
+@pytest.mark.parametrize(
+    "changes", [{"mode": "rest", "rest_url": "http://127.0.0.1:9"}, {"bin_directory": "/nowhere"}]
+)
+def test_what_is_missing_is_named_by_the_settings_of_applying(
+    bed: SlurmBed, changes: dict[str, str]
+) -> None:
+    """`slurm.rest_url` is the collector's."""
+    with pytest.raises(ApplyError, match=r"apply_slurm\.") as caught:
+        applier_of(bed, **changes).access()
+    assert " slurm." not in str(caught.value)

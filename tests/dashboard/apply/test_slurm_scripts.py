@@ -1,0 +1,42 @@
+"""Jobs whose script asks for what the job has now: told before, and seen when it fails after."""
+
+import pytest
+from beds.slurm import SlurmBed
+from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
+
+from data.records.changes import Seen, StepOutcome
+
+pytestmark = pytest.mark.slurm
+
+
+def running(bed: SlurmBed, script: str) -> str:
+    """Return a job of two GPUs that runs a script."""
+    job = bed.run("sbatch", "--parsable", "--requeue", "-o/dev/null", "--gres=gpu:h100:2",
+                  f"--wrap={script}")  # fmt: skip
+    bed.until("the job runs", lambda: bed.states().get(job) == "RUNNING")
+    bed.until("accounting knows it", lambda: bool(bed.run("sacct", "-nXj", job, "-oSubmitLine")))
+    return job
+
+
+@pytest.mark.parametrize("script", ["srun --gres=gpu:h100:2 sleep 600", "sleep 600 # {}"])
+def test_a_script_that_names_more_gpus_is_refused(bed: SlurmBed, script: str) -> None:
+    """Its step would ask for more than the job has, and fail (22.05)."""
+    job = running(bed, script)
+    applier = applier_of(bed, allow_requeue=True)
+    rehearsal = applier.rehearse(prepared(applier, proposal(job, 2, 1)))
+    assert ["'--gres=gpu:h100:2'" in text for text in rehearsal.refusals] == [True] * (
+        "srun" in script
+    )
+
+
+def test_a_job_that_fails_as_soon_as_it_starts_again_is_failing(bed: SlurmBed) -> None:
+    """Set as it was sent, and of no use: that is not called applied."""
+    job = running(bed, 'test "$SLURM_RESTART_COUNT" && exit 3; sleep 600')
+    applier = applier_of(bed, allow_requeue=True)
+    change = prepared(applier, proposal(job, 2, 1))
+    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    bed.until("it failed", lambda: bed.states().get(job) == "FAILED")
+    seen = settled(bed, applier, change)
+    assert seen.seen is Seen.FAILING
+    assert "(FAILED)" in seen.detail
+    assert "submit it again" in seen.detail
