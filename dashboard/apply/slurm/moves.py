@@ -30,9 +30,12 @@ SIZES = (
 )  # fmt: skip
 _TYPE_CHANGES_FROM = (24, 11)
 """22.05 accepts another GPU type and the job sticks in BadConstraints; 24.11 is right."""
-
-_TASKS_FROM = (24, 11)
-"""22.05 takes NumTasks of a job by task and starts it with all its GPUs (measured)."""
+_KEPT_BY = {"job": "--gpus", "task": "--gpus-per-task"}
+KEPT = (
+    "it was submitted with {option}, which its script's environment keeps: srun in the script "
+    "would ask for the old number of GPUs and fail"
+)
+BY_OWNER = "Ask its owner to submit the next run with the proposed size, or to use --gres."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,26 +220,29 @@ def _resize(recommendation: Recommendation, state: State, allow_requeue: bool) -
             "Ask its owner to submit the next run without --exclusive.",
         )
     key = type_key(proposed.gpu_model, proposed.mig_profile)
-    per, request = _only_request(state)
+    request = _request_by_node(state)
     asked = gpu_request(request)
     gpu_type = _proposed_type(recommendation, state, asked, state.get(key, ""))
-    shrunk = _fewer_nodes(state, per, asked, gpu_type, count)
+    shrunk = _fewer_nodes(state, asked, gpu_type, count)
     if shrunk:
         return arranged((shrunk,), state, allow_requeue=allow_requeue)
     changes = _moved_elsewhere(recommendation, state)
-    changes += _sizes(state, per, request, GpuRequest(gpu_type=gpu_type, count=asked.count), count)
+    changes += _sizes(state, request, GpuRequest(gpu_type=gpu_type, count=asked.count), count)
     if not changes:
         raise refuse("the job already asks for exactly this", "Run a new cycle.")
     return arranged(tuple(changes), state, allow_requeue=allow_requeue)
 
 
-def _only_request(state: State) -> tuple[str, str]:
+def _request_by_node(state: State) -> str:
     asked = [(per, state.get(field, "")) for per, field in GPU_FIELDS.items() if state.get(field)]
     if state.get("TresPerSocket"):
         raise refuse("the job asks for GPUs by socket, which no Slurm changes safely")
     if len(asked) != 1:
         raise refuse(f"the job asks for GPUs in {len(asked)} ways, not in one")
-    return asked[0]
+    per, request = asked[0]
+    if per in _KEPT_BY:
+        raise refuse(KEPT.format(option=_KEPT_BY[per]), BY_OWNER)
+    return request
 
 
 def _proposed_type(
@@ -266,10 +272,10 @@ def _proposed_type(
 
 
 def _fewer_nodes(
-    state: State, per: str, asked: GpuRequest, gpu_type: str, count: int
+    state: State, asked: GpuRequest, gpu_type: str, count: int
 ) -> tuple[str, str, str] | None:
     """Give the shrink of a running job to fewer nodes, when that alone gives the count."""
-    if state["JobState"] not in ("RUNNING", "SUSPENDED") or per != "node":
+    if state["JobState"] not in ("RUNNING", "SUSPENDED"):
         return None
     held = int(state["NumNodes"])
     if gpu_type != asked.gpu_type or count % asked.count or not 0 < count // asked.count < held:
@@ -294,16 +300,8 @@ def _moved_elsewhere(recommendation: Recommendation, state: State) -> list[tuple
 
 
 def _sizes(
-    state: State, per: str, request: str, wanted: GpuRequest, count: int
+    state: State, request: str, wanted: GpuRequest, count: int
 ) -> list[tuple[str, str, str]]:
-    if per == "job":
-        nodes = int(state.get("nodes_asked") or 1)
-        if count < nodes:
-            raise refuse(f"{count} GPUs are fewer than the {nodes} nodes that the job asks for")
-        after = with_gpus(request, GpuRequest(gpu_type=wanted.gpu_type, count=count))
-        return _differing([("TresPerJob", request, after)])
-    if per == "task":
-        return _by_task(state, request, wanted, count)
     low, _, high = pending_nodes(state["NumNodes"]).partition("-")
     asked = state.get("nodes_asked") or low
     if not asked == low == high:
@@ -320,25 +318,6 @@ def _sizes(
 
 def _differing(changes: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
     return [one for one in changes if not same_value(*one)]
-
-
-def _by_task(
-    state: State, request: str, wanted: GpuRequest, count: int
-) -> list[tuple[str, str, str]]:
-    """Give fewer tasks, else fewer GPUs a task: a task keeps what it was written for."""
-    if release_of(state["interface"]) < _TASKS_FROM:
-        raise refuse(
-            "the job asks for GPUs by task, and this release changes the number without changing "
-            "what the job gets",
-            "Ask its owner to submit the next run with the proposed size.",
-        )
-    tasks = int(state["NumTasks"])
-    if count % wanted.count == 0 and wanted.gpu_type == gpu_request(request).gpu_type:
-        return _differing([("NumTasks", str(tasks), str(count // wanted.count))])
-    if count % tasks:
-        raise refuse(f"{count} GPUs do not divide by {tasks} tasks")
-    after = with_gpus(request, GpuRequest(gpu_type=wanted.gpu_type, count=count // tasks))
-    return _differing([("TresPerTask", request, after)])
 
 
 def _shape(nodes: int, each: int, count: int) -> tuple[int, int]:

@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterable
 
 from dashboard.apply.slurm.gres_text import gpu_request
-from dashboard.apply.slurm.job_facts import GPU_FIELDS
-from dashboard.apply.slurm.moves import Move
+from dashboard.apply.slurm.moves import BY_OWNER, KEPT, Move
 
 _OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
 _RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
-_KEPT = {"TresPerJob": "--gpus", "TresPerTask": "--gpus-per-task", "NumTasks": "--gpus-per-task"}
 _NAMES_GPUS = re.compile(
     r"(?:^|\s)(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=(?P<listed>\d+(?:,\d+)+)"
     r"|(?:--gres[=\s](?:\S*,)?gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:"
@@ -28,12 +26,7 @@ _NAMES_GPUS = re.compile(
 _NAMES_NODES = re.compile(
     r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|\s--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
 )
-_SETS_SIZE = frozenset((*GPU_FIELDS.values(), *_KEPT, "NumNodes"))
-_WHY = (
-    "it was submitted with {option}, which its script's environment keeps: srun in the script "
-    "would ask for the old number of GPUs and fail. Ask its owner to submit the next run with the "
-    "proposed size, or to use --gres"
-)
+_SIZES = ("Gres", "NumNodes")
 _NAMES_MORE = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
     "next run with the proposed size"
@@ -81,7 +74,7 @@ def named_beyond(script: str, *, gpus: int | None, nodes: int | None) -> str:
 
 def sets_size(moves: Iterable[Move]) -> bool:
     """Say whether moves change the GPUs that a job asks for."""
-    return any(move.verb == "update" and move.field in _SETS_SIZE for move in moves)
+    return any(move.verb == "update" and move.field in _SIZES for move in moves)
 
 
 def environment_refusals(
@@ -93,19 +86,16 @@ def environment_refusals(
     """
     if not sets_size(moves):
         return (), ()
-    kept = [_KEPT[move.field] for move in moves if move.verb == "update" and move.field in _KEPT]
-    if kept:
-        return (_WHY.format(option=kept[0]),), ()
     after = {move.field: move.after for move in moves if move.verb == "update"}
     gpus = gpu_request(after["Gres"]).count if "Gres" in after else None
     nodes = int(after["NumNodes"].partition("-")[0]) if "NumNodes" in after else None
     if text := named_beyond(script or "", gpus=gpus, nodes=nodes):
         return (_NAMES_MORE.format(text=text),), ()
-    if not {"Gres", *_KEPT} & set(after):
+    if gpus is None:
         return (), ()  # the GPUs of a node stay as they are
     option = submitted_with(text for text in (submit_line, script) if text)
     if option.startswith("-N"):
         return (f"it was submitted with {option}: its GPU count is not one number",), ()
     if option:
-        return (_WHY.format(option=option),), ()
+        return (f"{KEPT.format(option=option)}. {BY_OWNER}",), ()
     return (), () if script is not None and submit_line is not None else (_UNSEEN,)

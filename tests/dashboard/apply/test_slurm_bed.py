@@ -111,26 +111,6 @@ def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None
     assert applier.look_again(change).state == change.target.state
 
 
-@pytest.mark.parametrize(("asked", "keyword"), [("h100:4", "gres:gpu:h100:2"), ("4", "gres:gpu:2")])
-@pytest.mark.parametrize("mode", ["commands", "rest"])
-def test_a_total_is_changed_as_it_was_submitted(
-    bed: SlurmBed, asked: str, keyword: str, mode: str
-) -> None:
-    """A job of `--gpus` keeps its spelling, with its type when it has one."""
-    holder = full(bed)
-    job = waiting(bed, f"--gpus={asked}")
-    applier = applier_of(bed, mode)
-    change = prepared(applier, proposal(job, 4, 2))
-    assert [step.text for step in change.steps] == [
-        f"scontrol update JobId={job} TresPerJob={keyword}"
-    ]
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
-    bed.run("scancel", holder)
-    bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
-    assert applier.read_back(change, done=1).detail == "the job is RUNNING with 2 GPUs"
-
-
 def ends_as_measured(
     bed: SlurmBed, mode: str, recommendation: Recommendation, *, refusal: str, until_it_runs: str
 ) -> None:
@@ -150,14 +130,14 @@ def ends_as_measured(
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])
-@pytest.mark.parametrize("asked", [("-n4", "--gpus-per-task=1"), ("-n2", "--gpus-per-task=2")])
-def test_gpus_by_task_change_only_where_that_takes_effect(
-    bed: SlurmBed, mode: str, asked: tuple[str, str]
+@pytest.mark.parametrize("asked", [("--gpus=h100:4",), ("--gpus=4",), ("-n4", "--gpus-per-task=1")])
+def test_what_the_environment_of_the_script_keeps_is_refused(
+    bed: SlurmBed, mode: str, asked: tuple[str, ...]
 ) -> None:
-    """22.05 takes NumTasks and starts the job with all its GPUs all the same (measured)."""
-    holder = full(bed)
-    job = waiting(bed, *asked, "-C", "nvlink")
-    ends_as_measured(bed, mode, proposal(job, 4, 2), refusal="by task", until_it_runs=holder)
+    """A step of the script would ask for the old number (measured, 22.05)."""
+    job = waiting(bed, "-H", *asked)
+    with pytest.raises(ChangeRefusedError, match="which its script's environment keeps"):
+        prepared(applier_of(bed, mode), proposal(job, 4, 2))
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])

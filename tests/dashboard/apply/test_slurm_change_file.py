@@ -37,7 +37,8 @@ def test_a_waiting_job_is_changed_where_it_waits() -> None:
     job = stored(JobState.PENDING, nodes=2, gres="gres/gpu:h100-sxm:4", gres_per="node")
     assert commands(proposal("7", 8, 4), job) == ["scontrol update JobId=7 Gres=gpu:h100-sxm:2"]
     total = stored(JobState.PENDING, gres="gres:gpu:4", gres_per="job")
-    assert commands(proposal("7", 4, 2), total) == ["scontrol update JobId=7 TresPerJob=gres:gpu:2"]
+    with pytest.raises(ChangeRefusedError, match="with --gpus, which"):
+        commands(proposal("7", 4, 2), total)
 
 
 def test_a_running_job_of_several_nodes_gives_some_back() -> None:

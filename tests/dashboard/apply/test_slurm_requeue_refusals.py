@@ -21,7 +21,6 @@ from dashboard.apply.slurm.submitted_options import (
 
 NOW = datetime(2027, 6, 1, 12, tzinfo=UTC)
 GRES = Move(verb="update", field="Gres", before="gpu:4", after="gpu:2")
-TOTAL = Move(verb="update", field="TresPerJob", before="gpu:4", after="gpu:2")
 LIMIT = Move(verb="update", field="TimeLimit", before="60", after="30")
 SCRIPT = "#!/bin/bash\n#SBATCH -p gpu\n#SBATCH {option}\nsrun python train.py --steps 4\n"
 
@@ -115,11 +114,6 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         refusals, warnings = environment_refusals((GRES,), script, line)
         assert "srun in the script" in refusals[0]
         assert warnings == ()
-    for field, option in (("TresPerTask", "--gpus-per-task"), ("NumTasks", "--gpus-per-task")):
-        move = Move(verb="update", field=field, before="4", after="2")
-        assert f"with {option}," in environment_refusals((move,), plain, "sbatch a.sh")[0][0]
-    refusals, _warnings = environment_refusals((TOTAL,), None, None)
-    assert "with --gpus," in refusals[0]
     assert [len(one) for one in environment_refusals((GRES,), plain, None)] == [0, 1]
 
 

@@ -134,14 +134,15 @@ def test_a_range_of_nodes_is_no_number_of_gpus() -> None:
         moves(state(NumNodes="1-4"), 8, 4)
 
 
-def test_gpus_by_task_change_tasks_first() -> None:
-    """A task keeps what it was written for, as long as the count divides."""
-    by_task = state(Gres="", TresPerTask="gpu:1", NumTasks="4")
-    assert values(moves(by_task, 4, 2)) == [("NumTasks", "2")]
-    by_two = state(Gres="", TresPerTask="gpu:2", NumTasks="3")
-    assert values(moves(by_two, 6, 3)) == [("TresPerTask", "gpu:1")]
-    with pytest.raises(ChangeRefusedError, match="divide"):
-        moves(by_two, 6, 5)
+@pytest.mark.parametrize(
+    ("field", "option"), [("TresPerJob", "--gpus"), ("TresPerTask", "--gpus-per-task")]
+)
+def test_what_the_environment_of_the_script_keeps_is_not_changed(field: str, option: str) -> None:
+    """In no release, and whether the job runs or waits."""
+    for job_state in ("PENDING", "RUNNING"):
+        kept = state(Gres="", JobState=job_state, NumTasks="4", **{field: "gpu:4"})
+        with pytest.raises(ChangeRefusedError, match=f"with {option}, which"):
+            moves(kept, 4, 2, requeue=True)
 
 
 @pytest.mark.parametrize(
@@ -323,14 +324,10 @@ def test_a_change_that_is_given_up_ends_whole_and_never_on_hold(
             assert closing.left in (Left.ALL, Left.NOTHING)
 
 
-def test_jobs_that_take_whole_nodes_and_counts_below_the_nodes_are_refused() -> None:
-    """Slurm gives them all GPUs of their nodes, and refuses fewer GPUs than nodes in one total."""
+def test_jobs_that_take_whole_nodes_are_refused() -> None:
+    """Slurm gives them all GPUs of their nodes."""
     with pytest.raises(ChangeRefusedError, match="--exclusive"):
         moves(state(whole_nodes="yes"), 8, 4)
-    in_total = state(Gres="", TresPerJob="gpu:6", NumNodes="3-3", nodes_asked="3")
-    with pytest.raises(ChangeRefusedError, match="fewer than the 3 nodes"):
-        moves(in_total, 6, 2)
-    assert values(moves(in_total, 6, 4)) == [("TresPerJob", "gpu:4")]
 
 
 def test_a_running_job_of_a_range_of_nodes_is_not_requeued_for_another_count() -> None:
