@@ -233,6 +233,9 @@ def _of_template(job: Job, kind: str, count: int) -> str:
     pods, rest = divmod(job.gpu_count, unit)
     if rest or not pods or count % pods:
         return f"{count} GPUs do not divide by its {pods} pods"
+    named = _whole(extra, "named_gpus") or 0
+    if count // pods < named <= unit:
+        return f"its command names {named} GPUs for each pod: with fewer it would fail"
     return ""
 
 

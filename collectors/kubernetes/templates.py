@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from collectors.kubernetes.client import Document
 from collectors.kubernetes.objects import GpuRequest, count_of, list_in, part, requests_of
+from data.named_devices import named_gpus
 
 Templates = Iterator[tuple[int, object]]
 """Pods to make, and the pod spec to make them of."""
@@ -110,7 +111,19 @@ def unit_facts(kind: str, document: Document) -> Iterator[tuple[str, str]]:
     yield "fixed_gpus", str(max(0, total - units * each))
     if len(specs) == 1:
         containers = list_in(specs[0][1], "containers")
-        yield "gpu_containers", str(sum(bool(_gpus({"containers": [own]})) for own in containers))
+        holding = [own for own in containers if _gpus({"containers": [own]})]
+        yield "gpu_containers", str(len(holding))
+        named = [count for own in holding for count, _text in gpus_named_by(own)]
+        if named:
+            yield "named_gpus", str(max(named))
+
+
+def gpus_named_by(container: object) -> list[tuple[int, str]]:
+    """Return the numbers of GPUs that a container's command and variables name, with the words."""
+    words = (*list_in(container, "command"), *list_in(container, "args"))
+    variables = (f"{part(one, 'name')}={part(one, 'value')}" for one in list_in(container, "env"))
+    lines = (" ".join(map(str, words)).replace("\n", " "), *variables)
+    return [found for line in lines for found in named_gpus(line)]
 
 
 def _gpus(spec: object) -> int:

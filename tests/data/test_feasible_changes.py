@@ -62,6 +62,19 @@ def test_pods_that_stay_get_no_other_gpus() -> None:
     assert offered(pods_job("x", "deployment", gpu_count=8, extra=extra), model=A100) == []
 
 
+@pytest.mark.parametrize(
+    ("named", "wanted"), [("4", [4]), ("2", [4]), ("1", [2, 4]), ("9", [2, 4])]
+)
+def test_pods_keep_the_gpus_that_their_command_names(named: str, wanted: list[int]) -> None:
+    """Two pods of four each: fewer pods, or as many GPUs in each as it starts with.
+
+    More than a pod has is no number of its GPUs.
+    """
+    extra = {"gpus_per_pod": "4", "gpu_containers": "1", "named_gpus": named}
+    found = offered(pods_job("x", "deployment", gpu_count=8, extra=extra))
+    assert [count for count in found if count < 8] == wanted
+
+
 def test_an_elastic_job_stays_within_its_bounds() -> None:
     """A master and workers: the master stays, and the policy bounds the workers."""
     facts = {"gpus_per_unit": "1", "fixed_gpus": "1", "min_replicas": "2", "max_replicas": "8"}

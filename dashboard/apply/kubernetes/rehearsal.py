@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from collectors.kubernetes.objects import part
+from collectors.kubernetes.templates import gpus_named_by
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import CutError, Document, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.changing import touched
@@ -13,7 +14,7 @@ from dashboard.apply.kubernetes.pointers import Edit, Operation, as_text, leaves
 from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refusal
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
-from dashboard.apply.kubernetes.shape import excerpt, roles_of
+from dashboard.apply.kubernetes.shape import excerpt, holders, roles_of
 from dashboard.apply.kubernetes.steps import Command, Wait, command_of
 from data.errors import ApplyError
 from data.records.changes import Change, Rehearsal
@@ -58,6 +59,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
     refusals += _not_offered(api, document, change)
     refusals += _beyond_quota(api, document, change)
     refusals += _beyond_limits(api, document, change)
+    refusals += _named_beyond(document, change)
     warnings += _without_room(api, document, change)
     return Rehearsal(
         rehearsed=True,
@@ -153,6 +155,22 @@ def _beyond_limits(api: KubernetesApi, document: Document, change: Change) -> It
     for role in roles:
         if why := limit_refusal(found, value_at(wanted, role.template_at)):
             yield why
+
+
+def _named_beyond(document: Document, change: Change) -> Iterator[str]:
+    """Refuse fewer GPUs than the command of a container starts with: it would fail."""
+    kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
+    for role in roles_of(kind, wanted):
+        before = {one.at: one.count for one in holders(document, role.template_at)}
+        for held in holders(wanted, role.template_at):
+            if held.count >= before.get(held.at, 0):
+                continue
+            for count, text in gpus_named_by(value_at(document, held.at)):
+                if held.count < count <= before[held.at]:
+                    yield (
+                        f"container {held.name} says {text!r}, more GPUs than the {held.count} "
+                        "that it would have: it would fail. Change its command with its GPUs"
+                    )
 
 
 def _wanted(document: Document, change: Change) -> Document:

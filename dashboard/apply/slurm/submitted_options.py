@@ -13,19 +13,10 @@ from collections.abc import Iterable
 
 from dashboard.apply.slurm.gres_text import gpu_request
 from dashboard.apply.slurm.moves import BY_OWNER, KEPT, Move
+from data.named_devices import named_gpus, named_nodes
 
 _OPTION = re.compile(r"(?:^|\s)(--gpus(?:-per-node|-per-task)?|-G)(?=[\s=\d:]|$)")
 _RANGE = re.compile(r"(?:^|\s)(?:--nodes[=\s]|-N\s*)(\d+-\d+)(?=\s|$)")
-_NAMES_GPUS = re.compile(
-    r"(?:^|\s)(?:(?:export\s+)?(?:CUDA|NVIDIA)_VISIBLE_DEVICES=(?P<listed>\d+(?:,\d+)+)"
-    r"|(?:--gres[=\s](?:\S*,)?gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:"
-    r"|--(?:n[-_]?|num[-_]?)?gpus(?:[-_]per[-_](?:node|task|socket))?[=\s](?:[\w.-]+:)?"
-    r"|--(?:nproc[-_]per[-_]node|num[-_]processes|tensor[-_]parallel[-_]size|devices)[=\s]"
-    r")(?P<count>\d+)(?![\w.]))"
-)
-_NAMES_NODES = re.compile(
-    r"(?:\bsrun\b[^|;&]*?\s(?:--nodes[=\s]|-N\s*)|\s--nnodes[=\s])(?P<count>\d+)(?![\w.:])"
-)
 _SIZES = ("Gres", "NumNodes")
 _NAMES_MORE = (
     "its script says {text!r}, more than it would have: it would fail. Ask its owner to submit the "
@@ -57,18 +48,15 @@ def submitted_with(texts: Iterable[str]) -> str:
 def named_beyond(script: str, *, gpus: int | None, nodes: int | None) -> str:
     """Return what a script starts with more GPUs a node or more nodes than these, '' for nothing.
 
-    Options of srun and of launchers count where they hold a number: what a variable holds follows
-    the job. None: not changed.
+    None: not changed.
     """
-    limits = [(_NAMES_GPUS, gpus), (_NAMES_NODES, nodes)]
     for line in script.replace("\\\n", " ").splitlines():
-        for pattern, limit in limits:
-            if line.lstrip().startswith("#") or limit is None:
-                continue
-            for found in pattern.finditer(line):
-                listed = found.groupdict().get("listed")
-                if (listed.count(",") + 1 if listed else int(found["count"])) > limit:
-                    return found[0].strip()
+        if line.lstrip().startswith("#"):
+            continue
+        for named, limit in ((named_gpus, gpus), (named_nodes, nodes)):
+            beyond = (text for count, text in named(line) if limit is not None and count > limit)
+            if text := next(beyond, ""):
+                return text
     return ""
 
 

@@ -1,0 +1,57 @@
+"""Commands that name a number of GPUs: fewer would make their pods crash."""
+
+from typing import Any
+
+import pytest
+from beds.kubernetes import KubernetesBed
+from beds.kubernetes_apply import deployment, gpus, planned, pod_spec, proposal, rehearsed, room
+
+from collectors.kubernetes.templates import gpus_named_by, unit_facts
+from dashboard.apply.kubernetes.applier import KubernetesApplier
+
+pytestmark = pytest.mark.kubernetes
+
+
+def naming(namespace: str, count: int, **container: Any) -> dict[str, Any]:
+    """Return a Deployment of one pod whose container says more."""
+    pod = pod_spec(count)
+    pod["containers"][1] |= container
+    return deployment(namespace, replicas=1, pod=pod)
+
+
+@pytest.mark.parametrize(
+    ("container", "said"),
+    [
+        ({"args": ["--tensor-parallel-size", "4"]}, "--tensor-parallel-size 4"),
+        (
+            {"command": ["sh", "-c", "cd /a\ntorchrun --nproc_per_node=4 t.py"]},
+            "--nproc_per_node=4",
+        ),
+        ({"env": [{"name": "CUDA_VISIBLE_DEVICES", "value": "0,1,2,3"}]}, "0,1,2,3"),
+        ({"args": ["--tensor-parallel-size=$(GPUS)"]}, ""),
+        ({"args": ["--tensor-parallel-size=2"]}, ""),
+        ({"args": ["--num-gpus=8"]}, ""),
+    ],
+)
+def test_fewer_gpus_than_the_command_names_are_refused(
+    bed: KubernetesBed, applier: KubernetesApplier, container: dict[str, Any], said: str
+) -> None:
+    """The container is quoted. More GPUs than it has now are no number of them."""
+    namespace = "named"
+    room(bed, namespace, 8)
+    bed.apply(naming(namespace, 4, **container))
+    job = f"{namespace}/deployment/serve"
+    try:
+        change = planned(applier, proposal(job, gpus(4), gpus(2), details=(("gpus_per_pod", "2"),)))
+        refusals = rehearsed(applier, change).refusals
+        assert [said in text for text in refusals] == [True] * bool(said)
+    finally:
+        bed.ask("DELETE", f"apis/apps/v1/namespaces/{namespace}/deployments/serve")
+
+
+def test_the_collector_tells_what_a_command_names() -> None:
+    """The largest number; nothing where none is named or several kinds of pods hold GPUs."""
+    found = naming("n", 4, args=["--num-gpus=2", "--tensor-parallel-size=4"])
+    assert dict(unit_facts("Deployment", found))["named_gpus"] == "4"
+    assert "named_gpus" not in dict(unit_facts("Deployment", naming("n", 4, args=["--port", "80"])))
+    assert gpus_named_by({"command": None, "args": [4], "env": [{"name": "A"}]}) == []
