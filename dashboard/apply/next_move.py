@@ -231,7 +231,9 @@ def _settle(
         return Conclude(event=Event.FAILING, detail=answer.detail)
     if not _overdue(progress, now, pace):
         return Wait(until=now + pace.poll, reason=answer.detail)
-    return Conclude(event=_LATE[answer.seen], detail=answer.detail)
+    minutes = pace.patience / timedelta(minutes=1)
+    late = f"set, and not there after {minutes:g} min: " if answer.seen is Seen.NOT_YET else ""
+    return Conclude(event=_LATE[answer.seen], detail=f"{late}{answer.detail}")
 
 
 _LATE: dict[Seen, Event | None] = {
