@@ -5,9 +5,10 @@ import json
 import os
 import urllib.parse
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pandas as pd
@@ -17,7 +18,7 @@ from beds.nvml import stub_library
 from beds.slurm_replay import answering, recorded_commands
 
 from collectors import COLLECTORS
-from collectors.base import Window
+from collectors.base import Collector, Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.nvml.metrics import NvmlCollector
@@ -28,6 +29,9 @@ from collectors.slurm.jobs import slurm_collector
 from collectors.trace_files import Trace, load_map
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
+from data.columns import SAMPLES, check_frame
+from data.records.cluster import SourceReport, SourceState
+from data.records.identifiers import digest_of
 from data.source_settings import NvmlSettings, PrometheusSettings, SlurmSettings
 
 ROOT = Path(__file__).parents[2]
@@ -167,3 +171,18 @@ def test_every_dialect_is_recorded() -> None:
     for folder, suffix in (("dcgm-text", ".prom"), ("prometheus-dcgm", ".json")):
         found = {path.name for path in (RECORDED / folder).iterdir()}
         assert found == {f"{dialect}{suffix}" for dialect in DIALECTS}
+
+
+def test_the_example_of_the_page_is_a_collector() -> None:
+    """What docs/adding-a-collector.md shows runs as it stands there."""
+    page = (ROOT / "docs" / "adding-a-collector.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    names: dict[str, Any] = {
+        "dataclass": dataclass, "pd": pd, "Window": Window, "Collected": Collected,
+        "SAMPLES": SAMPLES, "check_frame": check_frame, "SourceReport": SourceReport,
+        "SourceState": SourceState, "digest_of": digest_of,
+    }  # fmt: skip
+    exec(code, names)  # noqa: S102 our own page
+    collector: Collector = names["OneBoardCollector"]()
+    collected = collector.collect(Window(start=AT - timedelta(minutes=10), end=AT))
+    assert len(collected.samples) == collected.report.samples == 10
