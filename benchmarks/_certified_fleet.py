@@ -15,7 +15,7 @@ from data.records.cluster import Cluster, Gpu, Node
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.settings import EnergySettings, Pin, PlanningSettings
-from planner.problem import FleetRules, PlanningProblem, make_problem
+from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MODELS = ("H100-SXM5-80GB", "A100-SXM4-80GB", "L40S-48GB")

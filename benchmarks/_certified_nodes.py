@@ -22,9 +22,9 @@ from benchmarks._certified_fleet import AS_OF, FleetFeatures, problem_of
 from benchmarks.exact_plan import ExactModel, Program, solve_with_highs
 from data.errors import ImpossibleProblemError
 from data.records.plans import Plan
-from planner.fleet import FleetNode
-from planner.packing import build_plan
-from planner.problem import FORBIDDEN, PlanningProblem
+from planner.plan import build_plan
+from planner.problem.fleet import FleetNode
+from planner.problem.planning_problem import FORBIDDEN, PlanningProblem
 
 Floats = npt.NDArray[np.float64]
 Columns = npt.NDArray[np.int64]

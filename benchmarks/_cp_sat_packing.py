@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from planner.temporal.instance import TemporalInstance, clique_grid
-from planner.temporal.text_format import format_instance, parse_instance
+from benchmarks.packing.text_format import format_instance, parse_instance
+from planner.nodes.temporal_instance import TemporalInstance, clique_grid
 
 ROOT = Path(__file__).parents[1]
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.memory.known_models import known_model
+from planner.memory.predictor import predict_peak
 from planner.memory.training_job import (
     Adapter,
     Method,
@@ -21,17 +22,16 @@ from planner.memory.training_job import (
     Sharding,
     TrainingJob,
 )
-from planner.memory_predictor import predict_peak
-from planner.placement import HeterogeneousPolicy
+from planner.memory.training_plans import GpuType, prior_speed
+from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application, LearningCurve, MeasuredSpeed
 from planner.simulation.job_view import Policy
 from planner.simulation.peers.gavel import GavelPolicy
 from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
+from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
 from planner.simulation.workload import PAPER_CLUSTER, SubmittedJob
-from planner.simulator import SimulationRules, simulate
-from planner.training_plans import GpuType, prior_speed
 
 _GIB = 2**30
 _SEED = 20261121

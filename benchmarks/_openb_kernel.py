@@ -4,8 +4,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.compiled import compiled
-from planner.fragmentation_kernel import NodeState, Pod, Prices, choose, fits, occupy
-from planner.temporal.random_kernel import RandomState, draw
+from planner.nodes.fragmentation_kernel import NodeState, Pod, Prices, choose, fits, occupy
+from planner.nodes.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
 

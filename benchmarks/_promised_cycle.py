@@ -28,9 +28,9 @@ from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
 from forecasting.power.free_boards import with_measured_idle
-from planner.memory_watch import watch_memory
-from planner.packing import build_plan
-from planner.problem import make_problem
+from planner.memory.watch import watch_memory
+from planner.plan import build_plan
+from planner.problem.planning_problem import make_problem
 from planner.recommendations.advise import advise
 
 AS_OF = NOW - timedelta(seconds=STEP)

@@ -16,7 +16,7 @@ from benchmarks._promised_fleet import NOW, PER_DAY, PER_HOUR, STEP, DrawnFleet,
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
-from planner.configurations import board_share
+from planner.problem.configurations import board_share
 
 _HOURS = STEP / 3_600
 

@@ -11,7 +11,6 @@ import pandas as pd
 from benchmarks.demand_sets import helios, philly
 from dashboard.step_forecasts import step_forecasts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from planner.replay import Recorded
 from planner.rightsizing.all_policies import forecast_policies, peer_policies
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.decaying_histogram import DecayingHistogram
@@ -23,6 +22,7 @@ from planner.rightsizing.operating_points import (
 )
 from planner.rightsizing.past import Policy, StepForecast, Values
 from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
+from planner.rightsizing.replay import Recorded
 from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
 
 Mask = npt.NDArray[np.bool_]

@@ -22,9 +22,9 @@ from data.store import Store
 from data.store.planning_view import PlanningView
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
-from planner.memory_watch import watch_memory
-from planner.packing import build_plan
-from planner.problem import make_problem
+from planner.memory.watch import watch_memory
+from planner.plan import build_plan
+from planner.problem.planning_problem import make_problem
 from planner.recommendations.advise import advise
 
 _FORECAST_EACH = 2

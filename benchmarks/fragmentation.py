@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks._fgd_kernel import replay_fgd
+from benchmarks._online_placement import OnlinePlacer, PlacedPod
 from benchmarks._openb import arrivals, openb_nodes, openb_pods
 from benchmarks._openb_kernel import BEST, FIRST, OURS, RANDOM, pick, replay
-from planner.fragmentation import Pods, prices_of
-from planner.fragmentation_kernel import NodeState, Pod, Prices
-from planner.online_placement import OnlinePlacer, PlacedPod
-from planner.temporal.instance import Ints
-from planner.temporal.random_kernel import random_state
+from planner.nodes.fragmentation import Pods, prices_of
+from planner.nodes.fragmentation_kernel import NodeState, Pod, Prices
+from planner.nodes.random_kernel import random_state
+from planner.nodes.temporal_instance import Ints
 
 RESULTS = Path(__file__).parent / "results" / "fragmentation.md"
 FIRST_SEED = 42

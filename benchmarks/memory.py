@@ -18,16 +18,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks._marp_paper import marp_peak_bytes
 from benchmarks.memory_foundry import foundry_lines
 from benchmarks.memory_peers import deepspeed_bytes, four_weights_bytes, megatron_bytes
 from benchmarks.memory_rows import MeasuredRow, read_rows
 from planner.memory.bounds import FIT_PROBABILITY, SHARES, USABLE, Tier, bound_factor
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.framework_traits import framework_traits, known_frameworks
-from planner.memory.marp_paper import marp_peak_bytes
+from planner.memory.predictor import MemoryEstimate, predict_peak, refusal
 from planner.memory.training_job import Method, TrainingJob
-from planner.memory_predictor import MemoryEstimate, predict_peak, refusal
-from planner.training_plans import unbounded_peak
+from planner.memory.training_plans import unbounded_peak
 
 RESULTS = Path(__file__).parent / "results" / "memory.md"
 GIB = 2**30

@@ -15,10 +15,10 @@ import pandas as pd
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.model_shape import ModelShape
+from planner.memory.predictor import predict_peak, refusal
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory_predictor import predict_peak, refusal
-from planner.training_plans import GpuType, TrainingPlan, prior_speed
-from planner.training_time import hours_range
+from planner.memory.training_plans import GpuType, TrainingPlan, prior_speed
+from planner.memory.training_time import hours_range
 
 GIB = 2**30
 _WIDTHS = {

@@ -21,8 +21,8 @@ from data.records.plans import Plan
 from data.settings import EnergySettings, PlanningSettings
 from data.store import open_store
 from forecasting.forecast_runner import forecast_demand
-from planner.packing import build_plan
-from planner.problem import PlanningProblem, make_problem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem, make_problem
 
 RESULTS = Path(__file__).parent / "results" / "planner.md"
 HEADER = (

@@ -19,9 +19,9 @@ from benchmarks._rightsizing_sets import (
     pods_utilization,
 )
 from benchmarks._rightsizing_tuning import tuned
-from planner.replay import Figures, Replayed, replay
 from planner.rightsizing.oracle import oracle_of
 from planner.rightsizing.past import Policy
+from planner.rightsizing.replay import Figures, Replayed, replay
 
 RESULTS = Path(__file__).parent / "results" / "rightsizing_replay.md"
 MOST_CHANGES = 0.2

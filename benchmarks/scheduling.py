@@ -1,9 +1,10 @@
 """Scheduling on heterogeneous GPUs: completion times, restarts and decision times of all policies.
 
 `python -m benchmarks.scheduling --data DIR [--full]`, which holds sia_pollux. The simulator is
-Trimtab's (planner/simulator.py) with the truth of sia_pollux: measured steps by placement,
-validation curves, restart times and the slowdowns that Sia's authors measured; 60 s rounds on 24
-T4, 16 A100-40 and 24 RTX 2080 Ti. All policies see the same jobs through the same interface.
+Trimtab's (planner/simulation/simulator.py) with the truth of sia_pollux: measured steps by
+placement, validation curves, restart times and the slowdowns that Sia's authors measured; 60 s
+rounds on 24 T4, 16 A100-40 and 24 RTX 2080 Ti. All policies see the same jobs through the same
+interface.
 "submitted batch" limits goodput models to the batch the user submitted, as in Sia's simulator;
 "declared batch" to the largest of the application, as a job specification states it: both policies
 that tune batches run both ways. The policies named rigid get the GPUs and batch that users asked
@@ -24,16 +25,16 @@ from benchmarks._llm_workload import llm_table
 from benchmarks._plan_speed import plan_speed_table
 from benchmarks._round_scaling import ScaledRounds, scaled_rounds
 from benchmarks._sia_workloads import Workload, read_applications, read_workloads
-from planner.placement import HeterogeneousPolicy
+from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application
 from planner.simulation.job_view import Policy
 from planner.simulation.outcome import Outcome
 from planner.simulation.peers.gavel import GavelPolicy
 from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
+from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
 from planner.simulation.workload import PAPER_CLUSTER
-from planner.simulator import SimulationRules, simulate
 
 RESULTS = Path(__file__).parent / "results" / "scheduling.md"
 _TUNED_ON = ("philly 1", "philly 2")

@@ -17,13 +17,13 @@ import numpy as np
 
 from benchmarks._cp_sat_packing import cp_sat
 from benchmarks._temporal_families import SEED, cloud_family, gpu_family, uniform_family
-from planner.temporal import bounds
-from planner.temporal.busy_time import minimise_busy_time, volume_busy_time
-from planner.temporal.busy_time_bound import busy_time_bound
-from planner.temporal.fits import Order, Rule, best_fit_of_five, bins_of, fit
-from planner.temporal.instance import TemporalInstance, clique_grid
-from planner.temporal.pack import Packing, pack
-from planner.temporal.text_format import parse_instance
+from benchmarks.packing.busy_time import minimise_busy_time, volume_busy_time
+from benchmarks.packing.busy_time_bound import busy_time_bound
+from benchmarks.packing.fits import Order, Rule, best_fit_of_five, bins_of, fit
+from benchmarks.packing.pack import Packing, pack
+from benchmarks.packing.text_format import parse_instance
+from planner.nodes import run_bounds as bounds
+from planner.nodes.temporal_instance import TemporalInstance, clique_grid
 
 RESULTS = Path(__file__).parent / "results" / "temporal_packing.md"
 PACK_SEED = 1

@@ -39,9 +39,9 @@ from forecasting.power.free_boards import with_measured_idle
 from forecasting.queue_waits import queue_waits
 from forecasting.ray_workforce import RayWorkforce
 from forecasting.surprises import surprises
-from planner.memory_watch import watch_memory
-from planner.packing import build_plan
-from planner.problem import FleetRules, make_problem
+from planner.memory.watch import watch_memory
+from planner.plan import build_plan
+from planner.problem.planning_problem import FleetRules, make_problem
 from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio
 

@@ -12,10 +12,10 @@ from data.records.jobs import Job
 from data.settings import EnergySettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.job_keys import JobKey, job_key
-from planner.configurations import board_share
-from planner.replay import Recorded
+from planner.problem.configurations import board_share
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.past import Indices, Values
+from planner.rightsizing.replay import Recorded
 
 SLOT_SECONDS = 300
 _LEARNING_SHARE = 0.25

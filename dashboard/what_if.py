@@ -29,10 +29,10 @@ from forecasting.past_runs import past_run_seconds
 from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models
 from forecasting.queue_waits import queue_waits
-from planner.energy import power_under
-from planner.memory_watch import watch_memory
-from planner.packing import build_plan
-from planner.problem import JobProblem, PlanningProblem, make_problem
+from planner.memory.watch import watch_memory
+from planner.plan import build_plan
+from planner.problem.energy import power_under
+from planner.problem.planning_problem import JobProblem, PlanningProblem, make_problem
 from planner.recommendations.path_costs import path_cost
 
 MOST_SECONDS = 5.0

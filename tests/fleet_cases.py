@@ -15,7 +15,7 @@ from data.records.cluster import Cluster, Gpu, Node
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.settings import EnergySettings, PlanningSettings
-from planner.problem import FleetRules, PlanningProblem, make_problem
+from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 
 MODELS = (H100, A100, L40S)
 PODS = SchedulerFacts(extra=(("gpus_per_pod", "1"), ("gpu_containers", "1")))

@@ -16,7 +16,7 @@ from data.records.cluster import Cluster, Gpu, Node
 from data.records.forecasts import DemandForecast, ForecastSkipped, QuantilePath, Quantity
 from data.records.jobs import Job
 from data.settings import EnergySettings, PlanningSettings
-from planner.problem import FleetRules, PlanningProblem, make_problem
+from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
 
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100, L40S, A100 = "H100-SXM5-80GB", "L40S-48GB", "A100-SXM4-80GB"

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from planner.temporal.instance import Ints, TemporalInstance
+from planner.nodes.temporal_instance import Ints, TemporalInstance
 
 
 def overloads(instance: TemporalInstance, bin_of: Ints) -> list[tuple[int, int, int]]:

@@ -25,7 +25,7 @@ from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from forecasting.power.free_boards import with_measured_idle
-from planner.configurations import board_share
+from planner.problem.configurations import board_share
 
 _BEFORE = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"

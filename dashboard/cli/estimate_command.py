@@ -28,9 +28,9 @@ from data.store import open_store
 from data.store.bridge import is_postgres_url
 from data.store.engine import store_path
 from planner.memory.calibration import Calibration
+from planner.memory.predictor import MemoryEstimate
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
-from planner.memory_predictor import MemoryEstimate
-from planner.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
+from planner.memory.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
 
 _DEGREES = ("data", "tensor", "pipeline")
 

@@ -8,7 +8,7 @@ from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.submission.memory_outlook import watched_jobs
 from data.records.memory import MemoryFinding
 from data.units import MIB_PER_GIB
-from planner.memory_watch import WatchedJob, watch_memory
+from planner.memory.watch import WatchedJob, watch_memory
 
 FINDINGS = 3
 _COLUMNS = (

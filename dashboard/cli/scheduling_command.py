@@ -78,8 +78,8 @@ def scheduling(options: argparse.Namespace) -> int:
     """Print one row of figures for every policy."""
     from dashboard.cli.world import progress_on_stderr
     from planner.simulation.entries import entry_of
+    from planner.simulation.simulator import SimulationRules, simulate
     from planner.simulation.step_fit import StepFits
-    from planner.simulator import SimulationRules, simulate
 
     entries = [entry_of(name.strip()) for name in options.policies.split(",") if name.strip()]
     cluster = cluster_of(options.cluster)

@@ -12,8 +12,8 @@ from data.clock import utc_now
 if TYPE_CHECKING:
     from dashboard.cycle import Progress
     from dashboard.recorded_jobs import JobRecording
-    from planner.replay import Figures
     from planner.rightsizing.past import Policy
+    from planner.rightsizing.replay import Figures
 
 _COLUMNS = (
     "quantity",
@@ -89,7 +89,7 @@ def _rows(
     one: "JobRecording", options: argparse.Namespace, show: "Progress"
 ) -> list[dict[str, Any]]:
     from dashboard.step_forecasts import step_forecasts
-    from planner.replay import replay
+    from planner.rightsizing.replay import replay
 
     every = max(1, round(options.forecast_every * 60 / options.step))
     forecasts = (

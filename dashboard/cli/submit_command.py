@@ -26,7 +26,7 @@ from data.errors import ApplyError, ChangeRefusedError
 from data.records.submissions import Submission
 from data.settings import Settings
 from data.store import Store, open_store
-from planner.memory_predictor import gib
+from planner.memory.predictor import gib
 
 FINDINGS = 3
 _SHOWN_PLANS = 5

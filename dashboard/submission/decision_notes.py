@@ -4,7 +4,7 @@ from typing import Any
 
 from dashboard.submission.estimate import fit_figures, fit_text
 from dashboard.submission.placement import Considered, Decision
-from planner.memory_predictor import gib, needed_bytes
+from planner.memory.predictor import gib, needed_bytes
 
 _SHOWN = 5
 

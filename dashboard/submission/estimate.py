@@ -12,10 +12,10 @@ from data.errors import ImpossibleProblemError
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
 from planner.memory.calibration import Calibration
 from planner.memory.parameters import count_parameters
+from planner.memory.predictor import MemoryEstimate, gib, refusal
 from planner.memory.training_job import Parallelism, Sharding, TrainingJob
-from planner.memory_predictor import MemoryEstimate, gib, refusal
-from planner.training_plans import GpuType, TrainingPlan, unbounded_peak
-from planner.training_time import hours_range
+from planner.memory.training_plans import GpuType, TrainingPlan, unbounded_peak
+from planner.memory.training_time import hours_range
 
 _GIB = 2**30
 

@@ -9,8 +9,8 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.kept_on import occupied
 from data.records.cluster import Gpu, Node
 from data.store import StoreReader
-from planner.taken_boards import short_name, taken_boards, works_for_nobody
-from planner.training_plans import GpuType
+from planner.memory.training_plans import GpuType
+from planner.problem.taken_boards import short_name, taken_boards, works_for_nobody
 
 _RECENT = timedelta(hours=1)
 

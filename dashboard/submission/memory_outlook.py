@@ -14,7 +14,7 @@ from data.records.jobs import Job
 from data.records.submissions import Attempt, Submission
 from data.store import StoreReader
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory_watch import WatchedJob
+from planner.memory.watch import WatchedJob
 
 _HISTORY = timedelta(days=7)
 _LATELY = timedelta(hours=1)

@@ -13,10 +13,10 @@ import numpy as np
 
 from dashboard.submission.fleet import FLEET_UNKNOWN, Fleet, FleetNode, Room, Standing, Taint
 from data.errors import ImpossibleProblemError
-from planner.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
-from planner.fragmentation_kernel import WHOLE, NodeState, Pod
+from planner.memory.training_plans import TrainingPlan
+from planner.nodes.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
+from planner.nodes.fragmentation_kernel import WHOLE, NodeState, Pod
 from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_offer
-from planner.training_plans import TrainingPlan
 
 _DEARER = 1.25
 """A plan may cost so much more per unit of work than the cheapest to spare larger GPUs."""

@@ -11,8 +11,8 @@ from data.errors import ImpossibleProblemError
 from data.records.submissions import MeasuredPeak
 from planner.memory.calibration import Calibration, FinishedRun
 from planner.memory.training_job import Recompute, Sharding, TrainingJob
-from planner.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
-from planner.training_time import hours_range
+from planner.memory.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
+from planner.memory.training_time import hours_range
 
 
 def family_of(job: TrainingJob) -> str:

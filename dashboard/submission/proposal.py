@@ -29,10 +29,10 @@ from data.records.submissions import (
 )
 from data.store.record_json import to_json
 from data.submit_settings import SubmitSettings
-from planner.memory_predictor import finished_run, needed_bytes
+from planner.memory.predictor import finished_run, needed_bytes
+from planner.memory.training_plans import TrainingPlan
+from planner.memory.training_time import hours_range
 from planner.scheduling.arrival import WaitingJob
-from planner.training_plans import TrainingPlan
-from planner.training_time import hours_range
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

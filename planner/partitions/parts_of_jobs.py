@@ -7,9 +7,9 @@ jobs that hold some of them now), or a tenant (`tenants.by`). What jobs of sever
 
 import numpy as np
 
-from planner.problem import JobProblem, PlanningProblem
+from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.tenants import tenant_of
 from planner.solver.slot_problem import Indices
-from planner.tenants import tenant_of
 
 
 def parts_of_jobs(problem: PlanningProblem) -> Indices:

@@ -30,10 +30,10 @@ from planner.partitions.price_exchange import MeanUse, PartMarket
 from planner.partitions.shares import shares_of
 from planner.partitions.split import Part, Shares, limited, split, touched, warmth_of_part
 from planner.partitions.workforce import LocalWorkforce, Workforce, Workplaces
-from planner.plan_cost import use_of
 from planner.solver.bounds import Bound, priced_constant
 from planner.solver.check_problem import check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
+from planner.solver.plan_cost import use_of
 from planner.solver.prices import Prices, PriceSearch, settled_prices
 from planner.solver.replan import PlanPrices, Warmth
 from planner.solver.slot_problem import (

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from planner.configurations import Option
-from planner.fleet import runs_under
-from planner.problem import JobProblem, PlanningProblem
+from planner.problem.configurations import Option
+from planner.problem.fleet import runs_under
+from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 NO_ROOM = "the boards that it would take are not free while the others stay as proposed"

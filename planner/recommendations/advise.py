@@ -8,7 +8,8 @@ from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk, Tra
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, IdleGpus, Plan
-from planner.problem import PlanningProblem
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.transitions import entering
 from planner.recommendations.admission import NO_PAIR, NO_ROOM, Room, admitted
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missing_boards
@@ -22,7 +23,6 @@ from planner.recommendations.rejections import Rejections, rejected
 from planner.recommendations.savings import Outcome, outcome_of
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
 from planner.recommendations.wording import change_text, why
-from planner.transitions import entering
 
 _RISK = {
     Action.POWER_CAP: Risk.LOW,

@@ -4,11 +4,11 @@ from data.records.decisions import Action, Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
 from data.units import MIB_PER_GIB
-from planner.cost import change_costs
-from planner.problem import PlanningProblem
+from planner.problem.cost import change_costs
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.terms import Terms
 from planner.recommendations.guardrails import suspicion
 from planner.recommendations.proposals import Proposal
-from planner.terms import Terms
 
 _SIGNALS = {
     "sm_active": (2, "SM activity was measured"),

@@ -13,9 +13,9 @@ from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
 from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
-from planner.carbon import emissions_of, market_emissions_of
-from planner.fleet import FleetNode
-from planner.problem import JobProblem, PlanningProblem
+from planner.problem.carbon import emissions_of, market_emissions_of
+from planner.problem.fleet import FleetNode
+from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 Values = npt.NDArray[np.float64]

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
 from data.records.decisions import Action
-from planner.cost import needed_service
-from planner.job_demand import JobDemand
+from planner.problem.cost import needed_service
+from planner.problem.job_demand import JobDemand
+from planner.problem.terms import Terms
 from planner.recommendations.proposals import STEADY_SHARE, Proposal
 from planner.recommendations.savings import Outcome
-from planner.terms import Terms
 
 _SHORTEST_HOURS = 1.0
 """A change is held at least so long: rescaling costs 15-250 s each way (Sia, SOSP 2023)."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from data.feasible_changes import why_not
 from data.records.plans import IdleCause, IdleGpus
-from planner.cost import needed_service
+from planner.problem.cost import needed_service
+from planner.problem.terms import Terms
 from planner.recommendations.proposals import Proposal
-from planner.terms import Terms
 
 _NEGLIGIBLE = 1e-9
 

@@ -12,7 +12,7 @@ from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan
 from data.units import MIB_PER_GIB
-from planner.problem import PlanningProblem
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.memory_relief import Relief
 from planner.recommendations.savings import Outcome

@@ -15,13 +15,13 @@ from data.records.decisions import Action
 from data.records.jobs import Platform
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.records.plans import Configuration
-from planner.configurations import Option, board_share
 from planner.memory.bounds import USABLE
-from planner.problem import JobProblem, PlanningProblem
+from planner.problem.configurations import Option, board_share
+from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.problem.terms import Terms
 from planner.recommendations.admission import NO_ROOM, Room
 from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import Outcome, outcome_of
-from planner.terms import Terms
 
 _BEYOND = 1.25
 """Room asked for above a forecast that ends at the device's own memory: the rest was cut."""

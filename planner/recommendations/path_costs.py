@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from planner.cost import SlotCosts, change_costs, slot_costs
-from planner.problem import JobProblem
-from planner.terms import Terms
+from planner.problem.cost import SlotCosts, change_costs, slot_costs
+from planner.problem.planning_problem import JobProblem
+from planner.problem.terms import Terms
 
 Path = tuple[int, ...]
 """The number of an option for each slot."""

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Plan
+from planner.problem.terms import Terms
 from planner.recommendations.memory_relief import Relief
 from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import Proposal
-from planner.terms import Terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from data.records.decisions import Action
 from data.records.plans import JobPlan
-from planner.configurations import Option
-from planner.cost import needed_service
-from planner.problem import JobProblem
+from planner.problem.configurations import Option
+from planner.problem.cost import needed_service
+from planner.problem.planning_problem import JobProblem
+from planner.problem.terms import Terms
 from planner.recommendations.path_costs import Path, path_cost
-from planner.terms import Terms
 
 STEADY_SHARE = 0.5
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from data.records.decisions import Action, Range, Savings, Transition
 from data.units import GRAMS_PER_KILOGRAM
-from planner.carbon import emissions_of, market_emissions_of
-from planner.cost import (
+from planner.problem.carbon import emissions_of, market_emissions_of
+from planner.problem.cost import (
     SLOWER,
     ChangeTime,
     change_costs,
@@ -26,8 +26,9 @@ from planner.cost import (
     missed_ratio,
     rent_per_hour,
 )
-from planner.energy import CURVE, HELD, MODEL_ERROR, power_per_work, power_under
-from planner.job_demand import JobDemand
+from planner.problem.energy import CURVE, HELD, MODEL_ERROR, power_per_work, power_under
+from planner.problem.job_demand import JobDemand
+from planner.problem.terms import Terms
 from planner.recommendations.joint_errors import (
     Error,
     above_zero,
@@ -39,7 +40,6 @@ from planner.recommendations.joint_errors import (
 )
 from planner.recommendations.path_costs import option_costs, path_cost
 from planner.recommendations.proposals import Proposal
-from planner.terms import Terms
 
 Values = npt.NDArray[np.float64]
 Triple = tuple[float, float, float]

@@ -1,8 +1,8 @@
 """Why a change is proposed, in words with its figures."""
 
 from data.records.decisions import Action
-from planner.cost import missed_service
-from planner.problem import PlanningProblem
+from planner.problem.cost import missed_service
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.proposals import Proposal
 
 

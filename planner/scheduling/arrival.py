@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from planner.placement import HeterogeneousPolicy
+from planner.scheduling.policy import HeterogeneousPolicy
 
 Floats = npt.NDArray[np.float64]
 Speed = Callable[[Floats, Floats], Floats]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from data.errors import ImpossibleProblemError
-from planner.placement import HeterogeneousPolicy
+from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.job_view import Policy
 from planner.simulation.peers.gavel import GavelPolicy
 from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy

@@ -11,7 +11,7 @@ from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
 from dashboard.cli.plan_command import plan_document
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from data.records.plans import Plan
-from planner.packing import build_plan
+from planner.plan import build_plan
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,13 @@ from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quant
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import NodePlan, Plan
 from data.settings import EnergySettings, PlanningSettings
-from planner.cost import SLOWER
-from planner.packing import build_plan
-from planner.problem import FleetRules, PlanningProblem
+from planner.plan import build_plan
+from planner.problem.cost import SLOWER
+from planner.problem.planning_problem import FleetRules, PlanningProblem
+from planner.problem.time_shift import waiting_stretch
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.proposals import proposal_of
 from planner.recommendations.savings import outcome_of
-from planner.time_shift import waiting_stretch
 
 DEAR_UNTIL_MIDNIGHT = ",".join(["0.1"] * 12 + ["1.5"] * 12)
 HOUR = 3600.0

@@ -14,8 +14,8 @@ from benchmarks.exact_plan import exact_model, solve_with_highs
 from benchmarks.plan_instances import make_instance
 from data.records.plans import Plan
 from data.settings import PlanningSettings
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import Path, SlotProblem
 from planner.solver.solve import solve

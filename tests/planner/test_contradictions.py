@@ -12,8 +12,8 @@ from planning_cases import AS_OF
 from data.records.decisions import Action, Recommendation
 from data.records.forecasts import GroupForecast, GroupKind, QuantilePath, Quantity
 from data.settings import PlanningSettings
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
 peaks = st.floats(0.5, 1.6)

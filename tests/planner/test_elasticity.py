@@ -5,7 +5,7 @@ from factories import make_job
 
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.settings import PlanningSettings
-from planner.elasticity import Elasticity, standing_of
+from planner.problem.elasticity import Elasticity, standing_of
 
 PLANNING = PlanningSettings()
 

@@ -29,13 +29,13 @@ from data.records.cluster import Cluster
 from data.records.jobs import SchedulerFacts, WorkloadKind
 from data.records.plans import Plan
 from data.settings import PlanningSettings
-from planner.fleet import fleet_facts
-from planner.node_plan import place_plan
-from planner.packing import build_plan
-from planner.plan_cost import cost_of_jobs, use_of
-from planner.problem import FleetRules, PlanningProblem
-from planner.slot_mapping import as_slot_problem
+from planner.nodes.node_plan import place_plan
+from planner.plan import build_plan
+from planner.problem.fleet import fleet_facts
+from planner.problem.planning_problem import FleetRules, PlanningProblem
+from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.coupling_rows import coupling_rows
+from planner.solver.plan_cost import cost_of_jobs, use_of
 from planner.solver.solve import solve
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -6,8 +6,9 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks._online_placement import OnlinePlacer
 from data.errors import ImpossibleProblemError
-from planner.fragmentation import (
+from planner.nodes.fragmentation import (
     ANY_MODEL,
     FragmentationPlacer,
     Pods,
@@ -16,8 +17,7 @@ from planner.fragmentation import (
     prices_of,
     residual_losses,
 )
-from planner.fragmentation_kernel import NodeState
-from planner.online_placement import OnlinePlacer
+from planner.nodes.fragmentation_kernel import NodeState
 
 ROW = tuple[int, int, int, int, int]
 

@@ -14,8 +14,8 @@ from dashboard.idle_sum import idle_rows, idle_sum
 from data.records.decisions import FOR_MEMORY
 from data.records.plans import IdleCause, Plan
 from data.settings import PlanningSettings
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
 

@@ -14,8 +14,8 @@ from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk
 from data.records.jobs import Job, Platform, WorkloadKind
 from data.records.memory import MemoryAdvice, MemoryFinding, MemoryOutlook, MemoryRemedy
 from data.settings import PlanningSettings
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
 SHORT = PlanningSettings(slot_minutes=60, horizon_slots=4)

@@ -13,8 +13,8 @@ from data.records.forecasts import DemandForecast, QuantilePath, Quantity, Windo
 from data.records.memory import MemoryFinding, MemoryOutlook, MemoryRemedy
 from planner.memory.known_models import known_model
 from planner.memory.training_job import Parallelism, Recompute, TrainingJob
-from planner.memory_watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
-from planner.training_plans import GpuType
+from planner.memory.training_plans import GpuType
+from planner.memory.watch import MemoryWatchSettings, WatchedJob, exceedance_of, watch_memory
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 LIMIT = 81_559.0

@@ -30,7 +30,7 @@ from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
 from data.settings import PlanningSettings
 from data.source_settings import KubernetesSettings
-from planner.packing import build_plan
+from planner.plan import build_plan
 from planner.recommendations.advise import advise
 
 MODELS = (H100, A100, L40S)

@@ -29,7 +29,7 @@ from data.errors import ApplyError
 from data.records.decisions import Action, Recommendation
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.source_settings import SlurmSettings
-from planner.packing import build_plan
+from planner.plan import build_plan
 from planner.recommendations.advise import advise
 
 NOW = datetime(2027, 6, 1, tzinfo=UTC)

@@ -14,10 +14,10 @@ from planning_cases import A100, AS_OF, H100, L40S, PLANNING, boards, case
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings
-from planner.board_sharing import MOST_MEMORY_SHARE, MOST_UTILIZATION, partners_of
-from planner.cost import slot_costs
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.board_sharing import MOST_MEMORY_SHARE, MOST_UTILIZATION, partners_of
+from planner.problem.cost import slot_costs
+from planner.problem.planning_problem import PlanningProblem
 
 NIGHT = ",".join(["0.05"] * 6 + ["0.95"] * 18)
 

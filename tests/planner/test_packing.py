@@ -19,9 +19,9 @@ from planning_cases import (
 from data.records.forecasts import ForecastSkipped
 from data.records.plans import Plan
 from data.settings import PlanningSettings
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
-from planner.slot_mapping import as_slot_problem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import as_slot_problem
 from planner.solver.slot_problem import NOTHING
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from fleet_cases import fleet_case
 
-from planner.node_plan import place_plan
-from planner.packing import build_plan
-from planner.slot_mapping import as_slot_problem
+from planner.nodes.node_plan import place_plan
+from planner.plan import build_plan
+from planner.problem.slot_mapping import as_slot_problem
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -18,9 +18,9 @@ from data.records.decisions import FOR_MEMORY, Action
 from data.records.jobs import WorkloadKind
 from data.records.plans import JobPlan
 from data.settings import EnergySettings, PlanningSettings
-from planner.cost import rent_per_hour
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.cost import rent_per_hour
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.admission import Room, admitted
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.proposals import proposal_of

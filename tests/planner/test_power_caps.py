@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.power_cap_laws import cap_law_of, load_cap_laws
 from forecasting.power.cap import power_under_cap
-from planner.power_caps import cap_effect
+from planner.problem.power_caps import cap_effect
 
 
 @given(st.floats(20, 900), st.floats(100, 700))

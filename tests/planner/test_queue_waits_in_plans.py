@@ -12,9 +12,9 @@ from data.records.decisions import Recommendation
 from data.records.jobs import JobState
 from data.records.queue_waits import QueueWait
 from data.store.record_json import from_json, to_json
-from planner.cost import change_cost, change_costs
-from planner.packing import build_plan
-from planner.problem import FleetRules, PlanningProblem
+from planner.plan import build_plan
+from planner.problem.cost import change_cost, change_costs
+from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
 WAIT = QueueWait(low=0, median=240, high=2100, mean=700, starts=52, days=7)

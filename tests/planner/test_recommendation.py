@@ -12,8 +12,8 @@ from data.records.forecasts import ForecastSkipped
 from data.records.jobs import Job, WorkloadKind
 from data.settings import EnergySettings
 from data.units import watts_for_hours_to_kwh
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import advise
 from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import outcome_of

@@ -13,8 +13,8 @@ from dashboard.apply.resting import rejections
 from data.records.decisions import Action, Recommendation
 from data.settings import PlanningSettings
 from data.store import Store
-from planner.packing import build_plan
-from planner.problem import FleetRules, PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.rejections import Rejection
 

@@ -9,11 +9,11 @@ from hypothesis.extra import numpy as arrays
 from rightsizing_cases import make_recorded
 
 from data.errors import ImpossibleProblemError
-from planner.replay import replay
 from planner.rightsizing.all_policies import own_policies, peer_policies
 from planner.rightsizing.charges import Charges
 from planner.rightsizing.oracle import oracle_of
 from planner.rightsizing.past import Past, Policy, Values
+from planner.rightsizing.replay import replay
 
 CHARGES = Charges(unit_hour=2.0, idle_kw=0.1, busy_kw=0.5, energy_price=0.2, pue=1.5)
 POLICIES: list[Policy] = [

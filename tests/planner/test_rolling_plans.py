@@ -12,10 +12,10 @@ from planning_cases import AS_OF, H100, boards, case
 from data.records.plans import Plan
 from data.settings import PlanningSettings
 from data.store.plan_json import plan_from_json, plan_to_json
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
-from planner.rolling_plan import rolling
-from planner.slot_mapping import as_slot_problem
+from planner.nodes.rolling_plan import rolling
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import as_slot_problem
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

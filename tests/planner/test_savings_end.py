@@ -12,9 +12,9 @@ from planning_cases import A100, AS_OF, H100, L40S, boards, case
 from data.records.decisions import Action
 from data.records.jobs import Job, JobState, Platform, SchedulerFacts, WorkloadKind
 from data.settings import EnergySettings, PlanningSettings
-from planner.job_end import remaining_of
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.job_end import remaining_of
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import Advice, advise
 
 SOURCES = (

@@ -24,9 +24,9 @@ from data.records.decisions import Action
 from data.records.jobs import Job, Platform
 from data.records.plans import Plan
 from data.settings import PlanningSettings
-from planner.fleet import UNSEEN
-from planner.packing import build_plan
-from planner.problem import FleetRules, PlanningProblem
+from planner.plan import build_plan
+from planner.problem.fleet import UNSEEN
+from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.recommendations.advise import advise
 
 SLOTS = (5, 15, 30, 60)

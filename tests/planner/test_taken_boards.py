@@ -10,8 +10,8 @@ from planning_cases import AS_OF, H100, case
 from data.records.decisions import Action
 from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.settings import PlanningSettings
-from planner.packing import build_plan
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.advise import advise
 
 

@@ -7,7 +7,7 @@ import pytest
 from data.catalogue.carbon_table import load_carbon_table
 from data.errors import SettingsError
 from data.settings import EnergySettings, PlanningSettings
-from planner.tariffs import tariff_of
+from planner.problem.tariffs import tariff_of
 
 MIDNIGHT = datetime(2026, 1, 5, tzinfo=UTC)
 HOURS = ",".join(str(hour) for hour in range(24))

@@ -7,8 +7,8 @@ import pytest
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ExpertLayers
 from planner.memory.training_job import Method, TrainingJob
-from planner.training_plans import GpuType, PlanQuestion, training_plans
-from planner.training_time import flops_per_token, hours_range
+from planner.memory.training_plans import GpuType, PlanQuestion, training_plans
+from planner.memory.training_time import flops_per_token, hours_range
 
 H100 = GpuType(name="H100-SXM5-80GB", memory_bytes=80e9, relative_speed=2.6, price_per_hour=2.5)
 LLAMA = known_model("llama3-8b")

@@ -21,7 +21,7 @@ from data.settings import Settings
 from data.store import StoreReader
 from data.store.energy_parts import NO_NAME, EnergyKey
 from data.units import SECONDS_PER_HOUR
-from planner.tenants import tenant_of
+from planner.problem.tenants import tenant_of
 
 Floats = npt.NDArray[np.float64]
 _JOBS_NAMES = (GroupBy.TENANT, GroupBy.NAMESPACE, GroupBy.ACCOUNT, GroupBy.OWNER)

@@ -22,7 +22,7 @@ from dashboard.web.page import chart, finding, plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.memory.calibration import Calibration
-from planner.training_plans import GpuType, TrainingPlan
+from planner.memory.training_plans import GpuType, TrainingPlan
 
 _SHOWN = 20
 _OF_PLANS = {

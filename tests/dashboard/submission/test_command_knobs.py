@@ -17,7 +17,7 @@ from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError, ImpossibleProblemError
 from planner.memory.framework_traits import known_frameworks
-from planner.training_plans import TrainingPlan
+from planner.memory.training_plans import TrainingPlan
 
 FLEET = make_fleet(node("a1", A100), node("a2", A100), node("h1", gpus=8, free=8))
 

@@ -15,8 +15,8 @@ from dashboard.submission.placement import Arrival, Basis, HostNeed, Placement, 
 from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
+from planner.memory.training_plans import GpuType, TrainingPlan
 from planner.scheduling.arrival import WaitingJob
-from planner.training_plans import GpuType, TrainingPlan
 
 
 @cache

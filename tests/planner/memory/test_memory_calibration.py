@@ -12,8 +12,8 @@ from data.errors import ImpossibleProblemError
 from planner.memory.bounds import Tier, bound_factor
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
 from planner.memory.known_models import known_model
+from planner.memory.predictor import finished_run, predict_peak
 from planner.memory.training_job import Recompute, TrainingJob
-from planner.memory_predictor import finished_run, predict_peak
 
 GIB = 2**30
 NONE = Calibration(family="none")

@@ -14,9 +14,9 @@ from planner.memory.bounds import FIT_PROBABILITY, USABLE, bound_factor
 from planner.memory.calibration import Calibration
 from planner.memory.framework_traits import known_frameworks
 from planner.memory.known_models import known_model
+from planner.memory.predictor import finished_run, needed_bytes, predict_peak
 from planner.memory.training_job import Recompute, TrainingJob
-from planner.memory_predictor import finished_run, needed_bytes, predict_peak
-from planner.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
+from planner.memory.training_plans import GpuType, PlanQuestion, TrainingPlan, training_plans
 
 MODELS = ("tinyllama-1.1b", "llama3.2-3b", "llama3-8b", "llama2-13b", "phi-2")
 BOARDS = tuple(GpuType.of(model) for model in load_gpu_catalogue())

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
+from benchmarks._marp_paper import marp_parameters, marp_peak_bytes, marp_plans
 from benchmarks.memory_peers import deepspeed_zero2_bytes, deepspeed_zero3_bytes
 from planner.memory.known_models import known_model
-from planner.memory.marp_paper import marp_parameters, marp_peak_bytes, marp_plans
 from planner.memory.model_shape import ModelShape
 
 GIB = 2**30

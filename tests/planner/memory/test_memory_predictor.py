@@ -14,6 +14,7 @@ from planner.memory.bounds import Tier
 from planner.memory.framework_traits import framework_traits, known_frameworks
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ExpertLayers, ModelShape
+from planner.memory.predictor import predict_peak, refusal
 from planner.memory.training_job import (
     Adapter,
     Method,
@@ -22,7 +23,6 @@ from planner.memory.training_job import (
     Sharding,
     TrainingJob,
 )
-from planner.memory_predictor import predict_peak, refusal
 
 GIB = 2**30
 LLAMA = known_model("llama3-8b")

@@ -8,9 +8,9 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from planner.memory.known_models import known_model
 from planner.memory.model_shape import ModelShape
+from planner.memory.predictor import refusal
 from planner.memory.training_job import Parallelism, Sharding, TrainingJob
-from planner.memory_predictor import refusal
-from planner.training_plans import (
+from planner.memory.training_plans import (
     GpuType,
     PlanQuestion,
     TrainingPlan,

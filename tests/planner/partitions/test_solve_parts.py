@@ -13,14 +13,14 @@ from planning_cases import bursty_week, two_gpus_three_jobs
 from benchmarks.exact_plan import true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import ImpossibleProblemError
-from planner.packing import build_plan
 from planner.partitions.parts_of_jobs import parts_of_jobs
 from planner.partitions.shares import shares_of
 from planner.partitions.solve_parts import solve_parts
 from planner.partitions.split import split, touched
-from planner.plan_cost import use_of
-from planner.problem import PlanningProblem
+from planner.plan import build_plan
+from planner.problem.planning_problem import PlanningProblem
 from planner.solver.coupling_rows import coupling_rows
+from planner.solver.plan_cost import use_of
 from planner.solver.replan import warmth_of
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solve import solve

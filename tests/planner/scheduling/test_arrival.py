@@ -5,8 +5,8 @@ from drawn import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.placement import HeterogeneousPolicy
 from planner.scheduling.arrival import Offer, WaitingJob, chosen_offer
+from planner.scheduling.policy import HeterogeneousPolicy
 
 GIB = 2.0**30
 SMALL = Offer(gpu_type="small", gpus=1, memory_bytes=40 * GIB, cost=1.2)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from data.errors import ImpossibleProblemError
-from planner.scaling_history import scaled_speed
+from planner.memory.scaling_history import scaled_speed
 from planner.scheduling.configurations import configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables, step_seconds
 from planner.scheduling.speed_history import SpeedHistory

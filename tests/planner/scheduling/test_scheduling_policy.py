@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.placement import HeterogeneousPolicy
 from planner.scheduling.goodput import GoodputModel
+from planner.scheduling.policy import HeterogeneousPolicy
 
 Perf = namedtuple("Perf", "alpha_c beta_c alpha_n beta_n alpha_r beta_r gamma")
 Grad = namedtuple("Grad", "sqr var")

@@ -7,10 +7,10 @@ import pytest
 from data.errors import ImpossibleProblemError
 from planner.simulation.entries import ENTRIES, entry_of
 from planner.simulation.outcome import Outcome
+from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
 from planner.simulation.synthetic import synthetic_applications, synthetic_jobs
 from planner.simulation.workload import GpuPool, SimulatedCluster, SubmittedJob, in_order
-from planner.simulator import SimulationRules, simulate
 
 CLUSTER = SimulatedCluster(
     pools=(

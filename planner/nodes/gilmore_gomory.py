@@ -1,0 +1,114 @@
+"""The strongest bound of single moments: the pattern program of Gilmore and Gomory (1961).
+
+min sum of x over patterns that cover what is active at one moment; patterns are priced by a
+knapsack. Prices of one moment are a dual feasible function for all others, so each program that is
+solved lifts the bound of many moments at once (the reason why few are solved).
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.nodes.covering_lp import Column, CoveringProgram
+from planner.nodes.gilmore_gomory_kernel import best_pattern, first_fit_decreasing
+from planner.nodes.temporal_instance import Ints
+
+Floats = npt.NDArray[np.float64]
+_ROUNDING = 1e-6
+_LARGEST_CAPACITY = 20_000
+"""Beyond this the knapsack's table costs more than the bound is worth."""
+_ROUNDS = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternBound:
+    """The bound on bins, and per moment the value that the prices found so far certify."""
+
+    bins: int
+    values: Floats
+
+
+def _column(pattern: Ints) -> Column:
+    rows = np.flatnonzero(pattern)
+    return rows, pattern[rows].astype(np.float64), 1.0
+
+
+def _moment_prices(
+    counts: Ints, sizes: Ints, capacity: int, start: Ints, *, floor: int, deadline: float
+) -> Floats | None:
+    """Give prices that certify the moment's rounded bound, or None when it is at most `floor`.
+
+    Farley (1990): prices scaled by the best pattern's value are dual feasible at any time.
+    """
+    program = CoveringProgram(counts.astype(np.float64))
+    single = np.diag(np.minimum(counts, capacity // sizes))
+    program.add([_column(pattern) for pattern in np.vstack([single, start])])
+    best: Floats | None = None
+    best_value = -np.inf
+    for _ in range(_ROUNDS):
+        value, prices = program.solve()
+        if math.ceil(value - _ROUNDING) <= floor:
+            return None
+        worth, pattern = best_pattern(prices, sizes, counts, capacity)
+        certified = float(prices @ counts) / max(1.0, worth)
+        if certified > best_value:
+            best, best_value = prices, certified
+        done = math.ceil(certified - _ROUNDING) >= math.ceil(value - _ROUNDING)
+        if done or worth <= 1.0 + _ROUNDING or time.monotonic() > deadline:
+            break
+        program.add([_column(pattern)])
+    return best
+
+
+def pattern_prices(counts: Ints, sizes: Ints, capacity: int) -> Floats:
+    """Give the price of every size, in bins, at which no bin of any pattern is worth more than 1.
+
+    The best total price of `counts` [m] items of distinct `sizes` [m], ascending, that there is.
+    """
+    start = first_fit_decreasing(counts, sizes, capacity)
+    prices = _moment_prices(counts, sizes, capacity, start, floor=0, deadline=math.inf)
+    if prices is None:
+        return np.zeros(len(sizes))
+    worth, _ = best_pattern(prices, sizes, capacity // sizes, capacity)
+    return np.asarray(prices / max(1.0, worth))
+
+
+def gilmore_gomory_bound(
+    counts: Ints,
+    sizes: Ints,
+    capacity: int,
+    *,
+    floor: int,
+    ceiling: int,
+    deadline: float,
+) -> PatternBound:
+    """Give the best bound over all moments, at least `floor`; stops at `ceiling`.
+
+    counts [moments, m] of the distinct sizes [m], ascending; `deadline` of time.monotonic.
+    """
+    values = (counts @ sizes) / capacity
+    bound = floor
+    if capacity > _LARGEST_CAPACITY:
+        return PatternBound(bins=bound, values=values)
+    most = counts.max(axis=0, initial=0)
+    waiting = list(np.argsort(-values, kind="stable"))
+    while waiting and bound < ceiling and time.monotonic() < deadline:
+        moment = waiting.pop(0)
+        present = np.flatnonzero(counts[moment])
+        here, kinds = counts[moment, present], sizes[present]
+        start = first_fit_decreasing(here, kinds, capacity)
+        if len(start) <= bound:
+            continue
+        prices = _moment_prices(here, kinds, capacity, start, floor=bound, deadline=deadline)
+        if prices is None:
+            continue
+        own, _ = best_pattern(prices, kinds, here, capacity)
+        shared, _ = best_pattern(prices, kinds, most[present], capacity)
+        values[moment] = max(values[moment], float(prices @ here) / max(1.0, own))
+        values = np.maximum(values, counts[:, present] @ prices / max(1.0, shared))
+        bound = max(bound, math.ceil(float(values.max()) - _ROUNDING))
+        waiting.sort(key=lambda one: -values[one])
+    return PatternBound(bins=bound, values=values)

@@ -1,0 +1,348 @@
+"""Where every job is in every slot, which nodes are on, and what that costs.
+
+Jobs that keep what they have now stay where they are. The others are placed into the room that is
+left (`planner.nodes.node_placement`); when one finds none, jobs that may move join them. Then
+nodes that hold little are emptied where that pays for the moves, and empty nodes are off.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.plans import Stay
+from planner.nodes.consolidation import consolidated
+from planner.nodes.mig_placement import CutBoard, Slice, pack_slices
+from planner.nodes.node_hours import node_cost, switched, unplaced_cost
+from planner.nodes.node_placement import Node, Run, place_on_nodes
+from planner.nodes.node_runs import Places, Stretch, Unit, stretches
+from planner.nodes.node_stays import stays_of
+from planner.problem.fleet import FleetNode
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import SlotMapping, move_cost, node_cost_per_board
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+_MILLI = 1000
+_HOLDS = 4
+"""How often units are held at home that others took the place of; each time more of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePlacement:
+    """Stays of every job [J], why a stretch has no place, and the nodes.
+
+    `load` [N, H] are GPUs in use; `on` [N, H]; `parts` are (pool, GPUs, start, end) of everything
+    placed. `failed` are stretches that the plan must not ask for.
+    """
+
+    stays: tuple[tuple[Stay, ...], ...]
+    unplaced: dict[int, str]
+    failed: tuple[Stretch, ...]
+    load: Ints
+    on: Bools
+    parts: tuple[tuple[int, int, int, int], ...]
+    moves: int
+    move_cost: float
+    node_cost: float
+
+
+def place_plan(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    paths: npt.NDArray[np.int16],
+    *,
+    budget_seconds: float,
+    seed: int = 1,
+    consolidate: bool = True,
+) -> NodePlacement:
+    """Place a plan [J, H] on the nodes; no node is over its GPUs, CPUs or memory in any slot.
+
+    Without `consolidate` no job moves that need not.
+    """
+    asked = stretches(problem, mapping, paths)
+    boards, slices = _cut_boards(asked, mapping.slots.slots)
+    units = _units(problem, asked, boards, mapping.slots.slots)
+    places = _placed(problem, units, budget_seconds, seed)
+    if consolidate:
+        places = consolidated(
+            problem.facts.nodes,
+            [int(pool) for pool in problem.pools.of_node],
+            units,
+            places,
+            node_cost=node_cost_per_board(problem),
+        )
+    return _answer(problem, asked, units, places, slices)
+
+
+def _cut_boards(
+    asked: Sequence[Stretch], slots: int
+) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
+    """Give the boards cut by MIG, and the board and position of every slice by its stretch."""
+    numbers = [number for number, one in enumerate(asked) if one.slice_ is not None]
+    wanted = [
+        Slice(
+            pool=one.pool,
+            start=one.start,
+            end=one.end,
+            placement=one.slice_,
+            board=f"{one.mig_board} {one.home[0][0]}" if one.mig_board else "",
+        )
+        for one in (asked[number] for number in numbers)
+        if one.slice_ is not None
+    ]
+    boards, places = pack_slices(wanted, slots)
+    return boards, dict(zip(numbers, places, strict=True))
+
+
+def _units(
+    problem: PlanningProblem, asked: Sequence[Stretch], boards: Sequence[CutBoard], slots: int
+) -> list[Unit]:
+    units = []
+    for number, one in enumerate(asked):
+        if one.slice_ is not None:
+            continue
+        held = sum(count for _name, count in one.home)
+        whole = one.option == 0 or one.gpus <= held
+        settled = (one.start, one.end) == (0, slots) and held >= one.gpus
+        units.append(
+            Unit(
+                name=f"stretch {number}",
+                group=problem.jobs[one.job].demand.job.job_id,
+                pool=one.pool,
+                start=one.start,
+                end=one.end,
+                gpus=one.gpus,
+                home=_kept_home(one) if whole else (),
+                may_move=problem.movable(one.job) or not one.home,
+                settled=settled,
+                cpus=one.cpus,
+                memory_mib=one.memory_mib,
+                move_cost=move_cost(problem, problem.jobs[one.job], one.option),
+                stretch=number,
+                must=one.needs_a_place,
+            )
+        )
+    for number, board in enumerate(boards):
+        node = board.name.partition(" ")[2]
+        units.append(
+            Unit(
+                name=f"board {number}",
+                group=f"board {number}",
+                pool=board.pool,
+                start=board.start,
+                end=board.end,
+                gpus=1,
+                home=((node, 1),) if node else (),
+                may_move=not node,
+                settled=bool(node),
+            )
+        )
+    return units
+
+
+def _kept_home(one: Stretch) -> tuple[tuple[str, int], ...]:
+    """Give the part of a home that so many GPUs keep, the fullest nodes first."""
+    kept, left = [], one.gpus
+    for name, count in one.home:
+        if left > 0:
+            kept.append((name, min(count, left)))
+            left -= kept[-1][1]
+    return tuple(kept)
+
+
+def _placed(
+    problem: PlanningProblem, units: Sequence[Unit], budget_seconds: float, seed: int
+) -> Places:
+    """Place all units; those at home stay unless another finds no room."""
+    number = {node.name: index for index, node in enumerate(problem.facts.nodes)}
+    fixed: Places = {
+        index: tuple((number[name], count) for name, count in unit.home)
+        for index, unit in enumerate(units)
+        if unit.settled
+    }
+    fixed = _within(problem.facts.nodes, units, fixed)
+    found = _search(problem, units, fixed, budget_seconds / 2, seed)
+    lacking = [n for n, unit in enumerate(units) if n not in found and unit.must]
+    if lacking and any(units[n].may_move for n in fixed):
+        pools = {units[n].pool for n in lacking}
+        kept = {
+            n: at for n, at in fixed.items() if not units[n].may_move or units[n].pool not in pools
+        }
+        other = _search(problem, units, kept, budget_seconds / 2, seed)
+        still = [n for n, unit in enumerate(units) if n not in other and unit.must]
+        displaced = any(units[n].settled for n in still)
+        found = other if len(still) < len(lacking) and not displaced else found
+    return _held(problem, units, fixed, found, budget_seconds / 2, seed)
+
+
+def _held(
+    problem: PlanningProblem,
+    units: Sequence[Unit],
+    fixed: Places,
+    found: Places,
+    budget: float,
+    seed: int,
+) -> Places:
+    """Give units that stay what they are their places back, however others are placed then.
+
+    They fit all together, as they do now. Others can be planned anew without what finds no room.
+    """
+    for _ in range(_HOLDS):
+        lost = {
+            n for n, unit in enumerate(units) if unit.home and n not in found and n not in fixed
+        }
+        if not lost:
+            break
+        units = [
+            replace(one, may_move=one.may_move and n not in lost) for n, one in enumerate(units)
+        ]
+        found = _search(problem, units, fixed, budget, seed)
+    return found
+
+
+def _within(nodes: Sequence[FleetNode], units: Sequence[Unit], fixed: Places) -> Places:
+    """Drop settled units beyond what their node has: telemetry and schedulers may disagree."""
+    left = [node.gpus for node in nodes]
+    kept: Places = {}
+    for number, at in sorted(fixed.items(), key=lambda item: (units[item[0]].may_move, item[0])):
+        if all(left[node] >= count for node, count in at):
+            kept[number] = at
+            for node, count in at:
+                left[node] -= count
+    return kept
+
+
+def _search(
+    problem: PlanningProblem, units: Sequence[Unit], fixed: Places, budget: float, seed: int
+) -> Places:
+    """Place the units that are not fixed into the room that these leave."""
+    nodes, pools = problem.facts.nodes, problem.pools.of_node
+    used = np.zeros((len(nodes), 3))
+    for number, at in fixed.items():
+        for node, count in at:
+            used[node] += _needs(units[number], count)
+    targets = [
+        _target(node, int(pool), used[index])
+        for index, (node, pool) in enumerate(zip(nodes, pools, strict=True))
+    ]
+    waiting = [number for number in range(len(units)) if number not in fixed]
+    names = {node.name: index for index, node in enumerate(nodes)}
+    runs = [_run(units[number]) for number in waiting]
+    blockers = [
+        run for node, target in zip(nodes, targets, strict=True) for run in _blockers(node, target)
+    ]
+    answer = place_on_nodes([*runs, *blockers], targets, budget_seconds=budget, seed=seed)
+    found = dict(fixed)
+    for number, one in zip(waiting, answer.runs, strict=False):
+        if one.nodes:
+            parts = zip(one.nodes, one.gpus, strict=True)
+            found[number] = tuple((names[name], count) for name, count in parts)
+    return found
+
+
+def _needs(unit: Unit, count: int) -> tuple[float, float, float]:
+    """Give GPUs, CPUs and memory of so many of a unit's GPUs."""
+    share = count / unit.gpus
+    return count, (unit.cpus or 0.0) * share, (unit.memory_mib or 0.0) * share
+
+
+def _target(node: FleetNode, pool: int, used: Floats) -> Node:
+    """Give a node with the room that is left on it."""
+    return Node(
+        name=node.name,
+        gpus=max(0, node.usable - int(used[0])),
+        gpu_model=str(pool),
+        whole=node.gpus,
+        open=node.open,
+        cpu_milli=None if node.cpus is None else max(0, int((node.cpus - used[1]) * _MILLI)),
+        memory_mib=None if node.memory_mib is None else max(0, int(node.memory_mib - used[2])),
+    )
+
+
+def _run(unit: Unit) -> Run:
+    return Run(
+        run_id=unit.name,
+        job_id=unit.group,
+        start=unit.start,
+        end=unit.end,
+        gpus=unit.gpus,
+        gpu_model=str(unit.pool),
+        cpu_milli=None if unit.cpus is None else int(np.ceil(unit.cpus * _MILLI)),
+        memory_mib=None if unit.memory_mib is None else int(np.ceil(unit.memory_mib)),
+        current_nodes=tuple(name for name, _count in unit.home),
+        current_gpus=tuple(count for _name, count in unit.home),
+        fixed=bool(unit.home) and not unit.may_move,
+    )
+
+
+def _blockers(node: FleetNode, target: Node) -> list[Run]:
+    """Give runs that keep a node empty while it is away."""
+    if not node.away or not target.gpus:
+        return []
+    edges = np.flatnonzero(np.diff([False, *node.away, False]))
+    return [
+        Run(
+            run_id=f"away {node.name} {start}",
+            job_id=f"away {node.name}",
+            start=int(start),
+            end=int(end),
+            gpus=target.gpus,
+            gpu_model=target.gpu_model,
+            current_nodes=(node.name,),
+            current_gpus=(target.gpus,),
+            fixed=True,
+        )
+        for start, end in zip(edges[::2], edges[1::2], strict=True)
+    ]
+
+
+def _answer(
+    problem: PlanningProblem,
+    asked: Sequence[Stretch],
+    units: Sequence[Unit],
+    places: Places,
+    slices: dict[int, tuple[int, int]],
+) -> NodePlacement:
+    nodes, slots = problem.facts.nodes, len(problem.slot_starts)
+    load = np.zeros((len(nodes), slots), dtype=np.int64)
+    parts = []
+    at: dict[int, tuple[tuple[int, int], ...]] = {}
+    board_at: dict[int, tuple[tuple[int, int], ...]] = {}
+    boards = 0
+    for number, unit in enumerate(units):
+        where = places.get(number, ())
+        if unit.stretch >= 0:
+            at[unit.stretch] = where
+        else:
+            board_at[boards] = where
+            boards += 1
+        for node, count in where:
+            load[node, unit.start : unit.end] += count
+            parts.append((unit.pool, count, unit.start, unit.end))
+    for stretch, (board, _position) in slices.items():
+        at[stretch] = board_at[board]
+    stays, moves, moved_cost = stays_of(problem, asked, at, slices)
+    lost = [number for number in range(len(asked)) if not at.get(number)]
+    on = switched(problem, load)
+    return NodePlacement(
+        stays=stays,
+        unplaced={asked[n].job: _reason(problem, asked[n]) for n in lost},
+        failed=tuple(asked[n] for n in lost if asked[n].needs_a_place),
+        load=load,
+        on=on,
+        parts=tuple(parts),
+        moves=moves,
+        move_cost=moved_cost,
+        node_cost=node_cost(problem, on) + unplaced_cost(problem, [asked[n] for n in lost]),
+    )
+
+
+def _reason(problem: PlanningProblem, one: Stretch) -> str:
+    pool = problem.pools.pools[one.pool].name
+    known = "" if one.needs_a_place else "its present nodes are not known and "
+    return (
+        f"{known}no node of {pool} has room for {one.gpus} GPUs in slots {one.start}-{one.end - 1}"
+    )

@@ -1,0 +1,162 @@
+"""What a slot plan asks of nodes: stretches of equal GPUs per job, where they are, who may move.
+
+A stretch is cut where maintenance of its present node begins or ends, so that a job leaves only
+when it has to. A job that no plan may move stays: whoever maintains the node has to see to it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from data.catalogue.gpu_catalogue import MigPlacement
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import SlotMapping
+
+Indices = npt.NDArray[np.int64]
+
+Places = dict[int, tuple[tuple[int, int], ...]]
+"""Nodes by number with GPUs, of a unit by its number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A job on `gpus` whole boards of a pool, or on one slice, in slots [start, end).
+
+    `option` is the job's option; `home` the nodes and GPUs where it is now, () when unknown or not
+    to be had in these slots: `displaced` where that is in maintenance then. `cpus` and `memory_mib`
+    are asked for, None when nobody said.
+    """
+
+    job: int
+    start: int
+    end: int
+    option: int
+    row: int
+    pool: int
+    gpus: int
+    home: tuple[tuple[str, int], ...] = ()
+    slice_: MigPlacement | None = None
+    mig_board: str = ""
+    displaced: bool = False
+    cpus: float | None = None
+    memory_mib: float | None = None
+
+    @property
+    def needs_a_place(self) -> bool:
+        """Whether a plan is wrong without one; of a job as it is now the nodes may be unknown."""
+        return self.option != 0 or bool(self.home) or self.displaced
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """What is placed as one: a stretch on whole boards, or a board cut into slices of several.
+
+    `stretch` is the number of the stretch, -1 for a cut board. `settled`: at home in all slots.
+    """
+
+    name: str
+    group: str
+    pool: int
+    start: int
+    end: int
+    gpus: int
+    home: tuple[tuple[str, int], ...]
+    may_move: bool
+    settled: bool
+    cpus: float | None = None
+    memory_mib: float | None = None
+    move_cost: float = 0.0
+    stretch: int = -1
+    must: bool = True
+
+
+def stretches(
+    problem: PlanningProblem, mapping: SlotMapping, paths: npt.NDArray[np.int16]
+) -> tuple[Stretch, ...]:
+    """Give the stretches of all jobs of a plan [J, H] in rows of the mapping's grid."""
+    found: list[Stretch] = []
+    grid, pool_of = mapping.slots.grid, pool_of_name(problem)
+    away_of = {node.name: np.array(node.away) for node in problem.facts.nodes if node.away}
+    for job, path in enumerate(paths):
+        keys = list(zip(grid.gpu_type[path].tolist(), grid.boards[path].tolist(), strict=True))
+        begin = 0
+        for slot in range(1, len(path) + 1):
+            if slot < len(path) and keys[slot] == keys[begin]:
+                continue
+            if keys[begin][0] >= 0:
+                row = int(path[begin])
+                option = int(mapping.option_of[job, row])
+                whole = _stretch(problem, pool_of, job, option, (keys[begin][0], row, begin, slot))
+                found += _cut(whole, away_of) if problem.movable(job) else [whole]
+            begin = slot
+    return tuple(found)
+
+
+def _stretch(
+    problem: PlanningProblem,
+    pool_of: Mapping[str, int],
+    job: int,
+    option: int,
+    where: tuple[int, int, int, int],
+) -> Stretch:
+    """Give a stretch of an option; `where` is its pool, row, start and end."""
+    one, (pool, row, start, end) = problem.jobs[job], where
+    configuration = one.options[option].configuration
+    placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
+    home = problem.facts.homes.get(one.demand.job.job_id)
+    extra = dict(one.demand.job.scheduler.extra) if one.demand.job.scheduler else {}
+    share = configuration.gpu_count / one.demand.job.gpu_count
+    here = () if home is None else tuple(at for at in home.boards if pool_of.get(at[0]) == pool)
+    return Stretch(
+        job=job,
+        start=start,
+        end=end,
+        option=option,
+        row=row,
+        pool=pool,
+        gpus=1 if placement else int(np.ceil(one.options[option].boards - 1e-6)),
+        home=here,
+        slice_=placement,
+        mig_board=home.mig_board if home and here and option == 0 else "",
+        cpus=_amount(extra.get("cpus"), share),
+        memory_mib=_amount(extra.get("memory_mib"), share),
+    )
+
+
+def _amount(text: str | None, share: float) -> float | None:
+    try:
+        return None if text is None else float(text) * share
+    except ValueError:
+        return None
+
+
+def _placement(problem: PlanningProblem, model: str, profile: str) -> MigPlacement | None:
+    known = problem.catalogue.find(model)
+    mig = known.mig_profile(profile) if known and profile else None
+    return known.mig_placement(mig) if known and mig else None
+
+
+def pool_of_name(problem: PlanningProblem) -> dict[str, int]:
+    """Give the pool of every node by name."""
+    nodes = problem.facts.nodes
+    return {node.name: int(pool) for node, pool in zip(nodes, problem.pools.of_node, strict=True)}
+
+
+def _cut(whole: Stretch, away_of: Mapping[str, npt.NDArray[np.bool_]]) -> list[Stretch]:
+    """Cut a stretch where a node of its home goes away or comes back."""
+    hit = [away_of[name] for name, _count in whole.home if name in away_of]
+    if not hit:
+        return [whole]
+    whole = replace(whole, mig_board="")
+    away = np.logical_or.reduce(hit)
+    edges = [slot for slot in range(whole.start + 1, whole.end) if away[slot] != away[slot - 1]]
+    bounds = [whole.start, *edges, whole.end]
+    return [
+        replace(whole, start=start, end=end, home=(), displaced=True)
+        if away[start]
+        else replace(whole, start=start, end=end)
+        for start, end in pairwise(bounds)
+    ]

@@ -1,0 +1,69 @@
+"""From stretches with a place to the stays of each job, and the moves that they force."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from data.records.plans import Stay
+from planner.nodes.node_runs import Stretch
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import move_cost
+
+
+def stays_of(
+    problem: PlanningProblem,
+    asked: Sequence[Stretch],
+    at: dict[int, tuple[tuple[int, int], ...]],
+    slices: dict[int, tuple[int, int]],
+) -> tuple[tuple[tuple[Stay, ...], ...], int, float]:
+    """Give the stays of all jobs, and how many moves they force at which cost."""
+    nodes = problem.facts.nodes
+    found: dict[int, list[Stay]] = defaultdict(list)
+    before: dict[int, tuple[int, int, frozenset[str]]] = {}
+    moves, cost = 0, 0.0
+    for number, one in enumerate(asked):
+        where = at.get(number, ())
+        names = frozenset(nodes[node].name for node, _count in where)
+        if one.job not in before and one.start == 0:
+            home = problem.facts.homes.get(problem.jobs[one.job].demand.job.job_id)
+            known = frozenset(name for name, _count in home.boards) if home else frozenset[str]()
+            before[one.job] = (0, 0, known)
+        last_end, last_option, last_names = before.get(one.job, (-1, -1, frozenset[str]()))
+        same = last_end == one.start and last_option == one.option
+        moved = bool(where) and same and bool(last_names) and not names <= last_names
+        if moved:
+            moves += 1
+            cost += move_cost(problem, problem.jobs[one.job], one.option)
+        before[one.job] = (one.end, one.option, names)
+        board = slices.get(number)
+        found[one.job] += [
+            Stay(
+                node=nodes[node].name,
+                gpus=count,
+                start=one.start,
+                end=one.end,
+                moved=moved,
+                mig_board=board[0] if board else None,
+                mig_position=board[1] if board else None,
+            )
+            for node, count in where
+        ]
+    return tuple(_joined(found[job]) for job in range(len(problem.jobs))), moves, cost
+
+
+def _joined(stays: list[Stay]) -> tuple[Stay, ...]:
+    """Join stays that go on where another ends."""
+    kept: list[Stay] = []
+    for one in stays:
+        last = next((n for n, other in enumerate(kept) if _goes_on(other, one)), None)
+        if last is None:
+            kept.append(one)
+        else:
+            kept[last] = replace(kept[last], end=one.end)
+    return tuple(kept)
+
+
+def _goes_on(one: Stay, other: Stay) -> bool:
+    """Say whether a stay is the continuation of another."""
+    alike = replace(one, start=other.start, end=other.end, moved=False) == other
+    return alike and one.end == other.start

@@ -1,0 +1,55 @@
+"""A plan again without what found no room on nodes. Pure."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+
+from planner.nodes.node_runs import Stretch
+from planner.solver.replan import Warmth
+from planner.solver.slot_problem import SlotProblem
+from planner.solver.solved_plan import SolvedPlan
+
+KEEP = 1e6
+"""Churn price in repairs: no other job is to lose the place that it has found."""
+
+
+def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> Warmth:
+    """Return the start from a plan that changes the failed jobs and, if it can, no other."""
+    kept = np.ones(len(solved.paths), dtype=np.bool_)
+    kept[[stretch.job for stretch in failed]] = False
+    return Warmth(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=KEEP)
+
+
+def without_failed(
+    slots: SlotProblem, failed: Collection[Stretch], again: Collection[int]
+) -> SlotProblem | None:
+    """Forbid what found no room, and leave jobs that failed `again` as they are; None: nothing to.
+
+    A present configuration is never forbidden: for one whose node is away others make room, as the
+    boards that it lacks are taken from the count.
+    """
+    changed = [stretch for stretch in failed if stretch.option != 0]
+    displaced = [stretch for stretch in failed if stretch.option == 0 and stretch.displaced]
+    if not changed and not displaced:
+        return None
+    capacity = slots.fleet.capacity.copy()
+    for one in displaced:
+        free = capacity[one.pool, one.start : one.end]
+        free[:] = np.maximum(free - one.gpus, 0.0)
+    cost = slots.jobs.base_cost.copy()
+    required = np.full(cost.shape[:2], -1, dtype=np.int16)
+    if slots.jobs.required is not None:
+        required[:] = slots.jobs.required
+    for one in changed:
+        cost[one.job, one.start : one.end, one.row] = np.inf
+        pins = required[one.job, one.start : one.end]
+        pins[pins == one.row] = -1
+    for job in again:
+        present = int(slots.jobs.present[job])
+        required[job, np.isfinite(cost[job, :, present])] = present
+    return replace(
+        slots,
+        jobs=replace(slots.jobs, base_cost=cost, required=required),
+        fleet=replace(slots.fleet, capacity=capacity),
+    )

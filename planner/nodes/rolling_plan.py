@@ -1,0 +1,157 @@
+"""Planning on from the last plan: its prices and paths, its first slots frozen, churn at a price.
+
+A plan is kept with what the next one starts from. Its paths are read off its configurations and
+nodes; a job that is new, or whose facts have left what the plan rested on, is planned anew.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from data.records.plans import JobPlan, Plan, PlanPrice
+from planner.nodes.node_runs import pool_of_name
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import SlotMapping
+from planner.solver.coupling_rows import coupling_rows
+from planner.solver.replan import PlanPrices, Warmth, frozen
+from planner.solver.slot_problem import NOTHING, SlotProblem
+
+Path = npt.NDArray[np.int16]
+Floats = npt.NDArray[np.float64]
+_DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rolling:
+    """The last plan as the next one's start; `frozen_problem` pins its first slots."""
+
+    warmth: Warmth
+    frozen_problem: SlotProblem
+    frozen_slots: int
+
+
+def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ...]:
+    """Give the prices of a solved plan by name, to six digits."""
+    rows = coupling_rows(mapping.slots).names
+    types = mapping.slots.fleet.gpu_types
+    named = [
+        *((name, prices.rows[:, column]) for column, name in enumerate(rows)),
+        *((f"fire-up of {name}", prices.fire_ups[:, column]) for column, name in enumerate(types)),
+    ]
+    return tuple(
+        PlanPrice(of=name, per_slot=tuple(float(f"{one:.{_DIGITS}g}") for one in values))
+        for name, values in named
+        if values.any()
+    )
+
+
+def rolling(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    last: Plan | None,
+    reconsidered: Collection[str] = (),
+) -> Rolling | None:
+    """Give the start from the last plan; None without one, or one of another grid of slots.
+
+    `reconsidered` are jobs that left their forecast, ran out of memory, or changed otherwise.
+    """
+    elapsed = None if last is None else _elapsed(problem, last)
+    if last is None or elapsed is None:
+        return None
+    plans = {one.job_id: one for one in last.jobs}
+    pool_of = pool_of_name(problem)
+    present = mapping.slots.jobs.present
+    slots = mapping.slots.slots
+    announced = np.repeat(present[:, None], slots, axis=1).astype(np.int16)
+    kept = np.zeros(len(present), dtype=np.bool_)
+    for column, one in enumerate(problem.jobs):
+        job_id = one.demand.job.job_id
+        if job_id not in plans or job_id in reconsidered:
+            continue
+        path = _path(problem, mapping, column, plans[job_id], elapsed, pool_of)
+        if path is not None:
+            announced[column], kept[column] = path, True
+    warmth = Warmth(
+        prices=_prices(mapping, last, elapsed),
+        announced=announced,
+        kept=kept,
+        churn_price=problem.planning.churn_ratio * abs(last.cost) / max(1, len(last.jobs)),
+    )
+    count = min(problem.planning.frozen_slots, slots)
+    pinned = frozen(mapping.slots, announced, count)
+    required = pinned.jobs.required
+    if required is not None:
+        before = mapping.slots.jobs.required
+        required[~kept] = NOTHING if before is None else before[~kept]
+    return Rolling(warmth=warmth, frozen_problem=pinned, frozen_slots=count)
+
+
+def without_pins(start: Rolling, mapping: SlotMapping) -> Rolling:
+    """Give the same start with nothing frozen."""
+    return replace(start, frozen_problem=mapping.slots, frozen_slots=0)
+
+
+def _elapsed(problem: PlanningProblem, last: Plan) -> int | None:
+    """Give the slots between two plans, None when one grid is not a later part of the other."""
+    slot = timedelta(minutes=problem.planning.slot_minutes)
+    if last.slot_seconds != slot.total_seconds() or not last.slot_starts:
+        return None
+    passed, rest = divmod(problem.slot_starts[0] - last.slot_starts[0], slot)
+    alike = not rest and len(last.slot_starts) == len(problem.slot_starts)
+    return passed if alike and 0 <= passed < len(last.slot_starts) else None
+
+
+def _path(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    column: int,
+    plan: JobPlan,
+    elapsed: int,
+    pool_of: dict[str, int],
+) -> Path | None:
+    """Give the rows that the last plan announced; None when one is no option any more."""
+    options = {one.configuration: n for n, one in enumerate(problem.jobs[column].options)}
+    grid, rows = mapping.slots.grid, mapping.option_of[column]
+    known: dict[tuple[int, int], int] = {}
+    for row in np.flatnonzero(rows != NOTHING):
+        known[int(rows[row]), int(grid.gpu_type[row])] = int(row)
+    pools = np.full(len(plan.steps), NOTHING, dtype=np.int64)
+    for stay in plan.stays:
+        pools[stay.start : stay.end] = pool_of.get(stay.node, NOTHING)
+    slots = np.minimum(np.arange(len(plan.steps)) + elapsed, len(plan.steps) - 1)
+    path = []
+    for slot in slots:
+        option = options.get(plan.steps[slot])
+        if option is None:
+            return None
+        home = int(mapping.home_row[column, option])
+        path.append(known.get((option, int(pools[slot])), home))
+    return np.array(path, dtype=np.int16)
+
+
+def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
+    """Give the last plan's prices by name, later by the elapsed slots; 0 where there was none."""
+    kept = {one.of: np.array(one.per_slot) for one in last.prices}
+    slots = np.minimum(np.arange(mapping.slots.slots) + elapsed, mapping.slots.slots - 1)
+
+    def column(name: str) -> Floats:
+        return kept[name][slots] if name in kept else np.zeros(len(slots))
+
+    return PlanPrices(
+        rows=np.column_stack([column(one) for one in coupling_rows(mapping.slots).names]),
+        fire_ups=np.column_stack(
+            [column(f"fire-up of {one}") for one in mapping.slots.fleet.gpu_types]
+        ),
+        work=np.zeros(mapping.slots.size),
+    )
+
+
+def revised(start: Rolling | None, paths: Path) -> int | None:
+    """Give how many jobs leave the path that the last plan announced for them."""
+    if start is None:
+        return None
+    left = (paths != start.warmth.announced).any(axis=1)
+    return int((left & start.warmth.kept).sum())

@@ -1,0 +1,373 @@
+"""TS-DPBP: plan over slots and nodes so that every job has what it needs at least cost.
+
+The planning problem in the solver's arrays (`planner.problem.slot_mapping`), its plan in
+configurations, these on nodes. Where nodes cannot hold what the counts allow, the plan is made
+again without it.
+Today's allocation is a plan, so there is always one, and none costs more than today's.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+
+from data.errors import ImpossibleProblemError
+from data.records.identifiers import digest_of
+from data.records.plans import JobPlan, NodePlan, Plan, PlanBound
+from planner.nodes.node_plan import NodePlacement, place_plan
+from planner.nodes.placement_bounds import placement_bounds
+from planner.nodes.plan_repair import all_but, without_failed
+from planner.nodes.rolling_plan import Rolling, kept_prices, revised, rolling, without_pins
+from planner.partitions.parts_of_jobs import parts_of_jobs
+from planner.partitions.solve_parts import solve_parts
+from planner.partitions.workforce import Workforce
+from planner.problem.planning_problem import PlanningProblem
+from planner.problem.slot_mapping import SlotMapping, as_slot_problem
+from planner.problem.tenants import lending
+from planner.solver.bounds import Bound, checked_bound
+from planner.solver.coupling_rows import coupling_rows
+from planner.solver.plan_cost import changes_of, cost_of_jobs, use_of
+from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
+from planner.solver.solve import solve
+from planner.solver.solved_plan import Effort, SolvedPlan, Start
+from planner.solver.warm_up import warm_up
+
+Path = npt.NDArray[np.int16]
+Floats = npt.NDArray[np.float64]
+
+_MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
+_REPAIRS = 8
+_SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
+"""Searches after repairs, as long as each pays and the gap is above half a percent. With 1,400 and
+3,600 jobs the first did not pay, and took as long as the plan itself: so many jobs have none."""
+_FROZEN_SHARE, _SOLVING_SHARE, _REPAIR_SHARE = 0.3, 0.6, 0.25
+"""Shares of the time left for the plan with frozen slots, without, and every later step."""
+SECONDS_PER_DAY = 86_400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Found:
+    """A plan of paths [J, H] on nodes, with its cost."""
+
+    paths: Path
+    placed: NodePlacement
+    cost: float
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """Sort key: what finds no room at all counts before cost."""
+        return len(self.placed.failed), self.cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Clock:
+    """The budget in seconds from a start."""
+
+    start: float
+    budget: float
+
+    def seconds(self) -> float:
+        """Give the seconds spent."""
+        return time.monotonic() - self.start
+
+    def share(self, share: float) -> float:
+        """Give a share of the seconds left."""
+        return share * max(0.0, self.budget - self.seconds())
+
+
+def build_plan(
+    problem: PlanningProblem,
+    *,
+    budget_seconds: float,
+    created_at: datetime,
+    progress: Callable[[int, int], None] | None = None,
+    last: Plan | None = None,
+    reconsidered: Collection[str] = (),
+    workforce: Workforce | None = None,
+) -> Plan:
+    """Give a feasible plan with its certified lower bounds.
+
+    The work is bounded by counts, so the same problem gives the same plan; a budget that is too
+    short for them ends the improvement early. Compiling, once per machine, is not part of it.
+    With the `last` plan its first slots are kept and a job leaves its announced path only where
+    that pays, `reconsidered` jobs apart. `workforce` plans the parts of `planning.partition_by`,
+    this process by default; the plan is the same. Raises ImpossibleProblemError when jobs that
+    must hold GPUs cannot be placed together, or guarantees exceed the fleet.
+    """
+    show = progress or (lambda _done, _total: None)
+    show(0, 3)
+    if not problem.jobs:
+        return _empty_plan(problem, created_at)
+    warm_up()
+    show(1, 3)
+    clock = _Clock(start=time.monotonic(), budget=budget_seconds)
+    mapping = as_slot_problem(problem)
+    solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
+    try:
+        start = rolling(problem, mapping, last, reconsidered)
+        solved, start = _solved(problem, mapping, start, clock, solver)
+    except ImpossibleProblemError:
+        if not any(node.away for node in problem.facts.nodes):
+            raise
+        mapping = mapping.ignoring_maintenance()
+        start = rolling(problem, mapping, last, reconsidered)
+        solved, start = _solved(problem, mapping, start, clock, solver)
+    show(2, 3)
+    today = _today(problem, mapping, clock)
+    found = _on_nodes(problem, mapping, solved, start, clock)
+    if today is not None and (found.placed.failed or today.cost < found.cost):
+        found = today
+    show(3, 3)
+    cost_of_now = solved.cost_of_now if today is None else today.cost
+    figures = (cost_of_now, clock.seconds())
+    return _plan(problem, mapping, found, solved, start, figures, created_at)
+
+
+def _effort(problem: PlanningProblem) -> Effort:
+    return Effort(moves=min(_MOST_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
+
+
+def _solved(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    start: Rolling | None,
+    clock: _Clock,
+    solver: Callable[..., SolvedPlan],
+) -> tuple[SolvedPlan, Rolling | None]:
+    """Give the slot plan; what is frozen gives way where it is impossible or worse than today."""
+    effort = _effort(problem)
+    if start is not None and start.frozen_slots:
+        try:
+            found = solver(
+                start.frozen_problem,
+                budget_seconds=clock.share(_FROZEN_SHARE),
+                effort=effort,
+                warm=start.warmth,
+            )
+        except ImpossibleProblemError:
+            found = None
+        if found is not None and found.cost <= _cost_of_today(mapping.slots):
+            return found, start
+        start = without_pins(start, mapping)
+    warm = None if start is None else start.warmth
+    budget = clock.share(_SOLVING_SHARE)
+    return solver(mapping.slots, budget_seconds=budget, effort=effort, warm=warm), start
+
+
+def _cost_of_today(slots: SlotProblem) -> float:
+    """Give the cost of today's paths without nodes; infinite where they break a limit."""
+    paths = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
+    return cost_of_jobs(slots, paths) + _soft_cost(slots, paths)
+
+
+def _soft_cost(slots: SlotProblem, paths: Path) -> float:
+    rows = coupling_rows(slots)
+    return float(rows.cost_of_use(use_of(slots, rows, paths)).sum())
+
+
+def _costed(mapping: SlotMapping, paths: Path, placed: NodePlacement) -> _Found:
+    counted = cost_of_jobs(mapping.slots, paths) + _soft_cost(mapping.slots, paths)
+    return _Found(paths=paths, placed=placed, cost=counted + placed.node_cost + placed.move_cost)
+
+
+def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _Clock) -> _Found | None:
+    """Give today's allocation where it is; None when it breaks a limit."""
+    paths = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
+    if not np.isfinite(_cost_of_today(mapping.slots)):
+        return None
+    budget = clock.share(_REPAIR_SHARE)
+    placed = place_plan(problem, mapping, paths, budget_seconds=budget, consolidate=False)
+    return None if placed.failed else _costed(mapping, paths, placed)
+
+
+def _on_nodes(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    solved: SolvedPlan,
+    start: Rolling | None,
+    clock: _Clock,
+) -> _Found:
+    """Place a slot plan, then win back what its repair cost.
+
+    A repair moves no job but those without room. A search from there, without what found none, may
+    move all; what then finds none is repaired in turn.
+    """
+    slots = mapping.slots if start is None else start.frozen_problem
+    best, without = _repaired(problem, mapping, slots, solved, clock)
+    for _ in range(_SEARCHES if len(problem.jobs) <= _SEARCHED_JOBS else 0):
+        near = best.cost - solved.lower_bound <= _NEAR * best.cost
+        if near or without is slots or clock.share(1.0) <= 0:
+            break
+        slots = without
+        try:
+            found = solve(
+                slots,
+                budget_seconds=clock.share(_REPAIR_SHARE),
+                effort=_effort(problem),
+                warm=None if start is None else start.warmth,
+                start=Start(
+                    prices=solved.prices,
+                    paths=best.paths,
+                    bound=Bound(value=solved.lower_bound, name=solved.bound_name),
+                ),
+            )
+        except ImpossibleProblemError:
+            break
+        other, without = _repaired(problem, mapping, slots, found, clock)
+        if other.order >= best.order:
+            break
+        best = other
+    return best
+
+
+def _repaired(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    slots: SlotProblem,
+    solved: SolvedPlan,
+    clock: _Clock,
+) -> tuple[_Found, SlotProblem]:
+    """Place a slot plan; while something finds no room, plan again without it.
+
+    What found none is forbidden at first; a job that fails again is left as it is now, where it
+    has its place. Gives the problem without what was forbidden, too.
+    """
+    failed, without = set[int](), slots
+    for _repair in range(_REPAIRS):
+        budget = clock.share(_REPAIR_SHARE)
+        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+        again = {lost.job for lost in placed.failed if not lost.displaced} & failed
+        failed |= {one.job for one in placed.failed}
+        limited = without_failed(slots, placed.failed, again)
+        if limited is None:
+            break
+        slots, without = limited, without_failed(without, placed.failed, ()) or without
+        try:
+            solved = solve(
+                slots,
+                budget_seconds=clock.share(_REPAIR_SHARE),
+                effort=Effort(moves=0),
+                warm=all_but(solved, placed.failed),
+            )
+        except ImpossibleProblemError:
+            break
+    else:
+        budget = clock.share(_REPAIR_SHARE)
+        placed = place_plan(problem, mapping, solved.paths, budget_seconds=budget)
+    return _costed(mapping, solved.paths, placed), without
+
+
+def _plan(
+    problem: PlanningProblem,
+    mapping: SlotMapping,
+    found: _Found,
+    solved: SolvedPlan,
+    start: Rolling | None,
+    figures: tuple[float, float],
+    created_at: datetime,
+) -> Plan:
+    """Give the record; figures are the cost of today's allocation and the seconds taken."""
+    cost_of_now, seconds = figures
+    grid, option_of = mapping.slots.grid, mapping.option_of
+    job_plans = tuple(
+        JobPlan(
+            job_id=one.demand.job.job_id,
+            now=one.options[0].configuration,
+            steps=tuple(
+                one.options[option].configuration
+                for option in option_of[column][found.paths[column]]
+            ),
+            stays=found.placed.stays[column],
+            unplaced=found.placed.unplaced.get(column, ""),
+        )
+        for column, one in enumerate(problem.jobs)
+    )
+    rows = coupling_rows(mapping.slots)
+    days = len(problem.slot_starts) * problem.planning.slot_minutes * 60 / SECONDS_PER_DAY
+    changes = changes_of(mapping.slots, found.paths) + found.placed.moves
+    lower_bound = checked_bound(solved.lower_bound, found.cost)
+    cost_bound = PlanBound(
+        name=solved.bound_name,
+        value=lower_bound,
+        attained=found.cost,
+        unit=problem.energy.currency,
+    )
+    return Plan(
+        plan_id=digest_of(
+            [
+                created_at,
+                problem.slot_starts,
+                [[one.job_id, one.now, one.stretches(), one.stays] for one in job_plans],
+            ]
+        ),
+        created_at=created_at,
+        slot_starts=problem.slot_starts,
+        slot_seconds=problem.planning.slot_minutes * 60,
+        jobs=job_plans,
+        cost=found.cost,
+        cost_of_now=cost_of_now,
+        lower_bound=lower_bound,
+        currency=problem.energy.currency,
+        seconds=seconds,
+        bounds=(cost_bound, *placement_bounds(problem, found.placed)),
+        nodes=_nodes(problem, found.placed),
+        tenants=lending(
+            problem.tenants, grid.boards[found.paths], grid.boards[mapping.slots.jobs.present]
+        ),
+        violations=(
+            *mapping.given_up,
+            *rows.violations(use_of(mapping.slots, rows, found.paths)),
+            *(
+                f"job {problem.jobs[one.job].demand.job.job_id}: {found.placed.unplaced[one.job]}"
+                for one in found.placed.failed
+            ),
+        ),
+        moves=found.placed.moves,
+        move_cost=found.placed.move_cost,
+        changes_per_job_day=changes / (len(problem.jobs) * days),
+        revised_jobs=revised(start, found.paths),
+        frozen_slots=0 if start is None else start.frozen_slots,
+        prices=kept_prices(mapping, solved.prices),
+    )
+
+
+def _nodes(problem: PlanningProblem, placed: NodePlacement) -> tuple[NodePlan, ...]:
+    return tuple(
+        NodePlan(
+            node=node.name,
+            gpu_model=node.gpu_model,
+            gpus=node.gpus,
+            on=tuple(bool(one) for one in on),
+            open=node.open,
+        )
+        for node, on in zip(problem.facts.nodes, placed.on, strict=True)
+    )
+
+
+def _empty_plan(problem: PlanningProblem, created_at: datetime) -> Plan:
+    """Give the plan of a fleet without jobs: every node may be off."""
+    return Plan(
+        plan_id=digest_of([created_at, problem.slot_starts, ()]),
+        created_at=created_at,
+        slot_starts=problem.slot_starts,
+        slot_seconds=problem.planning.slot_minutes * 60,
+        jobs=(),
+        cost=0.0,
+        cost_of_now=0.0,
+        lower_bound=0.0,
+        currency=problem.energy.currency,
+        seconds=0.0,
+        nodes=tuple(
+            NodePlan(
+                node=node.name,
+                gpu_model=node.gpu_model,
+                gpus=node.gpus,
+                on=(False,) * len(problem.slot_starts),
+            )
+            for node in problem.facts.nodes
+        ),
+    )

@@ -1,0 +1,112 @@
+"""Which jobs could share one board, two by two, and how fast they would be.
+
+A pair is proposed where both have little to do and together fit: P95 of utilization at most 100 %,
+memory at most 0.8 of the board. Jobs that fit a MIG slice of half a board or less are left out,
+since a slice keeps them apart.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
+from data.settings import PlanningSettings
+from planner.problem.job_demand import JobDemand
+
+MOST_UTILIZATION = 1.0
+MOST_MEMORY_SHARE = 0.8
+HALF = 0.5
+_SPEEDS = ((0.6, 1.00, 0.97), (1.0, 0.97, 0.94))
+"""Up to a sum of solo utilizations: median mean speed, median speed of the slower job (Lucid's
+1,388 measured pairs, ASPLOS 2023; small vision and language models)."""
+_SLOWEST = 0.8
+"""81 % of all those pairs kept both jobs at 0.8 of their solo speed or more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partner:
+    """Who has the other half, and what both do together; speeds relative to a board alone."""
+
+    job_id: str
+    utilization_sum: float
+    memory_share: float
+    speed_low: float
+    speed: float
+    speed_high: float
+
+
+def partners_of(
+    candidates: Sequence[JobDemand],
+    *,
+    catalogue: GpuCatalogue,
+    planning: PlanningSettings,
+) -> Mapping[str, Partner]:
+    """Give a partner to as many of the candidates as fit, by job id; pairs are mutual.
+
+    Best fit: the busiest job first gets the busiest one that still fits beside it.
+    """
+    groups: dict[tuple[str, ...], list[tuple[float, float, JobDemand]]] = {}
+    for one in candidates:
+        needs = _needs(one, catalogue, planning)
+        if needs is not None:
+            room = one.job.namespace if planning.board_sharing == "namespace" else ""
+            runs_it = "" if one.job.scheduler is None else one.job.source
+            key = (one.job.gpu_model, room, runs_it)
+            groups.setdefault(key, []).append((*needs, one))
+    found: dict[str, Partner] = {}
+    for group in groups.values():
+        waiting = sorted(group, key=lambda one: (-one[0], one[2].job.job_id))
+        while waiting:
+            used, memory, first = waiting.pop(0)
+            other = next((one for one in waiting if _fit(used, memory, *one[:2])), None)
+            if other is not None:
+                waiting.remove(other)
+                found |= _pair((used, memory, first), other)
+    return found
+
+
+def _needs(
+    demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings
+) -> tuple[float, float] | None:
+    """Give (utilization, share of the board's memory) of a job that could share, else None."""
+    job, seen = demand.job, demand.utilization_p95_ratio
+    model = catalogue.find(job.gpu_model)
+    if planning.board_sharing == "none" or job.gpu_count != 1 or job.mig_profile:
+        return None
+    if model is None or seen is None or demand.demand_q90 is None or demand.memory_mib is None:
+        return None
+    if not demand.standing.may_restart or demand.idle_hours >= planning.reclaim_idle_hours:
+        return None
+    if _fits_half_slice(model, demand.memory_mib * (1 + planning.memory_headroom_ratio)):
+        return None
+    return max(seen, float(demand.demand_q90.max())), demand.memory_mib / model.memory_mib
+
+
+def _fits_half_slice(model: GpuModel, memory_mib: float) -> bool:
+    return any(
+        memory_mib <= profile.memory_mib and 2 * profile.memory_mib <= model.memory_mib
+        for profile in model.mig_profiles
+        if profile.compute_fraction <= HALF
+    )
+
+
+def _fit(used: float, memory: float, other_used: float, other_memory: float) -> bool:
+    fits = memory + other_memory <= MOST_MEMORY_SHARE
+    return used + other_used <= MOST_UTILIZATION and fits
+
+
+def _pair(
+    one: tuple[float, float, JobDemand], other: tuple[float, float, JobDemand]
+) -> dict[str, Partner]:
+    used, memory = one[0] + other[0], one[1] + other[1]
+    _most, mean, slower = next(row for row in _SPEEDS if used <= row[0])
+    return {
+        demand.job.job_id: Partner(
+            job_id=partner.job.job_id,
+            utilization_sum=used,
+            memory_share=memory,
+            speed_low=_SLOWEST,
+            speed=slower,
+            speed_high=mean,
+        )
+        for demand, partner in ((one[2], other[2]), (other[2], one[2]))
+    }

@@ -1,0 +1,280 @@
+"""What each job may run on: its present configuration first, then every other one that fits.
+
+Guards, all on the safe side: memory is taken as sharded over the devices, so fewer devices need
+more each; a MIG slice is offered to jobs with one device only, of a profile that a node of theirs
+offers; a job is reclaimed only after it was seen idle for the whole stated time; a job that nobody
+can restart may only be capped or reclaimed. What no applier can make is no option
+(`data.feasible_changes`), and devices are those of the nodes that the job may be on.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, MigProfile
+from data.feasible_changes import counts_below, why_not, why_not_later
+from data.records.forecasts import ForecastSkipped
+from data.records.jobs import JobState, WorkloadKind
+from data.records.plans import Configuration
+from data.settings import PlanningSettings
+from planner.problem.board_sharing import HALF, Partner
+from planner.problem.elasticity import Elasticity
+from planner.problem.fleet import Reach
+from planner.problem.job_demand import JobDemand
+from planner.problem.power_caps import cap_effect
+from planner.problem.terms import Terms
+
+_SCALING = 0.85
+"""Speed-up per doubling of GPUs of a job that uses all it has (planner method, 6.5)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """A configuration with what it takes and gives.
+
+    `boards` in board equivalents of its model; `service` in devices of the present configuration.
+    `slowdown` is how much longer saturated work takes, as low, central, high. `paused`: it holds
+    nothing for now and its work waits.
+    """
+
+    configuration: Configuration
+    boards: float
+    service: float
+    slowdown: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    paused: bool = False
+
+
+def board_share(model: GpuModel, profile: MigProfile) -> float:
+    """Return the share of a board that a slice takes, 0..1: of its memory slices.
+
+    Whatever fits on one board adds up to at most 1, so bounds that count boards hold. The larger of
+    the shares of compute and memory does not: 4g and 3g would take 1.07 boards.
+    """
+    placement = model.mig_placement(profile)
+    if placement is None:
+        return min(1.0, profile.memory_mib / model.memory_mib)
+    return placement.memory_slices / model.memory_slices
+
+
+def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
+    """Give why this job can only be kept as it is, '' when it may change."""
+    if demand.standing.protected:
+        return f"protected by planning.protected_jobs ({demand.standing.protected})"
+    facts = demand.job.scheduler
+    if facts is not None and facts.state is JobState.SUSPENDED:
+        return "it is suspended, and whoever did that decides what comes next"
+    if isinstance(demand.forecast, ForecastSkipped):
+        return f"no forecast: {demand.forecast.reason}"
+    if demand.forecast.borrowed_from:
+        return f"too young: its forecast is borrowed from {demand.forecast.borrowed_from}"
+    if catalogue.find(demand.job.gpu_model) is None:
+        return f"GPU model {demand.job.gpu_model!r} is not in the catalogue"
+    if demand.coverage_ratio < planning.minimum_coverage_ratio:
+        return (
+            f"only {100 * demand.coverage_ratio:.0f} % of its history is known, "
+            f"{100 * planning.minimum_coverage_ratio:.0f} % are needed"
+        )
+    if demand.memory_mib is None:
+        return "its memory use was never reported"
+    return ""
+
+
+def may_grow(demand: JobDemand) -> bool:
+    """Whether a job may get more devices: it serves or is elastic, and nobody else scales it.
+
+    Saturated training shows no need of more: it would only be done sooner.
+    """
+    standing = demand.standing
+    scales = standing.elasticity in (Elasticity.SERVICE, Elasticity.ELASTIC)
+    serves = demand.job.kind is not WorkloadKind.TRAINING
+    return scales and serves and not standing.scaled_by and not demand.job.mig_profile
+
+
+def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
+    """Give the configuration of now."""
+    job = demand.job
+    model = catalogue.find(job.gpu_model)
+    profile = model.mig_profile(job.mig_profile) if model and job.mig_profile else None
+    share = board_share(model, profile) if model and profile else 1.0
+    return Option(
+        configuration=Configuration(
+            gpu_model=job.gpu_model, gpu_count=job.gpu_count, mig_profile=job.mig_profile
+        ),
+        boards=job.gpu_count * share,
+        service=float(job.gpu_count),
+    )
+
+
+def options_for(
+    demand: JobDemand,
+    reach: Reach,
+    *,
+    terms: Terms,
+    partner: Partner | None = None,
+) -> tuple[Option, ...]:
+    """Give the options of a job, the present one first; `reach` is what its nodes have."""
+    catalogue, planning = terms.catalogue, terms.planning
+    present = present_option(demand, catalogue)
+    if keep_reason(demand, catalogue, planning):
+        return (present,)
+    here = catalogue.get(demand.job.gpu_model)
+    memory = (demand.memory_mib or 0.0) * (1 + planning.memory_headroom_ratio)
+    options = [present]
+    if demand.standing.may_restart:
+        if not demand.job.mig_profile:
+            names = {here.name, *reach.models}
+            models = [model for name in sorted(names) if (model := catalogue.find(name))]
+            options += _whole_boards(demand, here, memory, models)
+            options += _more_boards(demand, here, planning, reach.boards.get(here.name, 0))
+        if demand.job.gpu_count == 1:
+            offered = reach.slices.get(here.name, frozenset())
+            options += _slices(demand, here, memory, present, offered)
+        if partner is not None:
+            options.append(_half_board(here, partner))
+    if not demand.job.mig_profile:
+        options += _power_caps(demand, here, terms)
+    if demand.idle_hours >= planning.reclaim_idle_hours:
+        gone = Configuration(gpu_model=here.name, gpu_count=0)
+        options.append(Option(configuration=gone, boards=0.0, service=0.0))
+    elif _may_wait(demand, terms):
+        off = Configuration(gpu_model=here.name, gpu_count=0)
+        options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
+    return (present, *(one for one in options[1:] if _can_be_made(demand, one, terms)))
+
+
+def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:
+    """Say whether an applier can make it; of a job nobody describes a person can."""
+    if option.paused:
+        return not why_not_later(demand.job)
+    return not why_not(
+        demand.job,
+        option.configuration,
+        may_requeue=terms.may_requeue,
+        behind_others=terms.behind_others,
+    )
+
+
+def _may_wait(demand: JobDemand, terms: Terms) -> bool:
+    restartable = demand.standing.elasticity is Elasticity.RESTARTABLE
+    return restartable and terms.slack_slots > 0 and terms.planning.horizon_slots > 1
+
+
+def _whole_boards(
+    demand: JobDemand, here: GpuModel, memory: float, models: Sequence[GpuModel]
+) -> list[Option]:
+    """Give fewer boards of the same model, and as many or fewer of cheaper models."""
+    now = demand.job.gpu_count
+    options: list[Option] = []
+    for model in models:
+        same = model.name == here.name
+        if not same and model.price_per_hour >= here.price_per_hour:
+            continue
+        fewer = () if demand.standing.scaled_by else counts_below(demand.job)
+        speed = model.relative_speed / here.relative_speed
+        options += [
+            Option(
+                configuration=Configuration(gpu_model=model.name, gpu_count=count),
+                boards=float(count),
+                service=count * speed,
+                slowdown=(1.0, 1.0, _worst_slowdown(now, count) / min(speed, 1.0)),
+            )
+            for count in (*fewer, *(() if same else (now,)))
+            if memory * now <= count * model.memory_mib
+        ]
+    return options
+
+
+def _worst_slowdown(now: int, count: int) -> float:
+    """Give how much longer work takes on fewer devices if their activity does not rise at all."""
+    doublings = np.log2(now / count)
+    return float((2 * _SCALING) ** doublings)
+
+
+def _more_boards(
+    demand: JobDemand, here: GpuModel, planning: PlanningSettings, present: int
+) -> list[Option]:
+    """Give more boards of the same model where the forecast with headroom exceeds what it has."""
+    now, standing = demand.job.gpu_count, demand.standing
+    if demand.demand_q90 is None or not may_grow(demand):
+        return []
+    wanted = float(demand.demand_q90.max()) * (1 + planning.headroom_ratio)
+    if wanted <= now:
+        return []
+    most = min(present, 2 * now if standing.most is None else standing.most)
+    counts = {now + standing.step, now + 2 * standing.step, 2 * now}
+    return [
+        Option(
+            configuration=Configuration(gpu_model=here.name, gpu_count=count),
+            boards=float(count),
+            service=float(count),
+        )
+        for count in sorted(counts)
+        if count <= max(most, now + standing.step) and count <= present
+    ]
+
+
+def _slices(
+    demand: JobDemand, here: GpuModel, memory: float, present: Option, offered: Collection[str]
+) -> list[Option]:
+    now = here.mig_profile(demand.job.mig_profile) if demand.job.mig_profile else None
+    whole = 1.0 if now is None else now.compute_fraction
+    options = []
+    for profile in here.mig_profiles:
+        share = board_share(here, profile)
+        if profile.name not in offered:
+            continue
+        if share < present.boards - 1e-9 and memory <= profile.memory_mib:
+            service = profile.compute_fraction / whole
+            options.append(
+                Option(
+                    configuration=Configuration(
+                        gpu_model=here.name, gpu_count=1, mig_profile=profile.name
+                    ),
+                    boards=share,
+                    service=service,
+                    slowdown=(1.0, 1.0, 1 / service),
+                )
+            )
+    return options
+
+
+def _half_board(here: GpuModel, partner: Partner) -> Option:
+    return Option(
+        configuration=Configuration(gpu_model=here.name, gpu_count=1, shared_with=partner.job_id),
+        boards=HALF,
+        service=partner.speed,
+        slowdown=(1 / partner.speed_high, 1 / partner.speed, 1 / partner.speed_low),
+    )
+
+
+def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:
+    """Give capped configurations where the boards' power would reach the cap.
+
+    `service` is what is left in the slot that the cap slows most.
+    """
+    law, count = terms.cap_laws.get(here.name), demand.job.gpu_count
+    if demand.power_q90 is None or law is None:
+        return []
+    watts = demand.power_q90 / count
+    options = []
+    for ratio in terms.planning.cap_ratios:
+        cap = float(round(here.tdp_watts * ratio))
+        if watts.max() <= cap:
+            continue
+        effect = cap_effect(law, watts, cap)
+        if not effect.measured:
+            continue
+        rows = (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
+        low, middle, high = (float(row.max()) for row in rows)
+        options.append(
+            Option(
+                configuration=Configuration(
+                    gpu_model=here.name, gpu_count=count, power_cap_watts=cap
+                ),
+                boards=float(count),
+                service=count / middle,
+                slowdown=(low, middle, high),
+            )
+        )
+    return options

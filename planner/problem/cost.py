@@ -1,0 +1,231 @@
+"""What a job costs in a slot under an option, part by part, and what changing it costs.
+
+Money is GPU rent, electricity, the price of carbon and, for work that has an end, the time that it
+runs longer. The price of expected shortfall is no money: it keeps plans from starving a job. A slot
+counts as far as the job can still be there: after its end nothing costs and nothing is saved.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from data.settings import PlanningSettings
+from data.units import SECONDS_PER_HOUR
+from planner.problem.configurations import Option, may_grow
+from planner.problem.energy import HELD, power_under
+from planner.problem.expected_shortfall import expected_shortfall, quantile_curve
+from planner.problem.job_demand import JobDemand
+from planner.problem.terms import Terms
+from planner.problem.time_shift import put_off_costs
+from planner.problem.transitions import entering, leaving
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotCosts:
+    """Cost per slot in the settings' currency, arrays [slots].
+
+    `longer` is rent and energy of work that takes longer; `put_off` the price of doing a paused
+    slot's work later, infinite where it may not wait; `shortfall` the price of demand that is
+    expected to be missed.
+    """
+
+    rent: Values
+    electricity: Values
+    carbon: Values
+    longer: Values
+    put_off: Values
+    shortfall: Values
+
+    @property
+    def money(self) -> Values:
+        """All but the shortfall, array [slots]."""
+        return self.rent + self.electricity + self.carbon + self.longer + self.put_off
+
+    @property
+    def total(self) -> Values:
+        """What plans minimise, array [slots]."""
+        return self.money + self.shortfall
+
+
+def rent_per_hour(option: Option, terms: Terms) -> float:
+    """Give the rent of an option per hour; 0 for a model without a price in the catalogue."""
+    model = terms.catalogue.find(option.configuration.gpu_model)
+    return 0.0 if model is None else option.boards * model.price_per_hour
+
+
+def needed_service(demand: JobDemand, present: Option, planning: PlanningSettings) -> Values:
+    """Give the service needed at the forecast's q90 with headroom, array [slots].
+
+    None is needed once the job is sure to have ended.
+    """
+    path = np.zeros(planning.horizon_slots) if demand.demand_q90 is None else demand.demand_q90
+    path = np.where(demand.remaining.high > 0, path, 0.0)
+    ceiling = _ceiling(demand, present)
+    return np.asarray(np.minimum(path * (1 + planning.headroom_ratio), ceiling), dtype=np.float64)
+
+
+def _ceiling(demand: JobDemand, present: Option) -> float:
+    """Give what a job may be thought to need: no more than it has, unless it may grow.
+
+    A saturated job shows no more than it has.
+    """
+    return np.inf if may_grow(demand) else present.service
+
+
+def missed_service(
+    demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
+) -> Values:
+    """Give the demand with headroom that an option is expected to miss, in devices [slots]."""
+    return _missed(demand, present, option, planning, headroom=planning.headroom_ratio)
+
+
+def _missed(
+    demand: JobDemand,
+    present: Option,
+    option: Option,
+    planning: PlanningSettings,
+    *,
+    headroom: float,
+) -> Values:
+    if not demand.quantiles or not option.configuration.gpu_count:
+        return np.zeros(planning.horizon_slots)
+    levels, values = quantile_curve(demand.quantiles)
+    wanted = np.minimum(values * (1 + headroom), _ceiling(demand, present))
+    missed = expected_shortfall(levels, wanted, option.service)
+    return np.asarray(missed * demand.remaining.central, dtype=np.float64)
+
+
+def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> SlotCosts:
+    """Give the cost of each slot. Electricity counts freed boards as idle: they stay powered."""
+    planning, hours, there = terms.planning, terms.slot_hours, demand.remaining.central
+    rent_per_slot = rent_per_hour(option, terms) * hours
+    kwh = _energy(demand, present, option, terms) * there
+    tariff = terms.tariff
+    # Energy follows the work, so longer work adds what holding the option's boards draws.
+    held_kwh = HELD[1] * idle_watts(option, terms) * hours / 1000 * terms.energy.pue
+    extra = longer_ratio(demand, present, option, planning)
+    unit = rent_per_hour(present, terms) / max(present.service, 1e-9)
+    missed = missed_service(demand, present, option, planning)
+    return SlotCosts(
+        rent=rent_per_slot * there,
+        electricity=kwh * tariff.electricity,
+        carbon=kwh * tariff.carbon_of_kwh,
+        longer=extra * (rent_per_slot + held_kwh * tariff.per_kwh),
+        put_off=_put_off(demand, present, terms) if option.paused else np.zeros_like(there),
+        shortfall=planning.shortfall_weight * missed * unit * hours,
+    )
+
+
+def longer_ratio(
+    demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
+) -> Values:
+    """Give how many hours more each hour's work is expected to take under an option, [slots].
+
+    What demand exceeds the option by, or the mean of what activity that does not rise makes of it.
+    """
+    missed = missed_ratio(demand, present, option, planning)
+    if not demand.standing.ends or option is present or option.boards >= present.boards:
+        return missed
+    slower = float(np.mean(SLOWER)) * (option.slowdown[2] - 1) * demand.remaining.central
+    return np.maximum(missed, slower)
+
+
+SLOWER = (0.0, 0.005, 0.018, 0.041, 0.079, 0.133, 0.209, 0.315, 0.465, 0.707)
+"""Equally likely shares of the worst slowdown that work on fewer boards takes, an assumption: most
+jobs are held up by something else than their boards; a Beta(0.4, 1.6)."""
+
+
+def missed_ratio(
+    demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
+) -> Values:
+    """Give by what share of an hour an option is expected to miss each hour's work, [slots]."""
+    if not demand.standing.ends or option is present or not option.service:
+        return np.zeros(planning.horizon_slots)
+    return _missed(demand, present, option, planning, headroom=0.0) / option.service
+
+
+def idle_watts(option: Option, terms: Terms) -> float:
+    """Give what an option's boards draw without work; 0 for a model that is not known."""
+    model = terms.catalogue.find(option.configuration.gpu_model)
+    return 0.0 if model is None else option.boards * model.idle_watts
+
+
+def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) -> Values:
+    """Give the site energy per slot in kWh, with what is left idle; 0 where power is unknown."""
+    if demand.power_q50 is None or terms.catalogue.find(present.configuration.gpu_model) is None:
+        return np.zeros(terms.planning.horizon_slots)
+    estimate = power_under(demand.power_q50, present, option, terms)
+    scale = terms.slot_hours / 1000 * terms.energy.pue
+    return (estimate.central + estimate.left_idle_watts) * scale
+
+
+def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
+    watts = np.zeros(terms.planning.horizon_slots)
+    if demand.power_q50 is not None:
+        watts = demand.power_q50 - idle_watts(present, terms)
+    rent_per_slot = rent_per_hour(present, terms) * terms.slot_hours
+    return put_off_costs(watts, rent_per_slot, terms, remaining=demand.remaining.central)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeTime:
+    """Seconds of a change, and what its hours hold and use, as low, central, high.
+
+    `parts` are (what, central seconds). `wait_price` is no money: what the time in the queue is
+    taken to be worth.
+    """
+
+    parts: tuple[tuple[str, float], ...]
+    seconds: tuple[float, float, float]
+    gpu_hours: tuple[float, float, float]
+    kwh: tuple[float, float, float]
+    cost: tuple[float, float, float]
+    wait_price: float = 0.0
+
+
+def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
+    """Give what changing to an option takes and costs once; leaving the present one is part of it.
+
+    The boards of the side that each part is spent on are held and draw the job's power. A job that
+    waits in the queue holds none: its mean wait is priced like rent of what it has now.
+    """
+    elasticity, wait = demand.standing.elasticity, demand.queue_wait
+    parts = [
+        *leaving(elasticity, present, option),
+        *entering(elasticity, present, option, wait),
+    ]
+    watts = 0.0
+    if demand.power_q50 is not None:
+        # Boards draw their idle power whether the change holds them or not.
+        watts = float(demand.power_q50.mean())
+    price = float(terms.tariff.per_kwh.mean())
+    sums = np.zeros((4, 3))
+    for part in parts:
+        side = present if part.leaving else option
+        hours = np.array([part.low, part.central, part.high]) / SECONDS_PER_HOUR
+        if not part.held:
+            sums[0] += hours * SECONDS_PER_HOUR
+            continue
+        kwh = hours * watts / 1000 * terms.energy.pue
+        cost = hours * rent_per_hour(side, terms) + kwh * price
+        sums += np.array([hours * SECONDS_PER_HOUR, hours * side.boards, kwh, cost])
+    waits = wait is not None and any(not part.held for part in parts)
+    waited = wait.mean / SECONDS_PER_HOUR if wait is not None and waits else 0.0
+    seconds, gpu_hours, used, costs = ((float(a), float(b), float(c)) for a, b, c in sums)
+    return ChangeTime(
+        parts=tuple((part.what, part.central) for part in parts),
+        seconds=seconds,
+        gpu_hours=gpu_hours,
+        kwh=used,
+        cost=costs,
+        wait_price=waited * rent_per_hour(present, terms),
+    )
+
+
+def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
+    """Give the one-time cost of changing to an option, central, with the price of its wait."""
+    found = change_costs(demand, present, option, terms)
+    return found.cost[1] + found.wait_price

@@ -1,0 +1,179 @@
+"""What one job has shown and is forecast to need, as configurations are judged by it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
+from data.records.jobs import Job
+from data.records.queue_waits import QueueWait
+from data.settings import PlanningSettings
+from planner.problem.elasticity import Standing, standing_of
+from planner.problem.job_end import Remaining
+
+Values = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDemand:
+    """Demand in devices of the present configuration, per slot of the horizon.
+
+    `demand_*` are None without a forecast, `quantiles` are then empty, else (level, path) pairs,
+    ascending; memory is MiB per device, and where a phase that took more is over, what stays needed
+    (`memory_freed` says so); power is W of the whole job per slot, None when never reported, around
+    what it draws at rest when it has long been idle. `remaining` says in which slots the job can
+    still be there, `queue_wait` how long it would wait to be started again, None where no queue is
+    in the way.
+    """
+
+    job: Job
+    standing: Standing
+    remaining: Remaining
+    forecast: DemandForecast | ForecastSkipped
+    demand_q10: Values | None
+    demand_q50: Values | None
+    demand_q90: Values | None
+    quantiles: tuple[tuple[float, Values], ...]
+    memory_mib: float | None
+    power_q10: Values | None
+    power_q50: Values | None
+    power_q90: Values | None
+    coverage_ratio: float
+    idle_hours: float
+    utilization_p95_ratio: float | None
+    utilization_mean_ratio: float | None
+    memory_max_mib: float | None
+    power_mean_watts: float | None
+    samples: int
+    window_start: pd.Timestamp | None
+    memory_freed: bool = False
+    queue_wait: QueueWait | None = None
+
+
+def job_demand(
+    job: Job,
+    rows: pd.DataFrame,
+    forecast: DemandForecast | ForecastSkipped,
+    planning: PlanningSettings,
+    *,
+    remaining: Remaining,
+    held_mib: float | None = None,
+    queue_wait: QueueWait | None = None,
+) -> JobDemand:
+    """Give the demand of a job from its history rows (columns HISTORY) and its forecast.
+
+    `held_mib` is what memory is held to for the horizon after a phase that took more, None where
+    there was none: the largest reading then says nothing of what is to come.
+    """
+    demand = _path(forecast, Quantity.EFFECTIVE_GPUS)
+    memory = _path(forecast, Quantity.MEMORY)
+    power = _path(forecast, Quantity.POWER)
+    largest = _largest(rows, "memory_used_mib")
+    forecast_memory = None if memory is None else float(memory[2].max())
+    known = [one for one in (largest, forecast_memory) if one is not None]
+    span = forecast.history_slots
+    idle_hours = _idle_hours(rows, planning)
+    power = _at_rest(power, rows, idle_hours, planning)
+    return JobDemand(
+        job=job,
+        standing=standing_of(job, planning),
+        remaining=remaining,
+        forecast=forecast,
+        demand_q10=None if demand is None else demand[0],
+        demand_q50=None if demand is None else demand[1],
+        demand_q90=None if demand is None else demand[2],
+        quantiles=_quantiles(forecast),
+        memory_mib=_needed_memory(known, held_mib),
+        power_q10=None if power is None else power[0],
+        power_q50=None if power is None else power[1],
+        power_q90=None if power is None else power[2],
+        coverage_ratio=forecast.known_slots / span if span else 0.0,
+        idle_hours=idle_hours,
+        utilization_p95_ratio=_quantile(rows, "utilization_ratio", 0.95),
+        utilization_mean_ratio=_mean(rows, "utilization_ratio"),
+        memory_max_mib=largest,
+        power_mean_watts=_mean(rows, "power_watts"),
+        samples=int(rows["sample_count"].sum()),
+        window_start=None if rows.empty else rows["slot_start"].min(),
+        memory_freed=held_mib is not None,
+        queue_wait=queue_wait,
+    )
+
+
+def _needed_memory(known: list[float], held_mib: float | None) -> float | None:
+    if not known or held_mib is None:
+        return max(known, default=None)
+    return min(max(known), held_mib)
+
+
+def _path(
+    forecast: DemandForecast | ForecastSkipped, quantity: Quantity
+) -> tuple[Values, Values, Values] | None:
+    path = None if isinstance(forecast, ForecastSkipped) else forecast.path(quantity)
+    if path is None:
+        return None
+    return np.array(path.q10), np.array(path.q50), np.array(path.q90)
+
+
+def _quantiles(forecast: DemandForecast | ForecastSkipped) -> tuple[tuple[float, Values], ...]:
+    path = None if isinstance(forecast, ForecastSkipped) else forecast.path(Quantity.EFFECTIVE_GPUS)
+    if path is None:
+        return ()
+    inner = ((0.10, path.q10), (0.50, path.q50), (0.90, path.q90))
+    every = ((0.05, path.q05), *inner, (0.95, path.q95)) if path.q05 else inner
+    return tuple((level, np.array(row)) for level, row in every)
+
+
+def _known(rows: pd.DataFrame, column: str) -> "pd.Series[float]":
+    return rows[column].dropna()
+
+
+def _largest(rows: pd.DataFrame, column: str) -> float | None:
+    known = _known(rows, column)
+    return None if known.empty else float(known.max())
+
+
+def _mean(rows: pd.DataFrame, column: str) -> float | None:
+    known = _known(rows, column)
+    return None if known.empty else float(known.mean())
+
+
+def _quantile(rows: pd.DataFrame, column: str, level: float) -> float | None:
+    known = _known(rows, column)
+    return None if known.empty else float(known.quantile(level))
+
+
+def _at_rest(
+    power: tuple[Values, Values, Values] | None,
+    rows: pd.DataFrame,
+    idle_hours: float,
+    planning: PlanningSettings,
+) -> tuple[Values, Values, Values] | None:
+    """Give the power of a job, of one that has long been idle around what it draws at rest.
+
+    Its forecast still remembers the work before. It may work again: q90 stays at least as high.
+    """
+    if power is None or idle_hours < planning.reclaim_idle_hours:
+        return power
+    slots = max(1, round(idle_hours * 60 / planning.slot_minutes))
+    seen = rows.sort_values("slot_start")["power_watts"].iloc[-slots:].dropna()
+    if seen.empty:
+        return power
+    rest = float(seen.median())
+    return np.minimum(power[0], rest), np.full_like(power[1], rest), np.maximum(power[2], rest)
+
+
+def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:
+    """Give for how long up to its newest slot the job was seen idle; a gap ends the count."""
+    if rows.empty:
+        return 0.0
+    ordered = rows.sort_values("slot_start", ascending=False)
+    age = ordered["slot_start"].iloc[0] - ordered["slot_start"]
+    expected = np.arange(len(ordered)) * planning.slot_minutes * 60
+    idle = ordered["utilization_max_ratio"].le(planning.idle_utilization_ratio).to_numpy() & (
+        age.dt.total_seconds().to_numpy() == expected
+    )
+    run = len(idle) if idle.all() else int(np.argmin(idle))
+    return run * planning.slot_minutes / 60

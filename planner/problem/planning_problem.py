@@ -1,0 +1,391 @@
+"""The planning problem as a value: slots, capacities, and per job its options and their costs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatchcase
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from data.catalogue.carbon_table import GridCarbon
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.errors import ImpossibleProblemError
+from data.feasible_changes import names_its_nodes, runs_in_slurm, why_not_requeued
+from data.fleet_settings import NodeSettings, PowerSettings, TenantSettings
+from data.records.cluster import Cluster
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.jobs import Job
+from data.records.power_caps import CapLaw
+from data.records.queue_waits import QueueWait
+from data.settings import EnergySettings, PlanningSettings
+from planner.problem.board_sharing import partners_of
+from planner.problem.configurations import Option, keep_reason, options_for, present_option
+from planner.problem.cost import change_cost, slot_costs
+from planner.problem.fleet import FleetFacts, Reach, fleet_facts
+from planner.problem.job_demand import JobDemand, job_demand
+from planner.problem.job_end import remaining_of
+from planner.problem.pools import Pools, make_pools
+from planner.problem.tariffs import Tariff, tariff_of
+from planner.problem.tenants import Tenants, make_tenants
+from planner.problem.terms import Terms
+
+Values = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+FORBIDDEN = 1e9
+"""Cost of a slot in an option that a job does not have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobProblem:
+    """One job: its options (the present one first) and, when it can only be kept, why.
+
+    `pinned`: the number of the option that it has to take in every slot.
+    """
+
+    demand: JobDemand
+    options: tuple[Option, ...]
+    keep_reason: str
+    pinned: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRules:
+    """What the settings say of nodes, power limits and tenants.
+
+    `may_requeue`: a Slurm job that runs may be requeued to change it, `behind_others` even while
+    others wait for its nodes.
+    """
+
+    # Frozen values: sharing one instance as the default is safe.
+    nodes: NodeSettings = NodeSettings()  # noqa: RUF009
+    power: PowerSettings = PowerSettings()  # noqa: RUF009
+    tenants: TenantSettings = TenantSettings()  # noqa: RUF009
+    may_requeue: bool = True
+    behind_others: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningProblem:
+    """Costs in `energy.currency`. Arrays: T slots, C options, J jobs, G GPU models.
+
+    slot_cost [T, C, J]; enter_cost, boards [C, J]; model_of [C, J] (-1: holds nothing);
+    capacity [G] in boards, all nodes counted. A change from a to b costs enter_cost[b], which
+    contains leaving the present configuration: nearly every change starts there, or returns to it.
+    """
+
+    as_of: datetime
+    slot_starts: tuple[datetime, ...]
+    planning: PlanningSettings
+    energy: EnergySettings
+    catalogue: GpuCatalogue
+    carbon: GridCarbon
+    gpu_models: tuple[str, ...]
+    capacity: Values
+    jobs: tuple[JobProblem, ...]
+    ended: Mapping[str, str]
+    signals: Mapping[str, str]
+    slot_cost: Values
+    enter_cost: Values
+    boards: Values
+    model_of: Indices
+    tariff: Tariff
+    cap_laws: Mapping[str, CapLaw]
+    facts: FleetFacts
+    pools: Pools
+    tenants: Tenants
+    rules: FleetRules
+
+    @property
+    def terms(self) -> Terms:
+        """What options are judged by."""
+        return Terms(
+            catalogue=self.catalogue,
+            planning=self.planning,
+            energy=self.energy,
+            carbon=self.carbon,
+            tariff=self.tariff,
+            cap_laws=self.cap_laws,
+            may_requeue=self.rules.may_requeue,
+            behind_others=self.rules.behind_others,
+        )
+
+    def _why_not_requeued(self, job: Job) -> str:
+        rules = self.rules
+        return why_not_requeued(
+            job, may_requeue=rules.may_requeue, behind_others=rules.behind_others
+        )
+
+    def movable(self, job: int) -> bool:
+        """Say whether a plan may move a job: its scheduler can restart it, and nothing keeps it."""
+        one = self.jobs[job]
+        job_id = one.demand.job.job_id
+        return (
+            not one.keep_reason
+            and one.demand.standing.may_restart
+            and bool(self.facts.scheduler[job_id])
+            and not (runs_in_slurm(one.demand.job) and self._why_not_requeued(one.demand.job))
+            and not names_its_nodes(one.demand.job)
+            and job_id not in self.facts.strays
+        )
+
+
+def _reach_of(facts: FleetFacts, job_id: str) -> Reach:
+    """Return what a job can reach; no slice and no more boards for a stray: they are elsewhere."""
+    reach = facts.reach[job_id]
+    return replace(reach, boards={}, slices={}) if job_id in facts.strays else reach
+
+
+_SHARED = (
+    "it shares its GPUs with other jobs: their readings mirror all holders, not this job "
+    "(see docs/energy.md)"
+)
+
+
+def make_problem(
+    cluster: Cluster,
+    jobs: Sequence[Job],
+    history: pd.DataFrame,
+    forecasts: Sequence[DemandForecast | ForecastSkipped],
+    *,
+    catalogue: GpuCatalogue,
+    carbon: GridCarbon,
+    planning: PlanningSettings,
+    energy: EnergySettings,
+    as_of: datetime,
+    signals: Mapping[str, str] | None = None,
+    cap_laws: Mapping[str, CapLaw] | None = None,
+    rules: FleetRules | None = None,
+    held_memory_mib: Mapping[str, float] | None = None,
+    past_runs: Mapping[str, Sequence[float]] | None = None,
+    queue_waits: Mapping[str, QueueWait] | None = None,
+) -> PlanningProblem:
+    """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
+
+    `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
+    of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
+    taught; without them those of the catalogue hold. `held_memory_mib` by job is what a job stays
+    under whose phase of more memory is over, `past_runs` the lengths in s of ended runs of the
+    same job, by which its end is forecast; `queue_waits` how long a job would wait to be started
+    again.
+
+    Raises ImpossibleProblemError for a demand below zero, a forecast of another length, and pins
+    that contradict one another or the job.
+    """
+    rules = rules or FleetRules()
+    slot_starts = _slot_starts(as_of, planning)
+    slot = timedelta(minutes=planning.slot_minutes)
+    terms = Terms(
+        catalogue=catalogue,
+        planning=planning,
+        energy=energy,
+        carbon=carbon,
+        tariff=tariff_of(slot_starts, slot, energy=energy, carbon=carbon),
+        cap_laws={one.name: one.cap_law for one in catalogue} | dict(cap_laws or {}),
+        may_requeue=rules.may_requeue,
+        behind_others=rules.behind_others,
+    )
+    by_job = {str(job_id): rows for job_id, rows in history.groupby("job_id", sort=False)}
+    forecast_of = {one.job_id: one for one in forecasts}
+    boards_of = cluster.boards_by_model()
+    demands, ended = [], {}
+    for job in jobs:
+        forecast = forecast_of[job.job_id]
+        if isinstance(forecast, ForecastSkipped) and forecast.reason.startswith("ended"):
+            ended[job.job_id] = forecast.reason
+            continue
+        rows = by_job.get(job.job_id, history.iloc[:0])
+        held = (held_memory_mib or {}).get(job.job_id)
+        remaining = remaining_of(
+            job,
+            slot_starts,
+            slot,
+            as_of=as_of,
+            past_runs=(past_runs or {}).get(job.job_id, ()),
+        )
+        requeued = rules.may_requeue or not runs_in_slurm(job)
+        demand = job_demand(
+            job,
+            rows,
+            forecast,
+            planning,
+            remaining=remaining,
+            held_mib=held,
+            queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
+        )
+        _check_demand(demand, planning)
+        demands.append(demand)
+    kept = {
+        one.job.job_id: _SHARED
+        if (signals or {}).get(one.job.job_id) == "shared"
+        else keep_reason(one, catalogue, planning)
+        for one in demands
+    }
+    partners = partners_of(
+        [one for one in demands if not kept[one.job.job_id]], catalogue=catalogue, planning=planning
+    )
+    own_jobs = [one.job for one in demands]
+    facts = fleet_facts(
+        cluster,
+        own_jobs,
+        {one.job.job_id: present_option(one, catalogue).boards for one in demands},
+        slot_starts=slot_starts,
+        slot=slot,
+        maintenance=rules.nodes.maintenance,
+        ended=[job for job in jobs if job.job_id in ended],
+    )
+    running = [
+        _with_pin(
+            JobProblem(
+                demand=one,
+                options=options_for(
+                    one,
+                    _reach_of(facts, one.job.job_id),
+                    terms=terms,
+                    partner=partners.get(one.job.job_id),
+                ),
+                keep_reason=kept[one.job.job_id],
+            ),
+            planning,
+        )
+        for one in demands
+    ]
+    gpu_models = tuple(
+        sorted(
+            {
+                *boards_of,
+                *(one.demand.job.gpu_model for one in running),
+                *(node.gpu_model for node in cluster.nodes if node.gpu_count),
+            }
+        )
+    )
+    arrays = _arrays(running, gpu_models, terms)
+    slot_cost, enter_cost, boards, model_of = arrays
+    in_use = np.bincount(model_of[0], weights=boards[0], minlength=len(gpu_models))
+    capacity = np.maximum(_all_boards(facts, gpu_models), in_use)
+    return PlanningProblem(
+        as_of=as_of,
+        slot_starts=slot_starts,
+        planning=planning,
+        energy=energy,
+        catalogue=catalogue,
+        carbon=carbon,
+        gpu_models=gpu_models,
+        capacity=capacity,
+        jobs=tuple(running),
+        ended=ended,
+        signals=dict(signals or {}),
+        slot_cost=slot_cost,
+        enter_cost=enter_cost,
+        boards=boards,
+        model_of=model_of,
+        tariff=terms.tariff,
+        cap_laws=terms.cap_laws,
+        facts=facts,
+        pools=make_pools(facts.nodes, gpu_models, own_jobs, facts.homes, rules.power.domains),
+        tenants=make_tenants(own_jobs, float(capacity.sum()), rules.tenants),
+        rules=rules,
+    )
+
+
+def _slot_starts(as_of: datetime, planning: PlanningSettings) -> tuple[datetime, ...]:
+    slot_seconds = planning.slot_minutes * 60
+    first = (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
+    return tuple(
+        datetime.fromtimestamp(first + step * slot_seconds, tz=UTC)
+        for step in range(planning.horizon_slots)
+    )
+
+
+def _all_boards(facts: FleetFacts, gpu_models: Sequence[str]) -> Values:
+    """Give the boards per model outside maintenance [G]."""
+    row = {name: index for index, name in enumerate(gpu_models)}
+    boards = np.zeros(len(gpu_models))
+    for node in facts.nodes:
+        boards[row[node.gpu_model]] += node.usable
+    return boards
+
+
+def _check_demand(demand: JobDemand, planning: PlanningSettings) -> None:
+    """Raise ImpossibleProblemError when a path has another length or a value below zero."""
+    for name in ("demand", "power"):
+        for level in ("q10", "q50", "q90"):
+            path = getattr(demand, f"{name}_{level}")
+            if path is None:
+                continue
+            if len(path) != planning.horizon_slots:
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} forecast of {len(path)} slots, "
+                    f"{planning.horizon_slots} are planned",
+                    "forecast with the same planning.horizon_slots",
+                )
+            wrong = np.flatnonzero(~(path >= 0))
+            if len(wrong):
+                raise ImpossibleProblemError(
+                    f"job {demand.job.job_id!r} has a {name} {level} of {path[wrong[0]]:g} in "
+                    f"slot {wrong[0]}",
+                    "forecast values of at least 0, or leave the quantity out",
+                )
+
+
+def _with_pin(one: JobProblem, planning: PlanningSettings) -> JobProblem:
+    """Pin a job as the settings say."""
+    name = one.demand.job.job_id
+    pins = [pin for pin in planning.pins if fnmatchcase(name, pin.job)]
+    wanted = {(pin.gpu_model, pin.gpu_count, pin.mig_profile) for pin in pins}
+    if not wanted:
+        return one
+    if len(wanted) > 1:
+        shown = ", ".join(
+            f"{count} × {model} {mig}".strip() for model, count, mig in sorted(wanted)
+        )
+        raise ImpossibleProblemError(
+            f"job {name!r} is pinned in all slots to each of {shown}",
+            "keep one of planning.pins for it",
+        )
+    number = next(
+        (
+            index
+            for index, option in enumerate(one.options)
+            if option.configuration.power_cap_watts is None
+            and (
+                option.configuration.gpu_model,
+                option.configuration.gpu_count,
+                option.configuration.mig_profile,
+            )
+            in wanted
+        ),
+        None,
+    )
+    if number is None:
+        model, count, mig = next(iter(wanted))
+        raise ImpossibleProblemError(
+            f"job {name!r} is pinned in all slots to {count} × {model} {mig}".rstrip()
+            + ", which is none of its options: "
+            + ", ".join(option.configuration.describe() for option in one.options),
+            "pin it to one of these, or remove it from planning.pins",
+        )
+    return replace(one, pinned=number)
+
+
+def _arrays(
+    jobs: Sequence[JobProblem],
+    gpu_models: Sequence[str],
+    terms: Terms,
+) -> tuple[Values, Values, Values, Indices]:
+    widest = max((len(one.options) for one in jobs), default=1)
+    shape = (widest, len(jobs))
+    slot_cost = np.full((terms.planning.horizon_slots, *shape), FORBIDDEN)
+    enter_cost, boards = np.zeros(shape), np.zeros(shape)
+    model_of = np.full(shape, -1, dtype=np.int64)
+    index = {name: position for position, name in enumerate(gpu_models)}
+    for column, one in enumerate(jobs):
+        for row, option in enumerate(one.options):
+            present = one.options[0]
+            slot_cost[:, row, column] = slot_costs(one.demand, present, option, terms).total
+            enter_cost[row, column] = change_cost(one.demand, present, option, terms)
+            boards[row, column] = option.boards
+            if option.boards:
+                model_of[row, column] = index[option.configuration.gpu_model]
+    return slot_cost, enter_cost, boards, model_of

@@ -1,0 +1,367 @@
+"""A planning problem in the solver's arrays, and the solver's rows as options of jobs.
+
+A row of the solver's grid is a pool, a number of boards and, where a job has several options of
+both (a power cap), which of them. An option of a model with several pools has a row in each.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from planner.problem.cost import rent_per_hour
+from planner.problem.energy import power_under
+from planner.problem.planning_problem import FORBIDDEN, JobProblem, PlanningProblem
+from planner.problem.pools import feeds
+from planner.problem.tenants import with_quotas
+from planner.solver.slot_problem import (
+    NOTHING,
+    ConfigurationGrid,
+    Fleet,
+    PlannedJobs,
+    PowerDomains,
+    SlotProblem,
+)
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Singles = npt.NDArray[np.float32]
+
+_CHANGE_HOURS = 1 / 6
+_BOTHER_HOURS = 0.01
+"""A change that costs nothing is charged so much rent: caps would flap from slot to slot."""
+_WATTS = 1000.0
+_MINUTES_PER_DAY = 1440
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotMapping:
+    """The problem for the solver; options [J, S] of its rows (-1: none); soft limits given up.
+
+    `home_row` [J, C] is the row of an option in the job's own pool, or in the first that has one.
+    `without_maintenance` [P, H] are the boards if no node was away.
+    """
+
+    slots: SlotProblem
+    option_of: Indices
+    home_row: Indices
+    given_up: tuple[str, ...]
+    without_maintenance: Floats
+
+    def ignoring_maintenance(self) -> "SlotMapping":
+        """Return the problem in which the boards of nodes in maintenance count.
+
+        Where jobs cannot do without them: nodes then show which of the jobs have no place.
+        """
+        fleet = replace(self.slots.fleet, capacity=self.without_maintenance)
+        return replace(self, slots=replace(self.slots, fleet=fleet))
+
+
+def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
+    """Give the problem in the solver's arrays."""
+    rows, option_of, home_row = _rows(problem)
+    jobs, slots, size = len(problem.jobs), len(problem.slot_starts), len(rows)
+    base = np.full((jobs, slots, size), np.inf, dtype=np.float32)
+    enter = np.zeros((jobs, size), dtype=np.float32)
+    for job, row in np.argwhere(option_of != NOTHING):
+        option = option_of[job, row]
+        cost = problem.slot_cost[:, option, job]
+        base[job, :, row] = np.where(cost >= FORBIDDEN, np.inf, cost)
+        enter[job, row] = problem.enter_cost[option, job]
+    leave = _free_changes_within_home(option_of, problem, enter)
+    keys = list(rows)
+    grid = ConfigurationGrid(
+        names=tuple(
+            f"{boards:g} of {problem.pools.pools[pool].name if pool >= 0 else 'nothing'}, {number}"
+            for pool, boards, number in keys
+        ),
+        gpu_type=np.array([pool for pool, _boards, _number in keys]),
+        boards=np.array([boards for _pool, boards, _number in keys]),
+        layout=np.array([max(pool, -1) + 1 for pool, _boards, _number in keys]),
+        layout_change=_layout_changes(problem),
+    )
+    pinned = _pins(problem, option_of, home_row)
+    capacity, lasting, given_up = _capacity(problem, grid, base, pinned)
+    slot_problem = SlotProblem(
+        grid=grid,
+        jobs=PlannedJobs(
+            names=tuple(one.demand.job.job_id for one in problem.jobs),
+            base_cost=base,
+            power_kw=_power(problem, option_of),
+            leave_cost=leave,
+            enter_cost=enter,
+            layout_cost=_moving_costs(problem),
+            present=home_row[:, 0],
+            tenant=np.full(jobs, NOTHING),
+            work=np.zeros(jobs),
+            rate=np.zeros_like(enter),
+            deadline=np.full(jobs, slots),
+            unfinished_price=np.zeros(jobs),
+            required=pinned,
+        ),
+        fleet=_fleet(problem, capacity),
+        power=_power_domains(problem),
+        max_changes=problem.planning.max_changes_per_day,
+        change_window=_MINUTES_PER_DAY // problem.planning.slot_minutes,
+    )
+    hours = problem.planning.slot_minutes / 60
+    limited = with_quotas(slot_problem, problem.tenants, problem.rules.tenants, hours)
+    return SlotMapping(
+        slots=limited,
+        option_of=option_of,
+        home_row=home_row,
+        given_up=given_up,
+        without_maintenance=lasting,
+    )
+
+
+def _free_changes_within_home(
+    option_of: Indices, problem: PlanningProblem, enter: Singles
+) -> Singles:
+    """Give leave costs [J, S] of jobs that change for nothing on their present boards (a cap).
+
+    Entering such an option is free only from these boards: whoever is elsewhere pays for coming
+    back when leaving there. On them a change costs a trifle, so that it comes only where it lasts.
+    """
+    leave = np.zeros_like(enter)
+    for job, one in enumerate(problem.jobs):
+        now = one.options[0]
+        home = [
+            number
+            for number, option in enumerate(one.options)
+            if option.configuration.gpu_model == now.configuration.gpu_model
+            and option.boards == now.boards
+        ]
+        if len(home) < 2 or problem.enter_cost[home[1:], job].any():
+            continue
+        rows = np.flatnonzero(option_of[job] != NOTHING)
+        here = np.isin(option_of[job, rows], home)
+        leave[job, rows[~here]] = problem.enter_cost[0, job]
+        enter[job, rows[here]] = rent_per_hour(now, problem.terms) * _BOTHER_HOURS
+    return leave
+
+
+def _rows(problem: PlanningProblem) -> tuple[dict[tuple[int, float, int], int], Indices, Indices]:
+    """Give the rows of the grid by (pool, boards, number), and who has which option there."""
+    options, jobs = problem.boards.shape
+    home_row = np.full((jobs, options), NOTHING, dtype=np.int64)
+    rows: dict[tuple[int, float, int], int] = {}
+    owned: list[tuple[int, int, int]] = []
+    for column, one in enumerate(problem.jobs):
+        taken: dict[tuple[int, float], int] = {}
+        for option in range(len(one.options)):
+            boards = float(problem.boards[option, column])
+            for pool in _pools_of(problem, column, option):
+                number = taken[pool, boards] = taken.get((pool, boards), -1) + 1
+                row = rows.setdefault((pool, boards, number), len(rows))
+                owned.append((column, row, option))
+                if home_row[column, option] == NOTHING:
+                    home_row[column, option] = row
+    option_of = np.full((jobs, len(rows)), NOTHING, dtype=np.int64)
+    for column, row, option in owned:
+        option_of[column, row] = option
+    return rows, option_of, home_row
+
+
+def _pools_of(problem: PlanningProblem, column: int, option: int) -> tuple[int, ...]:
+    """Give the pools of an option, the job's own one first; -1 for holding nothing."""
+    model = int(problem.model_of[option, column])
+    if model < 0:
+        return (NOTHING,)
+    name, own = problem.gpu_models[model], int(problem.pools.of_job[column])
+    found = problem.pools.open_to(problem.jobs[column].demand.job, name)
+    mine = (own,) if problem.pools.pools[own].gpu_model == name else ()
+    if mine and not problem.movable(column):
+        return mine
+    return (*mine, *(one for one in found if one != own))
+
+
+def _layout_changes(problem: PlanningProblem) -> Floats:
+    """Give the table of changes between pools: 1 between pools of one model.
+
+    A change of model is entering another option, which has its own cost; layout 0 is nothing.
+    """
+    models = [None, *(pool.gpu_model for pool in problem.pools.pools)]
+    return np.array(
+        [
+            [float(one is not None and one == other and a != b) for b, other in enumerate(models)]
+            for a, one in enumerate(models)
+        ]
+    )
+
+
+def _moving_costs(problem: PlanningProblem) -> Singles:
+    """Give what a move of a job to other nodes costs [J]: a restart of its present configuration.
+
+    A move enters the same option once more, which the solver charges already where it has a cost.
+    """
+    costs = [
+        max(0.0, move_cost(problem, one) - float(problem.enter_cost[0, column]))
+        for column, one in enumerate(problem.jobs)
+    ]
+    return np.array(costs, dtype=np.float32)
+
+
+def move_cost(problem: PlanningProblem, one: JobProblem, option: int = 0) -> float:
+    """Give what a checkpoint and restart elsewhere costs a job."""
+    return rent_per_hour(one.options[option], problem.terms) * _CHANGE_HOURS
+
+
+def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> npt.NDArray[np.int16]:
+    """Give the pinned rows [J, H], -1 where free."""
+    pinned = np.full((len(problem.jobs), len(problem.slot_starts)), NOTHING, dtype=np.int16)
+    for column, one in enumerate(problem.jobs):
+        if one.pinned is not None:
+            pinned[column] = home_row[column, one.pinned]
+    return pinned
+
+
+def _capacity(
+    problem: PlanningProblem, grid: ConfigurationGrid, base: Singles, pinned: npt.NDArray[np.int16]
+) -> tuple[Floats, Floats, tuple[str, ...]]:
+    """Return the boards per pool and slot [P, H], with maintenance and without, and why raised.
+
+    What jobs hold now is always there, but for maintenance; in maintenance what jobs cannot leave
+    is.
+    """
+    slots = len(problem.slot_starts)
+    usable = np.zeros((len(problem.pools.pools), slots))
+    every = np.zeros_like(usable)
+    touched = np.zeros_like(usable, dtype=np.bool_)
+    stuck = _stuck(problem)
+    for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
+        gone = np.array(node.away or (False,) * slots)
+        kept = sum(stuck.get(node.name, {}).values())
+        usable[pool] += np.where(gone, min(kept, node.usable), node.usable)
+        every[pool] += node.usable
+        touched[pool] |= gone
+    held = np.bincount(problem.pools.of_job, weights=problem.boards[0], minlength=len(usable))[
+        :, None
+    ]
+    capacity = np.where(touched, usable, np.maximum(usable, held))
+    forced = _forced(grid, base, pinned, len(usable))
+    given_up = tuple(
+        f"maintenance: {', '.join(sorted(stuck[node.name]))} on {node.name} cannot be moved"
+        for node in problem.facts.nodes
+        if node.away and node.name in stuck
+    ) + tuple(
+        f"maintenance: {problem.pools.pools[pool].name} lacks "
+        f"{forced[pool, slot] - capacity[pool, slot]:.3g} boards in slot {slot} that jobs cannot "
+        "leave"
+        for pool, slot in np.argwhere(forced > capacity + 1e-6)
+    )
+    lasting = np.maximum(np.maximum(every, held), forced)
+    return np.maximum(capacity, forced), lasting, given_up
+
+
+def _stuck(problem: PlanningProblem) -> dict[str, dict[str, int]]:
+    """Return the boards by node and job of the jobs that no plan may move."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
+    for job, one in enumerate(problem.jobs):
+        job_id = one.demand.job.job_id
+        if job_id in problem.facts.homes and not problem.movable(job):
+            for name, boards in problem.facts.homes[job_id].boards:
+                found[name][job_id] = boards
+    return found
+
+
+def _forced(
+    grid: ConfigurationGrid, base: Singles, pinned: npt.NDArray[np.int16], pools: int
+) -> Floats:
+    """Give the boards per pool and slot [P, H] of jobs that have nowhere else to go."""
+    forced = np.zeros((pools, base.shape[1]))
+    allowed = np.isfinite(base[:, 0])
+    for job in range(len(base)):
+        rows = np.flatnonzero(allowed[job])
+        if pinned[job, 0] >= 0:
+            rows = rows[rows == pinned[job, 0]]
+        kinds = np.unique(grid.gpu_type[rows])
+        if len(kinds) == 1 and kinds[0] >= 0:
+            forced[kinds[0]] += grid.boards[rows].min()
+    return forced
+
+
+def _power(problem: PlanningProblem, option_of: Indices) -> Singles:
+    """Give the power of jobs in kW above idle boards [J, S], with their share of the nodes.
+
+    The largest q90 of the forecast; the TDP of all boards where power was never reported.
+    """
+    power = np.zeros(option_of.shape, dtype=np.float32)
+    if not problem.rules.power.domains:
+        return power
+    base = problem.rules.nodes.base_watts_per_gpu
+    for column, row in np.argwhere(option_of != NOTHING):
+        one = problem.jobs[column]
+        option = one.options[option_of[column, row]]
+        model = problem.catalogue.find(option.configuration.gpu_model)
+        if model is None or not option.boards:
+            power[column, row] = option.boards * base / _WATTS
+            continue
+        watts = option.boards * model.tdp_watts
+        if one.demand.power_q90 is not None and problem.catalogue.find(one.demand.job.gpu_model):
+            known = power_under(one.demand.power_q90, one.options[0], option, problem.terms)
+            watts = min(watts, float(known.central.max()))
+        above = max(0.0, watts - option.boards * model.idle_watts)
+        power[column, row] = (above + option.boards * base) / _WATTS
+    return power
+
+
+def _power_domains(problem: PlanningProblem) -> PowerDomains | None:
+    """Give the limits less what idle boards draw in any case."""
+    domains = problem.rules.power.domains
+    if not domains:
+        return None
+    members = feeds(problem.pools, problem.facts.nodes, domains)
+    idle = np.zeros(len(problem.pools.pools))
+    for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
+        model = problem.catalogue.find(node.gpu_model)
+        idle[pool] += node.gpus * (model.idle_watts if model else 0.0) / _WATTS
+    limits = np.array([[one.limit_at(at) for at in problem.slot_starts] for one in domains])
+    hours = problem.planning.slot_minutes / 60
+    price = problem.rules.power.over_price_per_kwh * hours
+    return PowerDomains(
+        names=tuple(one.name for one in domains),
+        members=members,
+        limit_kw=np.maximum(limits - (members @ idle)[:, None], 0.0),
+        over_price=np.full(len(domains), price or np.inf),
+    )
+
+
+def node_cost_per_board(problem: PlanningProblem) -> Floats:
+    """Give what a board's share of a node that is on costs in each slot [H].
+
+    The node without its boards: what these draw idle is part of the jobs' own slot costs, also
+    where a job has freed them, so switching a node off is credited with less than it saves.
+    """
+    hours = problem.planning.slot_minutes / 60
+    kilowatts = problem.rules.nodes.base_watts_per_gpu / _WATTS
+    return np.asarray(kilowatts * hours * problem.energy.pue * problem.tariff.per_kwh)
+
+
+def fire_up_per_board(problem: PlanningProblem) -> float:
+    """Give what switching a node on costs per board: its draw until it works."""
+    slots = problem.rules.nodes.fire_up_minutes * 60 / (problem.planning.slot_minutes * 60)
+    return float(node_cost_per_board(problem).mean() * slots)
+
+
+def _fleet(problem: PlanningProblem, capacity: Floats) -> Fleet:
+    """Give capacities and nodes.
+
+    The nodes of a pool count as so many of their greatest common size, which no set of real nodes
+    with as many boards undercuts: their cost is proportional to their boards.
+    """
+    sizes = np.array([node.gpus for node in problem.facts.nodes], dtype=np.int64)
+    pools = range(len(capacity))
+    members = [problem.pools.of_node == pool for pool in pools]
+    common = [float(np.gcd.reduce(sizes[own])) if own.any() else 1.0 for own in members]
+    on = [sizes[own].sum() / size for own, size in zip(members, common, strict=True)]
+    per_board = node_cost_per_board(problem)
+    return Fleet(
+        gpu_types=tuple(pool.name for pool in problem.pools.pools),
+        capacity=capacity,
+        boards_per_node=np.array(common),
+        node_cost=np.outer(common, per_board),
+        fire_up_cost=np.array(common) * fire_up_per_board(problem),
+        nodes_on=np.array(on),
+    )

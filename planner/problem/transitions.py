@@ -1,0 +1,93 @@
+"""What changing a job takes: leaving one configuration and entering another, in seconds.
+
+Priors until changes have been measured here: Sia (SOSP 2023) measured 15-250 s for a rescale on
+real jobs, Tiresias (NSDI 2019) took 62 s for a restart. Work since the last checkpoint is lost and
+done again; half of ten minutes between checkpoints is assumed.
+"""
+
+from dataclasses import dataclass
+
+from data.records.queue_waits import QueueWait
+from planner.problem.configurations import Option
+from planner.problem.elasticity import Elasticity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a change, s as low, central, high. `leaving`: on the devices held before.
+
+    Devices are held during a part, unless the job waits for them (`held` is False).
+    """
+
+    what: str
+    low: float
+    central: float
+    high: float
+    leaving: bool
+    held: bool = True
+
+
+_CHECKPOINT = Part(what="write a checkpoint", low=5, central=30, high=120, leaving=True)
+_LOST = Part(what="redo the work since a checkpoint", low=0, central=300, high=1800, leaving=True)
+_RESTART = Part(what="start again", low=15, central=62, high=250, leaving=False)
+_RESCALE = Part(what="rescale while running", low=15, central=62, high=250, leaving=False)
+_ROLL_OUT = Part(what="start new replicas", low=15, central=62, high=250, leaving=False)
+_MIGRATE = Part(what="load its data on other nodes", low=0, central=60, high=250, leaving=False)
+_REPARTITION = Part(what="cut the board anew", low=15, central=60, high=250, leaving=False)
+
+_LEAVING = {
+    Elasticity.SERVICE: (),
+    Elasticity.ELASTIC: (_CHECKPOINT,),
+    Elasticity.RESTARTABLE: (_CHECKPOINT, _LOST),
+    Elasticity.RIGID: (_CHECKPOINT, _LOST),
+}
+_ENTERING = {
+    Elasticity.SERVICE: _ROLL_OUT,
+    Elasticity.ELASTIC: _RESCALE,
+    Elasticity.RESTARTABLE: _RESTART,
+    Elasticity.RIGID: _RESTART,
+}
+
+
+def leaving(elasticity: Elasticity, present: Option, option: Option) -> tuple[Part, ...]:
+    """Give what leaving `present` for `option` takes; a cap and giving up a job take nothing."""
+    if not _restarts(present, option):
+        return ()
+    return _LEAVING[elasticity]
+
+
+def entering(
+    elasticity: Elasticity, present: Option, option: Option, wait: QueueWait | None = None
+) -> tuple[Part, ...]:
+    """Give what entering `option` takes; `present` is the configuration of now.
+
+    Entering the present one again, after a pause, is a start. `wait` is the forecast of the queue
+    that the job would stand in, None where it need not.
+    """
+    if not option.boards or (option is not present and not _restarts(present, option)):
+        return ()
+    now, then = present.configuration, option.configuration
+    parts = [] if wait is None or not wait.known else [_waiting(wait)]
+    parts.append(_ENTERING[elasticity])
+    if now.gpu_model != then.gpu_model:
+        parts.append(_MIGRATE)
+    if now.mig_profile != then.mig_profile:
+        parts.append(_REPARTITION)
+    return tuple(parts)
+
+
+def _waiting(wait: QueueWait) -> Part:
+    return Part(
+        what="wait in the queue",
+        low=wait.low,
+        central=wait.median,
+        high=wait.high,
+        leaving=False,
+        held=False,
+    )
+
+
+def _restarts(present: Option, option: Option) -> bool:
+    if option is present or option.configuration.power_cap_watts is not None:
+        return False
+    return option.paused or bool(option.boards)
