@@ -64,7 +64,7 @@ def marp_plans(
             f"a global batch of {global_batch}", "give a global batch of 1 or more"
         )
     best: dict[tuple[int, int, tuple[str, ...]], MarpPlan] = {}
-    tensors = [one for one in _powers_of_two(gpus_per_node) if shape.heads % one == 0]
+    tensors = [power for power in _powers_of_two(gpus_per_node) if shape.heads % power == 0]
     for tensor in tensors:
         for micro_batch in _divisors(global_batch):
             needed = marp_peak_bytes(

@@ -177,8 +177,8 @@ def write_facts(connection: sa.Connection, fleet: StoredFleet) -> None:
 def _write_boards(connection: sa.Connection, lanes: tuple[Lane, ...], boards: pd.DataFrame) -> None:
     """Make the temporary table that readings are made from."""
     frame = pd.DataFrame(
-        [(one.number, one.service, one.slurm, one.period, one.busy, one.phase, one.level,
-          one.namespace) for one in lanes],
+        [(lane.number, lane.service, lane.slurm, lane.period, lane.busy, lane.phase, lane.level,
+          lane.namespace) for lane in lanes],
         columns=["lane", "service", "slurm", "period", "busy", "phase", "level", "namespace"],
     )  # fmt: skip
     _replace(connection, "fleet_boards", boards.merge(frame, on="lane"))
@@ -382,7 +382,7 @@ def _write_nodes(connection: sa.Connection, fleet: StoredFleet, boards: pd.DataF
         for name, rows in boards.groupby("node")
     ]
     frame = pd.DataFrame(
-        [(one.name, one.source, one.seen_at, to_json(one)) for one in nodes],
+        [(node.name, node.source, node.seen_at, to_json(node)) for node in nodes],
         columns=["name", "source", "seen_at", "record"],
     )
     _insert(connection, "nodes", frame)

@@ -45,7 +45,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the same: all files are read")
     options = parser.parse_args()
     folder = Path(options.data) / "dcgm_exposition"
-    files = [one for one in sorted(folder.glob("*")) if one.suffix not in (".csv", ".md")]
+    files = [path for path in sorted(folder.glob("*")) if path.suffix not in (".csv", ".md")]
     lines = [
         f"{len(files)} recordings of real exporters.",
         "",

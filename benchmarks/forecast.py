@@ -104,9 +104,9 @@ def simulated_table(full: bool) -> list[str]:
         "|---|---:|---:|---:|---:|---:|",
     ]
     return lines + [
-        f"| {one.model} | {one.series} | {one.origins} | {one.mase:.3f} | "
-        f"{one.pinball_to_naive:.3f} | {one.coverage_ratio:.3f} |"
-        for one in scores
+        f"| {score.model} | {score.series} | {score.origins} | {score.mase:.3f} | "
+        f"{score.pinball_to_naive:.3f} | {score.coverage_ratio:.3f} |"
+        for score in scores
     ]
 
 
@@ -167,7 +167,7 @@ def goals(day: Sequence[Judged], week: Sequence[Judged]) -> list[str]:
         )
     for judged in week:
         ratios = ratios_of(judged)
-        below = sum(one < 1 for one in ratios.values())
+        below = sum(ratio < 1 for ratio in ratios.values())
         lines.append(
             f"* {judged.name}, 7 d ahead below both baselines on {below} of {len(ratios)} series: "
             f"{verdict(below == len(ratios), 'all')}"

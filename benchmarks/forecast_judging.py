@@ -149,6 +149,6 @@ def origins_every(
     def found(length: int) -> list[int]:
         starts = np.arange(FIRST_ORIGIN_DAYS, length / DAY, days)
         moments = [int(day) * DAY + phase for day in starts for phase in phases]
-        return [one for one in moments if one + horizon <= length]
+        return [moment for moment in moments if moment + horizon <= length]
 
     return found

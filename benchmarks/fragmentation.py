@@ -289,7 +289,7 @@ def busy_table(folder: Path, *, seeds: Sequence[int]) -> tuple[list[str], list[s
     known, alike, lost, lost_alike = [], [], [], []
     for load in (0.5, 0.8):
         for sigma in (1.0, 1.8):
-            rows = [busy_cells(lives(folder, load=load, sigma=sigma, seed=one)) for one in seeds]
+            rows = [busy_cells(lives(folder, load=load, sigma=sigma, seed=seed)) for seed in seeds]
             mean = np.mean(rows, axis=0)
             known.append(mean[3])
             alike.append(mean[7])

@@ -44,7 +44,7 @@ def main() -> None:
         outcomes = read_cases(make(cases, seed=SEED), read)
         seconds[source] = time.perf_counter() - began
         rows += [row_of(f"{source}: {family}", one) for family, one in sorted(outcomes.items())]
-        faults += [fault for one in outcomes.values() for fault in one.uncaught]
+        faults += [fault for outcome in outcomes.values() for fault in outcome.uncaught]
     took = ", ".join(f"{source}s {found:.0f} s" for source, found in seconds.items())
     summary = (
         f"{cases:,} hostile answers of Prometheus and {cases:,} hostile exposition texts (seed "

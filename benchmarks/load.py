@@ -84,19 +84,19 @@ def people_at_once(
             visits.append(Visit(person=person, view=view, answer=answer))
 
     threads = [threading.Thread(target=visit, args=(number,)) for number in range(people)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return visits
 
 
 def cross_talk(visits: Sequence[Visit], jobs: Mapping[str, str]) -> list[Visit]:
     """Give the visits to recommendations that showed another's job, or not one's own."""
     return [
-        one
-        for one in visits
-        if one.view == "recommendations" and one.answer.said != {jobs[one.person]}
+        visit
+        for visit in visits
+        if visit.view == "recommendations" and visit.answer.said != {jobs[visit.person]}
     ]
 
 
@@ -133,7 +133,7 @@ def table(visits: Sequence[Visit]) -> list[str]:
     by_view: dict[str, list[float]] = defaultdict(list)
     for one in visits:
         by_view[one.view].append(one.answer.seconds)
-    by_view["all"] = [one.answer.seconds for one in visits]
+    by_view["all"] = [visit.answer.seconds for visit in visits]
     return [
         "| view | answers | p50, s | p95, s | longest, s |",
         "|---|---:|---:|---:|---:|",
@@ -168,10 +168,10 @@ def section(
     visits: Sequence[Visit], jobs: Mapping[str, str], *, pause: float, spent: float, took: float
 ) -> list[str]:
     """Give the lines of one way of visiting, that took so long and so much CPU of the server."""
-    errors = [text for one in visits for text in one.answer.errors]
+    errors = [text for visit in visits for text in visit.answer.errors]
     if errors:
         raise RuntimeError(f"{len(errors)} pages failed: {errors[0]}")
-    late = p95([one.answer.seconds for one in visits])
+    late = p95([visit.answer.seconds for visit in visits])
     wrong = cross_talk(visits, jobs)
     return [
         f"### {pause:g} s between two views in the mean" if pause else "### without any pause",
@@ -181,7 +181,7 @@ def section(
             f"{spent / len(visits):.2f} s of the server's CPU each. "
             f"p95 below {TARGET_SECONDS:g} s: {'met' if late < TARGET_SECONDS else 'missed'} "
             f"({late:.2f} s). Cross-talk: {len(wrong)} of "
-            f"{sum(one.view == 'recommendations' for one in visits)} recommendation pages."
+            f"{sum(visit.view == 'recommendations' for visit in visits)} recommendation pages."
         ),
         "",
         *table(visits),

@@ -125,8 +125,8 @@ def corrected(one: Scored, calibration: Calibration) -> float:
 def by_family(rows: Sequence[Scored]) -> dict[str, list[Scored]]:
     """Give the rows by source and method."""
     families: dict[str, list[Scored]] = {}
-    for one in rows:
-        families.setdefault(one.row.family, []).append(one)
+    for row in rows:
+        families.setdefault(row.row.family, []).append(row)
     return families
 
 
@@ -136,13 +136,13 @@ def draws(rows: Sequence[Scored], runs: int) -> Iterator[tuple[Calibration, list
     Configurations are drawn at random, six times; rows of a drawn configuration are not scored.
     """
     generator = np.random.default_rng(0)
-    configurations = sorted({repr(one.job) for one in rows})
+    configurations = sorted({repr(row.job) for row in rows})
     for _ in range(REPETITIONS):
         drawn = generator.permutation(len(configurations))[: min(runs, len(configurations) - 1)]
         known = {configurations[index] for index in drawn}
-        first = {repr(one.job): one.run for one in reversed(rows) if repr(one.job) in known}
+        first = {repr(row.job): row.run for row in reversed(rows) if repr(row.job) in known}
         calibration = Calibration(family=rows[0].row.family, runs=tuple(first.values()))
-        yield calibration, [one for one in rows if repr(one.job) not in known]
+        yield calibration, [row for row in rows if repr(row.job) not in known]
 
 
 def after_runs(rows: Sequence[Scored], runs: int) -> float:
@@ -180,9 +180,9 @@ def from_other_sources(rows: Sequence[Scored]) -> float:
     """Give the accuracy when each source is corrected by the runs of all others."""
     found = []
     for source in _several_sources(rows):
-        runs = [one.run for one in rows if one.row.source != source]
+        runs = [row.run for row in rows if row.row.source != source]
         calibration = Calibration(family="all others", runs=tuple(runs))
-        found += [corrected(one, calibration) for one in rows if one.row.source == source]
+        found += [corrected(row, calibration) for row in rows if row.row.source == source]
     return mean(found)
 
 
@@ -216,9 +216,9 @@ def group_table(title: str, rows: Sequence[Scored], key: Callable[[Scored], str]
 def peer_table(rows: Sequence[Scored]) -> list[str]:
     """Give the published formulas on full training whose batch and length are printed."""
     full = [
-        one
-        for one in rows
-        if one.job.method is Method.FULL and one.job.micro_batch and one.job.sequence_length
+        row
+        for row in rows
+        if row.job.method is Method.FULL and row.job.micro_batch and row.job.sequence_length
     ]
 
     def marp(job: TrainingJob) -> float | None:
@@ -260,34 +260,34 @@ def peer_table(rows: Sequence[Scored]) -> list[str]:
 
 def _several_sources(rows: Sequence[Scored]) -> list[str]:
     """Give the sources in order; none when there is one only, which has no others to learn from."""
-    sources = sorted({one.row.source for one in rows})
+    sources = sorted({row.row.source for row in rows})
     return sources if len(sources) > 1 else []
 
 
 def coverage(rows: Sequence[Scored], share: float) -> tuple[float, float]:
     """Give the share of peaks below the stated bound, and below one made of other sources."""
-    stated = [one.ratio <= bound_factor(one.estimate.tier, share) for one in rows]
+    stated = [row.ratio <= bound_factor(row.estimate.tier, share) for row in rows]
     unseen = []
     for source in _several_sources(rows):
-        others = [one.ratio for one in rows if one.row.source != source]
+        others = [row.ratio for row in rows if row.row.source != source]
         quantile = float(np.quantile(others, share))
-        unseen += [one.ratio <= quantile for one in rows if one.row.source == source]
+        unseen += [row.ratio <= quantile for row in rows if row.row.source == source]
     return mean(stated), mean(unseen)
 
 
 def untold_coverage(rows: Sequence[Scored], share: float) -> float:
     """Give the share of peaks below the tier C bound when the framework is not told."""
     factor = bound_factor(Tier.C, share)
-    return mean([one.peak <= one.untold * factor for one in rows])
+    return mean([row.peak <= row.untold * factor for row in rows])
 
 
 def untold_left_out(rows: Sequence[Scored], share: float) -> float:
     """Give the same share where the factor is the quantile over all other sources."""
     hits = []
     for source in _several_sources(rows):
-        others = [one.peak / one.untold for one in rows if one.row.source != source]
+        others = [row.peak / row.untold for row in rows if row.row.source != source]
         quantile = float(np.quantile(others, share))
-        hits += [one.peak <= one.untold * quantile for one in rows if one.row.source == source]
+        hits += [row.peak <= row.untold * quantile for row in rows if row.row.source == source]
     return mean(hits)
 
 
@@ -365,7 +365,7 @@ def yardsticks(
     families = {
         name: after_runs(rows, 10)
         for name, rows in by_family(clean).items()
-        if len({repr(one.job) for one in rows}) > 10
+        if len({repr(row.job) for row in rows}) > 10
     }
     best = sum(value >= 0.97 for value in families.values())
     oom, ooms, fitting, fits, _ = refusals(measured)

@@ -140,7 +140,7 @@ def by_jumps(values: Floats) -> list[int]:
 
 def edges_of(phases: Phases) -> list[int]:
     """Give where segments begin, the first left out."""
-    return [one.start for one in phases.segments[1:]]
+    return [segment.start for segment in phases.segments[1:]]
 
 
 FINDERS: dict[str, Finder] = {
@@ -176,7 +176,7 @@ def f1(pairs: list[tuple[list[int], tuple[int, ...]]]) -> float:
 
 def microseconds_per_sample(find: Finder, traces: list[Trace]) -> float:
     """Give the processor time per sample, the best of three passes."""
-    samples = sum(len(one.values) for one in traces)
+    samples = sum(len(trace.values) for trace in traces)
     best = float("inf")
     for _ in range(3):
         began = time.process_time()
@@ -193,7 +193,7 @@ def change_rows(traces: list[Trace]) -> list[str]:
         "|---|---:|---:|---:|---:|---:|",
     ]
     for name, find in FINDERS.items():
-        found = [(one, find(one.values)) for one in traces]
+        found = [(trace, find(trace.values)) for trace in traces]
         groups = (
             [(ours, one.changes) for one, ours in found if keep(one.snr)]
             for keep in (
@@ -211,7 +211,7 @@ def change_rows(traces: list[Trace]) -> list[str]:
 def by_gaps(values: Floats) -> float | None:
     """Give the median gap between dips, with three gaps or more."""
     phases = find_phases(values, STEP_SECONDS, rules=ENDED)
-    starts = [one.start for one in phases.segments if one.kind in DIPS]
+    starts = [segment.start for segment in phases.segments if segment.kind in DIPS]
     return float(np.median(np.diff(starts))) if len(starts) > 3 else None
 
 
@@ -240,7 +240,7 @@ def period_rows(traces: list[Trace]) -> list[str]:
         ("autocorrelation alone", autocorrelation_period),
         ("highest Fourier peak", by_fourier),
     ):
-        said = [(one.period, find(one.values)) for one in traces]
+        said = [(trace.period, find(trace.values)) for trace in traces]
         regular = [(period, ours) for period, ours in said if period]
         right = sum(ours is not None and abs(ours / one - 1) <= 0.05 for one, ours in regular)
         unknown = sum(ours is None for _, ours in regular)
@@ -279,11 +279,11 @@ def phases_of_run(readings: pd.DataFrame, duration: float) -> RunPhases:
     """Give the phases of one run."""
     values, begin = run_series(readings)
     phases = find_phases(values, STEP_SECONDS, rules=PhaseRules(ended=True, idle_below=2900.0))
-    high = [one for one in phases.segments if one.kind is PhaseKind.STEADY]
+    high = [segment for segment in phases.segments if segment.kind is PhaseKind.STEADY]
     return RunPhases(
         ramp=begin + high[0].start * STEP_SECONDS if high else None,
         end=begin + high[-1].end * STEP_SECONDS - duration if high else None,
-        dips=sum(one.kind in DIPS for one in phases.segments),
+        dips=sum(segment.kind in DIPS for segment in phases.segments),
         epoch=phases.epoch_seconds,
         reason=phases.epoch.reason,
     )
@@ -480,10 +480,10 @@ def report(folder: Path, pods: Path) -> str:
     began = time.process_time()
     change_points(quiet)
     long = time.process_time() - began
-    noise = [noise_scale(one.values) for one in traces]
-    plateau = [levels_of(one.values).plateau for one in traces]
+    noise = [noise_scale(trace.values) for trace in traces]
+    plateau = [levels_of(trace.values).plateau for trace in traces]
     head = (
-        f"{TRACES} made traces, {sum(len(one.values) for one in traces)} samples, seeds 10000-"
+        f"{TRACES} made traces, {sum(len(trace.values) for trace in traces)} samples, seeds 10000-"
         f"{10_000 + TRACES - 1}; mean noise scale {np.mean(noise):.1f} W, plateau "
         f"{np.mean(plateau):.0f} W. Times are processor time, best of 3."
     )

@@ -90,7 +90,10 @@ def static(instance: Instance, *, peak: bool) -> Paths:
     for job in range(problem.size):
         options = np.flatnonzero(allowed[job].any(axis=0) & (problem.grid.boards > 0))
         running = np.array(
-            [problem.jobs.base_cost[job, allowed[job, :, one], one].sum() for one in options]
+            [
+                problem.jobs.base_cost[job, allowed[job, :, option], option].sum()
+                for option in options
+            ]
         )
         demand = instance.demand[job]
         if np.isfinite(demand).all():

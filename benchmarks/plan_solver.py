@@ -64,12 +64,12 @@ def gap_over_time(sizes: dict[int, tuple[float, ...]], instances: dict[int, Inst
 def replaced(problem: SlotProblem, other: SlotProblem, rows: np.ndarray) -> SlotProblem:
     """Give the problem with these jobs taken from another one."""
     changed = {}
-    for one in fields(problem.jobs):
-        values = getattr(problem.jobs, one.name)
-        if one.name not in ("names", "required"):
+    for field in fields(problem.jobs):
+        values = getattr(problem.jobs, field.name)
+        if field.name not in ("names", "required"):
             values = values.copy()
-            values[rows] = getattr(other.jobs, one.name)[rows]
-        changed[one.name] = values
+            values[rows] = getattr(other.jobs, field.name)[rows]
+        changed[field.name] = values
     return replace(problem, jobs=replace(problem.jobs, **changed))
 
 

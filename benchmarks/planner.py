@@ -105,7 +105,7 @@ def main() -> None:
         plan, seconds = timed(problem, None)
         again, later = timed(problem, plan)
         placed = plan.bounds[-1]
-        width = sum(len(one.options) for one in problem.jobs) / max(1, len(problem.jobs))
+        width = sum(len(job.options) for job in problem.jobs) / max(1, len(problem.jobs))
         lines.append(
             f"| {nodes * 8} | {len(problem.jobs)} | {width:.1f} | {seconds:.2f} | "
             f"{100 * plan.gap_ratio:.2f} % | {100 * (plan.cost / plan.cost_of_now - 1):+.1f} % | "

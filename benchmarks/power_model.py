@@ -232,15 +232,17 @@ def capture_rows(folder: Path) -> list[str]:
         "|---|---:|---:|---:|---:|---:|",
     ]
     errors = []
-    for one in readings(folder):
-        watts = models[one.model].predict(one.utilization)
-        board = CATALOGUE.get(one.model)
-        straight = board.idle_watts + (board.tdp_watts - board.idle_watts) * one.utilization
+    for reading in readings(folder):
+        watts = models[reading.model].predict(reading.utilization)
+        board = CATALOGUE.get(reading.model)
+        straight = board.idle_watts + (board.tdp_watts - board.idle_watts) * reading.utilization
         central, low, high = (float(part[0]) for part in (watts.central, watts.low, watts.high))
-        tdp = board.tdp_watts * one.utilization
-        errors.append([abs(central - one.power), abs(straight - one.power), abs(tdp - one.power)])
+        tdp = board.tdp_watts * reading.utilization
+        errors.append(
+            [abs(central - reading.power), abs(straight - reading.power), abs(tdp - reading.power)]
+        )
         lines.append(
-            f"| {one.name} | {one.utilization:.2f} | {one.power:.0f} "
+            f"| {reading.name} | {reading.utilization:.2f} | {reading.power:.0f} "
             f"| {central:.0f} ({low:.0f}–{high:.0f}) | {straight:.0f} | {tdp:.0f} |"
         )
     means = np.array(errors).mean(axis=0)
@@ -305,7 +307,7 @@ def capped_rows(folder: Path) -> list[str]:
             np.minimum(power, cap),
             PLANNED_CAP_RATIO * power,
         )
-        cells = " | ".join(f"{np.abs(one - truth).mean():.1f}" for one in guesses)
+        cells = " | ".join(f"{np.abs(guess - truth).mean():.1f}" for guess in guesses)
         lines.append(f"| {gpu} | {len(test)} | {cells} |")
     lines.append(f"\nShipped: reach {REACH}, sharpness {SHARPNESS:g}, fitted on all three.")
     return lines
@@ -330,7 +332,7 @@ def cap_energy_rows(folder: Path) -> list[str]:
             np.full(len(test), PLANNED_CAP_RATIO),
         )
         cells = " | ".join(
-            f"{100 * np.nanmean(np.abs(one - energy / free)[known]):.1f}" for one in guesses
+            f"{100 * np.nanmean(np.abs(guess - energy / free)[known]):.1f}" for guess in guesses
         )
         low, _, high = slowdown_under_cap(ratio)
         inside = ((time / free_time >= low) & (time / free_time <= high))[known].mean()

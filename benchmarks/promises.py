@@ -89,20 +89,26 @@ def applies(
         base_watts_per_gpu=settings.nodes.base_watts_per_gpu,
     )
     found = []
-    for one in recommendations:
-        promised = (one.savings.gpu_hours, one.savings.energy_kwh, one.savings.cost)
+    for recommendation in recommendations:
+        promised = (
+            recommendation.savings.gpu_hours,
+            recommendation.savings.energy_kwh,
+            recommendation.savings.cost,
+        )
         if promised == (None, None, None):
             continue
         found.append(
             Apply(
-                kind=str(one.action),
+                kind=str(recommendation.action),
                 shape=fleet.shape,
                 slot=f"{planning.slot_minutes} min",
                 promised=promised,
-                came=came_of(fleet, one, setting),
-                nothing=no_change(fleet, one, setting) if one.job_id else None,
-                measured=measured_of(fleet, one, setting, settings, catalogue)
-                if one.job_id
+                came=came_of(fleet, recommendation, setting),
+                nothing=no_change(fleet, recommendation, setting)
+                if recommendation.job_id
+                else None,
+                measured=measured_of(fleet, recommendation, setting, settings, catalogue)
+                if recommendation.job_id
                 else None,
             )
         )
@@ -135,7 +141,7 @@ def figures(found: Sequence[Apply], figure: int) -> str:
 def table(title: str, found: Sequence[Apply], key: Callable[[Apply], str]) -> list[str]:
     """Return a table with a row for each value of a key."""
     cells = " | ".join(
-        f"{one}: in the 80 % interval | below / above | came | bias" for one in FIGURES
+        f"{figure}: in the 80 % interval | below / above | came | bias" for figure in FIGURES
     )
     lines = ["", f"| {title} | applies | {cells} |", "|---|" + "---:|" * 13]
     for value in (*sorted({key(one) for one in found}), ""):
@@ -161,7 +167,7 @@ def measured_table(found: Sequence[Apply]) -> list[str]:
             continue
         cells = []
         for name in ("gpu_hours", "kwh"):
-            pairs = [(getattr(one, name), getattr(one.truth, name)) for one in rows]
+            pairs = [(getattr(row, name), getattr(row.truth, name)) for row in rows]
             known = [(one, true) for one, true in pairs if one is not None]
             inside = sum(one.low - 1e-9 <= true <= one.high + 1e-9 for one, true in known)
             came = sum(true for _one, true in known)
@@ -170,8 +176,8 @@ def measured_table(found: Sequence[Apply]) -> list[str]:
                 f"{100 * inside / max(1, len(known)):.0f} % of {len(known)} | {came:,.1f} | "
                 + (f"{100 * over / abs(came):+.1f} %" if abs(came) > 1e-9 else "–")
             )
-        nothing = sum(one.nothing_kwh for one in rows)
-        used = sum(one.used_kwh for one in rows)
+        nothing = sum(row.nothing_kwh for row in rows)
+        used = sum(row.used_kwh for row in rows)
         lines.append(
             f"| {kind or 'all'} | {len(rows)} | {' | '.join(cells)} | {nothing:+,.2f} "
             f"| {100 * nothing / used if used else 0:+.1f} % |"

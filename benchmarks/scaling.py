@@ -99,8 +99,8 @@ def run_size(gpus: int, days: int, folder: Path, budget: Budget) -> Size:
         known = not isinstance(made, str)
         size.parts[part] = run_part(part, store, size, budget) if known else f"no store: {made}"
     print(f"{gpus:,} GPUs, {days} d: {size.parts}", file=sys.stderr)
-    for one in folder.glob(f"{store.name}*"):
-        one.unlink()
+    for path in folder.glob(f"{store.name}*"):
+        path.unlink()
     return size
 
 

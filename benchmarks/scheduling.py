@@ -100,11 +100,11 @@ def summary(runs: Runs) -> list[str]:
     base = float(np.mean([one.mean_hours for one in runs[_SIA]]))
     for name, outcomes in runs.items():
         mean, p99, makespan, restarts = (
-            float(np.mean([getattr(one, figure) for one in outcomes]))
+            float(np.mean([getattr(outcome, figure) for outcome in outcomes]))
             for figure in ("mean_hours", "p99_hours", "makespan_hours", "restarts_per_job")
         )
-        hours = float(np.mean([one.gpu_hours / len(one.jobs) for one in outcomes]))
-        seconds = np.concatenate([one.decision_seconds for one in outcomes]) * 1000
+        hours = float(np.mean([outcome.gpu_hours / len(outcome.jobs) for outcome in outcomes]))
+        seconds = np.concatenate([outcome.decision_seconds for outcome in outcomes]) * 1000
         lines.append(
             f"| {name} | {mean:.3f} | {100 * (mean / base - 1):+.1f} % | {p99:.2f} "
             f"| {makespan:.1f} | {hours:.2f} | {restarts:.2f} | {np.median(seconds):.2f} "
@@ -217,7 +217,9 @@ def report(data: Path, *, full: bool) -> str:
     workloads = read_workloads(folder, applications, _FAMILIES)
     if not full:
         workloads = workloads[:_SMALL]
-    workloads = [one for one in workloads if one.number <= _MOST_OF_A_FAMILY[one.family]]
+    workloads = [
+        workload for workload in workloads if workload.number <= _MOST_OF_A_FAMILY[workload.family]
+    ]
     simulate(
         workloads[0].jobs[:20], PAPER_CLUSTER, applications, HeterogeneousPolicy(), fits=StepFits()
     )
@@ -232,7 +234,8 @@ def report(data: Path, *, full: bool) -> str:
         [
             (
                 f"{datetime.now(UTC):%Y-%m-%d}, Python {platform.python_version()}, CPU time, one "
-                f"thread. {len(workloads)} workloads: {', '.join(one.name for one in workloads)}. "
+                f"thread. {len(workloads)} workloads: "
+                f"{', '.join(workload.name for workload in workloads)}. "
                 f"Applications at hand: {', '.join(applications)}; jobs of others are left out."
             )
         ],

@@ -148,7 +148,7 @@ def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) ->
     """Say whether the series name who holds the GPU."""
 
     def named(*names: str) -> int:
-        return sum(any(one.get(name) for name in names) for one in labels)
+        return sum(any(label.get(name) for name in names) for label in labels)
 
     slurm, renamed, plain = named("hpc_job", "jobid"), named("exported_pod"), named("pod")
     total = len(labels)
@@ -164,7 +164,7 @@ def _holder(labels: Sequence[Mapping[str, Any]], schedulers: Collection[str]) ->
                 "would keep the name pod."
             ),
         )
-    exporters = sum("dcgm-exporter" in str(one.get("pod", "")) for one in labels)
+    exporters = sum("dcgm-exporter" in str(label.get("pod", "")) for label in labels)
     if plain > exporters:
         return "job labels", "ok", f"{plain - exporters} of {total} series name a pod"
     fixes = [fix for name, fix in _NAMING.items() if not schedulers or name in schedulers]
@@ -183,8 +183,8 @@ _NAMING = {
 def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
     """Name boards that the same metric has from two nodes."""
     nodes: dict[str, set[str]] = {}
-    for one in labels:
-        texts = {name: str(value) for name, value in one.items()}
+    for label in labels:
+        texts = {name: str(value) for name, value in label.items()}
         uuid = texts.get("UUID") or texts.get("gpu_uuid") or texts.get("uuid") or ""
         if uuid and (host := host_of(node_of(texts))):
             nodes.setdefault(uuid, set()).add(host)
@@ -196,7 +196,7 @@ def _two_nodes(labels: Sequence[Mapping[str, Any]]) -> Iterator[Finding]:
 
 def _hosts(labels: Sequence[Mapping[str, Any]]) -> Finding:
     """Say whether hosts are nodes or exporter pods."""
-    hosts = {str(one.get("Hostname") or one.get("hostname") or "") for one in labels} - {""}
+    hosts = {str(label.get("Hostname") or label.get("hostname") or "") for label in labels} - {""}
     pods = sorted(host for host in hosts if "dcgm-exporter" in host)
     if pods:
         return (
@@ -208,7 +208,7 @@ def _hosts(labels: Sequence[Mapping[str, Any]]) -> Finding:
                 "__meta_kubernetes_pod_node_name to node."
             ),
         )
-    nodes = {str(one.get("node") or one.get("instance") or "") for one in labels} - {""}
+    nodes = {str(label.get("node") or label.get("instance") or "") for label in labels} - {""}
     if not hosts and not nodes:
         return "host names", "missing", "no series has Hostname, node or instance"
     return "host names", "ok", f"{len(hosts or nodes)} hosts"

@@ -173,9 +173,9 @@ class GuardedSession(requests.Session):
         url, status = self.url, response.status_code
         self.victoria_metrics = _OF_VICTORIA_METRICS in response.headers
         if status == 200:
-            for one in _warnings_of(response):
-                if len(self.warnings) < _MOST_WARNINGS and one not in self.warnings:
-                    self.warnings.append(one)
+            for warning in _warnings_of(response):
+                if len(self.warnings) < _MOST_WARNINGS and warning not in self.warnings:
+                    self.warnings.append(warning)
             return
         said = scrub(_said(response))
         if 300 <= status < 400:

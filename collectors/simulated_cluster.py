@@ -61,7 +61,7 @@ class SimulatedCluster:
             identity=f"simulated fleet of {self.nodes} nodes, seed {self.seed}: {job_id}",
             configuration=_configuration(fleet, tenant, held),
             places=tuple(_place(fleet.settlement.device(key)) for key in held.places),
-            changes=sum(one.tenant == tenant.number for one in fleet.changes),
+            changes=sum(change.tenant == tenant.number for change in fleet.changes),
         )
 
     def room_for(self, job_id: str, wanted: Configuration, at: datetime) -> str:
@@ -162,7 +162,7 @@ class SimulatedCluster:
         document = {
             "seed": self.seed,
             "nodes": self.nodes,
-            "changes": [asdict(one) for one in changes],
+            "changes": [asdict(change) for change in changes],
         }
         # Written beside and moved, so that a killed writer leaves the old file.
         beside = self.path.with_name(f"{self.path.name}.new")
@@ -246,7 +246,7 @@ def _places_for(
 def _taken(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
     """Give what others hold, or will hold again when their next run begins."""
     others = [one for one in fleet.tenants if one.number != tenant.number]
-    held = {key for one in others for key in fleet.settlement.holding_at(one, now).places}
+    held = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
     coming = {one.key for other in others if other.period_seconds for one in other.devices}
     return frozenset(held | coming)
 

@@ -99,9 +99,9 @@ class SimulatedFleet:
     def _power_within(self, epoch: Epoch, board: int, times: Times) -> Values:
         devices = epoch.boards[board]
         activity = np.zeros(len(times))
-        for one in devices:
-            busy = self._utilization(epoch, one, times) * one.fraction
-            slowness = epoch.holder[one.key][2].slowness if one.key in epoch.holder else 1.0
+        for device in devices:
+            busy = self._utilization(epoch, device, times) * device.fraction
+            slowness = epoch.holder[device.key][2].slowness if device.key in epoch.holder else 1.0
             activity += busy / slowness
         watts = board_power(activity, *POWER_WATTS[devices[0].gpu_model])
         return capped_power(watts, devices[0], _cap(epoch, devices))
@@ -250,7 +250,9 @@ class SimulatedFleet:
 
 def _cap(epoch: Epoch, devices: list[Device]) -> float | None:
     """Give the lowest power cap of those who hold a part of the board, None when there is none."""
-    caps = [epoch.holder[one.key][1].cap_watts for one in devices if one.key in epoch.holder]
+    caps = [
+        epoch.holder[device.key][1].cap_watts for device in devices if device.key in epoch.holder
+    ]
     return min((cap for cap in caps if cap is not None), default=None)
 
 

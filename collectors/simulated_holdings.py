@@ -93,18 +93,25 @@ class Settlement:
     _own_times: dict[int, OwnTime] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        cut = {one.gpu_uuid for one in self.devices if one.mig_instance}
-        parts = (part for one in self.devices if one.gpu_uuid not in cut for part in slices_of(one))
+        cut = {device.gpu_uuid for device in self.devices if device.mig_instance}
+        parts = (
+            part
+            for device in self.devices
+            if device.gpu_uuid not in cut
+            for part in slices_of(device)
+        )
         object.__setattr__(self, "_device", {one.key: one for one in (*self.devices, *parts)})
         object.__setattr__(
-            self, "_holdings", {one.number: _folded(one, self.changes) for one in self.tenants}
+            self,
+            "_holdings",
+            {tenant.number: _folded(tenant, self.changes) for tenant in self.tenants},
         )
         object.__setattr__(
             self,
             "_own_times",
             {
                 number: own
-                for number in {one.tenant for one in self.changes}
+                for number in {change.tenant for change in self.changes}
                 if (own := self._own_time(self.tenants[number])) is not None
             },
         )
@@ -120,7 +127,9 @@ class Settlement:
 
     def holding_at(self, tenant: Tenant, at: int) -> Holding:
         """Give what the tenant holds at `at`."""
-        return next(one for one in self.holdings(tenant) if one.since <= at < one.until)
+        return next(
+            holding for holding in self.holdings(tenant) if holding.since <= at < holding.until
+        )
 
     def own_time(self, tenant: Tenant) -> OwnTime | None:
         """Give the time by which the tenant's runs go, None when it is the clock's."""
@@ -145,7 +154,9 @@ class Settlement:
         return Effect(load=slowdown / capacity, slowness=slowdown)
 
     def _own_time(self, tenant: Tenant) -> OwnTime | None:
-        paces = [(one.since, self.effect(tenant, one).pace) for one in self.holdings(tenant)]
+        paces = [
+            (holding.since, self.effect(tenant, holding).pace) for holding in self.holdings(tenant)
+        ]
         if all(pace == 1 for _since, pace in paces):
             return None
         clock = np.array([since for since, _pace in paces] + [_FAR], dtype=np.float64)
@@ -177,7 +188,7 @@ class Settlement:
 
 def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
     """Give the stretches of one tenant: a later change replaces all that follows it."""
-    places = tuple(one.key for one in tenant.devices)
+    places = tuple(device.key for device in tenant.devices)
     settled = [Holding(tenant=tenant.number, since=-_FAR, places=places)]
     for change in changes:
         if change.tenant != tenant.number:
@@ -205,7 +216,7 @@ def _model(device: Device) -> GpuModel:
 
 def _capacity(devices: Sequence[Device]) -> float:
     """Give what devices can do, relative to one L40S."""
-    return sum(_model(one).relative_speed * one.fraction for one in devices)
+    return sum(_model(device).relative_speed * device.fraction for device in devices)
 
 
 def _slowdown(tenant: Tenant, device: Device, cap_watts: float | None, capacity: float) -> float:

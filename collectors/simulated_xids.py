@@ -68,10 +68,10 @@ class SimulatedXids:
         errors = self.errors(np.unique(boards), int(times.min()), int(times.max()))
         if not errors:
             return codes
-        at = np.array([one.board * _BOARD + one.at for one in errors], dtype=np.int64)
+        at = np.array([error.board * _BOARD + error.at for error in errors], dtype=np.int64)
         last = np.searchsorted(at, boards * _BOARD + times, side="right") - 1
         shown = (last >= 0) & (at[last] >= boards * _BOARD + driver_loaded(boards, times))
-        return np.where(shown, np.array([one.xid for one in errors])[last], codes)
+        return np.where(shown, np.array([error.xid for error in errors])[last], codes)
 
     def errors(self, boards: Times, first: int, last: int) -> list[XidError]:
         """Give the errors of these boards that one of them may show in [first, last], in order."""

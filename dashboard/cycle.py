@@ -237,7 +237,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     for report in reports:
         if report.state is not SourceState.RAN:
             logger.warning("source %s %s: %s", report.source, report.state, report.reason)
-    skipped = sum(isinstance(one, ForecastSkipped) for one in forecasts)
+    skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in forecasts)
     logger.info(
         "cycle %s ended in %.1f s: %d of %d sources ran, %d new samples, %d jobs, %d forecast, "
         "%d recommendations",
@@ -324,7 +324,7 @@ def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset
     if since.empty:
         return frozenset()
     behind = world.store.reader.forecasts(last.plan_id)
-    return frozenset(one.job_id for one in surprises(behind, since))
+    return frozenset(surprise.job_id for surprise in surprises(behind, since))
 
 
 def _first_failure(reports: Sequence[SourceReport]) -> str:

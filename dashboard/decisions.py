@@ -200,7 +200,9 @@ def ask_to_apply(
     stored, person = _allowed(store, id_or_digest, by, now, access)
     recommendation = stored.recommendation
     digest = recommendation.digest
-    if not any(one.command.kind is CommandKind.APPLY for one in store.reader.commands(digest)):
+    if not any(
+        command.command.kind is CommandKind.APPLY for command in store.reader.commands(digest)
+    ):
         _require_approved(stored)
         if applier_for(appliers, recommendation) is None:
             raise ChangeRefusedError(
@@ -278,7 +280,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
     That is the apply, whose change holds the original, whatever attempts came after it. Of what is
     rolled back it is the rollback: undoing that applies again.
     """
-    commands = [one.command for one in reader.commands(digest)]
+    commands = [command.command for command in reader.commands(digest)]
     attempts = len(commands) - 1
     last = commands[-1]
     if state is State.ROLLING_BACK and not _applies_again(reader, commands):
@@ -287,7 +289,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
         return f"{commands[0].command_id}:{attempts}"
     sent = {row.command_id for row in reader.journal(digest=digest, events=(str(Work.SENDING),))}
     since = max(number for number, one in enumerate(commands) if goes_forward(one, commands[0]))
-    undone = [one.command_id for one in commands[since + 1 :] if one.command_id in sent]
+    undone = [command.command_id for command in commands[since + 1 :] if command.command_id in sent]
     if len(undone) != 1:
         raise StalePlanError(
             f"going back took {len(undone)} attempts that sent something: only one can be undone",

@@ -52,16 +52,16 @@ def tenant_rows(plan: Plan) -> list[dict[str, Any]]:
     slots = max(1, len(plan.slot_starts))
     return [
         {
-            "tenant": one.tenant,
-            "quota": one.quota,
-            "guaranteed": one.guaranteed,
-            "now": one.now,
-            "planned_mean": sum(one.used) / slots,
-            "borrowed_now": max(0.0, one.now - one.quota),
-            "borrowed_mean": sum(one.borrowed) / slots,
-            "lent_mean": sum(one.lent) / slots,
+            "tenant": tenant.tenant,
+            "quota": tenant.quota,
+            "guaranteed": tenant.guaranteed,
+            "now": tenant.now,
+            "planned_mean": sum(tenant.used) / slots,
+            "borrowed_now": max(0.0, tenant.now - tenant.quota),
+            "borrowed_mean": sum(tenant.borrowed) / slots,
+            "lent_mean": sum(tenant.lent) / slots,
         }
-        for one in plan.tenants
+        for tenant in plan.tenants
     ]
 
 
@@ -78,7 +78,7 @@ def _bound_row(one: PlanBound) -> dict[str, Any]:
 
 def bound_rows(plan: Plan) -> list[dict[str, Any]]:
     """Give a row per lower bound, with what the plan attains."""
-    return [_bound_row(one) for one in plan.bounds]
+    return [_bound_row(bound) for bound in plan.bounds]
 
 
 def _runs(values: tuple[Any, ...]) -> list[tuple[int, int]]:

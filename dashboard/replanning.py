@@ -40,7 +40,7 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
     jobs = reader.jobs()
     return (
         *surprised,
-        *_arrivals(plan, jobs, {one.job_id for one in reader.forecasts()}),
+        *_arrivals(plan, jobs, {forecast.job_id for forecast in reader.forecasts()}),
         *_out_of_memory(plan, jobs),
         *_lost_nodes(world, plan),
     )
@@ -59,7 +59,7 @@ def _arrivals(plan: Plan, jobs: tuple[Job, ...], forecast: set[str]) -> tuple[st
 
 def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
     """Give the planned jobs whose scheduler says since the plan that memory ran out."""
-    planned = {one.job_id for one in plan.jobs}
+    planned = {job.job_id for job in plan.jobs}
     return tuple(
         f"{job.job_id} ran out of memory"
         for job in jobs
@@ -72,7 +72,7 @@ def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
 def _lost_nodes(world: World, plan: Plan) -> tuple[str, ...]:
     """Give the nodes with planned jobs that stopped taking jobs since the plan."""
     held = {stay.node for job in plan.jobs for stay in job.stays}
-    busy = {one.node for one in plan.nodes if one.open and one.node in held}
+    busy = {node.node for node in plan.nodes if node.open and node.node in held}
     return tuple(
         f"node {node.name} takes no jobs any more: {node.state} {node.reason}".rstrip()
         for node in world.store.reader.nodes()
@@ -89,7 +89,7 @@ def surprises_since_plan(world: World, *, now: datetime) -> tuple[Surprise, ...]
     reader = world.store.reader
     forecasts = reader.forecasts()
     latest = reader.latest_sample_at(until=now)
-    starts = [one.slot_starts[0] for one in forecasts if hasattr(one, "slot_starts")]
+    starts = [forecast.slot_starts[0] for forecast in forecasts if hasattr(forecast, "slot_starts")]
     if latest is None or not starts:
         return ()
     slot_seconds = world.settings.planning.slot_minutes * 60

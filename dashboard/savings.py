@@ -46,7 +46,9 @@ class Total:
 def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     """Give a row per recommendation that was ever applied, the latest first."""
     applies = {
-        one.command.command_id for one in reader.commands() if one.command.kind is CommandKind.APPLY
+        command.command.command_id
+        for command in reader.commands()
+        if command.command.kind is CommandKind.APPLY
     }
     applied: dict[str, datetime] = {}
     measured: dict[str, tuple[datetime, Measurement]] = {}
@@ -77,10 +79,10 @@ def total_gpu_hours(rows: Iterable[LedgerRow]) -> Total:
     """Add up GPU-hours, predicted and realised, of the rows that have both."""
     return _total(
         [
-            (one.measurement.predicted_gpu_hours, one.measurement.realised_gpu_hours)
-            if one.measurement
+            (row.measurement.predicted_gpu_hours, row.measurement.realised_gpu_hours)
+            if row.measurement
             else (None, None)
-            for one in rows
+            for row in rows
         ]
     )
 
@@ -89,10 +91,10 @@ def total_energy(rows: Iterable[LedgerRow]) -> Total:
     """Add up site energy, predicted and realised, of the rows that have both."""
     return _total(
         [
-            (one.measurement.predicted_energy_kwh, one.measurement.realised_energy_kwh)
-            if one.measurement
+            (row.measurement.predicted_energy_kwh, row.measurement.realised_energy_kwh)
+            if row.measurement
             else (None, None)
-            for one in rows
+            for row in rows
         ]
     )
 
@@ -101,9 +103,9 @@ def total_emissions(rows: Iterable[LedgerRow]) -> Range | None:
     """Add up the location-based emissions that were really saved; None when none is known."""
     return _sum(
         [
-            one.measurement.realised_emissions_kgco2e
-            for one in rows
-            if one.measurement and one.measurement.realised_emissions_kgco2e
+            row.measurement.realised_emissions_kgco2e
+            for row in rows
+            if row.measurement and row.measurement.realised_emissions_kgco2e
         ]
     )
 

@@ -111,7 +111,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> Basis:
         history_days=planning.history_days,
     )
     forecasts = reader.forecasts(plan.plan_id)
-    known = {one.job_id for one in forecasts}
+    known = {forecast.job_id for forecast in forecasts}
     models = power_models(view.readings, load_gpu_catalogue())
     jobs = tuple(job for job in view.jobs if job.job_id in known)
     watched = watched_in(
@@ -218,15 +218,15 @@ def _totals(problem: PlanningProblem, paths: Paths) -> Totals:
     terms = problem.terms
     costs = [path_cost(job, path, terms) for job, path in paths]
     energies = [_energy(job, path, problem) for job, path in paths]
-    known = [one for one in energies if one is not None]
+    known = [energy for energy in energies if energy is not None]
     gpu_hours = terms.slot_hours * sum(
         job.options[number].boards * there
         for job, path in paths
         for number, there in zip(path, job.demand.remaining.central, strict=True)
     )
     return Totals(
-        money=sum(one.money for one in costs),
-        service_cost=sum(one.shortfall for one in costs),
+        money=sum(cost.money for cost in costs),
+        service_cost=sum(cost.shortfall for cost in costs),
         gpu_hours=gpu_hours,
         energy_kwh=sum(kwh for kwh, _kg in known) if known else None,
         emissions_kgco2e=sum(kg for _kwh, kg in known) if known else None,

@@ -93,7 +93,7 @@ def _as_fourth(network: ipaddress.IPv6Network) -> ipaddress.IPv4Network:
 
 def _are_networks(text: str) -> bool:
     try:
-        found = [ipaddress.ip_network(one) for one in entries(text)]
+        found = [ipaddress.ip_network(entry) for entry in entries(text)]
     except ValueError:
         return False
     # A list of everyone would believe everyone's headers, in however many parts it is written.

@@ -196,7 +196,7 @@ class PlanningSettings:
         ):
             require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
         require(
-            all(0.5 <= one <= 1 for one in self.cap_ratios),
+            all(0.5 <= ratio <= 1 for ratio in self.cap_ratios),
             "planning.power_cap_ratios",
             self.power_cap_ratios,
             "0.5..1 each (below about half of the TDP a cap can cost energy)",
@@ -285,7 +285,7 @@ class EnergySettings:
         for name in ("electricity_price_by_hour", "carbon_by_hour"):
             hours = numbers_in(getattr(self, name), f"energy.{name}")
             require(
-                len(hours) in (0, 24) and all(0 <= one <= _HIGHEST[name] for one in hours),
+                len(hours) in (0, 24) and all(0 <= hour <= _HIGHEST[name] for hour in hours),
                 f"energy.{name}",
                 getattr(self, name),
                 f"24 values of 0 to {_HIGHEST[name]:g}, from the hour after midnight on, or empty",

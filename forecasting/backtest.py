@@ -94,7 +94,7 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
         one.name: rolling_backtest(series, one, origins=[length - ahead], horizon=ahead)
         for one in (baseline, model)
     }
-    if any(one.failures for one in results.values()):
+    if any(result.failures for result in results.values()):
         return None
     known = np.isfinite(truth)
     return Backtest(

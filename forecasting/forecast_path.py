@@ -29,7 +29,7 @@ ValueError, Stan fails with RuntimeError or OSError)."""
 
 def model_named(name: str) -> DemandModel:
     """Give the model of that name. Errors: KeyError; settings have checked the name."""
-    return {one.name: one for one in MODELS}[name]
+    return {model.name: model for model in MODELS}[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

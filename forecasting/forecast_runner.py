@@ -110,7 +110,7 @@ def _young(
 ) -> Forecast:
     """Give what its kin's history says of a job that has too little of its own."""
     others = {one.job.job_id: one for one in known if not one.young}
-    words, kin = lenders(task.job, [one.job for one in others.values()])
+    words, kin = lenders(task.job, [other.job for other in others.values()])
     paths = tuple(
         path
         for one in task.series

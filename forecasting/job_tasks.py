@@ -36,7 +36,9 @@ class JobTask:
     @property
     def missing(self) -> tuple[tuple[Quantity, str], ...]:
         """The quantities that were never reported, each with that reason."""
-        return tuple((one, NEVER_REPORTED) for one in JOB_QUANTITIES if self.one(one) is None)
+        return tuple(
+            (quantity, NEVER_REPORTED) for quantity in JOB_QUANTITIES if self.one(quantity) is None
+        )
 
 
 def first_slot_after(as_of: datetime, slot_seconds: int) -> int:
@@ -79,9 +81,9 @@ def _task(
     if reason:
         return ForecastSkipped(job_id=job.job_id, reason=reason, **counts)
     series = tuple(
-        regular_series(rows, one, slot_seconds=slot_seconds, upper=_upper_bound(job, one))
-        for one in JOB_QUANTITIES
-        if np.isfinite(rows[str(one)]).any()
+        regular_series(rows, quantity, slot_seconds=slot_seconds, upper=_upper_bound(job, quantity))
+        for quantity in JOB_QUANTITIES
+        if np.isfinite(rows[str(quantity)]).any()
     )
     hours = len(rows) * settings.slot_minutes / 60
     return JobTask(job=job, series=series, young=hours < settings.minimum_history_hours, **counts)

@@ -41,7 +41,9 @@ def compare_models(
     Each series is asked at up to `origins` moments spread over its later half. Series that are too
     short for one, or never change, are left out.
     """
-    kept: dict[str, list[tuple[RollingBacktest, float, float]]] = {one.name: [] for one in models}
+    kept: dict[str, list[tuple[RollingBacktest, float, float]]] = {
+        model.name: [] for model in models
+    }
     usable = [one for one in series if scale_of(one) > 0 and origins_of(one, horizon, origins)]
     for done, one in enumerate(usable):
         if progress is not None:
@@ -81,7 +83,7 @@ def _score(name: str, rows: Sequence[tuple[RollingBacktest, float, float]]) -> M
     answered = [row for row in rows if len(row[0].pinball)]
 
     def mean(values: Sequence[float]) -> float:
-        known = [one for one in values if np.isfinite(one)]
+        known = [value for value in values if np.isfinite(value)]
         return float(np.mean(known)) if known else float("nan")
 
     return ModelScore(

@@ -103,8 +103,8 @@ def _aligned(
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Give observed, low and high cut to the shortest of them."""
     arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]
-    shortest = min(len(one) for one in arrays)
-    observed, low, high = (one[:shortest] for one in arrays)
+    shortest = min(len(array) for array in arrays)
+    observed, low, high = (array[:shortest] for array in arrays)
     return observed, low, high
 
 

@@ -31,7 +31,7 @@ def surprises(
     `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
     quantiles say nothing.
     """
-    known = [one for one in forecasts if isinstance(one, DemandForecast)]
+    known = [forecast for forecast in forecasts if isinstance(forecast, DemandForecast)]
     rows = {str(job_id): part for job_id, part in history.groupby("job_id", sort=False)}
     watched = [one for one in known if one.job_id in rows and _has_band(one)]
     found = []

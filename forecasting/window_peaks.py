@@ -102,7 +102,7 @@ def _gather(subjects: Sequence[PeakSubject], window: int) -> _Scores:
         starts = series.first_slot + origins * series.slot_seconds
         ends = starts + window * series.slot_seconds
         cohorts.append(np.full(len(score), subject.cohort))
-        clocks.append(np.array([_clock(int(one)) for one in starts], dtype=np.int64))
+        clocks.append(np.array([_clock(int(start)) for start in starts], dtype=np.int64))
         newest.append(ends > last_end - 24 * SECONDS_PER_HOUR)
         values.append(score)
     return _Scores(
@@ -121,8 +121,8 @@ def _scores_of(subject: PeakSubject, window: int) -> tuple[npt.NDArray[np.int64]
     oldest = max(day // 4, length - window - _MOST_DAYS * day)
     origins = np.arange(length - window, oldest - 1, -step)
     known = np.where(np.isfinite(series.values), series.values, -np.inf)
-    before = np.array([known[max(0, one - day) : one].max() for one in origins])
-    after = np.array([known[one : one + window].max() for one in origins])
+    before = np.array([known[max(0, origin - day) : origin].max() for origin in origins])
+    after = np.array([known[origin : origin + window].max() for origin in origins])
     usable = np.isfinite(before) & np.isfinite(after) if len(origins) else np.zeros(0, bool)
     score = (after[usable] - before[usable]) / max(subject.scale, 1e-12)
     return np.asarray(origins[usable], dtype=np.int64), np.asarray(score, dtype=np.float64)
@@ -137,7 +137,7 @@ def _beyond(
             chosen = members & hours
             count = int(chosen.sum())
             if count >= _FEWEST_SCORES:
-                limits = np.array([_conformal(scores.score[chosen], one) for one in LEVELS])
+                limits = np.array([_conformal(scores.score[chosen], level) for level in LEVELS])
                 return limits, name, count, _tested(scores, members)
     return None
 

@@ -301,7 +301,7 @@ def _plan(
             [
                 created_at,
                 problem.slot_starts,
-                [[one.job_id, one.now, one.stretches(), one.stays] for one in job_plans],
+                [[plan.job_id, plan.now, plan.stretches(), plan.stays] for plan in job_plans],
             ]
         ),
         created_at=created_at,

@@ -52,7 +52,9 @@ def node_of(name: str, model: str, gpus: int = 8, **changes: Any) -> Node:
 def whole_node(name: str, model: str, **changes: Any) -> Node:
     """A node of eight boards that offers every MIG profile of its model."""
     profiles = load_gpu_catalogue().get(model).mig_profiles
-    return node_of(name, model, mig_instances=tuple((one.name, 7) for one in profiles), **changes)
+    return node_of(
+        name, model, mig_instances=tuple((profile.name, 7) for profile in profiles), **changes
+    )
 
 
 def fleet_case(

@@ -76,7 +76,7 @@ def forecast_of(
     """A forecast without spread: `demand` in GPUs per slot."""
 
     def path(quantity: Quantity, values: Sequence[float]) -> QuantilePath:
-        row = tuple(float(one) for one in values)
+        row = tuple(float(value) for value in values)
         return QuantilePath(
             quantity=quantity, model="seasonal-naive", q10=row, q50=row, q90=row, backtest=None
         )

@@ -76,7 +76,7 @@ class ReliabilityReport:
             return
         wanted = {name for fault in faults() for name in fault.tests}
         chosen = [item for item in items if test_of(item.nodeid) in wanted]
-        config.hook.pytest_deselected(items=[one for one in items if one not in chosen])
+        config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -40,12 +40,12 @@ def all_text() -> str:
 def test_every_command_is_documented() -> None:
     """Each command of the command line stands in a document, written as it is typed."""
     text = all_text()
-    assert [one for one in commands(build_parser()) if one not in text] == []
+    assert [command for command in commands(build_parser()) if command not in text] == []
 
 
 def test_every_documented_command_exists() -> None:
     """No document shows a command that the command line lacks."""
-    known = {one.split()[1] for one in commands(build_parser())}
+    known = {command.split()[1] for command in commands(build_parser())}
     shown = re.findall(r"(?m)(?:^\s*|`)(?:\.venv/bin/)?trimtab ([a-z]+)", all_text())
     assert set(shown) - known == set()
 
@@ -95,6 +95,6 @@ def test_links_inside_the_repository_resolve(document: Path) -> None:
             broken.append(link)
         elif anchor:
             headings = re.findall(r"(?m)^#+ (.+)$", target.read_text(encoding="utf-8"))
-            if anchor not in {slug(one) for one in headings}:
+            if anchor not in {slug(heading) for heading in headings}:
                 broken.append(link)
     assert broken == []

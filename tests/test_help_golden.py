@@ -22,4 +22,4 @@ def test_help_is_golden(
 ) -> None:
     """Every command's help is what tests/golden/help.txt holds."""
     monkeypatch.setenv("COLUMNS", "100")
-    golden("help.txt", "\n".join(one.format_help() for one in parsers(build_parser())))
+    golden("help.txt", "\n".join(parser.format_help() for parser in parsers(build_parser())))

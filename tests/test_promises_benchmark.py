@@ -24,7 +24,9 @@ def of_a_cycle(fleet: DrawnFleet, settings: Settings, store: Store) -> set[str]:
         carbon=load_carbon_table().get(settings.energy.region),
         forgets=False,
     )
-    return {one.summary for one in run_cycle(world, now=AS_OF).recommendations}
+    return {
+        recommendation.summary for recommendation in run_cycle(world, now=AS_OF).recommendations
+    }
 
 
 def test_a_drawn_fleet_is_advised_as_a_cycle_would_and_no_change_saves_nothing(

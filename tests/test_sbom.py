@@ -29,12 +29,12 @@ def test_every_locked_package_stands_in_it_once(lock: str, measured: Measured) -
     pinned = [line.split("==") for line in text.splitlines() if not line.startswith(" ")]
     wanted = [(name.partition("[")[0], rest.split()[0]) for name, rest in pinned]
     components = bill["components"]
-    assert [(one["name"], one["version"]) for one in components] == wanted
-    assert len({one["bom-ref"] for one in components}) == len(wanted)
+    assert [(component["name"], component["version"]) for component in components] == wanted
+    assert len({component["bom-ref"] for component in components}) == len(wanted)
     hashes = [one["content"] for part in components for one in part["hashes"]]
     assert hashes == [line.split(":")[1][:64] for line in text.splitlines() if "sha256:" in line]
-    assert all(one["hashes"] for one in components)
-    licensed = sum("licenses" in one for one in components)
+    assert all(component["hashes"] for component in components)
+    licensed = sum("licenses" in component for component in components)
     assert licensed > 0.9 * len(components)
     measured(f"{lock}: {len(components)} packages, {licensed} with a licence")
 

@@ -136,7 +136,7 @@ class _Search:
             for slot in hardest:
                 active = (self.grid.first <= slot) & (slot < self.grid.last)
                 moment = int(self.instance.starts[active].max())
-                if all(abs(moment - one) > (starts[-1] - starts[0]) / 20 for one in centres):
+                if all(abs(moment - centre) > (starts[-1] - starts[0]) / 20 for centre in centres):
                     centres.append(moment)
                     yield window(self.instance, moment, count)
                 if len(centres) == _WINDOW_MOMENTS:

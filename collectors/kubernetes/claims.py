@@ -99,7 +99,7 @@ def _requests(claim: Document, known: Mapping[DeviceName, Device]) -> Iterator[G
     if part(claim, "status", "allocation") is None:
         yield from _asked(claim)
         return
-    profiles = [one.mig_profile for one in claimed_devices(claim, known)]
+    profiles = [device.mig_profile for device in claimed_devices(claim, known)]
     for profile in sorted(set(profiles)):
         count = profiles.count(profile)
         yield GpuRequest(mig_profile=profile, shared=shared, count=count)

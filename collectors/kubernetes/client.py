@@ -122,7 +122,9 @@ class KubernetesClient:
         if not namespaces or kind in WITHOUT_NAMESPACE:
             return [path]
         group, _, plural = path.rpartition("/")
-        return [f"{group}/namespaces/{quote(one, safe='')}/{plural}" for one in namespaces]
+        return [
+            f"{group}/namespaces/{quote(namespace, safe='')}/{plural}" for namespace in namespaces
+        ]
 
     def _all_pages(self, kind: str, path: str, kept: Callable[[str, Any], Any]) -> list[Any] | None:
         """Give a whole list; a list whose continue token expired is begun again."""

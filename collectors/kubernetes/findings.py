@@ -52,7 +52,7 @@ def _rights(inventory: Inventory) -> Iterator[Finding]:
 
 
 def _devices(nodes: list[Document]) -> Iterator[Finding]:
-    offers = {text_in(one, "metadata", "name"): gpu_resources(one) for one in nodes}
+    offers = {text_in(node, "metadata", "name"): gpu_resources(node) for node in nodes}
     offering = {name: found for name, found in offers.items() if found}
     if not offering:
         yield (
@@ -69,10 +69,10 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
         f"{len(offering)} nodes offer {boards} GPUs and {instances} MIG instances",
     )
     nameless = [
-        text_in(one, "metadata", "name")
-        for one in nodes
-        if text_in(one, "metadata", "name") in offering
-        and not text_in(one, "metadata", "labels", "nvidia.com/gpu.product")
+        text_in(node, "metadata", "name")
+        for node in nodes
+        if text_in(node, "metadata", "name") in offering
+        and not text_in(node, "metadata", "labels", "nvidia.com/gpu.product")
     ]
     if nameless:
         yield (
@@ -89,11 +89,14 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
 
 
 def _mig(nodes: list[Document]) -> Iterator[Finding]:
-    cut = [one for one in nodes if mig_offer(gpu_resources(one))]
+    cut = [node for node in nodes if mig_offer(gpu_resources(node))]
     strategies = {text_in(one, "metadata", "labels", "nvidia.com/mig.strategy") for one in cut}
     strategies.discard("")
     if cut:
-        said = ", ".join(sorted(scrub(one, limit=20) for one in strategies)) or "mixed (no label)"
+        said = (
+            ", ".join(sorted(scrub(strategy, limit=20) for strategy in strategies))
+            or "mixed (no label)"
+        )
         yield "MIG strategy", "ok", f"{said}, on {len(cut)} nodes"
 
 

@@ -140,7 +140,7 @@ class _View:
         if not pod.name or not pod.namespace:
             self.dropped["unreadable-object"] += 1
             return None
-        named = [self._claims.get((pod.namespace, one)) for one in pod.claims]
+        named = [self._claims.get((pod.namespace, claim)) for claim in pod.claims]
         known = [one for one in named if one is not None]
         self.dropped.update(["claim-not-visible"] * (len(named) - len(known)))
         counted = with_claims(pod, known, self._devices)
@@ -169,11 +169,11 @@ class _View:
         return tuple(found)
 
     def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: Standing) -> Job:
-        starts = [one.started_at for one in pods if one.started_at]
-        created = [one.created_at for one in pods if one.created_at]
+        starts = [pod.started_at for pod in pods if pod.started_at]
+        created = [pod.created_at for pod in pods if pod.created_at]
         created = created or list(filter(None, (_created_at(one) for one in workload.chain)))
         last = standing.ended_at or self.window.end
-        profiles = sorted({one.mig_profile for one in standing.devices})
+        profiles = sorted({device.mig_profile for device in standing.devices})
         models = self._models(pods)
         if len(models) > 1 or len(profiles) > 1:
             more = max(0, len(models) - 1) + len(profiles) - 1
@@ -202,7 +202,7 @@ class _View:
                 reason=scrub(standing.reason, limit=_LONGEST_REASON),
                 workload=f"{workload.word}/{workload.name}",
                 user=user,
-                nodes=tuple(sorted({one.node for one in pods if one.holds})),
+                nodes=tuple(sorted({pod.node for pod in pods if pod.holds})),
                 submitted_at=min(created, default=None),
                 started_at=min(starts, default=None),
                 ended_at=standing.ended_at,
@@ -220,8 +220,8 @@ class _View:
             for one in self._devices_of(pod)
             if one.product
         }
-        nodes = (self._nodes.get(one.node, {}) for one in pods if one.holds)
-        return sorted(named or {model_of(one, self.catalogue) for one in nodes} - {""})
+        nodes = (self._nodes.get(pod.node, {}) for pod in pods if pod.holds)
+        return sorted(named or {model_of(node, self.catalogue) for node in nodes} - {""})
 
     def _memory(self, model: str, profile: str, pods: Sequence[PodFacts]) -> float | None:
         """Give the MiB of a board as its node says, else as the catalogue does; of an instance."""
@@ -229,8 +229,8 @@ class _View:
         if profile:
             instance = known.mig_profile(profile) if known else None
             return float(instance.memory_mib) if instance else None
-        nodes = [self._nodes.get(one.node, {}) for one in pods if one.holds]
-        told = {count_of(text_in(one, "metadata", "labels", _MEMORY)) for one in nodes} - {0}
+        nodes = [self._nodes.get(pod.node, {}) for pod in pods if pod.holds]
+        told = {count_of(text_in(node, "metadata", "labels", _MEMORY)) for node in nodes} - {0}
         if len(told) == 1:
             return float(told.pop())
         return float(known.memory_mib) if known else None
@@ -238,8 +238,8 @@ class _View:
     def _extra(
         self, workload: Workload, pods: Sequence[PodFacts], standing: Standing
     ) -> Iterator[tuple[str, str]]:
-        holding = [one for one in pods if one.holds]
-        waiting = [one for one in pods if one.waits]
+        holding = [pod for pod in pods if pod.holds]
+        waiting = [pod for pod in pods if pod.waits]
         yield "pods", str(len(holding))
         per_pod = sorted({one.gpus for one in holding or waiting or pods})
         if per_pod:
@@ -264,7 +264,7 @@ class _View:
         ):
             if value:
                 yield fact, value
-        if any(one.shared for one in standing.devices):
+        if any(device.shared for device in standing.devices):
             yield "sharing", "others use the same boards"
 
     def allocations(self) -> pd.DataFrame:
@@ -310,9 +310,9 @@ class _View:
             if one.node == pod.node and (one.gpu_uuid or one.gpu_index)
         ]
         # A share or a slice is no board: a count would claim the node's boards for this pod.
-        whole = not any(one.mig_profile or one.shared for one in pod.requests) and not shares_gpus(
-            self._nodes.get(pod.node, {})
-        )
+        whole = not any(
+            request.mig_profile or request.shared for request in pod.requests
+        ) and not shares_gpus(self._nodes.get(pod.node, {}))
         count = float(pod.gpus) if whole and pod.gpus else None
         labels = [f"{pod.namespace}/{pod.name}"] + ([f"pod-uid:{pod.uid}"] if pod.uid else [])
         for label in labels:
@@ -324,8 +324,8 @@ class _View:
 
     def _devices_of(self, pod: PodFacts) -> list[Device]:
         """Give the devices of a pod's claims."""
-        claims = (self._claims.get((pod.namespace, one), {}) for one in pod.claims)
-        return [device for one in claims for device in claimed_devices(one, self._devices)]
+        claims = (self._claims.get((pod.namespace, claim), {}) for claim in pod.claims)
+        return [device for claim in claims for device in claimed_devices(claim, self._devices)]
 
 
 def _created_at(document: Document) -> datetime | None:

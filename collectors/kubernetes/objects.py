@@ -70,7 +70,7 @@ class PodFacts:
     @property
     def gpus(self) -> int:
         """All GPUs and instances that it asks for."""
-        return sum(one.count for one in self.requests)
+        return sum(request.count for request in self.requests)
 
 
 def part(document: object, *names: str) -> Any:
@@ -228,7 +228,7 @@ def read_pod(pod: Document) -> PodFacts | None:
         claims=claims,
         owner=controller_of(pod),
         started_at=time_in(status, "startTime"),
-        ended_at=max((one for one in ends if one), default=None) if over else None,
+        ended_at=max((end for end in ends if end), default=None) if over else None,
         created_at=time_in(pod, "metadata", "creationTimestamp"),
         reason=_waiting(status),
         template_hash=text_in(pod, "metadata", "labels", "pod-template-hash"),
@@ -241,8 +241,8 @@ def on_node(pod: PodFacts, node: Document) -> PodFacts:
     if not profile:
         return pod
     requests = [
-        one if one.mig_profile or one.shared else replace(one, mig_profile=profile)
-        for one in pod.requests
+        request if request.mig_profile or request.shared else replace(request, mig_profile=profile)
+        for request in pod.requests
     ]
     return replace(pod, requests=tuple(requests))
 

@@ -33,18 +33,18 @@ class Standing:
     @property
     def count(self) -> int:
         """Devices of all kinds."""
-        return sum(one.count for one in self.devices)
+        return sum(device.count for device in self.devices)
 
 
 def standing_of(
     workload: Workload, pods: Sequence[PodFacts], wanted: tuple[GpuRequest, ...]
 ) -> Standing:
     """Give where a workload stands; `wanted` is what its pod templates ask for in all."""
-    holding = [one for one in pods if one.holds]
-    living = holding or [one for one in pods if one.waits]
+    holding = [pod for pod in pods if pod.holds]
+    living = holding or [pod for pod in pods if pod.waits]
     if living:
         runs = any(one.phase != "Pending" for one in holding)
-        why = next((one.reason for one in pods if one.phase == "Pending" and one.reason), "")
+        why = next((pod.reason for pod in pods if pod.phase == "Pending" and pod.reason), "")
         return Standing(
             state=JobState.RUNNING if runs else JobState.PENDING,
             reason=why,
@@ -66,7 +66,7 @@ def _without_living(
     workload: Workload, pods: Sequence[PodFacts]
 ) -> tuple[JobState, str, datetime | None]:
     """Give (state, reason, end) of a workload none of whose pods lives."""
-    last = max((one.ended_at for one in pods if one.ended_at), default=None)
+    last = max((pod.ended_at for pod in pods if pod.ended_at), default=None)
     waiting = ""
     for one in workload.chain:
         state, said, ended_at = _own_word(one)

@@ -127,7 +127,7 @@ def gpus_named_by(container: object) -> list[tuple[int, str]]:
 
 
 def _gpus(spec: object) -> int:
-    return sum(one.count for one in requests_of(spec))
+    return sum(request.count for request in requests_of(spec))
 
 
 def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
@@ -175,8 +175,8 @@ KINDS_WITH_TEMPLATES = tuple(_BY_KIND)
 def added(requests: Iterable[GpuRequest]) -> tuple[GpuRequest, ...]:
     """Give the requests with those of one kind added up, the most devices first."""
     total: Counter[tuple[str, bool]] = Counter()
-    for one in requests:
-        total[one.mig_profile, one.shared] += one.count
+    for request in requests:
+        total[request.mig_profile, request.shared] += request.count
     return tuple(
         GpuRequest(mig_profile=profile, shared=shared, count=count)
         for (profile, shared), count in sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -98,8 +98,8 @@ def _instances(calls: NvmlCalls, board: Any) -> tuple[Instance, ...]:
         Instance(
             instance=instance,
             profile=members[0].profile,
-            handles=tuple(one.handle for one in members),
-            uuids=tuple(one.uuid for one in members if one.uuid),
+            handles=tuple(member.handle for member in members),
+            uuids=tuple(member.uuid for member in members if member.uuid),
         )
         for instance, members in devices.items()
     )

@@ -108,14 +108,16 @@ def _xid_events(boards: tuple[Board, ...]) -> list[Finding]:
     ]
     # a lost board has its own finding
     others = [one for one in calls.missing if not one.endswith(": GpuIsLost")]
-    return [*refused, *(("XID events", "missing", f"{one}: {_XID_FIX}") for one in others)]
+    return [*refused, *(("XID events", "missing", f"{other}: {_XID_FIX}") for other in others)]
 
 
 def _mig(board: Board) -> Finding:
     what = f"GPU {board.index} MIG"
     if not board.instances:
         return (what, "missing", "on, but without instances; create them: `nvidia-smi mig -cgi`")
-    listed = ", ".join(f"{one.instance}={one.profile or '?'}" for one in board.instances)
+    listed = ", ".join(
+        f"{instance.instance}={instance.profile or '?'}" for instance in board.instances
+    )
     return (what, "ok", f"{len(board.instances)} instances: {listed}")
 
 

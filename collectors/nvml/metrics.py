@@ -99,16 +99,16 @@ class NvmlCollector:
         missing: Counter[str] = Counter()
         for one in readings:
             missing.update(one.missing)
-        boards = sum(one.boards for one in readings)
-        boards_read = sum(one.boards_read for one in readings)
-        xids = merged_xids([dict(row) for one in readings for row in one.xids])
+        boards = sum(reading.boards for reading in readings)
+        boards_read = sum(reading.boards_read for reading in readings)
+        xids = merged_xids([dict(row) for reading in readings for row in reading.xids])
         if not boards_read and (boards or missing) and xids.empty:
             raise SourceUnreachableError(
                 f"{self.name}: none of {boards} boards could be read: {_reasons(missing)}",
                 "See whether `nvidia-smi` answers; `dmesg | grep -i xid` names a lost board.",
             )
         missing["sampler: not collected in time"] += overflowed
-        samples = _samples([row for one in readings for row in _stamped(one)])
+        samples = _samples([row for reading in readings for row in _stamped(reading)])
         texts = [one.to_csv(index=False) for one in (samples, xids)]
         held = samples[~samples["job_id"].str.startswith(POD_LABEL)]
         return Collected(

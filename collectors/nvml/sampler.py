@@ -84,7 +84,7 @@ class NvmlSampler:
         with self._lock:
             while self._readings and self._readings[0].at <= window.start:
                 self._readings.popleft()
-            readings = [one for one in self._readings if one.at <= window.end]
+            readings = [reading for reading in self._readings if reading.at <= window.end]
             overflowed, self._overflowed = self._overflowed, 0
             failure = self._failure
         if readings:

@@ -215,7 +215,7 @@ def _gpus(part: str) -> Gpus | None:
 
 def shares_gpus(*gres: object) -> bool:
     """Whether a request names shares of GPUs (shard, mps), which no device stands behind."""
-    return any(_SHARE.search(text_of(one)) for one in gres)
+    return any(_SHARE.search(text_of(gre)) for gre in gres)
 
 
 def tres_text(entries: Any) -> str:
@@ -223,11 +223,11 @@ def tres_text(entries: Any) -> str:
     if not isinstance(entries, list):
         return text_of(entries)
     return ",".join(
-        f"{one['type']}{'/' if one.get('name') else ''}{one.get('name') or ''}={int(count)}"
-        for one in entries
-        if isinstance(one, dict)
-        and "type" in one
-        and (count := number_of(one.get("count"))) is not None
+        f"{entry['type']}{'/' if entry.get('name') else ''}{entry.get('name') or ''}={int(count)}"
+        for entry in entries
+        if isinstance(entry, dict)
+        and "type" in entry
+        and (count := number_of(entry.get("count"))) is not None
     )
 
 

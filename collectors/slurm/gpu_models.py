@@ -47,7 +47,7 @@ class ModelNames:
         self._types_on: dict[str, set[str]] = {}
         self._types_in: dict[str, set[str]] = {}
         for node in nodes:
-            types = {one.gpu_type for one in node.gpus}
+            types = {gpu.gpu_type for gpu in node.gpus}
             self._types_on[node.name] = types
             for partition in node.partitions:
                 self._types_in.setdefault(partition, set()).update(types)
@@ -74,7 +74,7 @@ class ModelNames:
         its model stays unknown.
         """
         assumed: list[tuple[str, str]] = []
-        types = {one.gpu_type for one in job.gpus if one.gpu_type}
+        types = {gpu.gpu_type for gpu in job.gpus if gpu.gpu_type}
         if not types:
             types = self._types_around(job)
             if len(types) == 1:

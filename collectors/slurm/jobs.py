@@ -152,9 +152,9 @@ class _View:
     def nodes(self) -> tuple[Node, ...]:
         """Every node that has GPUs."""
         found = []
-        for one in self.answers.nodes:
-            if one.gpus:
-                found.append(self._node(one))
+        for node in self.answers.nodes:
+            if node.gpus:
+                found.append(self._node(node))
             else:
                 self.dropped["node-without-gpu"] += 1
         return tuple(found)
@@ -189,7 +189,7 @@ class _View:
         """GPUs that nodes say are in use, and those that visible jobs hold."""
         holding = (one for one in self.answers.queue if one.state in _HOLDING)
         return (
-            sum(one.gpus_in_use for one in self.answers.nodes),
+            sum(node.gpus_in_use for node in self.answers.nodes),
             sum(entry.count for one in holding for entry in one.gpus),
         )
 

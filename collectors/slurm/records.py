@@ -271,7 +271,7 @@ def read_node(record: Record) -> SlurmNode:
         reason=text_of(record.get("reason")),
         schedulable=not any(word.startswith(_UNFIT) for word in words),
         gpus=gpus_of(record.get("gres")),
-        gpus_in_use=sum(one.count for one in gpus_of(record.get("gres_used"))),
+        gpus_in_use=sum(gpu.count for gpu in gpus_of(record.get("gres_used"))),
         cpus=None if cpus is None else int(cpus),
         memory_mib=number_of(record.get("real_memory")),
         partitions=tuple(text_of(partitions).split(",")) if partitions else (),

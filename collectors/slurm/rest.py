@@ -73,7 +73,7 @@ class SlurmRest:
         answered = self.document(f"/slurm/{version}/nodes")
         nodes = read_nodes(list_in(answered, "nodes", asked=f"{self.name} /nodes"), dropped)
         nodes, warnings = with_reservations(nodes, lambda: self._reservations(version), window.end)
-        _refuse_hidden(self.name, len(queue), sum(one.gpus_in_use for one in nodes))
+        _refuse_hidden(self.name, len(queue), sum(node.gpus_in_use for node in nodes))
         try:
             document = self.document(
                 f"/slurmdb/{version}/jobs",

@@ -74,4 +74,4 @@ def build_appliers(settings: Settings, *, clock: Clock = utc_now) -> tuple[Appli
 
 def applier_for(appliers: tuple[Applier, ...], recommendation: Recommendation) -> Applier | None:
     """Give the applier that makes changes of this kind, None when there is none."""
-    return next((one for one in appliers if one.covers(recommendation)), None)
+    return next((applier for applier in appliers if applier.covers(recommendation)), None)

@@ -96,7 +96,7 @@ def _require_share(
     namespace, taking = recommendation.namespace, taken_gpus(recommendation)
     if not taking:
         return
-    taken = sum(taken_gpus(one) for one in others if one.namespace == namespace)
+    taken = sum(taken_gpus(other) for other in others if other.namespace == namespace)
     latest = reader.latest_sample_at()
     jobs = {job.job_id for job in reader.jobs() if job.namespace == namespace}
     held = sum(

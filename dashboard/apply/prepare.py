@@ -114,7 +114,9 @@ def _recent(task: Task) -> tuple[Recommendation, ...]:
         if states.get(command.digest) in STANDING | {State.APPLYING, State.ROLLING_BACK}
         and command.digest != task.command.digest
     }
-    return tuple(reader.recommendation(one, now=now).recommendation for one in sorted(digests))
+    return tuple(
+        reader.recommendation(digest, now=now).recommendation for digest in sorted(digests)
+    )
 
 
 def _require_accepted(rehearsal: Rehearsal) -> None:

@@ -41,9 +41,9 @@ def energy_stack(
     figure = go.Figure()
     for title, colour, pattern, members in _layers(parts):
         by_period: dict[str, float] = {}
-        for one in parts:
-            if (one.kind, one.group) in members and one.value is not None:
-                by_period[one.period] = by_period.get(one.period, 0.0) + one.value
+        for part in parts:
+            if (part.kind, part.group) in members and part.value is not None:
+                by_period[part.period] = by_period.get(part.period, 0.0) + part.value
         figure.add_trace(
             go.Bar(
                 x=names,
@@ -54,8 +54,8 @@ def energy_stack(
             )
         )
     totals: dict[str, float] = {}
-    for one in parts:
-        totals[one.period] = totals.get(one.period, 0.0) + (one.value or 0.0)
+    for part in parts:
+        totals[part.period] = totals.get(part.period, 0.0) + (part.value or 0.0)
     _mark_unknown(figure, names, [totals.get(name, 0.0) for name, _ratio in measured], measured)
     figure = dress(figure, y_title=f"{quantity} ({unit})", barmode="stack", height=400)
     figure.update_layout(xaxis={"title": period, "type": "category", "nticks": _FEW})
@@ -105,7 +105,7 @@ def _layers(
     for one in parts:
         if one.kind not in _NOBODYS and one.value is not None:
             sizes[one.group] = sizes.get(one.group, 0.0) + one.value
-    kinds = {one.group: one.kind for one in parts if one.kind not in _NOBODYS}
+    kinds = {part.group: part.kind for part in parts if part.kind not in _NOBODYS}
     largest = sorted(sizes, key=lambda name: (-sizes[name], name))
     layers = [
         (name, colour, "", {(kinds[name], name)})
@@ -115,7 +115,7 @@ def _layers(
     if rest:
         layers.append((f"{len(rest)} others", _REST, "", rest))
     for kind, (colour, pattern) in _NOBODYS.items():
-        members = {(one.kind, one.group) for one in parts if one.kind == kind}
+        members = {(part.kind, part.group) for part in parts if part.kind == kind}
         if members:
             layers.append((min(group for _kind, group in members), colour, pattern, members))
     return layers

@@ -15,13 +15,13 @@ _BARS, _LEGEND_LINE = 240, 20
 
 def member_weights(weights: Sequence[LeadWeights]) -> go.Figure:
     """Give stacked bars, one per lead time, of the members' weights in %."""
-    names = [f"{one.until_hours:g} h" for one in weights]
+    names = [f"{weight.until_hours:g} h" for weight in weights]
     members = [member for member, _weight in weights[0].weights] if weights else []
     figure = go.Figure()
     for position, member in enumerate(members):
         figure.add_bar(
             x=names,
-            y=[100 * dict(one.weights)[member] for one in weights],
+            y=[100 * dict(weight.weights)[member] for weight in weights],
             name=member,
             marker_color=faded(_COLOURS[position % len(_COLOURS)], 0.9),
             hovertemplate="%{y:.0f} %",

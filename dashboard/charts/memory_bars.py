@@ -43,10 +43,10 @@ class MemoryBar:
 
 def memory_bars(bars: Sequence[MemoryBar]) -> go.Figure:
     """Return a stacked bar per GPU type, a mark at its usable memory and one at the 95 % bound."""
-    labels = [safe(one.label) for one in bars]
+    labels = [safe(bar.label) for bar in bars]
     figure = go.Figure()
     for group, colour in _COLOURS.items():
-        sizes = [sum(size for name, size in one.parts if _group(name) == group) for one in bars]
+        sizes = [sum(size for name, size in bar.parts if _group(name) == group) for bar in bars]
         if any(sizes):
             figure.add_bar(
                 name=group,

@@ -44,9 +44,9 @@ def phase_segments(
     """
     figure = go.Figure()
     naive = [at.replace(tzinfo=None) for at in times]
-    shown = [one for one in phases.segments if COLOUR_OF_PHASE[one.kind] is not None]
+    shown = [segment for segment in phases.segments if COLOUR_OF_PHASE[segment.kind] is not None]
     longest = sorted(shown, key=lambda one: one.start - one.end)[:_MOST_BLOCKS]
-    for kind in dict.fromkeys(one.kind for one in phases.segments):
+    for kind in dict.fromkeys(segment.kind for segment in phases.segments):
         blocks = [
             (naive[one.start], naive[min(one.end, len(naive) - 1)])
             for one in longest

@@ -235,8 +235,8 @@ def node_heat(plan: Plan) -> go.Figure:
                     continue
                 boards.add((stay.node, stay.mig_board))
             load[number[stay.node], stay.start : stay.end] += stay.gpus
-    size = np.array([one.gpus for one in nodes], dtype=np.float64)[:, None]
-    on = np.array([one.on for one in nodes], dtype=np.bool_)
+    size = np.array([node.gpus for node in nodes], dtype=np.float64)[:, None]
+    on = np.array([node.on for node in nodes], dtype=np.bool_)
     group = -(-len(nodes) // _MOST_ROWS)
     names, shares = [], []
     for at in range(0, len(nodes), group):

@@ -22,7 +22,7 @@ class Pair:
 
 def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
     """Give promised and realised GPU-hours of each recommendation, joined by a line."""
-    names = [safe(one.name) for one in pairs]
+    names = [safe(pair.name) for pair in pairs]
     figure = go.Figure()
     for name, one in zip(names, pairs, strict=True):
         figure.add_trace(
@@ -35,8 +35,8 @@ def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
                 hoverinfo="skip",
             )
         )
-    figure.add_trace(_dots(names, [one.predicted for one in pairs], "predicted", PROPOSED))
-    figure.add_trace(_dots(names, [one.realised for one in pairs], "realised", USED))
+    figure.add_trace(_dots(names, [pair.predicted for pair in pairs], "predicted", PROPOSED))
+    figure.add_trace(_dots(names, [pair.realised for pair in pairs], "realised", USED))
     figure = dress(figure, y_title="", height=130 + 34 * len(pairs))
     figure.update_layout(
         xaxis={"title": "GPU-hours saved over the hours measured", "rangemode": "tozero"},

@@ -65,7 +65,7 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
         "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
         "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
         "plan": None if plan is None else plan_figures(plan),
-        "recommendations": [one.as_dict() for one in outcome.recommendations],
+        "recommendations": [recommendation.as_dict() for recommendation in outcome.recommendations],
         "kept": outcome.kept,
         "portfolio": None if outcome.portfolio is None else asdict(outcome.portfolio),
     }
@@ -78,7 +78,7 @@ def _say_recording(world: World) -> None:
 
 def print_outcome(outcome: CycleOutcome) -> None:
     """Print a cycle for people: what was found in one sentence, then the recommendations."""
-    skipped = sum(isinstance(one, ForecastSkipped) for one in outcome.forecasts)
+    skipped = sum(isinstance(forecast, ForecastSkipped) for forecast in outcome.forecasts)
     plan = outcome.plan
     say(
         f"As of {outcome.as_of:%Y-%m-%d %H:%M} UTC: {len(outcome.jobs)} jobs, "
@@ -96,16 +96,16 @@ def print_outcome(outcome: CycleOutcome) -> None:
     print_rows(
         [
             {
-                "id": one.recommendation_id,
-                "action": str(one.action),
-                "job": one.target,
-                "now": one.now.describe(),
-                "proposed": one.summary,
-                "saves": range_text(one.savings.cost),
-                "energy": range_text(one.savings.energy_kwh),
-                "risk": str(one.risk),
+                "id": recommendation.recommendation_id,
+                "action": str(recommendation.action),
+                "job": recommendation.target,
+                "now": recommendation.now.describe(),
+                "proposed": recommendation.summary,
+                "saves": range_text(recommendation.savings.cost),
+                "energy": range_text(recommendation.savings.energy_kwh),
+                "risk": str(recommendation.risk),
             }
-            for one in outcome.recommendations
+            for recommendation in outcome.recommendations
         ],
         "table",
         columns=("id", "action", "job", "now", "proposed", "saves", "energy", "risk"),

@@ -170,12 +170,16 @@ def _fill(world: World, now: datetime, days: int) -> None:
 
 def _worth(outcome: CycleOutcome) -> str:
     """Say what the first cycle found."""
-    costs = [one.savings.cost for one in outcome.recommendations if one.savings.cost is not None]
+    costs = [
+        recommendation.savings.cost
+        for recommendation in outcome.recommendations
+        if recommendation.savings.cost is not None
+    ]
     if not costs:
         return "nothing to recommend: the plan keeps every job as it is"
     return (
         f"{len(outcome.recommendations)} recommendations, together worth "
-        f"{sum(one.central for one in costs):.0f} {costs[0].unit} a day"
+        f"{sum(cost.central for cost in costs):.0f} {costs[0].unit} a day"
     )
 
 

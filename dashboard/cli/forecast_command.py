@@ -78,9 +78,9 @@ def _scores(
             progress=lambda done, total: show("backtest", done, total),
         )
     return [
-        {column: _unknown_as_none(getattr(one, column)) for column in _SCORES}
-        for one in scores
-        if one.origins or one.failures
+        {column: _unknown_as_none(getattr(score, column)) for column in _SCORES}
+        for score in scores
+        if score.origins or score.failures
     ]
 
 

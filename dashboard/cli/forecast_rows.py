@@ -98,7 +98,9 @@ def _path_row(path: QuantilePath) -> dict[str, Any]:
                 for lead in path.backtest.by_lead
             ],
         },
-        "weights": [{"until_hours": one.until_hours} | dict(one.weights) for one in path.weights],
+        "weights": [
+            {"until_hours": weight.until_hours} | dict(weight.weights) for weight in path.weights
+        ],
         "winsorised_slots": path.winsorised_slots,
         "censored_slots": path.censored_slots,
         "notes": list(path.notes),

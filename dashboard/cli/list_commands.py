@@ -95,8 +95,8 @@ def nodes(options: argparse.Namespace) -> int:
     )
     with open_for_reading(settings_of(options)) as store:
         rows = [
-            {column: _plain(getattr(one, column)) for column in columns}
-            for one in store.reader.nodes()
+            {column: _plain(getattr(node, column)) for column in columns}
+            for node in store.reader.nodes()
         ]
     empty = "No scheduler has been asked yet: set slurm.mode or kubernetes.enabled."
     print_rows(rows, options.format, columns=columns, empty=empty)

@@ -28,7 +28,7 @@ def memory(options: argparse.Namespace) -> int:
     rows = [_row(job, findings.get(job.job_id), options.format) for job in ordered]
     empty = "No running job has a memory forecast yet: run `trimtab cycle`."
     print_rows(rows, options.format, columns=_COLUMNS, empty=empty)
-    return FINDINGS if any(one.probability is not None for one in findings.values()) else 0
+    return FINDINGS if any(finding.probability is not None for finding in findings.values()) else 0
 
 
 def _row(job: WatchedJob, finding: MemoryFinding | None, form: str) -> dict[str, Any]:

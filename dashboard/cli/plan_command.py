@@ -47,11 +47,11 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
         "bounds": bound_rows(plan),
         "placement": {
             "nodes": len(plan.nodes),
-            "node_hours_on": hours * sum(sum(one.on) for one in plan.nodes),
-            "node_hours_off": hours * sum(one.on.count(False) for one in plan.nodes),
+            "node_hours_on": hours * sum(sum(node.on) for node in plan.nodes),
+            "node_hours_off": hours * sum(node.on.count(False) for node in plan.nodes),
             "moves": plan.moves,
             "move_cost": plan.move_cost,
-            "unplaced": {one.job_id: one.unplaced for one in plan.jobs if one.unplaced},
+            "unplaced": {job.job_id: job.unplaced for job in plan.jobs if job.unplaced},
         },
         "changes_per_job_day": plan.changes_per_job_day,
         "revised_jobs": plan.revised_jobs,
@@ -65,7 +65,7 @@ def plan_document(plan: Plan) -> dict[str, Any]:
     return plan_figures(plan) | {
         "created_at": plan.created_at,
         "slot_starts": list(plan.slot_starts),
-        "job_plans": [_job_document(plan, one) for one in plan.jobs],
+        "job_plans": [_job_document(plan, job) for job in plan.jobs],
         "nodes": node_rows(plan),
         "tenants": [
             row | {"used": one.used, "borrowed": one.borrowed, "lent": one.lent}

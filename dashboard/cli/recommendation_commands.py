@@ -22,9 +22,9 @@ def list_(options: argparse.Namespace) -> int:
     wanted = getattr(options, "state", None)
     with open_for_reading(settings_of(options)) as store:
         stored = [
-            one
-            for one in store.reader.recommendations(now=present(store.reader))
-            if wanted in (None, one.state)
+            recommendation
+            for recommendation in store.reader.recommendations(now=present(store.reader))
+            if wanted in (None, recommendation.state)
         ]
         _warn_of_recording(store)
     if options.format == "json":

@@ -57,10 +57,12 @@ def rightsizing(options: argparse.Namespace) -> int:
         energy=loaded.settings.energy,
         step_minutes=options.step,
     )
-    for name, reason in dict(left for one in recordings for left in one.left_out).items():
+    for name, reason in dict(
+        left for recording in recordings for left in recording.left_out
+    ).items():
         say(f"left out: {name}: {reason}", file=sys.stderr)
     with progress_on_stderr(options) as show:
-        rows = [row for one in recordings for row in _rows(one, options, show)]
+        rows = [row for recording in recordings for row in _rows(recording, options, show)]
     if options.format == "json":
         print_json({"currency": loaded.settings.energy.currency, "rules": rows})
         return 0

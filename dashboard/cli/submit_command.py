@@ -221,7 +221,9 @@ def watch(options: argparse.Namespace) -> int:
     settings = settings_of(options).settings
     with open_for_reading(settings_of(options)) as store:
         failed = _look(store, settings)
-        while options.until_done and any(one.state.is_open for one in store.reader.submissions()):
+        while options.until_done and any(
+            submission.state.is_open for submission in store.reader.submissions()
+        ):
             time.sleep(max(1.0, options.every))
             failed = _look(store, settings)
     return FINDINGS if failed else 0
@@ -233,4 +235,4 @@ def _look(store: Store, settings: Settings) -> bool:
         said = one.error or one.submission.latest.reason
         state = one.submission.state
         say(f"{one.submission.submission_id}  {one.submission.name}  {state}  {said}".rstrip())
-    return any(one.error for one in looks)
+    return any(look.error for look in looks)

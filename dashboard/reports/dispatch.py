@@ -81,7 +81,7 @@ def dispatches(
         elif edition.kind is EditionKind.OWNER:
             findings = findings_of(reports[edition])
             told = log.told_since(edition.name, week.end - COURTESY)
-            fresh = tuple(one for one in findings if one not in told)
+            fresh = tuple(finding for finding in findings if finding not in told)
             held = _nothing_new(findings, fresh)
             findings = fresh
         made.append(
@@ -111,9 +111,9 @@ def findings_of(report: WeeklyReport) -> tuple[str, ...]:
         if row.idle_ratio >= _MOSTLY
     ]
     waiting = [
-        f"{one.recommendation.action}:{one.recommendation.job_id}"
-        for one in report.recommendations
-        if one.state == "proposed"
+        f"{recommendation.recommendation.action}:{recommendation.recommendation.job_id}"
+        for recommendation in report.recommendations
+        if recommendation.state == "proposed"
     ]
     return tuple(dict.fromkeys([*idle, *waiting]))
 

@@ -38,7 +38,9 @@ def days_ahead(
     not perfectly tied to one another: a cautious range.
     """
     wanted = _GROUPS.get(edition.kind), edition.name or "fleet"
-    fleet = next((one for one in groups if (one.kind, one.name) == wanted and _by_hour(one)), None)
+    fleet = next(
+        (group for group in groups if (group.kind, group.name) == wanted and _by_hour(group)), None
+    )
     if fleet is None:
         return ()
     hours_of: dict[date, list[int]] = {}

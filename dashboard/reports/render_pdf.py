@@ -120,7 +120,11 @@ def _rest(count: int, shown: int) -> list[Flowable]:
 
 def _next_steps(report: WeeklyReport) -> list[Flowable]:
     heading = paragraph("What to do next", HEADING)
-    waiting = [one for one in report.recommendations if one.state in ("proposed", "approved")]
+    waiting = [
+        recommendation
+        for recommendation in report.recommendations
+        if recommendation.state in ("proposed", "approved")
+    ]
     if not waiting:
         return [heading, paragraph("No recommendation waits for a decision.")]
     shown = [one.recommendation for one in waiting[:_MOST_RECOMMENDATIONS]]

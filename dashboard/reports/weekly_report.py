@@ -96,7 +96,9 @@ class WeeklyReport:
         return f"{idle:,.0f} GPU-hours{rent} were held and idle"
 
     def _waiting(self) -> str:
-        proposed = sum(one.state == "proposed" for one in self.recommendations)
+        proposed = sum(
+            recommendation.state == "proposed" for recommendation in self.recommendations
+        )
         noun = "recommendation" if proposed == 1 else "recommendations"
         if self.recorded:
             return f"{proposed} {noun} would have been made at the end of the recording"
@@ -121,11 +123,11 @@ def make_weekly_report(
     )
     fleet = reader.fleet_history(start=week.start, end=week.end, slot_seconds=3600)
     recommendations = tuple(
-        one
-        for one in reader.recommendations(now=week.end)
-        if whole or one.recommendation.job_id in jobs
+        recommendation
+        for recommendation in reader.recommendations(now=week.end)
+        if whole or recommendation.recommendation.job_id in jobs
     )
-    ours = {one.recommendation.digest for one in recommendations}
+    ours = {recommendation.recommendation.digest for recommendation in recommendations}
     forecasts = [skipped for job, skipped in reader.forecast_jobs() if whole or job in jobs]
     decided = tuple(
         one

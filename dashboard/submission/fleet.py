@@ -61,7 +61,7 @@ class Fleet:
     @property
     def usable(self) -> tuple[FleetNode, ...]:
         """The nodes that take jobs."""
-        return tuple(one for one in self.nodes if one.takes_jobs and one.gpus)
+        return tuple(node for node in self.nodes if node.takes_jobs and node.gpus)
 
     @property
     def gpus(self) -> int:

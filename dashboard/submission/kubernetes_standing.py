@@ -27,7 +27,7 @@ def standing_of(workload: Document, pods: list[Any]) -> Standing:
             reason = text_in(one, "reason") or "failed"
             return _cause(pods) or Standing(state=SubmissionState.FAILED, reason=reason)
     waiting = next(filter(None, map(_why_waiting, pods)), "")
-    if any(text_in(one, "status", "phase") == "Running" for one in pods):
+    if any(text_in(pod, "status", "phase") == "Running" for pod in pods):
         return Standing(state=SubmissionState.RUNNING, reason=waiting)
     return Standing(state=SubmissionState.PENDING, reason=waiting)
 
@@ -62,8 +62,8 @@ def _cause(pods: list[Any]) -> Standing | None:
 
 
 def _ends(pods: list[Any]) -> Iterator[Any]:
-    for one in pods:
-        for status in list_in(one, "status", "containerStatuses"):
+    for pod in pods:
+        for status in list_in(pod, "status", "containerStatuses"):
             end = part(status, "state", "terminated")
             if end is not None:
                 yield end

@@ -52,7 +52,9 @@ def watched_in(
         str(name): rows.sort_values("slot_start")["memory_used_mib"].to_numpy(dtype="float64")
         for name, rows in recent.groupby("job_id")
     }
-    known = {one.job_id: one for one in forecasts if isinstance(one, DemandForecast)}
+    known = {
+        forecast.job_id: forecast for forecast in forecasts if isinstance(forecast, DemandForecast)
+    }
     types = catalogue_types(load_gpu_catalogue())
     return tuple(
         WatchedJob(
@@ -75,9 +77,9 @@ def watched_in(
 def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:
     """Give how submitted jobs train, by the id of every job that was sent."""
     return {
-        attempt.job_id: recipe_of(one, attempt)
-        for one in submissions
-        for attempt in one.attempts
+        attempt.job_id: recipe_of(submission, attempt)
+        for submission in submissions
+        for attempt in submission.attempts
         if attempt.job_id
     }
 

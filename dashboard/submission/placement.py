@@ -109,7 +109,7 @@ def place(plans: Sequence[TrainingPlan], fleet: Fleet, arrival: Arrival) -> Plac
     Errors: ImpossibleProblemError when no set of nodes could hold any plan.
     """
     seats = _Seats(fleet, arrival.host)
-    possible = [one for one in plans if seats.count_ever(one)]
+    possible = [plan for plan in plans if seats.count_ever(plan)]
     if not possible:
         raise ImpossibleProblemError(
             f"no nodes of {fleet.source} could hold any of the {len(plans)} plans that fit",
@@ -364,10 +364,10 @@ def _shares(plan: TrainingPlan) -> Iterator[tuple[int, int]]:
 
 def _state(nodes: Sequence[FleetNode], pod: Pod) -> NodeState:
     """Give what is free; a node whose GPUs are partly held has lost as much of CPU and memory."""
-    free = np.array([one.free_gpus for one in nodes])
-    share = free / np.array([one.gpus for one in nodes])
-    cpus = np.array([(one.cpus or 10**6) * _MILLI for one in nodes]) * share
-    memory = np.array([one.memory_mib or 10**12 for one in nodes]) * share
+    free = np.array([node.free_gpus for node in nodes])
+    share = free / np.array([node.gpus for node in nodes])
+    cpus = np.array([(node.cpus or 10**6) * _MILLI for node in nodes]) * share
+    memory = np.array([node.memory_mib or 10**12 for node in nodes]) * share
     return node_state(
         np.maximum(cpus, pod.cpu).astype(np.int64),
         np.maximum(memory, pod.memory).astype(np.int64),
@@ -380,7 +380,7 @@ def _typical(nodes: Sequence[FleetNode]) -> Pods:
     """Give pods that take a GPU with the CPU that comes with it on these nodes."""
     count = len(nodes)
     return Pods(
-        cpu=np.array([(one.cpus or one.gpus) * _MILLI // one.gpus for one in nodes]),
+        cpu=np.array([(node.cpus or node.gpus) * _MILLI // node.gpus for node in nodes]),
         memory=np.zeros(count, dtype=np.int64),
         gpus=np.ones(count, dtype=np.int64),
         milli=np.full(count, WHOLE, dtype=np.int64),

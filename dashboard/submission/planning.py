@@ -24,12 +24,12 @@ def family_of(job: TrainingJob) -> str:
 def calibration_of(family: str, peaks: Iterable[MeasuredPeak]) -> Calibration:
     """Give the calibration that the measured peaks of a family make."""
     calibration = Calibration(family=family)
-    for one in peaks:
+    for peak in peaks:
         calibration = calibration.with_run(
             FinishedRun(
-                static_bytes=one.static_bytes,
-                dynamic_bytes=one.dynamic_bytes,
-                measured_bytes=one.measured_bytes,
+                static_bytes=peak.static_bytes,
+                dynamic_bytes=peak.dynamic_bytes,
+                measured_bytes=peak.measured_bytes,
             )
         )
     return calibration

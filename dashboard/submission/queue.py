@@ -22,7 +22,7 @@ def waiting_jobs(reader: StoreReader, catalogue: GpuCatalogue) -> tuple[WaitingJ
     time limit.
     """
     jobs = reader.jobs()
-    newest = max((one.last_seen_at for one in jobs), default=None)
+    newest = max((job.last_seen_at for job in jobs), default=None)
     if newest is None:
         return ()
     runs = past_run_seconds(jobs)

@@ -55,14 +55,14 @@ def watch_all(
     """Look at every submission that is open; a cluster that does not answer is no error."""
     give = targets or (lambda name: target_of(settings, name))
     looks = []
-    for one in store.reader.submissions():
-        if not one.state.is_open:
+    for submission in store.reader.submissions():
+        if not submission.state.is_open:
             continue
         try:
-            seen = look(one, give(one.target), store, settings=settings, now=now)
-            looks.append(Look(submission=seen, changed=seen != one))
+            seen = look(submission, give(submission.target), store, settings=settings, now=now)
+            looks.append(Look(submission=seen, changed=seen != submission))
         except TrimtabError as error:
-            looks.append(Look(submission=one, changed=False, error=scrub(str(error))))
+            looks.append(Look(submission=submission, changed=False, error=scrub(str(error))))
     return tuple(looks)
 
 

@@ -61,7 +61,7 @@ class Admission:
         self._origins = frozenset(access.public_origins())
         self._public = {origin.partition("://")[2] for origin in self._origins}
         self._hosts = {host_of(netloc) for netloc in self._public}
-        self._hosts |= {one.lower().strip("[]") for one in entries(access.allowed_hosts)}
+        self._hosts |= {entry.lower().strip("[]") for entry in entries(access.allowed_hosts)}
         if not is_loopback(listens_on):
             self._hosts.add(socket.gethostname().lower())
 

@@ -23,7 +23,9 @@ def figure_of(
     value: Range | None = getattr(now, name)
     if value is None:
         return "—", lacking
-    central, low, high = (f"{one:,.3g}" if one < 1000 else f"{one:,.0f}" for one in _bounds(value))
+    central, low, high = (
+        f"{bound:,.3g}" if bound < 1000 else f"{bound:,.0f}" for bound in _bounds(value)
+    )
     note = f"{low}–{high}"
     earlier: Range | None = getattr(before, name) if before else None
     if earlier is not None and earlier.central > 0:

@@ -49,13 +49,15 @@ class Presses:
         whole = ClientState()
         whole.CopyFrom(asked)
         with self._lock:
-            own = {one.id: one for one in whole.widget_states.widgets}
+            own = {widget.id: widget for widget in whole.widget_states.widgets}
             for one in self._latest.widget_states.widgets if self._waiting else ():
                 if one.id not in own:
                     whole.widget_states.widgets.append(one)
                 elif one.id in self._waiting:
                     own[one.id].CopyFrom(one)
-            self._waiting |= {one.id for one in whole.widget_states.widgets if _pressed(one)}
+            self._waiting |= {
+                widget.id for widget in whole.widget_states.widgets if _pressed(widget)
+            }
             self._latest = whole
         return whole
 
@@ -64,8 +66,12 @@ class Presses:
         if states is None:
             return None
         with self._lock:
-            theirs = [one for one in states.widgets if not _pressed(one) or one.id in self._waiting]
-            self._waiting -= {one.id for one in theirs if _pressed(one)}
+            theirs = [
+                widget
+                for widget in states.widgets
+                if not _pressed(widget) or widget.id in self._waiting
+            ]
+            self._waiting -= {their.id for their in theirs if _pressed(their)}
         return WidgetStates(widgets=theirs)
 
     def unheard(self) -> ClientState | None:

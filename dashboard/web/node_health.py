@@ -27,7 +27,7 @@ def troubles(
     """
     silent = day[~day["gpu_uuid"].isin(boards["gpu_uuid"])]
     mute = boards[boards["power_watts"].isna()]
-    closed = [one for one in nodes if one.gpu_count and not one.schedulable]
+    closed = [node for node in nodes if node.gpu_count and not node.schedulable]
     rows = [
         *(
             ("board is silent", _place(one), f"last seen {_time(one['last_seen_at'])}")

@@ -59,7 +59,7 @@ def age_line() -> None:
     if latest is None:
         st.caption("No samples yet.")
         return
-    known = [one for one in reader.source_reports() if one.completeness_ratio is not None]
+    known = [report for report in reader.source_reports() if report.completeness_ratio is not None]
     complete = (
         f"; sources {100 * min(one.completeness_ratio or 0 for one in known):.0f} % complete"
         if known

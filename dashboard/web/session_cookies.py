@@ -41,7 +41,7 @@ class SecureCookies:
 
     def __init__(self, app: ASGIApp, access: AccessSettings) -> None:
         self._app = app
-        self._secure = any(one.startswith("https:") for one in access.public_origins())
+        self._secure = any(origin.startswith("https:") for origin in access.public_origins())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass everything through; only cookies that are set change."""

@@ -27,11 +27,11 @@ def similar_runs(reader: RememberingReader, job: Job) -> None:
         return
     runs = [job, *others]
     hours = reader.job_hours(
-        tuple(one.job_id for one in runs), start=job.last_seen_at - timedelta(days=_DAYS)
+        tuple(run.job_id for run in runs), start=job.last_seen_at - timedelta(days=_DAYS)
     )
-    drawn = {one.job_id: one.name for one in runs[: 1 + _DRAWN]}
+    drawn = {run.job_id: run.name for run in runs[: 1 + _DRAWN]}
     chart(run_lines(hours, drawn, job.job_id), "runs")
-    table(pd.DataFrame([_row(one, hours) for one in runs]), "runs")
+    table(pd.DataFrame([_row(run, hours) for run in runs]), "runs")
     st.caption(f"Of the last {_DAYS} d; the first is this one.")
 
 

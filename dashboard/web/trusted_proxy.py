@@ -26,8 +26,8 @@ def is_listed(address: str, access: AccessSettings) -> bool:
         return False
     if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped is not None:
         peer = peer.ipv4_mapped
-    networks = (ipaddress.ip_network(one) for one in entries(access.proxy_addresses))
-    return any(peer.version == one.version and peer in one for one in networks)
+    networks = (ipaddress.ip_network(entry) for entry in entries(access.proxy_addresses))
+    return any(peer.version == network.version and peer in network for network in networks)
 
 
 def person_behind(headers: Headers, address: str, access: AccessSettings) -> dict[str, object]:

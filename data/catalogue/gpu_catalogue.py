@@ -58,7 +58,7 @@ class GpuModel:
     @property
     def memory_slices(self) -> int:
         """Into how many memory slices MIG cuts a board."""
-        return 8 if max((one.slices for one in self.mig_profiles), default=1) > 4 else 4
+        return 8 if max((profile.slices for profile in self.mig_profiles), default=1) > 4 else 4
 
     def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
         """Give where instances of a profile may begin on a board, None when that is not known."""
@@ -81,7 +81,7 @@ class GpuModel:
         wanted = _size_in_name(name)
         if wanted is None:
             return None
-        sizes = [(one, _size_in_name(one.name) or (0, 0)) for one in self.mig_profiles]
+        sizes = [(profile, _size_in_name(profile.name) or (0, 0)) for profile in self.mig_profiles]
         near = [(abs(gb - wanted[1]), one) for one, (slices, gb) in sizes if slices == wanted[0]]
         return min(near, key=lambda pair: pair[0], default=(0, None))[1]
 

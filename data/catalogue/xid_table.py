@@ -33,7 +33,7 @@ def _shipped() -> Mapping[int, XidMeaning]:
         )
         for row in csv.DictReader(text.splitlines())
     )
-    return MappingProxyType({one.xid: one for one in rows})
+    return MappingProxyType({row.xid: row for row in rows})
 
 
 def meaning_of(xid: int) -> XidMeaning:

@@ -251,7 +251,7 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
 def keep_nodes(connection: sa.Connection, nodes: Sequence[Node]) -> None:
     """Keep the newest description of every node and source."""
     rows = pd.DataFrame(
-        [(one.name, one.source, one.seen_at, to_json(one)) for one in nodes],
+        [(node.name, node.source, node.seen_at, to_json(node)) for node in nodes],
         columns=["name", "source", "seen_at", "record"],
     )
     if rows.empty:

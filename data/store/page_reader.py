@@ -133,14 +133,14 @@ class PageReader(FactReader):
         path the weights of the mix are a third: they are left out.
         """
         found = []
-        for one in self._known_forecasts():
+        for forecast in self._known_forecasts():
             kept = {
-                name: [part for part in one.get(name, ()) if part["quantity"] == quantity]
+                name: [part for part in forecast.get(name, ()) if part["quantity"] == quantity]
                 for name in ("paths", "peaks")
             }
             kept["paths"] = [{**part, "weights": []} for part in kept["paths"]]
             if kept["paths"]:
-                found.append(build(DemandForecast, {**one, **kept}))
+                found.append(build(DemandForecast, {**forecast, **kept}))
         return tuple(found)
 
     def forecast_counts(self) -> tuple[int, int]:
@@ -176,8 +176,8 @@ class PageReader(FactReader):
         """Give how every path of the latest cycle's forecasts was tested."""
         return tuple(
             ForecastTest(
-                job_id=one["job_id"],
-                borrowed_from=one.get("borrowed_from", ""),
+                job_id=forecast["job_id"],
+                borrowed_from=forecast.get("borrowed_from", ""),
                 quantity=Quantity(path["quantity"]),
                 model=path["model"],
                 backtest=path["backtest"] and build(Backtest, path["backtest"]),
@@ -185,8 +185,8 @@ class PageReader(FactReader):
                 winsorised_slots=path.get("winsorised_slots", 0),
                 censored_slots=path.get("censored_slots", 0),
             )
-            for one in self._known_forecasts()
-            for path in one["paths"]
+            for forecast in self._known_forecasts()
+            for path in forecast["paths"]
         )
 
     def demand_total(self) -> tuple[tuple[datetime, ...], QuantilePath] | None:
@@ -196,10 +196,12 @@ class PageReader(FactReader):
         """
         slots: list[str] | None = None
         sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None = None
-        for one in self._known_forecasts():
-            slots = slots or one["slot_starts"]
-            paths = [path for path in one["paths"] if path["quantity"] == Quantity.EFFECTIVE_GPUS]
-            if one["slot_starts"] == slots and paths:
+        for forecast in self._known_forecasts():
+            slots = slots or forecast["slot_starts"]
+            paths = [
+                path for path in forecast["paths"] if path["quantity"] == Quantity.EFFECTIVE_GPUS
+            ]
+            if forecast["slot_starts"] == slots and paths:
                 values = np.array([paths[0][level] for level in _LEVELS], dtype=np.float64)
                 sums = values if sums is None else sums + values
         if slots is None or sums is None:

@@ -16,8 +16,8 @@ from data.store.record_json import build, from_json
 def plan_to_json(plan: Plan) -> str:
     """Give the canonical JSON of a plan."""
     jobs = [
-        [replace(one, steps=()), [[end - start, step] for start, end, step in one.stretches()]]
-        for one in plan.jobs
+        [replace(job, steps=()), [[end - start, step] for start, end, step in job.stretches()]]
+        for job in plan.jobs
     ]
     return canonical_json({"plan": replace(plan, jobs=()), "jobs": jobs})
 

@@ -110,7 +110,10 @@ def _copying(
             question = plain.mogrify(text, parameters)
         with driver.cursor() as cursor:
             cursor.execute(f"SELECT * FROM ({question}) AS nothing LIMIT 0".encode())  # noqa: S608
-            kinds = {one.name: _ARROW.get(one.type_code, pa.string()) for one in _columns(cursor)}
+            kinds = {
+                column.name: _ARROW.get(column.type_code, pa.string())
+                for column in _columns(cursor)
+            }
             with cursor.copy(f"COPY ({question}) TO STDOUT (FORMAT csv)".encode()) as copy:
                 yield _read(_Stream(copy), kinds)
 

@@ -37,7 +37,7 @@ def build(kind: type[Record], value: Any) -> Record:
 def _build(kind: Any, value: Any) -> Any:
     origin = typing.get_origin(kind)
     if origin in (typing.Union, types.UnionType):
-        options = [one for one in typing.get_args(kind) if one is not type(None)]
+        options = [arg for arg in typing.get_args(kind) if arg is not type(None)]
         return None if value is None else _build(options[0], value)
     if origin is tuple:
         return _build_tuple(typing.get_args(kind), value)
@@ -51,7 +51,7 @@ def _build(kind: Any, value: Any) -> Any:
 def _inner_kinds(kind: type) -> tuple[tuple[str, Any], ...]:
     """Name and type of every field; a plan of a thousand jobs asks a hundred thousand times."""
     hints = typing.get_type_hints(kind)
-    return tuple((one.name, hints[one.name]) for one in fields(kind))
+    return tuple((field.name, hints[field.name]) for field in fields(kind))
 
 
 def _build_tuple(inner: tuple[Any, ...], value: list[Any]) -> tuple[Any, ...]:

@@ -58,7 +58,7 @@ class RememberingReader(StoreReader):
     def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
         """Give the newest batch and cycle, with `decisions` the newest audit entry as well."""
         sources = (tables.batches, tables.cycles, *((tables.audit,) if decisions else ()))
-        newest = [sa.select(sa.func.max(one.c.sequence)).scalar_subquery() for one in sources]
+        newest = [sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources]
         return tuple(self._rows(sa.select(*newest))[0])
 
     def remember(

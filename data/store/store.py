@@ -221,7 +221,7 @@ class Store:
 
         `memory` is what is foreseen of the running jobs' memory, None where nobody looked.
         """
-        skipped = [isinstance(one, ForecastSkipped) for one in forecasts]
+        skipped = [isinstance(forecast, ForecastSkipped) for forecast in forecasts]
         with self._transaction(Lock.FACTS) as connection:
             known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
             if connection.execute(known).scalar_one():
@@ -280,12 +280,12 @@ class Store:
                 "recommendations",
                 [
                     {
-                        "digest": one.digest,
+                        "digest": recommendation.digest,
                         "cycle_id": cycle_id,
-                        "plan_id": one.plan_id,
-                        "record": to_json(one),
+                        "plan_id": recommendation.plan_id,
+                        "record": to_json(recommendation),
                     }
-                    for one in recommendations
+                    for recommendation in recommendations
                 ],
                 key=("digest",),
             )

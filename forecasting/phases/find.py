@@ -142,11 +142,13 @@ def _epoch(segments: tuple[PhaseSegment, ...], values: Values, step: float) -> R
 
     A tail counts as a dip, for a job mostly ends with an evaluation or a checkpoint.
     """
-    work = [one for one in segments if one.kind in _WORK]
+    work = [segment for segment in segments if segment.kind in _WORK]
     if not work:
         return Recurrence(seconds=None, phase_seconds=None, reason="no work was seen")
     begin = work[0].start
-    dips = [one.start - begin for one in segments if one.kind in {*DIPS, PhaseKind.TAIL}]
+    dips = [
+        segment.start - begin for segment in segments if segment.kind in {*DIPS, PhaseKind.TAIL}
+    ]
     found = recurrence(values[begin : work[-1].end], dips, step_seconds=step)
     if found.seconds is None or found.phase_seconds is None:
         return found
@@ -225,11 +227,15 @@ def _notes(
     hints: Hints | None,
 ) -> tuple[str, ...]:
     """Say what was assumed and what cannot be seen."""
-    dips = [one for one in segments if one.kind in DIPS]
-    kinds = {one.kind for one in segments}
-    low = sum(one.end - one.start for one in dips)
-    steady = sum(one.end - one.start for one in segments if one.kind is PhaseKind.STEADY)
-    last = next((one for one in reversed(segments) if one.kind is not PhaseKind.UNKNOWN), None)
+    dips = [segment for segment in segments if segment.kind in DIPS]
+    kinds = {segment.kind for segment in segments}
+    low = sum(dip.end - dip.start for dip in dips)
+    steady = sum(
+        segment.end - segment.start for segment in segments if segment.kind is PhaseKind.STEADY
+    )
+    last = next(
+        (segment for segment in reversed(segments) if segment.kind is not PhaseKind.UNKNOWN), None
+    )
     said = (
         (samples < FEWEST_SAMPLES, f"{samples} known samples: too few to tell levels from noise"),
         (step > _COARSE_SECONDS, f"dips shorter than about {2 * step:g} s are averaged away"),

@@ -76,7 +76,9 @@ def phase_profile(
     slots = math.ceil((offset + span) / slot_seconds) + horizon
     edges: Values = np.arange(slots + 1, dtype=np.float64) * slot_seconds - offset
     past_count = len(edges) - 1 - horizon
-    kinds = tuple(kind for kind in KINDS if any(one.kind is kind for one in phases.segments))
+    kinds = tuple(
+        kind for kind in KINDS if any(segment.kind is kind for segment in phases.segments)
+    )
     past_shares = _past_shares(phases, kinds, edges[: past_count + 1], slot_seconds)
     future_shares, ended = _future_shares(
         phases, kinds, edges[past_count:] - span, ends_in_seconds=ends_in_seconds
@@ -109,12 +111,12 @@ def _past_shares(
     phases: Phases, kinds: Sequence[PhaseKind], edges: Values, slot_seconds: float
 ) -> Values:
     """Give the share of every past slot in each kind, by the time that segments overlap it."""
-    bounds = np.array([0, *(one.end for one in phases.segments)]) * phases.step_seconds
+    bounds = np.array([0, *(segment.end for segment in phases.segments)]) * phases.step_seconds
     shares = np.zeros((len(edges) - 1, len(kinds)))
     for column, kind in enumerate(kinds):
         lengths = [
-            (one.end - one.start) * phases.step_seconds if one.kind is kind else 0.0
-            for one in phases.segments
+            (segment.end - segment.start) * phases.step_seconds if segment.kind is kind else 0.0
+            for segment in phases.segments
         ]
         elapsed = np.interp(edges, bounds, np.concatenate([[0.0], np.cumsum(lengths)]))
         shares[:, column] = np.diff(elapsed) / slot_seconds
@@ -131,7 +133,7 @@ def _future_shares(
     """
     shares = np.zeros((len(edges) - 1, len(kinds)))
     ended = np.zeros(len(shares))
-    known = [one.kind for one in phases.segments if one.kind is not PhaseKind.UNKNOWN]
+    known = [segment.kind for segment in phases.segments if segment.kind is not PhaseKind.UNKNOWN]
     if not known or not len(shares):
         return shares, ended
     rates = _rates(phases, kinds)
@@ -161,12 +163,12 @@ def _rates(phases: Phases, kinds: Sequence[PhaseKind]) -> Values:
     """
     size = len(kinds) + 1
     exits, spent = np.zeros((size, size)), np.zeros(size)
-    for one in phases.segments:
-        if one.kind is not PhaseKind.UNKNOWN:
-            spent[kinds.index(one.kind)] += (one.end - one.start) * phases.step_seconds
-    for one, after in zip(phases.segments, phases.segments[1:], strict=False):
-        if PhaseKind.UNKNOWN not in (one.kind, after.kind) and one.kind is not after.kind:
-            exits[kinds.index(one.kind), kinds.index(after.kind)] += 1
+    for segment in phases.segments:
+        if segment.kind is not PhaseKind.UNKNOWN:
+            spent[kinds.index(segment.kind)] += (segment.end - segment.start) * phases.step_seconds
+    for segment, after in zip(phases.segments, phases.segments[1:], strict=False):
+        if PhaseKind.UNKNOWN not in (segment.kind, after.kind) and segment.kind is not after.kind:
+            exits[kinds.index(segment.kind), kinds.index(after.kind)] += 1
     for row, kind in enumerate(kinds):
         if not exits[row].any() and kind in _PASSING and PhaseKind.STEADY in kinds:
             exits[row, kinds.index(PhaseKind.STEADY)] = 1

@@ -88,8 +88,8 @@ class Phases:
     notes: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        edges = [0, *(one.end for one in self.segments)]
-        if [one.start for one in self.segments] != edges[:-1] or edges[-1] != self.samples:
+        edges = [0, *(segment.end for segment in self.segments)]
+        if [segment.start for segment in self.segments] != edges[:-1] or edges[-1] != self.samples:
             raise ValueError(f"{len(self.segments)} segments do not cover {self.samples} samples")
 
     @property
@@ -106,4 +106,7 @@ class Phases:
         """Give the share of the samples in segments of a kind, None for an empty series."""
         if not self.samples:
             return None
-        return sum(one.end - one.start for one in self.segments if one.kind is kind) / self.samples
+        return (
+            sum(segment.end - segment.start for segment in self.segments if segment.kind is kind)
+            / self.samples
+        )

@@ -15,8 +15,8 @@ def learned_cap_laws(models: Iterable[PowerModel], catalogue: GpuCatalogue) -> d
     slowdown stays that of the generation. Of several signals the one last in order counts.
     """
     return {
-        one.gpu_model: replace(law, reach=one.cap_reach)
-        for one in models
-        if (known := catalogue.find(one.gpu_model)) is not None
+        model.gpu_model: replace(law, reach=model.cap_reach)
+        for model in models
+        if (known := catalogue.find(model.gpu_model)) is not None
         for law in (known.cap_law,)
     }

@@ -53,10 +53,10 @@ def with_estimated_power(
     """
     by_id = {job.job_id: job for job in jobs}
     return tuple(
-        _estimated(one, by_id[one.job_id], models, signals)
-        if isinstance(one, DemandForecast)
-        else one
-        for one in forecasts
+        _estimated(forecast, by_id[forecast.job_id], models, signals)
+        if isinstance(forecast, DemandForecast)
+        else forecast
+        for forecast in forecasts
     )
 
 

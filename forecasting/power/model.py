@@ -61,7 +61,7 @@ class PowerModel:
 
         Without any error to compare, the one with the fewest inputs.
         """
-        usable = [one for one in self.fits if set(one.inputs) <= set(known)]
+        usable = [fit for fit in self.fits if set(fit.inputs) <= set(known)]
         return min(usable, key=lambda one: one.error.mae_watts if one.error else np.inf)
 
     def predict(

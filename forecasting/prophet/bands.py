@@ -46,5 +46,5 @@ def deviations(noise: TrendNoise, horizon: int, quantiles: tuple[float, ...]) ->
     cumulant = np.outer((24 * rate - 12 * rate**2) * change**4, fourth)
     kurtosis = np.minimum(cumulant / variance**2, _LARGEST_KURTOSIS)
     spread = np.sqrt(variance)
-    normal = [NormalDist().inv_cdf(one) for one in quantiles]
+    normal = [NormalDist().inv_cdf(quantile) for quantile in quantiles]
     return np.stack([spread * (z + kurtosis * ((z**3 - 3 * z) / 24)) for z in normal])

@@ -155,7 +155,7 @@ def _term_groups(
         for span, closest in pairs
     ]
     distinct = list(dict.fromkeys(terms))
-    of_pair = np.array([distinct.index(one) for one in terms], dtype=np.int64)
+    of_pair = np.array([distinct.index(term) for term in terms], dtype=np.int64)
     return tuple(
         TermGroup(seasonalities=one, rows=rows[of_pair[member.reshape(-1)] == i])
         for i, one in enumerate(distinct)

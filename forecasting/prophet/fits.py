@@ -151,7 +151,7 @@ class ProphetFits:
         """
         if horizon < 1:
             raise ForecastError(f"the horizon is {horizon}", "give at least one slot")
-        if not all(0 < one < 1 for one in quantiles):
+        if not all(0 < quantile < 1 for quantile in quantiles):
             raise ForecastError(f"quantiles are {quantiles}", "give them between 0 and 1")
         ahead = regressor_block(regressors, len(self.values), horizon)
         if ahead.shape[2] != self.regressors.shape[2]:

@@ -58,7 +58,7 @@ def prophet_points(moments: Sequence[Moments]) -> list[Values]:
     zero are fitted as they are. Slots longer than an hour are not forecast: the daily course,
     Prophet's strength here, is gone.
     """
-    found = [np.full((len(one.origins), one.horizon), np.nan) for one in moments]
+    found = [np.full((len(moment.origins), moment.horizon), np.nan) for moment in moments]
     hourly = {
         index: _by_hour(one)
         for index, one in enumerate(moments)

@@ -117,9 +117,9 @@ def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> 
     The clock is reduced to one period in whole seconds first, so nothing is lost to large epochs.
     """
     columns = [np.empty((len(times), 0))]
-    for one in seasonalities:
-        turn = (times % one.period_seconds) * (2 * np.pi / one.period_seconds)
-        angles = turn[:, None] * np.arange(1, one.order + 1)
+    for seasonality in seasonalities:
+        turn = (times % seasonality.period_seconds) * (2 * np.pi / seasonality.period_seconds)
+        angles = turn[:, None] * np.arange(1, seasonality.order + 1)
         columns.append(np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(times), -1))
     return np.concatenate(columns, axis=1)
 
@@ -133,9 +133,9 @@ def turned(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Intege
     """
     result = beta.copy()
     column = 0
-    for one in seasonalities:
-        turn = (seconds % one.period_seconds) * (2 * np.pi / one.period_seconds)
-        for i in range(1, one.order + 1):
+    for seasonality in seasonalities:
+        turn = (seconds % seasonality.period_seconds) * (2 * np.pi / seasonality.period_seconds)
+        for i in range(1, seasonality.order + 1):
             sine, cosine = np.sin(i * turn), np.cos(i * turn)
             first, second = beta[:, column], beta[:, column + 1]
             result[:, column] = first * cosine + second * sine
@@ -186,7 +186,7 @@ def smooth_precision(
     seasonalities: tuple[Seasonality, ...], regressors: int, options: ProphetOptions
 ) -> Floats:
     """Give 1 / variance of the normal priors of [k (linear only), m, seasonal, regressors]."""
-    seasonal = sum(2 * one.order for one in seasonalities)
+    seasonal = sum(2 * seasonality.order for seasonality in seasonalities)
     scales = [TREND_SCALE] * (2 if options.growth == "linear" else 1)
     scales += [options.seasonality_prior_scale] * seasonal
     scales += [options.regressor_prior_scale] * regressors

@@ -33,7 +33,7 @@ def adapter_parameters(recipe: Recipe) -> float:
         return float(adapter.trainable)
     widths = projection_widths(recipe.job.shape)
     rank = adapter.rank or 0
-    per_layer = sum(rank * sum(widths[one]) for one in adapter.targets if one in widths)
+    per_layer = sum(rank * sum(widths[target]) for target in adapter.targets if target in widths)
     return float(per_layer * recipe.job.shape.layers)
 
 
@@ -50,9 +50,11 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
     shape, width = recipe.job.shape, recipe.policy.compute
     kind = adapter_kind(adapter.kind)
     widths = projection_widths(shape)
-    targets = list(widths) if kind.all else [one for one in adapter.targets if one in widths]
+    targets = (
+        list(widths) if kind.all else [target for target in adapter.targets if target in widths]
+    )
     kept = kind.input * _input_bytes(recipe, targets, widths)
-    kept += kind.output * sum(widths[one][1] for one in targets)
+    kept += kind.output * sum(widths[target][1] for target in targets)
     kept += kind.attention * shape.attention_width
     if kind.norms:
         kept += 2 * width * shape.norms_per_layer * shape.hidden
@@ -64,12 +66,12 @@ def adapter_kept_bytes(recipe: Recipe) -> float:
 def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int, int]]) -> float:
     manner, width = recipe.traits.adapter_input, recipe.policy.compute
     each = {"cast": recipe.policy.weight, "shared": width}.get(manner, width + 1)
-    inputs = {one: (one, widths[one][0]) for one in targets}
+    inputs = {target: (target, widths[target][0]) for target in targets}
     if manner in {"dropout-fused", "shared"}:
         groups = {"q": "qkv", "k": "qkv", "v": "qkv"}
         if manner == "shared":
             groups |= {"gate": "mlp", "up": "mlp"}
-        inputs = {groups.get(one, one): (one, widths[one][0]) for one in targets}
+        inputs = {groups.get(target, target): (target, widths[target][0]) for target in targets}
     low = recipe.policy.weight * ((recipe.adapter and recipe.adapter.rank) or 0)
     return each * sum(size for _, size in inputs.values()) + low * len(targets)
 
@@ -80,5 +82,5 @@ def built_weight_bytes(recipe: Recipe) -> float:
     if adapter is None:
         return 0.0
     kind, widths = adapter_kind(adapter.kind), projection_widths(recipe.job.shape)
-    targets = [widths[one] for one in adapter.targets if one in widths]
+    targets = [widths[target] for target in adapter.targets if target in widths]
     return kind.weight * sum(rows * columns for rows, columns in targets)

@@ -13,7 +13,7 @@ from planner.memory.model_shape import ModelShape
 @cache
 def known_models() -> dict[str, ModelShape]:
     """Give all shapes of known_models.csv by name."""
-    flags = {one.name for one in fields(ModelShape) if one.type in (bool, "bool")}
+    flags = {field.name for field in fields(ModelShape) if field.type in (bool, "bool")}
     found = {}
     text = files("planner.memory").joinpath("known_models.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):

@@ -120,7 +120,7 @@ def _shape(source: _Config, family: Mapping[str, Any], family_name: str) -> Mode
     _refuse_gaps(source)
     if family.get("halved_ffn"):
         ffn = (ffn or 0) // 2
-    values = {one: family[one] for one in _SHAPE_FLAGS if one in family}
+    values = {flag: family[flag] for flag in _SHAPE_FLAGS if flag in family}
     if "attention_bias" in source.values and not values.get("qkv_bias"):
         values["qkv_bias"] = values["output_bias"] = source.flag("attention_bias", False)
     if family_name == "falcon":

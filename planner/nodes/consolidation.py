@@ -98,7 +98,7 @@ def _empty(
     own = list(on_node[node])
     if not own or any(len(found[number]) > 1 for number in own):
         return
-    others = np.array([one for one in members if one != node], dtype=np.int64)
+    others = np.array([member for member in members if member != node], dtype=np.int64)
     done: list[tuple[int, int]] = []
     for number in sorted(own, key=lambda one: (-units[one].gpus, units[one].start, one)):
         unit = units[number]

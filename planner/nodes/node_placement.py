@@ -98,12 +98,12 @@ class NodePlacement:
     @property
     def moved(self) -> tuple[str, ...]:
         """The runs that have to leave a node that they are on now."""
-        return tuple(one.run_id for one in self.runs if one.moved)
+        return tuple(run.run_id for run in self.runs if run.moved)
 
     @property
     def unplaced(self) -> tuple[RunNodes, ...]:
         """The runs without nodes, each with its reason."""
-        return tuple(one for one in self.runs if not one.nodes)
+        return tuple(run for run in self.runs if not run.nodes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,12 +54,12 @@ def stays_of(
 def _joined(stays: list[Stay]) -> tuple[Stay, ...]:
     """Join stays that go on where another ends."""
     kept: list[Stay] = []
-    for one in stays:
-        last = next((n for n, other in enumerate(kept) if _goes_on(other, one)), None)
+    for stay in stays:
+        last = next((n for n, other in enumerate(kept) if _goes_on(other, stay)), None)
         if last is None:
-            kept.append(one)
+            kept.append(stay)
         else:
-            kept[last] = replace(kept[last], end=one.end)
+            kept[last] = replace(kept[last], end=stay.end)
     return tuple(kept)
 
 

@@ -42,7 +42,7 @@ def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ..
         *((f"fire-up of {name}", prices.fire_ups[:, column]) for column, name in enumerate(types)),
     ]
     return tuple(
-        PlanPrice(of=name, per_slot=tuple(float(f"{one:.{_DIGITS}g}") for one in values))
+        PlanPrice(of=name, per_slot=tuple(float(f"{value:.{_DIGITS}g}") for value in values))
         for name, values in named
         if values.any()
     )
@@ -61,7 +61,7 @@ def rolling(
     elapsed = None if last is None else _elapsed(problem, last)
     if last is None or elapsed is None:
         return None
-    plans = {one.job_id: one for one in last.jobs}
+    plans = {job.job_id: job for job in last.jobs}
     pool_of = pool_of_name(problem)
     present = mapping.slots.jobs.present
     slots = mapping.slots.slots
@@ -134,7 +134,7 @@ def _path(
 
 def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
     """Give the last plan's prices by name, later by the elapsed slots; 0 where there was none."""
-    kept = {one.of: np.array(one.per_slot) for one in last.prices}
+    kept = {price.of: np.array(price.per_slot) for price in last.prices}
     slots = np.minimum(np.arange(mapping.slots.slots) + elapsed, mapping.slots.slots - 1)
 
     def column(name: str) -> Floats:

@@ -46,11 +46,11 @@ class PartMarket(Exchange):
     @property
     def all_blocks(self) -> Indices:
         """Give every block."""
-        return np.arange(sum(len(one.job) for one in self.layouts))
+        return np.arange(sum(len(layout.job) for layout in self.layouts))
 
     def part_prices(self, prices: Prices) -> list[Prices]:
         """Give the prices for each part, with those of its own work."""
-        ends = np.cumsum([0, *(len(one.job) for one in self.layouts)])
+        ends = np.cumsum([0, *(len(layout.job) for layout in self.layouts)])
         return [replace(prices, work=prices.work[a:b]) for a, b in pairwise(ends)]
 
     def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
@@ -58,7 +58,7 @@ class PartMarket(Exchange):
         del blocks
         found = self.places.each(
             answer_of,
-            [Question(prices=one, searches=searches) for one in self.part_prices(prices)],
+            [Question(prices=price, searches=searches) for price in self.part_prices(prices)],
         )
         self.mean_use.note([one.used for one in found])
         return Answer(
@@ -71,7 +71,7 @@ class PartMarket(Exchange):
     def free_prices(self) -> Prices:
         """Give prices of zero; work at a third of what unfinished work costs."""
         shape = self.rows.limit.shape
-        unfinished = np.concatenate([one.unfinished_price for one in self.layouts])
+        unfinished = np.concatenate([layout.unfinished_price for layout in self.layouts])
         return Prices(
             rows=np.zeros(shape),
             fire_ups=np.zeros((shape[0], self.rows.types)),

@@ -153,7 +153,7 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
         bound_of,
         [BoundQuestion(prices=one, label_room=task.effort.label_room) for one in each],
     )
-    value = sum(one.value for one in bounds) + priced_constant(market, found.prices)
+    value = sum(bound.value for bound in bounds) + priced_constant(market, found.prices)
     start = Start(
         prices=_joint_prices(task, prices, found.prices.rows, found.prices.fire_ups),
         paths=_together(task, made),
@@ -289,4 +289,4 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
 
 def _name(bounds: Sequence[Bound]) -> str:
     """Give the names of the parts' bounds, each once."""
-    return ", ".join(sorted({one.name for one in bounds}))
+    return ", ".join(sorted({bound.name for bound in bounds}))

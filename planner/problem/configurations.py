@@ -140,7 +140,7 @@ def options_for(
     elif _may_wait(demand, terms):
         off = Configuration(gpu_model=here.name, gpu_count=0)
         options.append(Option(configuration=off, boards=0.0, service=0.0, paused=True))
-    return (present, *(one for one in options[1:] if _can_be_made(demand, one, terms)))
+    return (present, *(option for option in options[1:] if _can_be_made(demand, option, terms)))
 
 
 def _can_be_made(demand: JobDemand, option: Option, terms: Terms) -> bool:

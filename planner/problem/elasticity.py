@@ -92,7 +92,12 @@ def _protected_by(job: Job, planning: PlanningSettings) -> str:
     patterns = (one.strip() for one in planning.protected_jobs.split(","))
     names = (job.job_id, job.namespace)
     return next(
-        (one for one in patterns if one and any(fnmatchcase(name, one) for name in names)), ""
+        (
+            pattern
+            for pattern in patterns
+            if pattern and any(fnmatchcase(name, pattern) for name in names)
+        ),
+        "",
     )
 
 

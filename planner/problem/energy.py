@@ -87,5 +87,5 @@ def _capped(power_watts: Values, present: Option, cap_watts: float, terms: Terms
     law, count = terms.cap_laws[model], present.configuration.gpu_count
     effect = cap_effect(law, power_watts / count, cap_watts)
     ratios = (effect.slowdown_low, effect.slowdown, effect.slowdown_high)
-    low, middle, high = (power_watts * effect.power_ratio * one for one in ratios)
+    low, middle, high = (power_watts * effect.power_ratio * ratio for ratio in ratios)
     return PowerEstimate(low=low, central=middle, high=high, left_idle_watts=0.0)

@@ -360,7 +360,7 @@ def _homes(
         if job.job_id not in homes and known and not job.mig_profile:
             each, rest = divmod(job.gpu_count, len(known))
             counts = [(name, each + (index < rest)) for index, name in enumerate(known)]
-            homes[job.job_id] = Home(boards=tuple(one for one in counts if one[1] > 0))
+            homes[job.job_id] = Home(boards=tuple(count for count in counts if count[1] > 0))
     return homes
 
 
@@ -380,5 +380,7 @@ def _away(
 ) -> tuple[bool, ...]:
     """Give in which slots a node is in maintenance, () when in none."""
     windows = [one for one in maintenance if fnmatchcase(name, one.nodes)]
-    away = tuple(any(at < one.end and at + slot > one.start for one in windows) for at in starts)
+    away = tuple(
+        any(at < window.end and at + slot > window.start for window in windows) for at in starts
+    )
     return away if any(away) else ()

@@ -374,7 +374,7 @@ def _arrays(
     gpu_models: Sequence[str],
     terms: Terms,
 ) -> tuple[Values, Values, Values, Indices]:
-    widest = max((len(one.options) for one in jobs), default=1)
+    widest = max((len(job.options) for job in jobs), default=1)
     shape = (widest, len(jobs))
     slot_cost = np.full((terms.planning.horizon_slots, *shape), FORBIDDEN)
     enter_cost, boards = np.zeros(shape), np.zeros(shape)

@@ -37,7 +37,11 @@ class Pool:
     def name(self) -> str:
         """Give the model with what sets the pool apart."""
         owners = ("no scheduler",) if self.schedulers is None else self.schedulers
-        parts = (*owners, *self.domains, *(f"partition {one}" for one in self.partitions))
+        parts = (
+            *owners,
+            *self.domains,
+            *(f"partition {partition}" for partition in self.partitions),
+        )
         apart = "; ".join(parts)
         return f"{self.gpu_model} ({apart})" if apart else self.gpu_model
 
@@ -83,7 +87,8 @@ def make_pools(
 ) -> Pools:
     """Give the pools of the nodes; a model without a node has an empty one."""
     fed = [
-        tuple(one.name for one in domains if fnmatchcase(node.name, one.nodes)) for node in nodes
+        tuple(domain.name for domain in domains if fnmatchcase(node.name, domain.nodes))
+        for node in nodes
     ]
     site = set(fed[0]).intersection(*fed[1:]) if fed else set()
     slurm = any(job.platform is Platform.SLURM for job in jobs)

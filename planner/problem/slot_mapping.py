@@ -317,11 +317,11 @@ def _power_domains(problem: PlanningProblem) -> PowerDomains | None:
     for node, pool in zip(problem.facts.nodes, problem.pools.of_node, strict=True):
         model = problem.catalogue.find(node.gpu_model)
         idle[pool] += node.gpus * (model.idle_watts if model else 0.0) / _WATTS
-    limits = np.array([[one.limit_at(at) for at in problem.slot_starts] for one in domains])
+    limits = np.array([[domain.limit_at(at) for at in problem.slot_starts] for domain in domains])
     hours = problem.planning.slot_minutes / 60
     price = problem.rules.power.over_price_per_kwh * hours
     return PowerDomains(
-        names=tuple(one.name for one in domains),
+        names=tuple(domain.name for domain in domains),
         members=members,
         limit_kw=np.maximum(limits - (members @ idle)[:, None], 0.0),
         over_price=np.full(len(domains), price or np.inf),

@@ -40,15 +40,15 @@ def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -
     names = [tenant_of(job, settings.by) for job in jobs]
     stated = settings.shares
     shares = stated or tuple(TenantShare(name=name) for name in sorted({*names} - {""}))
-    left = max(0.0, boards - sum(one.quota for one in shares))
-    weights = sum(one.weight for one in shares if one.quota == 0)
+    left = max(0.0, boards - sum(share.quota for share in shares))
+    weights = sum(share.weight for share in shares if share.quota == 0)
     filled = tuple(
-        one
-        if one.quota > 0
+        share
+        if share.quota > 0
         else replace(
-            one, quota=max(one.guaranteed, left * one.weight / weights if weights else 0.0)
+            share, quota=max(share.guaranteed, left * share.weight / weights if weights else 0.0)
         )
-        for one in shares
+        for share in shares
     )
     first = {
         name: next((n for n, one in enumerate(filled) if _is(name, one, stated)), NOTHING)
@@ -75,13 +75,13 @@ def tenant_of(job: Job, by: str) -> str:
 
 def check_guarantees(tenants: Tenants, capacity: Floats) -> None:
     """Raise ImpossibleProblemError when a slot has fewer boards [P, H] than are guaranteed."""
-    promised = sum(one.guaranteed for one in tenants.shares)
+    promised = sum(share.guaranteed for share in tenants.shares)
     total = capacity.sum(axis=0)
     short = np.flatnonzero(promised > total + 1e-6)
     if len(short):
         slot = int(short[0])
         named = ", ".join(
-            f"{one.name} {one.guaranteed:g}" for one in tenants.shares if one.guaranteed > 0
+            f"{share.name} {share.guaranteed:g}" for share in tenants.shares if share.guaranteed > 0
         )
         raise ImpossibleProblemError(
             f"tenants are guaranteed {promised:g} boards ({named}), the fleet has "
@@ -107,16 +107,16 @@ def with_quotas(
 
     over = settings.over_price * slot_hours if settings.over_price else np.inf
     quotas = TenantQuotas(
-        names=tuple(one.name for one in tenants.shares),
+        names=tuple(share.name for share in tenants.shares),
         guaranteed=np.zeros(shape),
         guarantee_price=np.full(shape[0], settings.guarantee_price * slot_hours),
-        quota=per_slot([one.quota for one in tenants.shares]),
+        quota=per_slot([share.quota for share in tenants.shares]),
         borrow_price=np.full(shape[0], settings.borrow_price * slot_hours),
-        borrowable=per_slot([one.borrowable for one in tenants.shares]),
+        borrowable=per_slot([share.borrowable for share in tenants.shares]),
         over_price=np.full(shape[0], over),
     )
     limited = replace(problem, jobs=replace(problem.jobs, tenant=tenants.of_job), quotas=quotas)
-    promised = per_slot([one.guaranteed for one in tenants.shares])
+    promised = per_slot([share.guaranteed for share in tenants.shares])
     if not promised.any():
         return limited
     asked = free_use(limited, coupling_rows(limited))[:, -shape[0] :].T
@@ -156,4 +156,4 @@ def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPl
 
 
 def _rounded(values: Floats) -> tuple[float, ...]:
-    return tuple(round(float(one), 4) for one in values)
+    return tuple(round(float(value), 4) for value in values)

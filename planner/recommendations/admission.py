@@ -26,9 +26,9 @@ class Room:
         ]
         self._row = {key: number for number, key in enumerate(keys)}
         self._used = np.zeros((len(self._row), len(problem.slot_starts)))
-        for one in problem.jobs:
-            present = one.options[0]
-            self._used[self._row_of(one, present)] += present.boards
+        for job in problem.jobs:
+            present = job.options[0]
+            self._used[self._row_of(job, present)] += present.boards
         has = [
             sum(
                 node.usable
@@ -85,7 +85,8 @@ def admitted(proposals: Sequence[Proposal], room: Room) -> tuple[list[int], set[
 def _unpaired(proposals: Sequence[Proposal]) -> set[int]:
     """Give the numbers of those that would share a board with a job that would not."""
     with_whom = {
-        one.job.demand.job.job_id: one.chosen.configuration.shared_with for one in proposals
+        proposal.job.demand.job.job_id: proposal.chosen.configuration.shared_with
+        for proposal in proposals
     }
     return {
         number

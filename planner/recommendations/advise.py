@@ -73,7 +73,7 @@ def advise(
         proposal_of(job, job_plan, problem.terms)
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
-    outcomes = [outcome_of(one, problem.terms) for one in proposals]
+    outcomes = [outcome_of(proposal, problem.terms) for proposal in proposals]
     room = Room(problem)
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(one.job_id for one in relieved)
@@ -86,9 +86,9 @@ def advise(
     short = list(missing_boards(problem, groups, changes))
     found += [_of_fleet(one, plan, problem) for one in short]
     empty = [
-        _of_fleet(one, plan, problem)
-        for one in empty_nodes(plan, problem, changes)
-        if one.subject not in resting and not _wanted(one, relieved, short)
+        _of_fleet(node, plan, problem)
+        for node in empty_nodes(plan, problem, changes)
+        if node.subject not in resting and not _wanted(node, relieved, short)
     ]
     found += _not_rejected(empty, no)
     names = {proposals[one].job.demand.job.job_id for one in chosen}
@@ -250,13 +250,17 @@ def _shorter_limits(
 ) -> list[Recommendation]:
     """Advise a shorter limit for kept jobs; a job has one recommendation at most."""
     found = []
-    for one in proposals:
-        job = one.job.demand.job
+    for proposal in proposals:
+        job = proposal.job.demand.job
         runs = past_runs.get(job.job_id, ())
         advised = advised_limit(job, runs)
-        if advised is None or kept.get(job.job_id) is None or one.job.demand.standing.protected:
+        if (
+            advised is None
+            or kept.get(job.job_id) is None
+            or proposal.job.demand.standing.protected
+        ):
             continue
-        stay = replace(one, option=0, proposed=(0,) * len(one.planned), action=None)
+        stay = replace(proposal, option=0, proposed=(0,) * len(proposal.planned), action=None)
         outcome = outcome_of(stay, problem.terms)
         savings = replace(outcome.savings, gpu_hours=None, cost=None)
         made = _recommendation(stay, outcome, plan, problem)

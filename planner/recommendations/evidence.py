@@ -56,11 +56,13 @@ def fleet_evidence(
 ) -> Evidence:
     """Give the evidence of advice that rests on all jobs of the plan."""
     demands = [job.demand for job in problem.jobs]
-    starts = [one.window_start.to_pydatetime() for one in demands if one.window_start is not None]
-    ratios = [one.coverage_ratio for one in demands]
+    starts = [
+        demand.window_start.to_pydatetime() for demand in demands if demand.window_start is not None
+    ]
+    ratios = [demand.coverage_ratio for demand in demands]
     return Evidence(
         signal="all jobs",
-        samples=sum(one.samples for one in demands),
+        samples=sum(demand.samples for demand in demands),
         window_start=min(starts, default=problem.as_of),
         window_end=problem.as_of,
         completeness_ratio=sum(ratios) / max(1, len(ratios)),

@@ -114,7 +114,7 @@ def _missing(
     if abs(worst.freed) >= _NOTICEABLE_BOARDS:
         verb = "give back" if worst.freed > 0 else "take"
         changed = f" The recommended changes of jobs {verb} {abs(worst.freed):.3g} by then."
-    held = sum(one.options[0].boards for one in problem.jobs if one.demand.job.gpu_model == model)
+    held = sum(job.options[0].boards for job in problem.jobs if job.demand.job.gpu_model == model)
     return FleetAdvice(
         action=Action.ADD_GPUS,
         subject=model,

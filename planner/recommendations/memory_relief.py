@@ -88,7 +88,7 @@ def reliefs(
 
     `proposals` are what the plan proposes, one per job. The boards taken are taken from `room`.
     """
-    planned = {one.job.demand.job.job_id: one for one in proposals}
+    planned = {proposal.job.demand.job.job_id: proposal for proposal in proposals}
     return tuple(
         _relief(finding, planned[finding.job_id], problem, room)
         for finding in findings

@@ -58,7 +58,11 @@ class Portfolio:
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
     """Give what recommendations save together, and what those of them that cost money cost."""
-    costs = [one.savings.cost.central for one in recommendations if one.savings.cost is not None]
+    costs = [
+        recommendation.savings.cost.central
+        for recommendation in recommendations
+        if recommendation.savings.cost is not None
+    ]
     return sum(costs), -sum(cost for cost in costs if cost < 0)
 
 
@@ -98,7 +102,7 @@ def portfolio_of(
         total=total,
         unit=plan.currency,
         gpu_hours=gpu_hours,
-        nodes=worth_of(one for one in rows if one.action is Action.CONSOLIDATE)[0],
+        nodes=worth_of(row for row in rows if row.action is Action.CONSOLIDATE)[0],
         taken=worth_of(rows)[1],
         for_memory=sum(
             one.outcome.savings.cost.central

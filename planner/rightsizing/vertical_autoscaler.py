@@ -45,6 +45,6 @@ class VpaPeaks:
         samples = past.recent(HISTORY_HOURS)
         per_day = max(1, round(_DAY_HOURS / past.sample_hours))
         cuts = range(samples.shape[1], 0, -per_day)
-        peaks = np.stack([quantile(samples[:, max(0, one - per_day) : one], 1.0) for one in cuts])
+        peaks = np.stack([quantile(samples[:, max(0, cut - per_day) : cut], 1.0) for cut in cuts])
         ages = np.arange(len(peaks), dtype=np.float64) * _DAY_HOURS
         return self.histogram.percentile(peaks.T, ages, self.level) * (1 + self.margin_ratio)

@@ -79,7 +79,7 @@ def chosen_offer(
     sufficient memory first: Frenzy, arXiv 2412.14479, section HAS). A waiting job of n GPUs makes
     use of fewer in proportion: what it is given now is kept for it until it can start.
     """
-    fitting = [one for one in offers if one.gpus <= room.get(one.gpu_type, 0)]
+    fitting = [offer for offer in offers if offer.gpus <= room.get(offer.gpu_type, 0)]
     if not fitting:
         return None
     # GPUs one by one: where they are is asked afterwards, of the nodes as they are.
@@ -101,16 +101,16 @@ def _no_speed(_nodes: Floats, gpus: Floats) -> Floats:
 
 
 def _arriving(offers: Sequence[Offer], hours: float, nowhere: Mapping[str, Speed]) -> _Asking:
-    cheapest = min(one.cost for one in offers)
-    smallest = min(one.memory_bytes for one in offers)
+    cheapest = min(offer.cost for offer in offers)
+    smallest = min(offer.memory_bytes for offer in offers)
 
     def rate(one: Offer) -> Speed:
         waste = (one.cost / cheapest) * (one.memory_bytes / smallest)
         return lambda _nodes, gpus: np.where(gpus == one.gpus, 1 / waste, 0.0)
 
     return _Asking(
-        speedup_fn={**nowhere, **{one.gpu_type: rate(one) for one in offers}},
-        max_replicas=max(one.gpus for one in offers),
+        speedup_fn={**nowhere, **{offer.gpu_type: rate(offer) for offer in offers}},
+        max_replicas=max(offer.gpus for offer in offers),
         remaining_work=hours * _SECONDS,
         application=_NEW,
     )

@@ -126,7 +126,7 @@ class Market(Exchange):
     def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
         """Give the optimum of every job of the blocks at these prices."""
         board, kilowatt, tenant = (
-            np.ascontiguousarray(one, dtype=np.float32) for one in self.charges(prices)
+            np.ascontiguousarray(charge, dtype=np.float32) for charge in self.charges(prices)
         )
         value = np.zeros((len(self.lanes.rows), LANES))
         used = np.zeros_like(prices.rows)

@@ -67,7 +67,7 @@ def fork_trimtab(
 ) -> Forked:
     """Run `trimtab`, or a script in its place, in a folder; stdout and stderr go to the log."""
     order = {
-        "arguments": [str(one) for one in arguments],
+        "arguments": [str(argument) for argument in arguments],
         "script": str(script or ""),
         "folder": str(folder),
         "environ": environ,

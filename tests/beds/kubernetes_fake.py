@@ -71,8 +71,10 @@ class FakeApi(ThreadingHTTPServer):
         if path not in self.objects:
             return _status(404, "NotFound", f"{path} not found")
         old = self.objects[path]
-        for one in operations:
-            if one["op"] == "test" and as_text(value_at(old, one["path"])) != as_text(one["value"]):
+        for operation in operations:
+            if operation["op"] == "test" and as_text(value_at(old, operation["path"])) != as_text(
+                operation["value"]
+            ):
                 return _status(422, "Invalid", "the server rejected our request")
         new = patched(old, operations)
         if value_at(new, "/metadata/resourceVersion") != value_at(old, "/metadata/resourceVersion"):

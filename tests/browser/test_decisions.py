@@ -18,8 +18,8 @@ def stored(server: Server) -> dict[str, StoredRecommendation]:
     with open_store(server.store_url, create=False) as store:
         assert store.reader.verify_audit() == ()
         return {
-            one.recommendation.recommendation_id: one
-            for one in store.reader.recommendations(now=utc_now())
+            recommendation.recommendation.recommendation_id: recommendation
+            for recommendation in store.reader.recommendations(now=utc_now())
         }
 
 

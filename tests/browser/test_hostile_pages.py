@@ -167,7 +167,7 @@ def test_names_in_the_picture_of_energy_are_text(hostile_server: Server, watched
         only_text(watched)
 
 
-FAMILIES = sorted({one.family for one in PAYLOADS})
+FAMILIES = sorted({payload.family for payload in PAYLOADS})
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_the_grids_export_nothing_past_the_prefix(hostile_server: Server, watche
     text = Path(waiting.value.path()).read_bytes().decode()
     cells = [cell for line in csv.reader(io.StringIO(text, newline="")) for cell in line]
     assert len(cells) > 1000
-    assert [one for one in cells if one[:1] in tuple("=+-@\t\r\n\0")] == []
+    assert [cell for cell in cells if cell[:1] in tuple("=+-@\t\r\n\0")] == []
     with watched.page.expect_download() as waiting:
         watched.page.get_by_role("button", name="JSON", exact=True).first.click()
     rows = json.loads(Path(waiting.value.path()).read_text(encoding="utf-8"))

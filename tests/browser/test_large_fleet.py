@@ -79,7 +79,7 @@ def tab(browser: Browser, scheme: str) -> Iterator[Visitor]:
 
 
 @pytest.mark.parametrize(
-    ("path", "sentence", "plots"), VIEWS, ids=[one[0] or "overview" for one in VIEWS]
+    ("path", "sentence", "plots"), VIEWS, ids=[view[0] or "overview" for view in VIEWS]
 )
 def test_a_view_of_a_large_fleet(
     large_server: Server,

@@ -42,7 +42,7 @@ def recommended(url: str) -> dict[Action, Recommendation]:
     with open_store(url) as store:
         store.keep(*kept, make_collected(free, jobs=()))
         outcome = run_cycle(world_of(store), now=now + timedelta(seconds=1))
-    return {one.action: one for one in outcome.recommendations}
+    return {recommendation.action: recommendation for recommendation in outcome.recommendations}
 
 
 def card_of(page: Page, one: Recommendation) -> Locator:

@@ -126,7 +126,7 @@ def test_nobody_sees_anything_before_signing_in(signing: SignedInServer, visitor
         expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
         visitor.settle()
         assert signing.owner not in visitor.text()
-    visitor.errors[:] = [one for one in visitor.errors if "does not seem to exist" not in one]
+    visitor.errors[:] = [error for error in visitor.errors if "does not seem to exist" not in error]
 
 
 def test_a_viewer_looks_and_decides_nothing(signing: SignedInServer, visitor: Visitor) -> None:
@@ -160,11 +160,11 @@ def test_an_owner_sees_their_own_jobs_and_no_other_page(
         visitor.page.goto(f"{signing.server.base}/{path}")
         expect(visitor.page.locator("h4").first).to_contain_text("for a decision")
         visitor.settle()
-        shown = {one for one in signing.jobs if one in visitor.page.content()}
+        shown = {job for job in signing.jobs if job in visitor.page.content()}
         assert shown == mine
         assert not shown & others
     expect(visitor.page.get_by_role("link", name="Jobs")).to_have_count(0)
-    visitor.errors[:] = [one for one in visitor.errors if "does not seem to exist" not in one]
+    visitor.errors[:] = [error for error in visitor.errors if "does not seem to exist" not in error]
 
 
 def test_a_sign_in_of_long_ago_is_one_no_more(signing: SignedInServer, visitor: Visitor) -> None:
@@ -175,7 +175,9 @@ def test_a_sign_in_of_long_ago_is_one_no_more(signing: SignedInServer, visitor: 
     assert "viewer" not in visitor.text()
     sign_in(signing, visitor, email="vera@site.example")
     expect(visitor.page.get_by_text(shown_as("vera@site.example", "viewer"))).to_be_visible()
-    (cookie,) = (one for one in visitor.page.context.cookies() if one["name"] == "_streamlit_user")
+    (cookie,) = (
+        cooky for cooky in visitor.page.context.cookies() if cooky["name"] == "_streamlit_user"
+    )
     assert 0 < cookie["expires"] - time.time() <= 12 * 3600
     assert cookie["httpOnly"]
 

@@ -103,7 +103,10 @@ def place(
     folder = tmp_path_factory.mktemp("roles")
     with stores.copy_of(filled_store, folder) as url, ExitStack() as stack:
         with open_store(url, create=False) as store:
-            found = [one.recommendation for one in store.reader.recommendations(now=utc_now())]
+            found = [
+                recommendation.recommendation
+                for recommendation in store.reader.recommendations(now=utc_now())
+            ]
             jobs = {one.recommendation_id: store.reader.job(one.job_id) for one in found}
         owners = {key: job.owner for key, job in jobs.items() if job is not None and job.owner}
         group = min(owners.values())
@@ -150,7 +153,7 @@ def test_each_role_has_its_buttons_and_no_others(place: Place, role: str) -> Non
                 assert b"has no role here" in drawn.raw
                 assert drawn.buttons == {}
             if role in ("none", "owner"):
-                assert not [one for one in place.others if one.encode() in drawn.raw], page
+                assert not [other for other in place.others if other.encode() in drawn.raw], page
     assert offered >= MAY[role] - SUBMITTING
 
 
@@ -163,14 +166,14 @@ def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None
     forged = tuple(
         key
         for key, label in buttons.items()
-        if label in DECIDING and not any(one in key for one in theirs)
+        if label in DECIDING and not any(their in key for their in theirs)
     )
     assert forged
     with place.session(role) as session:
         session.draw("recommendations")
         session.draw("recommendations", forged)
         after = session.draw("recommendations")
-    assert not [one for one in place.others if one.encode() in after.raw and role == "none"]
+    assert not [other for other in place.others if other.encode() in after.raw and role == "none"]
     with place.session("admin") as session:
         assert set(session.draw("recommendations").buttons) == set(buttons)
     assert not any(place.applying.sent(one) for one in place.theirs | place.others)

@@ -98,7 +98,7 @@ def test_an_empty_store_says_what_to_do(empty_store: str, tmp_path: Path, visito
     """Without samples every view names the next command, and the server still ends cleanly."""
     with running_server(empty_store, tmp_path) as empty:
         visitor.page.goto(empty.base)
-        for title in (one[0] for one in VIEWS if one[0] not in ("Health", "Settings")):
+        for title in (view[0] for view in VIEWS if view[0] not in ("Health", "Settings")):
             if title != "Overview":
                 visitor.go(title)
             expect(visitor.page.get_by_text("trimtab import").first).to_be_visible()

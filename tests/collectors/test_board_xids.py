@@ -45,7 +45,7 @@ def answer(codes: list[int], *, step_seconds: int = 60, **labels: str) -> dict[s
 def rows(collected: Collected) -> list[tuple[str, int, datetime, datetime]]:
     """Board, code, first and last time of what was collected."""
     names = ["gpu_uuid", "xid", "first_seen_at", "last_seen_at"]
-    return [tuple(one) for one in collected.xids[names].itertuples(index=False)]
+    return [tuple(itertuple) for itertuple in collected.xids[names].itertuples(index=False)]
 
 
 def read_answers(tmp_path: Path, *answers: dict[str, Any]) -> Collected:

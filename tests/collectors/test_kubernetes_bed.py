@@ -253,7 +253,7 @@ def test_the_servers_end_with_a_test_process_that_is_killed(tmp_path: Path) -> N
     ) as parent:
         assert parent.stdout is not None
         servers = [Path("/proc", pid) for pid in parent.stdout.readline().split()]
-        assert len([one for one in servers if one.exists()]) == 2
+        assert len([server for server in servers if server.exists()]) == 2
         parent.kill()
     ends = time.monotonic() + 60
     while any(map(runs, servers)):

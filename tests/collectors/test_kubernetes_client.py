@@ -44,7 +44,7 @@ def items(*names: str, then: str = "") -> Behaviour:
 
 def page(*names: str, then: str = "") -> bytes:
     """A page of objects."""
-    entries = [{"metadata": {"name": one}} for one in names]
+    entries = [{"metadata": {"name": name}} for name in names]
     return json.dumps({"items": entries, "metadata": {"continue": then}}).encode()
 
 

@@ -206,10 +206,10 @@ def test_one_kind_of_two_groups_is_two_workloads(tmp_path: Path) -> None:
     """A Job of Volcano and one of Kubernetes may have the same name, and only one Helm."""
     own = thing("Job", "train", labels={"app.kubernetes.io/managed-by": "Helm"})
     pods = [pod("a", TRAIN), pod("b", "batch.volcano.sh/v1alpha1/Job/train")]
-    jobs = {one.job_id: one for one in told({PODS: pods, JOBS: [own]}, tmp_path).jobs}
+    jobs = {job.job_id: job for job in told({PODS: pods, JOBS: [own]}, tmp_path).jobs}
     managed = {name: one.scheduler and one.scheduler.managed_by for name, one in jobs.items()}
     assert managed == {"ml/job/train": ("Helm",), "ml/job.batch.volcano.sh/train": ()}
-    assert {one.gpu_count for one in jobs.values()} == {2}
+    assert {job.gpu_count for job in jobs.values()} == {2}
 
 
 def claim(name: str, *devices: str, **more: Any) -> dict[str, Any]:
@@ -313,7 +313,7 @@ def test_a_team_that_may_not_see_nodes_is_served(tmp_path: Path) -> None:
     assert (only(found).gpu_count, only(found).gpu_model) == (2, "")
     assert found.report.completeness_ratio is not None
     assert found.report.completeness_ratio < 1
-    assert any("api/v1/nodes" in one for one in found.report.warnings)
+    assert any("api/v1/nodes" in warning for warning in found.report.warnings)
     assert 'apiGroups: [""], resources: ["nodes"]' in findings["may list Node"][1]
     assert "GPU resources" not in findings
 
@@ -392,7 +392,7 @@ def test_a_server_that_falls_silent_is_not_asked_for_every_kind(tmp_path: Path) 
             found = KubernetesCollector(client, load_gpu_catalogue()).collect(WINDOW)
     assert only(found).gpu_count == 2
     assert len(asked) == 4
-    assert any(one.startswith("not asked: nothing") for one in found.report.warnings)
+    assert any(warning.startswith("not asked: nothing") for warning in found.report.warnings)
 
 
 def test_a_token_that_cannot_be_renewed_is_said(tmp_path: Path) -> None:

@@ -44,7 +44,8 @@ def read_live(settings: KubernetesSettings) -> Collected:
 
 
 @pytest.fixture(
-    scope="module", params=[LIVE, *sorted(one.name for one in RECORDED.iterdir() if one.is_dir())]
+    scope="module",
+    params=[LIVE, *sorted(path.name for path in RECORDED.iterdir() if path.is_dir())],
 )
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Collected:
     """The story as read from the running cluster, or from what was recorded of a release."""
@@ -57,7 +58,7 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def job_of(told: Collected, job_id: str) -> Job:
     """The job of that id, in the namespace of the story."""
-    (found,) = [one for one in told.jobs if one.job_id == f"ml/{job_id}"]
+    (found,) = [job for job in told.jobs if job.job_id == f"ml/{job_id}"]
     return found
 
 
@@ -126,8 +127,8 @@ def test_what_finds_no_room_says_why(told: Collected) -> None:
 def test_nodes_offer_boards_and_instances(told: Collected) -> None:
     """As the catalogue calls them, and whether they take pods."""
     found = {
-        one.name: (one.gpu_model, one.gpu_count, one.mig_instances, one.schedulable)
-        for one in told.nodes
+        node.name: (node.gpu_model, node.gpu_count, node.mig_instances, node.schedulable)
+        for node in told.nodes
     }
     assert found == {
         "drained": ("H100-SXM5-80GB", 4, (), False),

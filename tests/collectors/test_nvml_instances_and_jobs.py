@@ -102,12 +102,12 @@ def test_two_jobs_on_one_board_are_two_rows(library: Path, play: Play, proc: Pat
     processes = "".join(f"gpu0 process {pid}\n" for pid in (11, 12, 13, 14))
     play(lines=H100.format(0) + H100.format(1) + processes)
     collected = collector(library, proc).collect(WINDOW)
-    assert [(one["gpu_index"], one["job_id"]) for one in rows(collected)] == [
+    assert [(row["gpu_index"], row["job_id"]) for row in rows(collected)] == [
         ("0", f"pod-uid:{pod}"),
         ("0", "slurm:7"),
         ("1", ""),
     ]
-    assert [(one.job_id, one.gpu_count) for one in collected.jobs] == [("slurm:7", 1)]
+    assert [(job.job_id, job.gpu_count) for job in collected.jobs] == [("slurm:7", 1)]
 
 
 def test_processes_of_another_pid_namespace_name_nobody(
@@ -155,7 +155,7 @@ def test_mapping_files_name_the_jobs_of_a_board(
         (tmp_path / name).write_text(text)
     play(lines=H100.format(0) + "".join(f"gpu0 process {pid}\n" for pid in processes))
     collected = collector(library, proc, str(tmp_path)).collect(WINDOW)
-    assert [one["job_id"] for one in rows(collected)] == expected
+    assert [row["job_id"] for row in rows(collected)] == expected
     assert collected.report.dropped == dropped
 
 

@@ -77,7 +77,7 @@ def test_every_board_is_there(
     ours: list[dict[str, float | str | None]], theirs: dict[str, dict[str, str]]
 ) -> None:
     """The same boards under the same names and numbers."""
-    assert {one["gpu_uuid"] for one in ours} == set(theirs)
+    assert {our["gpu_uuid"] for our in ours} == set(theirs)
     for one in ours:
         other = theirs[str(one["gpu_uuid"])]
         assert (one["gpu_model"], one["gpu_index"]) == (other["name"], other["index"])
@@ -113,13 +113,13 @@ def test_numbers_agree_with_nvidia_smi(
             continue
         assert one[ours_name] == pytest.approx(expected, rel=relative, abs=absolute)
         compared += 1
-    assert compared or any(one["mig_instance"] for one in ours)
+    assert compared or any(our["mig_instance"] for our in ours)
 
 
 def test_readings_are_possible(ours: list[dict[str, float | str | None]]) -> None:
     """Activity is a share, energy is more than none since the driver was loaded."""
-    for one in ours:
-        if one["utilization_ratio"] is not None:
-            assert 0 <= float(one["utilization_ratio"]) <= 1
-            assert one["utilization_signal"] in {"sm_active", "gpu_util"}
-        assert one["energy_joules"] is None or float(one["energy_joules"]) > 0
+    for our in ours:
+        if our["utilization_ratio"] is not None:
+            assert 0 <= float(our["utilization_ratio"]) <= 1
+            assert our["utilization_signal"] in {"sm_active", "gpu_util"}
+        assert our["energy_joules"] is None or float(our["energy_joules"]) > 0

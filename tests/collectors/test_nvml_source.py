@@ -89,7 +89,7 @@ def test_a_board_lost_in_the_middle_does_not_lose_the_others(
     """The half-read board gives no row and is counted; its neighbours are whole."""
     play("h100_one_lost")
     collected = collector(library, proc).collect(WINDOW)
-    assert [one["gpu_index"] for one in rows(collected)] == ["0", "2"]
+    assert [row["gpu_index"] for row in rows(collected)] == ["0", "2"]
     assert collected.report.dropped == (("nvmlDeviceGetPowerUsage: GpuIsLost", 1),)
     assert collected.report.completeness_ratio == pytest.approx(2 / 3)
     assert "GpuIsLost" in collected.report.warnings[0]

@@ -52,7 +52,7 @@ def until(true: Callable[[], bool]) -> None:
 def happen(file: Path, *xids: int) -> None:
     """Let the board of that file have errors."""
     with file.open("a", encoding="utf-8") as events:
-        events.write("".join(f"{one}\n" for one in xids))
+        events.write("".join(f"{xid}\n" for xid in xids))
 
 
 def test_errors_of_one_reading_are_told_with_board_and_place(

@@ -59,8 +59,8 @@ def smallest(part: Part) -> Iterator[Part]:
     halves = part.halves()
     if not halves:
         yield part
-    for one in halves:
-        yield from smallest(one)
+    for half in halves:
+        yield from smallest(half)
 
 
 @settings(max_examples=examples(50), deadline=None)

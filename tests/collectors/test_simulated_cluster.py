@@ -209,10 +209,10 @@ def test_of_two_changes_from_the_same_state_one_is_taken(cluster: SimulatedClust
             said.append("done")
 
     threads = [threading.Thread(target=halve) for _ in range(8)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert sorted(said) == ["done"] + ["stale"] * 7
     assert len(cluster.fleet().changes) == 1
 

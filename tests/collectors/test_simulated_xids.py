@@ -48,7 +48,7 @@ def codes_of(one: XidError, *times: int) -> list[int]:
 
 def test_a_code_stays_until_the_driver_is_loaded_again() -> None:
     """0 before the first error of a driver's life, the code after it, 0 again with the next."""
-    one = next(one for one in errors(512, 30) if one.xid == 31)
+    one = next(error for error in errors(512, 30) if error.xid == 31)
     loaded = int(driver_loaded(np.array([one.board]), np.array([one.at]))[0])
     restart = loaded + 3 * DAY - one.at
     assert codes_of(one, loaded - one.at, -1, 0, 1) == [0, 0, 31, 31]
@@ -59,9 +59,9 @@ def test_a_code_stays_until_the_driver_is_loaded_again() -> None:
 def test_the_last_error_counts() -> None:
     """Of two errors of one board in the life of its driver the later one is shown."""
     by_life: dict[tuple[int, int], list[XidError]] = {}
-    for one in errors(1024, 300):
-        loaded = int(driver_loaded(np.array([one.board]), np.array([one.at]))[0])
-        by_life.setdefault((one.board, loaded), []).append(one)
+    for error in errors(1024, 300):
+        loaded = int(driver_loaded(np.array([error.board]), np.array([error.at]))[0])
+        by_life.setdefault((error.board, loaded), []).append(error)
     first, second = next(found for found in by_life.values() if len(found) == 2)
     assert first.at < second.at
     assert codes_of(second, first.at - second.at, -1, 0) == [first.xid, first.xid, second.xid]
@@ -69,7 +69,7 @@ def test_the_last_error_counts() -> None:
 
 def test_faults_of_jobs_are_common_and_those_of_boards_are_rare() -> None:
     """Most concern a job; some code is not in the table, and is shown as unknown."""
-    found = Counter(meaning_of(one.xid).concerns for one in errors(512, 30))
+    found = Counter(meaning_of(error.xid).concerns for error in errors(512, 30))
     assert found["job"] > 5 * found["board"] > 0
     assert 0 < found["unknown"] < found["job"] / 10
     assert 0.3 < sum(found.values()) / (512 * 10 * 0.058) < 1.7
@@ -78,13 +78,13 @@ def test_faults_of_jobs_are_common_and_those_of_boards_are_rare() -> None:
 @pytest.mark.parametrize("seed", [1, 7, 20])
 def test_at_most_one_board_in_a_month_falls_off_the_bus(seed: int) -> None:
     """In a large fleet one does now and then, shortly before its node is restarted."""
-    fallen = [one for one in errors(512, 720, seed) if one.xid == 79]
+    fallen = [error for error in errors(512, 720, seed) if error.xid == 79]
     boards, times = (np.array([getattr(one, name) for one in fallen]) for name in ("board", "at"))
     assert len(fallen) in (11, 12, 13)
     assert np.diff(np.sort(times)).min() > 30 * DAY
     until_restart = driver_loaded(boards, times) + 3 * DAY - times
     assert ((until_restart > 0) & (until_restart <= 1200)).all()
-    assert all(one.xid != 79 for one in errors(504, 720, seed))
+    assert all(error.xid != 79 for error in errors(504, 720, seed))
 
 
 def test_errors_come_where_a_job_works() -> None:

@@ -282,11 +282,11 @@ def test_gpus_of_a_pending_job_are_those_of_its_node_count() -> None:
     changed = queue_record(
         job_state="PENDING", nodes="", gres_detail=[], tres_req_str="cpu=1,gres/gpu=8", node_count=1
     )
-    assert sum(one.count for one in read_queue_job(changed).gpus) == 2
+    assert sum(gpu.count for gpu in read_queue_job(changed).gpus) == 2
     by_task = changed | {"tres_per_node": "", "tres_per_task": "gres/gpu=1", "tasks": 5}
-    assert sum(one.count for one in read_queue_job(by_task).gpus) == 5
+    assert sum(gpu.count for gpu in read_queue_job(by_task).gpus) == 5
     only_total = changed | {"tres_per_node": ""}
-    assert sum(one.count for one in read_queue_job(only_total).gpus) == 8
+    assert sum(gpu.count for gpu in read_queue_job(only_total).gpus) == 8
 
 
 def test_a_detail_of_other_nodes_is_not_believed() -> None:
@@ -388,7 +388,7 @@ def test_a_requeued_job_asks_for_the_nodes_of_its_request() -> None:
     waits = {"job_state": "PENDING", "nodes": "", "gres_detail": [], "max_nodes": 0}
     asked = {"tres_per_node": "gres:gpu:2", "node_count": 2, "tres_req_str": "cpu=1,node=1"}
     counts = [
-        sum(one.count for one in read_queue_job(queue_record(**waits, **asked, **further)).gpus)
+        sum(gpu.count for gpu in read_queue_job(queue_record(**waits, **asked, **further)).gpus)
         for further in ({"restart_cnt": 1}, {"restart_cnt": 0})
     ]
     assert counts == [2, 4]

@@ -69,7 +69,7 @@ def told(
     """What the collector makes of these records."""
     said = SlurmAnswers(
         queue=tuple(read_queue_job(one) for one in queue),
-        nodes=tuple(read_node(one) for one in nodes),
+        nodes=tuple(read_node(node) for node in nodes),
         past=None if past is None else tuple(read_accounting_row(one) for one in past),
         warnings=(),
         dropped=Counter(),

@@ -22,8 +22,8 @@ MODELS = "h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
 def window_of(release: str) -> Window:
     """The hour that ends a quarter of a minute after the last submission."""
     jobs = json.loads((RECORDED / release / "squeue.json").read_text())["jobs"]
-    times = [one["submit_time"] for one in jobs]
-    last = max(one["number"] if isinstance(one, dict) else one for one in times)
+    times = [job["submit_time"] for job in jobs]
+    last = max(time["number"] if isinstance(time, dict) else time for time in times)
     end = datetime.fromtimestamp(last + 15, tz=UTC)
     return Window(start=end - timedelta(hours=1), end=end)
 
@@ -47,8 +47,8 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def by_name(told: Collected) -> dict[str, Job]:
     """Jobs by name and workload's task."""
     return {
-        one.name + (one.scheduler.workload.lstrip("0123456789") if one.scheduler else ""): one
-        for one in told.jobs
+        job.name + (job.scheduler.workload.lstrip("0123456789") if job.scheduler else ""): job
+        for job in told.jobs
     }
 
 
@@ -125,7 +125,7 @@ def test_allocations_say_who_held_what_when(told: Collected) -> None:
 
 def test_nodes_with_gpus_are_there(told: Collected) -> None:
     """Boards, CPUs, memory, partition and features."""
-    nodes = {one.name: one for one in told.nodes}
+    nodes = {node.name: node for node in told.nodes}
     assert {name: one.gpu_count for name, one in nodes.items()} == {
         "h100-01": 4,
         "h100-02": 4,
@@ -154,5 +154,5 @@ def test_unmapped_types_stay_slurms_words(tmp_path: Path) -> None:
     folder = recorded_commands(tmp_path / "bin", "24.11")
     settings = SlurmSettings(mode="commands", bin_directory=str(folder))
     told = slurm_collector(settings, load_gpu_catalogue()).collect(window_of("24.11"))
-    assert {one.gpu_model for one in told.jobs} == {"h100", "a100"}
-    assert {one.assumed for one in told.jobs} == {()}
+    assert {job.gpu_model for job in told.jobs} == {"h100", "a100"}
+    assert {job.assumed for job in told.jobs} == {()}

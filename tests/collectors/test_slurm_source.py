@@ -102,7 +102,7 @@ def told(request: pytest.FixtureRequest, story: Story) -> Collected:
 
 def test_jobs_are_those_submitted(told: Collected, story: Story) -> None:
     """Every job with GPUs once, with its state, GPUs in total and place in an array."""
-    facts = {one.job_id.removeprefix("slurm:"): one for one in told.jobs}
+    facts = {job.job_id.removeprefix("slurm:"): job for job in told.jobs}
     found = {
         raw: (one.scheduler.state, one.gpu_count, one.scheduler.workload, one.name)
         for raw, one in facts.items()
@@ -116,15 +116,15 @@ def test_jobs_are_those_submitted(told: Collected, story: Story) -> None:
         story.stopped: (JobState.CANCELLED, 3, story.stopped, "stopped"),
         story.waiting: (JobState.PENDING, 12, story.waiting, "waiting"),
     }
-    assert {one.owner for one in told.jobs} == {story.bed.plan.user}
-    assert {(one.platform, one.namespace) for one in told.jobs} == {(Platform.SLURM, "gpu")}
+    assert {job.owner for job in told.jobs} == {story.bed.plan.user}
+    assert {(job.platform, job.namespace) for job in told.jobs} == {(Platform.SLURM, "gpu")}
     assert dict(told.report.dropped) == {"no-gpu": 1, "node-without-gpu": 1}
     assert (told.report.warnings, told.report.completeness_ratio) == ((), 1.0)
 
 
 def test_facts_of_the_scheduler_are_those_submitted(told: Collected, story: Story) -> None:
     """Limit, features, nodes, restarts, and why a job waits."""
-    facts = {one.job_id.removeprefix("slurm:"): one.scheduler for one in told.jobs}
+    facts = {job.job_id.removeprefix("slurm:"): job.scheduler for job in told.jobs}
     two, waiting, again = (facts[one] for one in (story.two_nodes, story.waiting, story.requeued))
     assert two is not None
     assert (two.time_limit_seconds, len(two.nodes)) == (5400.0, 2)
@@ -136,7 +136,7 @@ def test_facts_of_the_scheduler_are_those_submitted(told: Collected, story: Stor
     assert waiting.reason == "Resources"
     assert again is not None
     assert dict(again.extra)["restarts"] == "1"
-    models = {one.name: (one.gpu_model, one.assumed) for one in told.jobs}
+    models = {job.name: (job.gpu_model, job.assumed) for job in told.jobs}
     assert models["sweep"] == ("a100", ())
     assert models["two"][0] == "H100-SXM5-80GB"
     assert models["two"][1][0][0] == "gpu_model"
@@ -174,8 +174,8 @@ def test_both_ways_tell_the_same(story: Story) -> None:
     assert at is not None
 
     def plain(told: Collected) -> tuple[object, pd.DataFrame]:
-        jobs = [replace(one, source="", first_seen_at=at, last_seen_at=at) for one in told.jobs]
-        nodes = [replace(one, source="", seen_at=at) for one in told.nodes]
+        jobs = [replace(job, source="", first_seen_at=at, last_seen_at=at) for job in told.jobs]
+        nodes = [replace(node, source="", seen_at=at) for node in told.nodes]
         rows = told.allocations.drop(columns=["source", "seen_at"])
         key = ["job_id", "node", "gpu_index", "started_at"]
         return (jobs, nodes), rows.sort_values(key).reset_index(drop=True)
@@ -207,7 +207,7 @@ def test_a_complete_cluster_lacks_nothing(story: Story) -> None:
     for mode in ("commands", "rest"):
         findings = slurm_findings(settings_of(story.bed, mode))
         assert findings
-        assert [one for one in findings if one[1] != "ok"] == []
+        assert [finding for finding in findings if finding[1] != "ok"] == []
 
 
 def test_a_bad_token_is_refused(story: Story) -> None:
@@ -228,8 +228,8 @@ def test_without_accounting_and_then_without_controller() -> None:
         bed.until("its epilog is over", lambda: len(bed.mapping()) == 1)
         bed.until("one waits", lambda: bed.states().get(waiting) == "PENDING")
         told = collected_from(settings_of(bed))
-        states = {one.job_id: (one.scheduler.state, one.gpu_count) for one in told.jobs
-                  if one.scheduler}  # fmt: skip
+        states = {job.job_id: (job.scheduler.state, job.gpu_count) for job in told.jobs
+                  if job.scheduler}  # fmt: skip
         assert states == {
             f"slurm:{running}": (JobState.RUNNING, 1),
             f"slurm:{over}": (JobState.FINISHED, 1),

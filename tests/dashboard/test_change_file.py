@@ -48,7 +48,7 @@ def test_mig_slice_swaps_the_resource_name() -> None:
         make_recommendation(action=Action.MIG_SLICE, now=now, proposed=proposed), ()
     )
     operations = yaml.safe_load(change.text)
-    assert [one["op"] for one in operations] == ["test", "remove", "add"]
+    assert [operation["op"] for operation in operations] == ["test", "remove", "add"]
     assert operations[2]["path"].endswith("nvidia.com~1mig-1g.10gb")
 
 

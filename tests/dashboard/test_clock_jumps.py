@@ -229,7 +229,7 @@ def test_each_week_is_reported_once_whatever_the_clock_does(store: Store) -> Non
         clock += HOUR
         while notifier.deliver_once():
             pass
-        subjects = [one.text.partition("Subject: ")[2].splitlines()[0] for one in sink.mails]
+        subjects = [mail.text.partition("Subject: ")[2].splitlines()[0] for mail in sink.mails]
     weeks = [subject.rpartition("-to-")[2] for subject in subjects]
     assert weeks == ["2026-03-23", "2026-03-30", "2026-04-06"]
 

@@ -178,9 +178,9 @@ def test_the_commands_do_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert main([*arguments, "recommendations", "list", "--format", "json"]) == 0
     listed = [
-        one
-        for one in json.loads(capsys.readouterr().out)
-        if one["action"] in ("reclaim", "fewer-gpus", "mig-slice")
+        load
+        for load in json.loads(capsys.readouterr().out)
+        if load["action"] in ("reclaim", "fewer-gpus", "mig-slice")
     ]
     chosen = listed[0]["id"]
     assert main([*arguments, "recommendations", "apply", chosen, "--by", "A"]) == 1

@@ -112,5 +112,5 @@ def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
     assert "simulated fleet of 8 GPUs" in said.err
     assert "1/3 2 days of samples" in said.err
     assert main(["--store", store, "sources", "--format", "json"]) == 0
-    assert [one["source"] for one in json.loads(capsys.readouterr().out)] == ["simulated-fleet"]
+    assert [load["source"] for load in json.loads(capsys.readouterr().out)] == ["simulated-fleet"]
     assert main(["--store", store, "demo", "--once", "--days", "0"]) == 2

@@ -109,7 +109,7 @@ def drawn(seed: int, folder: Path) -> Iterator[tuple[Settings, list[str]]]:
         names += [name for name in METRICS if draw.random() < draw.choice([0.2, 0.6, 1.0])]
     labels = draw.sample(LABELS, draw.randrange(3))
     with ExitStack() as stack:
-        script = answers_series(*(matrix(one) for one in labels))
+        script = answers_series(*(matrix(label) for label in labels))
         url = stack.enter_context(faulty_server(script, names=names or ["up"])).url
         settings = replace(
             Settings(),

@@ -56,7 +56,10 @@ def test_many_groups_become_others() -> None:
 def test_a_bar_that_is_too_short_says_so() -> None:
     """Half a day was measured, another day nothing: no bar of zero without a word."""
     figure = stacked(("d1", "a", "job", 3.0), ("d2", "a", "job", None), d1=0.5, d2=0.0)
-    assert [one.text for one in figure.layout.annotations] == ["50 % measured", "unknown"]
+    assert [annotation.text for annotation in figure.layout.annotations] == [
+        "50 % measured",
+        "unknown",
+    ]
     (note,) = [one for one in figure.data if isinstance(one, go.Scatter)]
     assert list(note.customdata) == ["50.0 %", "unknown"]
     assert bars(figure)["a"].y[1] is None

@@ -72,7 +72,7 @@ class Scheduler:
 
     def collect(self, _window: object) -> Collected:
         """Name the jobs."""
-        found = tuple(scheduled(one) for one in self.jobs)
+        found = tuple(scheduled(job) for job in self.jobs)
         report = report_of(self.name, self.state)
         return Collected(batch_id=f"{self.jobs}{self.state}", jobs=found, report=report)
 
@@ -106,9 +106,9 @@ def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
         carbon=load_carbon_table().get("DEU"),
     )
     first = run_cycle(replace(world, collectors=(Scheduler(state=SourceState.FAILED),)), now=NOW)
-    assert {one.job_id for one in first.recommendations} == set(ids)
+    assert {recommendation.job_id for recommendation in first.recommendations} == set(ids)
     second = run_cycle(world, now=NOW + timedelta(minutes=1))
-    assert {one.job_id for one in second.recommendations} == set(ids[1:])
+    assert {recommendation.job_id for recommendation in second.recommendations} == set(ids[1:])
     assert second.kept[ids[0]] == "its scheduler (kubernetes b) no longer knows it"
     assert {one.job_id for one in second.plan.jobs} == set(ids)
     later = NOW + timedelta(minutes=40)
@@ -162,7 +162,7 @@ def test_a_deleted_deployment_holds_nothing_once_its_boards_say_so(store: Store)
         carbon=load_carbon_table().get("DEU"),
     )
     plan = run_cycle(world, now=now).plan
-    assert {one.job_id for one in plan.jobs} == set(ids[1:])
+    assert {job.job_id for job in plan.jobs} == set(ids[1:])
     assert (plan.unread_jobs, plan.unread_gpus) == (1, 8)
     found = idle_sum(plan)
     assert found.held + found.unknown == 2 * 2 + 8

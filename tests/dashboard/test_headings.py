@@ -76,7 +76,7 @@ def headings_of(app: AppTest) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "view", sorted(one.stem for one in VIEWS.glob("*.py") if one.stem != "__init__")
+    "view", sorted(path.stem for path in VIEWS.glob("*.py") if path.stem != "__init__")
 )
 def test_no_table_shows_a_name_of_the_program(
     view: str, world: WebWorld, monkeypatch: pytest.MonkeyPatch

@@ -151,12 +151,12 @@ def test_nodes_and_findings_of_a_reader(
     assert main([*common, "collect"]) == 0
     capsys.readouterr()
     assert main([*common, "nodes", "--format", "json"]) == 0
-    nodes = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    nodes = {load["name"]: load for load in json.loads(capsys.readouterr().out)}
     assert (nodes["gpu-0"]["gpu_count"], nodes["gpu-0"]["gpu_model"]) == (8, "H100-SXM5-80GB")
     assert nodes["mig-0"]["mig_instances"] == "2 x 3g.40gb"
     assert main([*common, "doctor", "--format", "json"]) == 0
-    rows = [one for one in json.loads(capsys.readouterr().out) if "kubernetes" in one["part"]]
-    assert {one["state"] for one in rows} == {"ok"}
+    rows = [load for load in json.loads(capsys.readouterr().out) if "kubernetes" in load["part"]]
+    assert {row["state"] for row in rows} == {"ok"}
 
 
 def test_a_user_without_rights_is_refused_by_name(

@@ -110,7 +110,7 @@ def test_an_approval_reaches_mailbox_and_webhook_once(store: Store, sink: MailSi
         assert [told.deliver_once() for _ in range(4)] == [True, True, True, False]
         assert len(hook.bodies) == 1
         assert "approved by Robin" in hook.bodies[0][1]["text"]
-    assert sorted(one.recipients[0] for one in sink.mails) == [
+    assert sorted(mail.recipients[0] for mail in sink.mails) == [
         "lead@site.example",
         "ops@site.example",
     ]

@@ -43,7 +43,7 @@ def test_the_gantt_covers_every_gpu_hour_once(plan: Plan) -> None:
     figure = plan_gantt(plan, plan.nodes, {})
     jobs = area(figure, "job as it is now") + area(figure, "changed by the plan")
     idle, off = area(figure, "idle, node on"), area(figure, "node off")
-    total = sum(one.gpus for one in plan.nodes) * 24
+    total = sum(node.gpus for node in plan.nodes) * 24
     held = sum(load_of(plan).values())
     cut = sum(s.end - s.start for j in plan.jobs for s in j.stays if s.mig_board is not None)
     boards = cut_boards(plan).values()
@@ -54,7 +54,7 @@ def test_the_gantt_covers_every_gpu_hour_once(plan: Plan) -> None:
 
 def test_hover_says_what_and_why(plan: Plan) -> None:
     """Names are escaped, the configuration of now and the reason stand there."""
-    changed = next(one for one in plan.jobs if one.stays and one.steps[0] != one.now)
+    changed = next(job for job in plan.jobs if job.stays and job.steps[0] != job.now)
     figure = plan_gantt(plan, plan.nodes, {changed.job_id: "<b>half of it idles</b>"})
     texts = [text for one in figure.data for text in (one.hovertext or ())]
     mine = [text for text in texts if changed.job_id in text]

@@ -138,8 +138,8 @@ def test_a_cycle_killed_at_any_instant_loses_nothing_and_repeats_nothing(
 
 def mail_ids(sink: MailSink) -> Counter[tuple[str, str]]:
     """How often each message came: its subject and Message-ID."""
-    mails = [message_from_string(one.text) for one in sink.mails]
-    return Counter((str(one["Subject"]), str(one["Message-ID"])) for one in mails)
+    mails = [message_from_string(mail.text) for mail in sink.mails]
+    return Counter((str(mail["Subject"]), str(mail["Message-ID"])) for mail in mails)
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))

@@ -262,7 +262,7 @@ def test_the_names_of_live_sources_are_those_of_the_collectors() -> None:
         nvml=NvmlSettings(enabled=True),
         fleet=FleetSettings(enabled=True),
     )
-    names = [one.name for one in build_collectors(settings)]
+    names = [collector.name for collector in build_collectors(settings)]
     assert len(names) == 4
     assert all(name.startswith(LIVE_SOURCES) for name in names)
 
@@ -300,7 +300,7 @@ def test_every_page_tells_a_recording_in_the_past_tense(
             words = said_on(app)
             buttons = [one.label for one in app.button]
             found = [wrong for wrong in NOT_OF_THE_PAST if wrong in words]
-            found += [one for one in buttons if one.startswith(("Approve", "Reject"))]
+            found += [button for button in buttons if button.startswith(("Approve", "Reject"))]
             if as_of not in words:
                 found.append("no end of the recording")
             wrong_words[view] = found

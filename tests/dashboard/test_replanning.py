@@ -111,7 +111,7 @@ def test_what_happens_to_jobs_and_nodes_calls_for_a_plan(store_url: str) -> None
             "node node-1 takes no jobs any more: DRAINED",
         )
         run_cycle(world, now=later + timedelta(minutes=1))
-        assert [one for one in reasons_to_plan(world, now=later) if "node-1" in one] == []
+        assert [reason for reason in reasons_to_plan(world, now=later) if "node-1" in reason] == []
 
 
 def test_before_any_plan_nothing_is_a_surprise(store_url: str) -> None:

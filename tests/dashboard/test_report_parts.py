@@ -84,7 +84,7 @@ def test_days_ahead_are_days_of_the_zone() -> None:
     """22:00 UTC is the next day in Berlin's summer; every hour falls into one day."""
     start = datetime(2026, 7, 1, 21, tzinfo=UTC)
     days = days_ahead([hourly(48, start)], week_to(start, "Europe/Berlin"))
-    assert [one.hours for one in days] == [1, 24, 23]
+    assert [day.hours for day in days] == [1, 24, 23]
     second = days[1]
     assert second.allocated is not None
     assert second.allocated.central == pytest.approx(sum(range(2, 26)) / 24)

@@ -107,16 +107,16 @@ def test_collect_reads_slurm(
     assert main([*common, "collect"]) == 0
     capsys.readouterr()
     assert main([*common, "jobs", "--format", "json"]) == 0
-    jobs = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    jobs = {load["name"]: load for load in json.loads(capsys.readouterr().out)}
     assert {name: one["state"] for name, one in jobs.items()} == {
         "train": "running",
         "sweep": "running",
         "waits": "pending",
     }
     assert main([*common, "nodes", "--format", "json"]) == 0
-    nodes = {one["name"]: one["gpu_count"] for one in json.loads(capsys.readouterr().out)}
+    nodes = {load["name"]: load["gpu_count"] for load in json.loads(capsys.readouterr().out)}
     assert nodes == {node.name: node.gpus for node in bed.plan.nodes if node.gpus}
     assert main([*common, "doctor", "--format", "json"]) == 3
-    rows = {one["part"]: one["state"] for one in json.loads(capsys.readouterr().out)}
+    rows = {load["part"]: load["state"] for load in json.loads(capsys.readouterr().out)}
     assert rows["slurm: slurm job mapping"] == "ok"
     assert rows["slurm: slurm accounting"] == "missing"

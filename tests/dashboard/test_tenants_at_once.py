@@ -53,11 +53,11 @@ def test_people_of_two_tenants_at_once_see_their_own_alone(
             server, JOBS, people=PEOPLE, opens=OPENS, views=("recommendations", "overview")
         )
     assert len(visits) == PEOPLE * OPENS
-    assert [text for one in visits for text in one.answer.errors] == []
-    seen = {one.person for one in visits if one.view == "recommendations"}
+    assert [text for visit in visits for text in visit.answer.errors] == []
+    seen = {visit.person for visit in visits if visit.view == "recommendations"}
     assert seen == set(JOBS)
     assert cross_talk(visits, JOBS) == []
     measured(
         f"{PEOPLE} sessions of two tenants at once: {len(visits)} pages, none of another; p95 "
-        f"{p95([one.answer.seconds for one in visits]):.1f} s"
+        f"{p95([visit.answer.seconds for visit in visits]):.1f} s"
     )

@@ -108,7 +108,7 @@ def test_energy_is_the_integral_and_the_parts_are_the_whole(store: Store) -> Non
     assert report.week.end - report.week.start == timedelta(hours=168)
     for rows in (report.energy.statement.rows, report.energy.jobs, report.energy.days.rows):
         parts = [row.gpu_energy_kwh for row in rows]
-        total = sum(one.central for one in parts if one is not None)
+        total = sum(part.central for part in parts if part is not None)
         assert total == pytest.approx(report.energy.statement.total.gpu_energy_kwh.central)
 
 

@@ -93,10 +93,13 @@ def test_unknown_energy_stays_unknown(basis: Basis) -> None:
     silent = replace(
         basis,
         forecasts=tuple(
-            replace(one, paths=tuple(path for path in one.paths if path.quantity != "power_watts"))
-            if hasattr(one, "paths")
-            else one
-            for one in basis.forecasts
+            replace(
+                forecast,
+                paths=tuple(path for path in forecast.paths if path.quantity != "power_watts"),
+            )
+            if hasattr(forecast, "paths")
+            else forecast
+            for forecast in basis.forecasts
         ),
     )
     found = what_if(silent, SETTINGS, {})

@@ -52,7 +52,7 @@ class Lives(RuleBasedStateMachine):
         """What became of every recommendation."""
         return self.bench.store.reader.states()
 
-    @precondition(lambda self: not any(one in OPEN for one in self.states.values()))
+    @precondition(lambda self: not any(state in OPEN for state in self.states.values()))
     @rule()
     def apply_the_next(self) -> None:
         """A recommendation for what the job has now, approved and asked for."""
@@ -128,12 +128,12 @@ class Lives(RuleBasedStateMachine):
     def one_applied_row(self) -> None:
         """One object has at most one change that stands on it."""
         applied = STANDING - {State.ROLLBACK_REFUSED, State.UNKNOWN}
-        assert sum(one in applied for one in self.states.values()) <= 1, self.states
+        assert sum(state in applied for state in self.states.values()) <= 1, self.states
 
     @invariant()
     def words_for_all(self) -> None:
         """Whatever the state, it has words, and the record of it is whole."""
-        assert all(STATE_WORDS[one] for one in self.states.values())
+        assert all(STATE_WORDS[state] for state in self.states.values())
 
     def teardown(self) -> None:
         """Once the trouble is over every command ends, and the original can be restored."""
@@ -143,7 +143,7 @@ class Lives(RuleBasedStateMachine):
             bench.cluster.change(JOB, mood="")
             bench.clock.forward(minutes=5)
             bench.work(visits=150)
-            assert not any(one in OPEN for one in self.states.values()), self.states
+            assert not any(state in OPEN for state in self.states.values()), self.states
             self._restore()
             assert bench.store.reader.verify_audit() == ()
 

@@ -91,7 +91,7 @@ def test_a_boards_page_tells_its_code_and_others_none(
     rows = table_with(drawn(world, "fleet", monkeypatch, gpu=faulty), "concerns", "next_step")
     assert (rows["xid"].tolist(), rows["concerns"].tolist()) == ([109], ["unknown"])
     captions = [one.value for one in drawn(world, "fleet", monkeypatch, gpu=sound).caption]
-    assert any(one.startswith("No XID error in the last") for one in captions)
+    assert any(caption.startswith("No XID error in the last") for caption in captions)
 
 
 def test_health_counts_the_codes(world: WebWorld, monkeypatch: pytest.MonkeyPatch) -> None:

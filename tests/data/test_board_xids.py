@@ -31,7 +31,10 @@ def keep(store: Store, *rows: tuple, name: str) -> None:
 
 def known(store: Store, since: datetime = OLD) -> list[tuple]:
     """What is kept."""
-    return [tuple(one) for one in store.reader.board_xids(since=since).itertuples(index=False)]
+    return [
+        tuple(itertuple)
+        for itertuple in store.reader.board_xids(since=since).itertuples(index=False)
+    ]
 
 
 PARTS = {

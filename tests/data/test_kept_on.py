@@ -52,7 +52,7 @@ def test_nodes_of_jobs_without_readings_are_told(
         )
     )
     view = store.reader.planning_view(NOW, slot_seconds=900, history_days=7)
-    assert [one.job_id for one in view.jobs] == ["search/ranker-0"]
+    assert [job.job_id for job in view.jobs] == ["search/ranker-0"]
     assert view.cluster.kept_on == ({"n1", "n2"} if holds else set())
 
 

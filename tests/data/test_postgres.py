@@ -225,7 +225,7 @@ def _append(url: str, number: int, entries: int) -> None:
 
 def run_all(target: object, *arguments: tuple[object, ...]) -> None:
     """Run a function in a process per tuple of arguments and wait for all to end well."""
-    processes = [_SPAWN.Process(target=target, args=one) for one in arguments]  # type: ignore[arg-type]
+    processes = [_SPAWN.Process(target=target, args=argument) for argument in arguments]  # type: ignore[arg-type]
     for process in processes:
         process.start()
     for process in processes:
@@ -240,7 +240,7 @@ def test_processes_append_to_one_unbroken_chain(shared: Store, postgres_url: str
     assert [entry.sequence for entry in entries] == list(range(1, 201))
     assert shared.reader.verify_audit() == ()
     for number in range(4):
-        mine = [int(one.detail) for one in entries if one.actor == f"process {number}"]
+        mine = [int(entry.detail) for entry in entries if entry.actor == f"process {number}"]
         assert mine == list(range(50))
 
 

@@ -56,7 +56,7 @@ def test_every_path_carries_its_evidence() -> None:
     assert path.backtest is not None
     assert {name for name, _loss in path.backtest.losses} == {"mix", "naive", "seasonal-naive"}
     assert [lead.until_hours for lead in path.backtest.by_lead] == [1, 3, 6, 12, 25]
-    assert all(abs(sum(dict(one.weights).values()) - 1) < 1e-9 for one in path.weights)
+    assert all(abs(sum(dict(weight.weights).values()) - 1) < 1e-9 for weight in path.weights)
     assert all(low <= high for low, high in zip(path.q05, path.q10, strict=True))
     assert all(low <= high for low, high in zip(path.q90, path.q95, strict=True))
 

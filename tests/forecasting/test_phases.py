@@ -41,7 +41,7 @@ def training_power(*, seed: int = 0, noise: float = 8.0, tail: int = 0) -> np.nd
 
 def kinds(phases: Phases) -> list[PhaseKind]:
     """The kinds in order."""
-    return [one.kind for one in phases.segments]
+    return [segment.kind for segment in phases.segments]
 
 
 @BOTH
@@ -49,10 +49,10 @@ def test_a_training_job_shows_warm_up_steady_work_and_dips(find) -> None:
     """Every segment of a clean trace is found at its sample, with its kind and level."""
     found = find(training_power(), STEP)
     assert kinds(found)[:3] == [PhaseKind.WARM_UP, PhaseKind.STEADY, PhaseKind.DIP]
-    dips = [one for one in found.segments if one.kind is PhaseKind.DIP]
-    assert [one.start for one in dips] == list(range(80, 590, 60))
-    assert {one.end - one.start for one in dips} == {5}
-    assert all(one.level == pytest.approx(450, abs=15) for one in dips)
+    dips = [segment for segment in found.segments if segment.kind is PhaseKind.DIP]
+    assert [dip.start for dip in dips] == list(range(80, 590, 60))
+    assert {dip.end - dip.start for dip in dips} == {5}
+    assert all(dip.level == pytest.approx(450, abs=15) for dip in dips)
     assert found.plateau == pytest.approx(700, abs=3)
     assert found.unit == "W"
 
@@ -81,7 +81,9 @@ def test_a_long_gap_is_unknown_and_a_short_one_is_not(find) -> None:
     watts = training_power()
     watts[230:235] = np.nan
     watts[300:400] = np.nan
-    unknown = [one for one in find(watts, STEP).segments if one.kind is PhaseKind.UNKNOWN]
+    unknown = [
+        segment for segment in find(watts, STEP).segments if segment.kind is PhaseKind.UNKNOWN
+    ]
     assert [(one.start, one.end, one.level) for one in unknown] == [(300, 400, None)]
 
 
@@ -104,10 +106,13 @@ def test_phases_of_training_at_two_levels_are_both_steady(find) -> None:
     early[300:1800:300] = 250.0
     early += np.random.default_rng(3).normal(scale=5, size=1800)
     found = find(np.concatenate([early, training_power()[20:]]), STEP)
-    steady = [one for one in found.segments if one.kind is PhaseKind.STEADY]
+    steady = [segment for segment in found.segments if segment.kind is PhaseKind.STEADY]
     assert steady[0].level == pytest.approx(400, abs=5)
     assert steady[-1].level == pytest.approx(700, abs=5)
-    assert sum(one.kind is PhaseKind.DIP and one.start < 1800 for one in found.segments) == 5
+    assert (
+        sum(segment.kind is PhaseKind.DIP and segment.start < 1800 for segment in found.segments)
+        == 5
+    )
 
 
 @BOTH
@@ -117,7 +122,11 @@ def test_a_short_rise_is_a_spike_and_no_plateau(find) -> None:
     for start in (100, 200, 300):
         watts[start : start + 4] += 180.0
     found = find(watts, STEP)
-    spikes = [(one.start, one.end) for one in found.segments if one.kind is PhaseKind.SPIKE]
+    spikes = [
+        (segment.start, segment.end)
+        for segment in found.segments
+        if segment.kind is PhaseKind.SPIKE
+    ]
     assert spikes == [(100, 104), (200, 204), (300, 304)]
     assert found.plateau == pytest.approx(500, abs=3)
 
@@ -129,7 +138,7 @@ def test_hints_tell_checkpoints_from_evaluations() -> None:
     writes[80:85] = 500.0
     memory[140:145] = 40_000.0
     found = find_phases(watts, STEP, hints=Hints(writes=writes, memory_mib=memory))
-    dips = [one.kind for one in found.segments if one.kind in DIPS]
+    dips = [segment.kind for segment in found.segments if segment.kind in DIPS]
     assert dips[:3] == [PhaseKind.CHECKPOINT, PhaseKind.EVALUATION, PhaseKind.DIP]
 
 
@@ -137,7 +146,7 @@ def test_hints_tell_checkpoints_from_evaluations() -> None:
 def test_without_hints_a_dip_stays_ambiguous(hints: Hints | None) -> None:
     """No hint, or memory alone, leaves evaluation and checkpoint under one name."""
     found = find_phases(training_power(), STEP, hints=hints)
-    assert {one.kind for one in found.segments if one.kind in DIPS} == {PhaseKind.DIP}
+    assert {segment.kind for segment in found.segments if segment.kind in DIPS} == {PhaseKind.DIP}
 
 
 def test_a_coarse_step_says_what_it_hides() -> None:
@@ -175,7 +184,7 @@ def test_hours_of_training_in_slots_have_their_epochs() -> None:
 def test_a_broken_series_has_phases_too(find, values: list[float], step: float) -> None:
     """Nothing raises; what is not known is said, and every sample has one segment."""
     found = find(values, step)
-    assert sum(one.end - one.start for one in found.segments) == len(values)
+    assert sum(segment.end - segment.start for segment in found.segments) == len(values)
     assert found.epoch.reason
 
 
@@ -193,14 +202,14 @@ def test_a_broken_series_has_phases_too(find, values: list[float], step: float) 
 def test_segments_cover_every_sample_once(find, values, step, ended) -> None:
     """For any floats whatever, segments are a partition and levels are finite."""
     found = find(values, step, rules=PhaseRules(ended=ended))
-    assert sum(one.end - one.start for one in found.segments) == len(values)
-    assert all(one.level is None or np.isfinite(one.level) for one in found.segments)
+    assert sum(segment.end - segment.start for segment in found.segments) == len(values)
+    assert all(segment.level is None or np.isfinite(segment.level) for segment in found.segments)
 
 
 def penalised_cost(scaled: np.ndarray, edges: list[int]) -> float:
     """The sum of squares around the means of the parts, plus 2.5 ln n for each edge."""
     parts = np.split(scaled, edges)
-    squares = sum(((one - one.mean()) ** 2).sum() for one in parts)
+    squares = sum(((part - part.mean()) ** 2).sum() for part in parts)
     return squares + 2.5 * np.log(len(scaled)) * len(edges)
 
 

@@ -66,7 +66,7 @@ def test_a_known_law_is_found_again() -> None:
 
 def test_every_input_that_is_known_helps() -> None:
     """The left-out error falls from utilization alone to utilization, memory and clock."""
-    errors = {one.inputs: one.error for one in MEASURED.fits}
+    errors = {fit.inputs: fit.error for fit in MEASURED.fits}
     alone, both = errors[()], errors["memory_activity", "clock_ratio"]
     assert alone is not None
     assert both is not None
@@ -196,7 +196,7 @@ def test_few_readings_leave_the_prior(rows: int) -> None:
     """Fewer than eight readings are no fit: the answer is the catalogue's, without an error."""
     few = PowerSamples(power_watts=np.full(rows, 300.0), utilization=np.full(rows, 0.5))
     model = fitted(few)
-    assert all(one.error is None for one in model.fits)
+    assert all(fit.error is None for fit in model.fits)
     assert model.predict(0.5).extrapolated
 
 

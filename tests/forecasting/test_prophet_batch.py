@@ -140,7 +140,7 @@ def test_the_design_is_prophets(known: Any, slot_seconds: int, options: dict[str
     np.testing.assert_allclose(design.unit_times(times), handed.t, rtol=0, atol=1e-14)
     if chosen.growth == "linear":
         np.testing.assert_allclose(design.changepoints, handed.t_change, rtol=0, atol=1e-14)
-    assert [one.name for one in design.seasonalities] == list(model.seasonalities)
+    assert [seasonality.name for seasonality in design.seasonalities] == list(model.seasonalities)
     if design.seasonalities:
         np.testing.assert_allclose(seasonal, handed.X.to_numpy(), rtol=0, atol=1e-8)
         np.testing.assert_allclose(design.precision[trend:], 1 / np.square(handed.sigmas))

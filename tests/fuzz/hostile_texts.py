@@ -32,7 +32,7 @@ LABELS = (
 @cache
 def _recorded() -> tuple[tuple[str, ...], ...]:
     return tuple(
-        tuple(one for one in path.read_text(encoding="utf-8").splitlines() if one[:1] != "#")
+        tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line[:1] != "#")
         for path in sorted(RECORDED.glob("*.prom"))
     )
 

@@ -60,10 +60,10 @@ def test_hostile_cases_are_read_or_refused_and_can_be_kept(
     """Every case ends in samples or in a named refusal; what became samples can be kept."""
     frames: list[pd.DataFrame] = []
     outcomes = read_cases(make(CASES, seed=SEED), read, frames.append)
-    assert sum(one.cases for one in outcomes.values()) == CASES
-    assert [fault for one in outcomes.values() for fault in one.uncaught] == []
-    assert sum(one.accepted for one in outcomes.values()) > CASES // 3
-    assert sum(sum(one.dropped.values()) for one in outcomes.values()) > CASES // 10
+    assert sum(outcome.cases for outcome in outcomes.values()) == CASES
+    assert [fault for outcome in outcomes.values() for fault in outcome.uncaught] == []
+    assert sum(outcome.accepted for outcome in outcomes.values()) > CASES // 3
+    assert sum(sum(outcome.dropped.values()) for outcome in outcomes.values()) > CASES // 10
     samples = pd.concat(frames, ignore_index=True)
     with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
         assert store.keep(ran(samples)) == len(samples.drop_duplicates(KEY))

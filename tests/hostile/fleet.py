@@ -27,7 +27,7 @@ from data.records.jobs import Job, JobState, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration, JobPlan, NodePlan, Plan, PlanBound, Stay, TenantPlan
 from data.store import Store
 
-TEXTS = tuple(one.text for one in PAYLOADS)
+TEXTS = tuple(payload.text for payload in PAYLOADS)
 _READINGS = 13
 _STEP = timedelta(minutes=5)
 _GPUS_A_NODE = 8

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 from dashboard.csv_export import csv_text
 from dashboard.foreign_text import UNSEEN, cell, chat, markdown, plot_label, shown
 
-TEXTS = [one.text for one in PAYLOADS] + [HUGE]
+TEXTS = [payload.text for payload in PAYLOADS] + [HUGE]
 JOINER = "\u2060"
 FORMULA = set("=+-@\uff1d\uff0b\uff0d\uff20")
 
@@ -21,9 +21,9 @@ FORMULA = set("=+-@\uff1d\uff0b\uff0d\uff20")
 def test_the_corpus_is_large_and_every_text_is_another() -> None:
     """At least 200 texts of at least ten families, each once, none longer than sources allow."""
     assert len(PAYLOADS) >= 300
-    assert len({one.text for one in PAYLOADS}) == len(PAYLOADS)
-    assert len({one.family for one in PAYLOADS}) >= 10
-    assert max(len(one.text) for one in PAYLOADS) <= 1024
+    assert len({payload.text for payload in PAYLOADS}) == len(PAYLOADS)
+    assert len({payload.family for payload in PAYLOADS}) >= 10
+    assert max(len(payload.text) for payload in PAYLOADS) <= 1024
 
 
 def unseen(text: str) -> list[str]:
@@ -80,8 +80,8 @@ def test_markdown_reads_as_what_was_written() -> None:
 def test_labels_of_plots_hold_no_markup() -> None:
     """No angle bracket and no quote is left, and no label is longer than its plot."""
     labels = [plot_label(text) for text in TEXTS]
-    assert [one for one in labels if set(one) & set("<>\"'")] == []
-    assert max(len(html.unescape(one)) for one in labels) <= 81
+    assert [label for label in labels if set(label) & set("<>\"'")] == []
+    assert max(len(html.unescape(label)) for label in labels) <= 81
 
 
 def test_a_chat_mentions_and_links_nothing() -> None:

@@ -90,7 +90,7 @@ def test_markdown_report_holds_no_link_picture_or_html(report: WeeklyReport) -> 
     assert {one.type for one in inner} <= {
         "text", "text_special", "strong_open", "strong_close", "softbreak", "code_inline"
     }  # fmt: skip
-    assert not [one for one in tokens if one.type in ("html_block", "fence", "code_block")]
+    assert not [token for token in tokens if token.type in ("html_block", "fence", "code_block")]
     rows = [line for line in text.splitlines() if line.startswith("| ") and "evil" in line]
     assert len(rows) > 100
 
@@ -146,7 +146,7 @@ def test_csv_tables_start_no_formula(report: WeeklyReport) -> None:
     for text in csv_tables(report).values():
         cells = [one for line in csv.reader(io.StringIO(text, newline="")) for one in line]
         assert len(cells) > 1000
-        assert [one for one in cells if one[:1] in tuple("=+-@\t\r\n\0")] == []
+        assert [cell for cell in cells if cell[:1] in tuple("=+-@\t\r\n\0")] == []
 
 
 def entry(text: str) -> AuditEntry:
@@ -272,7 +272,7 @@ def test_json_of_the_jobs_is_what_was_written(
 ) -> None:
     """Written as numbers where a terminal would obey, and the same text again once read."""
     main(["--store", f"duckdb:///{path}", "jobs", "--format", "json"])
-    names = {one["name"] for one in json.loads(capsys.readouterr().out)}
+    names = {load["name"] for load in json.loads(capsys.readouterr().out)}
     assert names <= {without_nul(text) for text in TEXTS}
 
 
@@ -320,10 +320,13 @@ def test_metrics_name_no_person_and_no_job(store: Store) -> None:
     text = OwnMetrics(store.reader, CycleState, lambda: False).exposition(NOW).decode()
     families = list(text_string_to_metric_families(text))
     labels = {
-        value for one in families for sample in one.samples for value in sample.labels.values()
+        value
+        for family in families
+        for sample in family.samples
+        for value in sample.labels.values()
     }
-    assert not {one for one in labels if one in TEXTS}
-    assert sum(len(one.samples) for one in families) < 1000
+    assert not {label for label in labels if label in TEXTS}
+    assert sum(len(family.samples) for family in families) < 1000
 
 
 @pytest.mark.parametrize("text", HALF_CHARACTERS)

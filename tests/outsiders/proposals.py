@@ -68,11 +68,11 @@ class Proposals:
 
     def judge(self, applier: Applier, proposals: Sequence[Recommendation], said: str) -> None:
         """Ask the applier of every proposal that it covers."""
-        for one in proposals:
-            if applier.covers(one):
-                self.covered[one.action] += 1
-                if why := refusal_of(applier, one):
-                    shown = f"{one.target} {one.now.describe()} -> {one.summary}"
+        for proposal in proposals:
+            if applier.covers(proposal):
+                self.covered[proposal.action] += 1
+                if why := refusal_of(applier, proposal):
+                    shown = f"{proposal.target} {proposal.now.describe()} -> {proposal.summary}"
                     self.refused.append(f"{said}: {shown}: {why}")
 
     def require_few_refused(self, min_covered: int) -> None:

@@ -24,9 +24,9 @@ def test_the_bound_lies_between_the_static_one_and_the_optimum(
     """On instances where every packing can be tried."""
     instance = instance_of(items, 10)
     optimum = min(
-        busy_units(instance, np.array(one))
-        for one in packings(len(items))
-        if not overloads(instance, np.array(one))
+        busy_units(instance, np.array(packing))
+        for packing in packings(len(items))
+        if not overloads(instance, np.array(packing))
     )
     bound = busy_time_bound(instance, np.arange(instance.items), budget_seconds=30)
     assert static_busy_time(instance) <= bound <= optimum
@@ -37,9 +37,9 @@ def test_staying_in_one_bin_costs_more_than_the_load_says() -> None:
     instance = instance_of([(0, 4, 6), (0, 8, 5), (4, 12, 5), (6, 12, 5)], 10)
     bound = busy_time_bound(instance, np.arange(4), budget_seconds=30)
     optimum = min(
-        busy_units(instance, np.array(one))
-        for one in packings(4)
-        if not overloads(instance, np.array(one))
+        busy_units(instance, np.array(packing))
+        for packing in packings(4)
+        if not overloads(instance, np.array(packing))
     )
     assert bound == optimum > static_busy_time(instance)
 

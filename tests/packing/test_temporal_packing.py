@@ -181,7 +181,9 @@ def test_only_the_program_over_time_sees_what_moments_do_not() -> None:
     graph = state_graph(instance, most_nodes=10_000)
     assert graph is not None
     optimum = min(
-        max(one) + 1 for one in packings(instance.items) if not overloads(instance, np.array(one))
+        max(packing) + 1
+        for packing in packings(instance.items)
+        if not overloads(instance, np.array(packing))
     )
     bound = covering_bound(
         graph,
@@ -199,7 +201,9 @@ def test_the_covering_bound_is_never_above_the_optimum(items: list[tuple[int, in
     """Whatever the items, and never below what every moment needs."""
     instance = instance_of(items, 10)
     optimum = min(
-        max(one) + 1 for one in packings(len(items)) if not overloads(instance, np.array(one))
+        max(packing) + 1
+        for packing in packings(len(items))
+        if not overloads(instance, np.array(packing))
     )
     graph = state_graph(instance, most_nodes=100_000)
     assert graph is not None

@@ -130,7 +130,7 @@ def test_a_service_gets_more_before_its_peak() -> None:
         demand={"search/ranker-0": levels},
     )
     found = advised(problem)
-    assert [one.action for one in found.recommendations] == [Action.SCALE_OUT]
+    assert [recommendation.action for recommendation in found.recommendations] == [Action.SCALE_OUT]
     one = found.recommendations[0]
     assert (one.now.gpu_count, one.proposed.gpu_count) == (2, 3)
     assert one.starts_at == problem.slot_starts[12]
@@ -148,7 +148,9 @@ def test_hysteresis_keeps_what_barely_pays() -> None:
         job = make_job("a/job/x", kind=WorkloadKind.TRAINING, gpu_count=2)
         problem = case((job, 0.4, 5_000.0, 500.0), gpus=boards(H100, 8), planning=planning)
         kinds[ratio] = advised(problem)
-    assert [one.action for one in kinds[2.0].recommendations] == [Action.FEWER_GPUS]
+    assert [recommendation.action for recommendation in kinds[2.0].recommendations] == [
+        Action.FEWER_GPUS
+    ]
     assert kinds[1000.0].recommendations == ()
     assert "1000 times" in kinds[1000.0].kept["a/job/x"]
 
@@ -196,7 +198,9 @@ def test_a_far_too_long_time_limit_is_pointed_out() -> None:
     problem = case((job, 0.97, 70_000.0, 4 * 650.0), gpus=boards(H100, 8))
     runs = [2 * HOUR, 2.2 * HOUR, 2.5 * HOUR, 2.6 * HOUR, 2.9 * HOUR, 3 * HOUR]
     found = advised(problem, past_runs={"slurm:7": runs})
-    assert [one.action for one in found.recommendations] == [Action.TIME_LIMIT]
+    assert [recommendation.action for recommendation in found.recommendations] == [
+        Action.TIME_LIMIT
+    ]
     one = found.recommendations[0]
     assert one.summary == "time limit of 4.5 h"
     assert one.details == (("time_limit_seconds", "16200"),)
@@ -248,7 +252,11 @@ def test_boards_that_will_be_short_are_announced_with_their_hour() -> None:
     problem = case((make_job(), 0.97, 60_000.0, 690.0), gpus=[*boards(H100, 8), *boards(A100, 8)])
     levels = [7.0] * 6 + [10.5] * 4 + [7.0] * 40
     found = advised(problem, groups=[group(H100, levels), group(A100, [3.0] * 50)])
-    one = next(one for one in found.recommendations if one.action is Action.ADD_GPUS)
+    one = next(
+        recommendation
+        for recommendation in found.recommendations
+        if recommendation.action is Action.ADD_GPUS
+    )
     assert (one.job_id, one.target) == ("", H100)
     assert one.summary == f"4 more {H100} from 2026-01-05 19:00 UTC"
     assert "7 are free now. The recommended changes of jobs take 1 by then." in one.why

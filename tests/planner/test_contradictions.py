@@ -56,12 +56,18 @@ def boards_given_back(problem: PlanningProblem, found: Advice, model: str) -> fl
     """Return the boards of a model that the recommendations for jobs give back for good."""
     jobs = {job.demand.job.job_id: job for job in problem.jobs}
     total = 0.0
-    for one in found.recommendations:
-        if not one.job_id or one.starts_at is not None or one.transition is None:
+    for recommendation in found.recommendations:
+        if (
+            not recommendation.job_id
+            or recommendation.starts_at is not None
+            or recommendation.transition is None
+        ):
             continue
-        boards = {option.configuration: option.boards for option in jobs[one.job_id].options}
-        total += boards[one.now] * (one.now.gpu_model == model)
-        total -= boards[one.proposed] * (one.proposed.gpu_model == model)
+        boards = {
+            option.configuration: option.boards for option in jobs[recommendation.job_id].options
+        }
+        total += boards[recommendation.now] * (recommendation.now.gpu_model == model)
+        total -= boards[recommendation.proposed] * (recommendation.proposed.gpu_model == model)
     return total
 
 
@@ -69,9 +75,9 @@ def more_of(found: Advice, model: str) -> Recommendation | None:
     """Return the advice to add boards of a model, if there is any."""
     return next(
         (
-            one
-            for one in found.recommendations
-            if one.action is Action.ADD_GPUS and one.target == model
+            recommendation
+            for recommendation in found.recommendations
+            if recommendation.action is Action.ADD_GPUS and recommendation.target == model
         ),
         None,
     )
@@ -86,7 +92,11 @@ def test_boards_are_added_only_beyond_those_given_back(
     planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=240 // slot_minutes)
     problem = mixed_fleet(seed, planning=planning)
     found = advised(problem, peak)
-    if any(one.starts_at is not None for one in found.recommendations if one.job_id):
+    if any(
+        recommendation.starts_at is not None
+        for recommendation in found.recommendations
+        if recommendation.job_id
+    ):
         return
     for model, capacity in zip(problem.gpu_models, problem.capacity.tolist(), strict=True):
         freed = boards_given_back(problem, found, model)
@@ -99,9 +109,9 @@ def test_boards_are_added_only_beyond_those_given_back(
         assert "are free now" in more.why
         assert ("give back" in more.why) is (freed >= 0.05)
         off = [
-            one
-            for one in found.recommendations
-            if one.action is Action.CONSOLIDATE and one.now.gpu_model == model
+            recommendation
+            for recommendation in found.recommendations
+            if recommendation.action is Action.CONSOLIDATE and recommendation.now.gpu_model == model
         ]
         assert all(one.ends_at is not None and one.ends_at <= more.starts_at for one in off)
 

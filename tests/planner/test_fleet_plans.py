@@ -63,7 +63,7 @@ def test_a_plan_keeps_within_its_nodes(seed: int, nodes: int, busy: float) -> No
     for job in plan.jobs:
         assert job.unplaced == ""
         for slot, step in enumerate(job.steps):
-            held = sum(one.gpus for one in job.stays if one.start <= slot < one.end)
+            held = sum(stay.gpus for stay in job.stays if stay.start <= slot < stay.end)
             assert held == step.gpu_count
 
 
@@ -73,8 +73,8 @@ def test_bound_plan_and_today_are_in_order(seed: int, nodes: int) -> None:
     """Every bound is at most what the plan attains, and the plan costs at most today's."""
     plan = plan_of(fleet_case(seed, nodes=nodes))
     assert plan.lower_bound <= plan.cost <= plan.cost_of_now + 1e-9
-    for one in plan.bounds:
-        assert one.value <= one.attained + 1e-6
+    for bound in plan.bounds:
+        assert bound.value <= bound.attained + 1e-6
 
 
 @given(seeds)
@@ -164,7 +164,7 @@ def test_a_node_that_holds_little_is_emptied_where_that_pays() -> None:
     nodes = [node_of("n0", H100), node_of("n1", H100)]
     on = case(*given_jobs, gpus=boards, nodes=nodes, rules=FleetRules())
     plan = plan_of(on)
-    assert [all(one.on) for one in plan.nodes].count(True) == 1
+    assert [all(node.on) for node in plan.nodes].count(True) == 1
     assert plan.moves == 1
     moved = [stay for job in plan.jobs for stay in job.stays if stay.moved]
     assert len(moved) == 1
@@ -187,8 +187,8 @@ def test_the_worked_example_of_the_documents() -> None:
         demand={serve: [3.3] * 3 + [1.2] * 6 + [3.3] * 3},
     )
     plan = plan_of(problem)
-    assert [one.gpu_count for one in plan.jobs[0].steps] == [4] * 3 + [2] * 6 + [4] * 3
-    assert [one.on for one in plan.nodes] == [(True,) * 12, (False,) * 12]
+    assert [step.gpu_count for step in plan.jobs[0].steps] == [4] * 3 + [2] * 6 + [4] * 3
+    assert [node.on for node in plan.nodes] == [(True,) * 12, (False,) * 12]
     assert plan.cost == pytest.approx(124.37, abs=0.01)
     assert plan.cost_of_now == pytest.approx(157.39, abs=0.01)
     assert plan.lower_bound == pytest.approx(123.95, abs=0.01)
@@ -201,7 +201,7 @@ def test_jobs_that_are_kept_stay_where_they_are() -> None:
     plan = plan_of(problem)
     assert plan.moves == 0
     assert all(set(job.steps) == {job.now} for job in plan.jobs)
-    assert all("protected" in one.keep_reason for one in problem.jobs)
+    assert all("protected" in job.keep_reason for job in problem.jobs)
 
 
 def test_maintenance_empties_a_node_for_its_slots_only() -> None:
@@ -225,7 +225,7 @@ def test_maintenance_empties_a_node_for_its_slots_only() -> None:
     )
     plan = plan_of(problem)
     (planned,) = plan.jobs
-    assert not any(one.node == "n0" and one.start < 4 and one.end > 2 for one in planned.stays)
+    assert not any(stay.node == "n0" and stay.start < 4 and stay.end > 2 for stay in planned.stays)
     assert planned.stays[0].node == "n0"
     assert planned.stays[0].end == 2
     assert plan.moves >= 1
@@ -246,8 +246,10 @@ def test_jobs_that_maintenance_cannot_spare_are_named() -> None:
         planning=PlanningSettings(slot_minutes=60, horizon_slots=4),
     )
     plan = plan_of(problem)
-    assert any("maintenance" in one and "slot 0" in one for one in plan.violations)
-    assert [bool(one.unplaced) for one in plan.jobs].count(True) == 1
+    assert any(
+        "maintenance" in violation and "slot 0" in violation for violation in plan.violations
+    )
+    assert [bool(job.unplaced) for job in plan.jobs].count(True) == 1
 
 
 def test_a_job_that_nobody_may_move_stays_through_maintenance_and_is_named() -> None:
@@ -288,7 +290,7 @@ def test_a_cordoned_node_keeps_its_jobs_and_takes_no_other() -> None:
         slot=timedelta(hours=1),
         maintenance=(),
     )
-    assert {one.name: one.usable for one in facts.nodes} == {"n0": 2, "n1": 8}
+    assert {node.name: node.usable for node in facts.nodes} == {"n0": 2, "n1": 8}
 
 
 def test_boards_that_jobs_hold_beyond_what_is_seen_are_kept() -> None:
@@ -301,15 +303,18 @@ def test_boards_that_jobs_hold_beyond_what_is_seen_are_kept() -> None:
         slot=timedelta(hours=1),
         maintenance=(),
     )
-    assert [(one.gpus, one.seen) for one in facts.nodes] == [(8, True), (4, False)]
+    assert [(node.gpus, node.seen) for node in facts.nodes] == [(8, True), (4, False)]
 
 
 def test_nodes_come_from_schedulers_and_from_telemetry() -> None:
     """A described node without a sample counts, as does a seen one that nobody described."""
     described = (node_of("quiet.example", A100), node_of("node-0.example", H100, cpus=64))
     problem = fleet_case(1, nodes=1, described=described)
-    assert {one.name: one.gpus for one in problem.facts.nodes} == {"quiet.example": 8, "node-0": 8}
-    assert {one.name: one.cpus for one in problem.facts.nodes}["node-0"] == 64
+    assert {node.name: node.gpus for node in problem.facts.nodes} == {
+        "quiet.example": 8,
+        "node-0": 8,
+    }
+    assert {node.name: node.cpus for node in problem.facts.nodes}["node-0"] == 64
 
 
 power = st.floats(1.0, 12.0)
@@ -325,12 +330,14 @@ def test_a_rack_stays_within_its_power_or_the_plan_names_it(seed: int, limit: fl
     mapping = as_slot_problem(problem)
     plan = plan_of(problem)
     assert mapping.slots.power is not None
-    broken = {int(one.rsplit(" ", 1)[1]) for one in plan.violations if "rack a" in one}
+    broken = {
+        int(violation.rsplit(" ", 1)[1]) for violation in plan.violations if "rack a" in violation
+    }
     homes = {one.node: n for n, one in enumerate(plan.nodes)}
     for slot in range(len(plan.slot_starts)):
         drawn = 0.0
         for column, job in enumerate(plan.jobs):
-            nodes = [one.node for one in job.stays if one.start <= slot < one.end]
+            nodes = [stay.node for stay in job.stays if stay.start <= slot < stay.end]
             if "node-0" in nodes and homes:
                 options = [one.configuration for one in problem.jobs[column].options]
                 option = options.index(job.steps[slot])
@@ -361,7 +368,10 @@ def test_a_tenant_stays_within_quota_and_what_it_may_borrow(
     plan = plan_of(fleet_case(seed, nodes=3, rules=rules))
     tenant = plan.tenants[0]
     for slot, used in enumerate(tenant.used):
-        named = any("t0" in one and one.endswith(f"slot {slot}") for one in plan.violations)
+        named = any(
+            "t0" in violation and violation.endswith(f"slot {slot}")
+            for violation in plan.violations
+        )
         assert used <= quota + borrowable + 1e-6 or named
         lent = sum(one.lent[slot] for one in plan.tenants)
         borrowed = sum(one.borrowed[slot] for one in plan.tenants)
@@ -376,7 +386,7 @@ def test_without_a_quota_a_tenant_has_its_fair_share() -> None:
         TenantShare(name="t2", weight=1),
     )
     problem = fleet_case(1, nodes=3, rules=FleetRules(tenants=TenantSettings(shares=shares)))
-    assert [one.quota for one in problem.tenants.shares] == [6, 12, 6]
+    assert [share.quota for share in problem.tenants.shares] == [6, 12, 6]
 
 
 def test_more_guarantees_than_boards_are_refused() -> None:

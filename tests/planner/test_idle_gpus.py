@@ -34,7 +34,11 @@ def test_every_idle_gpu_is_accounted_for(seed: int, slot_minutes: int, mixed: bo
     planning = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=24)
     problem = mixed_fleet(seed, planning=planning) if mixed else fleet_case(seed, planning=planning)
     plan, found = planned(problem)
-    changes = {one.job_id: one for one in found.recommendations if one.job_id}
+    changes = {
+        recommendation.job_id: recommendation
+        for recommendation in found.recommendations
+        if recommendation.job_id
+    }
     for job, case in zip(plan.jobs, problem.jobs, strict=True):
         idle = job.idle
         assert idle is not None

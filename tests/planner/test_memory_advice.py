@@ -72,7 +72,11 @@ def advised(problem: PlanningProblem, memory: Sequence[MemoryFinding]) -> Advice
 
 def only(problem: PlanningProblem, memory: Sequence[MemoryFinding]) -> Recommendation:
     """The one recommendation about memory."""
-    (found,) = (one for one in advised(problem, memory).recommendations if one.action in FOR_MEMORY)
+    (found,) = (
+        recommendation
+        for recommendation in advised(problem, memory).recommendations
+        if recommendation.action in FOR_MEMORY
+    )
     return found
 
 
@@ -167,7 +171,9 @@ def test_the_likeliest_gets_the_last_large_board() -> None:
         planning=SHORT,
     )
     found = advised(problem, [runs_out(second), runs_out(first, probability=0.2)])
-    actions = {one.job_id: one.action for one in found.recommendations}
+    actions = {
+        recommendation.job_id: recommendation.action for recommendation in found.recommendations
+    }
     assert actions == {"ml/job/b": Action.LARGER_GPU, "ml/job/a": Action.SPREAD}
 
 
@@ -176,9 +182,11 @@ def test_memory_takes_the_place_of_what_the_plan_would_save() -> None:
     job = training(gpu_model=H100, gpu_count=4, gpu_memory_mib=81_559.0)
     idle = case((job, 0.1, 20_000.0, 800.0), gpus=boards(H100, 8), planning=SHORT)
     before = advised(idle, ())
-    assert [one.action for one in before.recommendations] == [Action.FEWER_GPUS]
+    assert [recommendation.action for recommendation in before.recommendations] == [
+        Action.FEWER_GPUS
+    ]
     found = advised(idle, [runs_out(job, needed_mib=90_000.0)])
-    assert [one.action for one in found.recommendations] == [Action.SPREAD]
+    assert [recommendation.action for recommendation in found.recommendations] == [Action.SPREAD]
     part = found.portfolio
     assert part.recommended == 0
     assert part.for_memory < 0
@@ -198,7 +206,8 @@ def test_freed_memory_opens_a_slice() -> None:
     """While the largest reading counts no slice fits; once the phase is over one is proposed."""
     held = {"held_memory_mib": {"ml/job/train": 8_000.0}, "planning": SHORT}
     assert all(
-        one.action is not Action.MIG_SLICE for one in freed({"planning": SHORT}).recommendations
+        recommendation.action is not Action.MIG_SLICE
+        for recommendation in freed({"planning": SHORT}).recommendations
     )
     (found,) = freed(held).recommendations
     assert found.action is Action.MIG_SLICE

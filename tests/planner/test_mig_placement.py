@@ -15,7 +15,7 @@ from planner.plan import build_plan
 
 CATALOGUE = load_gpu_catalogue()
 BOARD = CATALOGUE.get(A100)
-PROFILES = [one.name for one in BOARD.mig_profiles]
+PROFILES = [profile.name for profile in BOARD.mig_profiles]
 
 
 def slice_of(profile: str, start: int = 0, end: int = 4, board: str = "") -> Slice:
@@ -40,7 +40,7 @@ def slice_of(profile: str, start: int = 0, end: int = 4, board: str = "") -> Sli
 )
 def test_what_the_driver_allows_fits_on_one_board(profiles: list[str]) -> None:
     """The usual cuts of a board of seven compute slices."""
-    boards, _places = pack_slices([slice_of(one) for one in profiles], 4)
+    boards, _places = pack_slices([slice_of(profile) for profile in profiles], 4)
     assert len(boards) == 1
 
 
@@ -49,7 +49,7 @@ def test_what_the_driver_allows_fits_on_one_board(profiles: list[str]) -> None:
 )
 def test_what_the_driver_refuses_takes_two(profiles: list[str]) -> None:
     """Eight of 1g, two of 4g, and 3g twice with anything beside."""
-    boards, _places = pack_slices([slice_of(one) for one in profiles], 4)
+    boards, _places = pack_slices([slice_of(profile) for profile in profiles], 4)
     assert len(boards) == 2
 
 
@@ -102,6 +102,6 @@ def test_small_jobs_share_a_board_of_a_plan() -> None:
     )
     plan = build_plan(problem, budget_seconds=30, created_at=problem.as_of)
     stays = [one for job in plan.jobs for one in job.stays]
-    assert {one.mig_board for one in stays} == {0}
-    assert len({one.mig_position for one in stays}) == 2
+    assert {stay.mig_board for stay in stays} == {0}
+    assert len({stay.mig_position for stay in stays}) == 2
     assert all(step.mig_profile for job in plan.jobs for step in job.steps)

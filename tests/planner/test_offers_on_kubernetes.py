@@ -233,9 +233,9 @@ def serve(fake: FakeApi, drawn: Drawn) -> None:
     for kind, documents in drawn.objects.items():
         for listed in KINDS[kind][:1]:
             above, _, plural = listed.rpartition("/")
-            for one in documents:
-                inside = "/namespaces/ml" if "namespace" in one["metadata"] else ""
-                fake.put(f"{above}{inside}/{plural}/{one['metadata']['name']}", one)
+            for document in documents:
+                inside = "/namespaces/ml" if "namespace" in document["metadata"] else ""
+                fake.put(f"{above}{inside}/{plural}/{document['metadata']['name']}", document)
     fake.lists["api/v1/nodes"] = drawn.objects["Node"]
     fake.lists["api/v1/pods"] = drawn.objects.get("Pod", [])
 

@@ -84,7 +84,7 @@ def drawn(seed: int, release: str) -> tuple[list[dict[str, Any]], list[dict[str,
             free[[one[0] for one in free].index(name)] = (name, kind, left - each)
         special = rng.random()
         jobs.append(copy.deepcopy(job_like) | {
-            "job_id": raw, "name": f"j{raw}", "nodes": ",".join(one[0] for one in homes),
+            "job_id": raw, "name": f"j{raw}", "nodes": ",".join(home[0] for home in homes),
             "node_count": number(wide, release), "max_nodes": number(0, release),
             "tasks": number(wide, release), "cpus": number(wide, release),
             "gres_detail": held, "restart_cnt": 0, "partition": "gpu", "features": "",
@@ -152,14 +152,14 @@ def tried(
     applier = SlurmApplier(settings, gpu_models=GPU_MODELS, clock=lambda: NOW)
     asked: Counter[str] = Counter()
     refused = []
-    for one in advise(plan, problem).recommendations:
-        assert one.action is not Action.MIG_SLICE, "no node of the site offers a slice"
-        if applier.covers(one):
-            asked[one.action] += 1
-            why = refusal_of(applier, one)
+    for recommendation in advise(plan, problem).recommendations:
+        assert recommendation.action is not Action.MIG_SLICE, "no node of the site offers a slice"
+        if applier.covers(recommendation):
+            asked[recommendation.action] += 1
+            why = refusal_of(applier, recommendation)
             if why:
-                refused.append(f"{release} seed {seed}: {one.target} {one.now.describe()} -> "
-                               f"{one.summary}: {why}")  # fmt: skip
+                change = f"{recommendation.now.describe()} -> {recommendation.summary}"
+                refused.append(f"{release} seed {seed}: {recommendation.target} {change}: {why}")
     return asked, refused
 
 

@@ -59,7 +59,7 @@ def test_a_protected_job_may_only_be_kept() -> None:
 def test_a_service_at_its_capacity_may_have_more_boards() -> None:
     """Nine tenths of two boards, with headroom, are more than two boards."""
     problem = case((make_job(gpu_count=2), 0.9, 5_000.0, 900.0), gpus=boards(H100, 8))
-    assert {3, 4} <= {one.gpu_count for one in choices(problem)}
+    assert {3, 4} <= {choice.gpu_count for choice in choices(problem)}
 
 
 @pytest.mark.parametrize(
@@ -74,21 +74,21 @@ def test_others_may_not_grow(changes: dict[str, Any]) -> None:
     """Saturated training shows no need of more, an autoscaler scales by itself, slices are one."""
     job = make_job(**({"job_id": "a/deployment/x", "gpu_count": 2} | changes))
     problem = case((job, 0.95, 5_000.0, 900.0), gpus=boards(H100, 8))
-    assert max(one.gpu_count for one in choices(problem)) == job.gpu_count
+    assert max(choice.gpu_count for choice in choices(problem)) == job.gpu_count
 
 
 def test_growth_ends_at_the_fleet_and_at_the_bounds_of_the_workload() -> None:
     """Three boards are all there is; three replicas are the most allowed."""
     job = make_job(gpu_count=2)
     problem = case((job, 0.95, 5_000.0, 900.0), gpus=boards(H100, 3))
-    assert max(one.gpu_count for one in choices(problem)) == 3
+    assert max(choice.gpu_count for choice in choices(problem)) == 3
     bounded = make_job(
         "a/deployment/x",
         gpu_count=2,
         scheduler=SchedulerFacts(extra=(("gpus_per_pod", "1"), ("max_replicas", "3"))),
     )
     problem = case((bounded, 0.95, 5_000.0, 900.0), gpus=boards(H100, 8))
-    assert max(one.gpu_count for one in choices(problem)) == 3
+    assert max(choice.gpu_count for choice in choices(problem)) == 3
 
 
 def test_two_small_services_share_a_board_that_mig_cannot_cut() -> None:
@@ -140,8 +140,8 @@ def test_a_slice_is_preferred_to_sharing() -> None:
         (make_job("a/y", gpu_model=A100), 0.2, 9_000.0, 120.0),
         gpus=boards(A100, 2, cut=True),
     )
-    assert any(one.mig_profile for one in choices(problem))
-    assert not any(one.shared_with for one in choices(problem))
+    assert any(choice.mig_profile for choice in choices(problem))
+    assert not any(choice.shared_with for choice in choices(problem))
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0.02, 0.9)), min_size=2, max_size=9))
@@ -153,7 +153,7 @@ def test_pairs_are_mutual_and_fit(needs: list[tuple[float, float]]) -> None:
         for number, (level, share) in enumerate(needs)
     ]
     problem = case(*jobs, gpus=boards(L40S, 10))
-    demands = [one.demand for one in problem.jobs]
+    demands = [job.demand for job in problem.jobs]
     found = partners_of(demands, catalogue=problem.catalogue, planning=problem.planning)
     by_id = {one.job.job_id: need for one, need in zip(demands, needs, strict=True)}
     for job_id, partner in found.items():

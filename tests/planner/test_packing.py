@@ -36,7 +36,7 @@ def path_of(problem: PlanningProblem, plan: Plan) -> np.ndarray:
     """The option numbers [T, J] of a plan."""
     return np.array(
         [
-            [[one.configuration for one in job.options].index(step) for step in steps.steps]
+            [[option.configuration for option in job.options].index(step) for step in steps.steps]
             for job, steps in zip(problem.jobs, plan.jobs, strict=True)
         ]
     ).T
@@ -104,7 +104,10 @@ def test_a_cap_and_the_uncapped_board_are_two_options() -> None:
     planning = PlanningSettings(slot_minutes=60, horizon_slots=4, power_cap_ratios="0.7")
     job = make_job("a/hot")
     problem = case((job, 0.95, 70_000.0, 690.0), gpus=boards(H100, 1), planning=planning)
-    assert [one.configuration.power_cap_watts for one in problem.jobs[0].options] == [None, 490.0]
+    assert [option.configuration.power_cap_watts for option in problem.jobs[0].options] == [
+        None,
+        490.0,
+    ]
     row_of = as_slot_problem(problem).home_row
     assert row_of[0, 0] != row_of[0, 1]
     plan = plan_of(problem)

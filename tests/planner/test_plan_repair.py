@@ -43,4 +43,4 @@ def test_a_plan_that_finds_no_room_is_repaired_and_not_given_up(seed: int) -> No
     assert plan.gap_ratio is not None
     assert plan.gap_ratio < 0.05
     assert plan.cost < 0.85 * plan.cost_of_now
-    assert [one.job_id for one in plan.jobs if one.unplaced] == []
+    assert [job.job_id for job in plan.jobs if job.unplaced] == []

@@ -45,9 +45,11 @@ def check_sum(problem: PlanningProblem) -> Advice:
     part = found.portfolio
     scale = max(1.0, plan.cost_of_now)
     central = sum(
-        one.savings.cost.central
-        for one in found.recommendations
-        if one.savings.cost is not None and one.job_id and one.action not in FOR_MEMORY
+        recommendation.savings.cost.central
+        for recommendation in found.recommendations
+        if recommendation.savings.cost is not None
+        and recommendation.job_id
+        and recommendation.action not in FOR_MEMORY
     )
     assert central == pytest.approx(part.recommended, abs=1e-9 * scale)
     rest = part.not_recommended + part.timing + part.service + part.shared
@@ -100,7 +102,9 @@ def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
         energy=EnergySettings(region="DEU", electricity_price_by_hour=prices),
     )
     found = check_sum(problem)
-    names = [one.job_id for one in found.recommendations if one.job_id]
+    names = [
+        recommendation.job_id for recommendation in found.recommendations if recommendation.job_id
+    ]
     assert len(names) == len(set(names))
     assert set(names).isdisjoint(found.kept)
     assert set(names) | set(found.kept) == {job.job_id for job, *_rest in cases}
@@ -118,7 +122,7 @@ def test_all_recommendations_can_be_followed_together(jobs: list[tuple[Any, ...]
     found = advised(problem)
     row = {name: number for number, name in enumerate(problem.gpu_models)}
     used = np.zeros(len(row))
-    by_id = {one.job_id: one for one in found.recommendations}
+    by_id = {recommendation.job_id: recommendation for recommendation in found.recommendations}
     for job in problem.jobs:
         one = by_id.get(job.demand.job.job_id)
         wanted = job.options[0].configuration if one is None else one.proposed
@@ -135,12 +139,14 @@ def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows
     problem = mixed_fleet(seed, planning=planning)
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     memory = [
-        make_memory_finding(job_id=one.demand.job.job_id, gpu_model=one.demand.job.gpu_model)
-        for one in problem.jobs[: 2 if grows else 0]
+        make_memory_finding(job_id=job.demand.job.job_id, gpu_model=job.demand.job.gpu_model)
+        for job in problem.jobs[: 2 if grows else 0]
     ]
     found = advise(plan, problem, memory=memory)
     rows = [
-        one.savings.cost.central for one in found.recommendations if one.savings.cost is not None
+        recommendation.savings.cost.central
+        for recommendation in found.recommendations
+        if recommendation.savings.cost is not None
     ]
     part = found.portfolio
     assert part.together == pytest.approx(sum(rows), abs=1e-9 * max(1.0, plan.cost_of_now))
@@ -148,7 +154,11 @@ def test_the_headline_is_the_sum_of_its_rows(seed: int, slot_minutes: int, grows
     assert f"Together they save {part.together:.2f} EUR" in line
     assert part.together >= max(rows, default=0.0) - 1e-9 or part.taken > 0
     assert ("already taken off" in line) is (part.taken >= 0.005)
-    nodes = [one for one in found.recommendations if one.action is Action.CONSOLIDATE]
+    nodes = [
+        recommendation
+        for recommendation in found.recommendations
+        if recommendation.action is Action.CONSOLIDATE
+    ]
     assert ("nodes powered down" in line) is bool(nodes)
 
 
@@ -184,7 +194,7 @@ def test_half_a_pair_is_not_proposed() -> None:
         gpus=boards(L40S, 2),
     )
     found = advised(problem)
-    assert {one.action for one in found.recommendations} == {Action.CO_LOCATE}
+    assert {recommendation.action for recommendation in found.recommendations} == {Action.CO_LOCATE}
     assert len(found.recommendations) == 2
     assert found.portfolio.gpu_hours == pytest.approx(24.0)
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
@@ -203,7 +213,9 @@ def test_a_plan_that_changes_a_job_often_gives_one_change_that_suffices() -> Non
         demand={"search/ranker-0": levels},
     )
     found = advised(problem)
-    assert [one.proposed.mig_profile for one in found.recommendations] == ["2g.20gb"]
+    assert [recommendation.proposed.mig_profile for recommendation in found.recommendations] == [
+        "2g.20gb"
+    ]
     assert found.portfolio.timing > 0
     assert found.portfolio.not_recommended == 0
 

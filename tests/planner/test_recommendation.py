@@ -22,7 +22,9 @@ from planner.recommendations.savings import outcome_of
 def outcome(problem: PlanningProblem) -> tuple[tuple[Recommendation, ...], dict[str, str]]:
     """Recommendations about jobs, and reasons to keep."""
     advice = advise(build_plan(problem, budget_seconds=30, created_at=AS_OF), problem)
-    return tuple(one for one in advice.recommendations if one.job_id), dict(advice.kept)
+    return tuple(
+        recommendation for recommendation in advice.recommendations if recommendation.job_id
+    ), dict(advice.kept)
 
 
 def only(
@@ -105,7 +107,7 @@ def test_unknown_power_is_unknown_energy() -> None:
     found = only(make_job(gpu_count=8), 0.19, 5_000.0, None)
     assert found.savings.energy_kwh is None
     assert found.savings.emissions_kgco2e is None
-    assert any("power" in one for one in found.evidence.fallbacks)
+    assert any("power" in fallback for fallback in found.evidence.fallbacks)
 
 
 def test_a_skipped_forecast_keeps_the_job_and_says_why() -> None:

@@ -44,7 +44,7 @@ def test_a_rejected_change_is_kept_with_the_reason() -> None:
     problem = idle_jobs()
     first, second = advised(problem).recommendations
     found = advised(problem, first)
-    assert [one.target for one in found.recommendations] == [second.target]
+    assert [recommendation.target for recommendation in found.recommendations] == [second.target]
     assert found.kept[first.target].startswith("rejected on 2026-01-05 (recommendation ")
     assert "before 2026-02-04 unless it would save more than" in found.kept[first.target]
     assert second.savings.cost is not None
@@ -84,7 +84,9 @@ def test_a_rejected_node_stays_on() -> None:
     found = advised(problem).recommendations
     (node,) = (one for one in found if one.action is Action.CONSOLIDATE)
     assert node.target == "b"
-    assert all(one.target != "b" for one in advised(problem, node).recommendations)
+    assert all(
+        recommendation.target != "b" for recommendation in advised(problem, node).recommendations
+    )
 
 
 def test_rejections_are_read_from_decisions_for_as_long_as_they_hold(store: Store) -> None:

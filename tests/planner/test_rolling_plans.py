@@ -46,7 +46,7 @@ def test_the_same_problem_again_changes_nothing(seed: int) -> None:
     first = plan_of(problem)
     again = plan_of(problem, first)
     assert again.revised_jobs == 0
-    assert [one.steps for one in again.jobs] == [one.steps for one in first.jobs]
+    assert [job.steps for job in again.jobs] == [job.steps for job in first.jobs]
     assert again.cost == pytest.approx(first.cost, rel=1e-6)
     assert again.lower_bound <= again.cost <= again.cost_of_now + 1e-9
 
@@ -63,7 +63,7 @@ def test_the_first_slots_are_kept_and_later_ones_are_not() -> None:
     first = plan_of(wave(1.0))
     assert first.jobs[0].steps[0].gpu_count == 2
     again = plan_of(wave(3.5), first)
-    counts = [one.gpu_count for one in again.jobs[0].steps]
+    counts = [step.gpu_count for step in again.jobs[0].steps]
     assert again.frozen_slots in (0, 2)
     if again.frozen_slots:
         assert counts[:2] == [2, 2]
@@ -74,15 +74,15 @@ def test_a_job_that_left_its_forecast_is_planned_anew_at_once() -> None:
     """Frozen slots are no reason to starve it."""
     first = plan_of(wave(1.0))
     again = plan_of(wave(3.5), first, "a/x")
-    assert [one.gpu_count for one in again.jobs[0].steps] == [4] * 12
+    assert [step.gpu_count for step in again.jobs[0].steps] == [4] * 12
 
 
 def test_a_small_saving_changes_no_announced_path() -> None:
     """A job leaves its path only for more than the churn price."""
     calm = plan_of(wave(1.5, frozen_slots=0))
-    assert {one.gpu_count for one in calm.jobs[0].steps} == {2}
+    assert {step.gpu_count for step in calm.jobs[0].steps} == {2}
     stay = plan_of(wave(0.8, frozen_slots=0, churn_ratio=1.0), calm)
-    assert {one.gpu_count for one in stay.jobs[0].steps} == {2}
+    assert {step.gpu_count for step in stay.jobs[0].steps} == {2}
     assert stay.revised_jobs == 0
     leave = plan_of(wave(0.8, frozen_slots=0, churn_ratio=0.0), calm)
     assert leave.revised_jobs == 1

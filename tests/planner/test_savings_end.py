@@ -91,7 +91,7 @@ def drawn(seed: int, source: str, slot_minutes: int) -> tuple[list[Drawn], Plann
     slots = int(rng.choice([6, 24])) * 60 // slot_minutes
     prices = ",".join(f"{price:.3f}" for price in rng.uniform(0.05, 0.9, 24))
     problem = case(
-        *((one.job, one.level, 9_000.0, one.watts) for one in jobs),
+        *((job.job, job.level, 9_000.0, job.watts) for job in jobs),
         gpus=[*boards(H100, 48, cut=True), *boards(L40S, 12), *boards(A100, 8)],
         planning=PlanningSettings(
             slot_minutes=slot_minutes,
@@ -101,7 +101,7 @@ def drawn(seed: int, source: str, slot_minutes: int) -> tuple[list[Drawn], Plann
         energy=EnergySettings(
             region="DEU", electricity_price_by_hour=prices, carbon_price_per_tonne=100.0
         ),
-        past_runs={one.job.job_id: one.past_runs for one in jobs},
+        past_runs={job.job.job_id: job.past_runs for job in jobs},
     )  # fmt: skip
     plan = build_plan(problem, budget_seconds=20, created_at=AS_OF)
     return jobs, problem, advise(plan, problem)
@@ -122,30 +122,38 @@ def test_no_promise_reaches_beyond_the_end_of_its_job(source: str, slot_minutes:
     found: Counter[Action] = Counter()
     for seed in range(4 if slot_minutes == 5 else 8):
         jobs, problem, advice = drawn(seed, source, slot_minutes)
-        by_id = {one.job.job_id: one for one in jobs}
+        by_id = {job.job.job_id: job for job in jobs}
         pue = problem.energy.pue + problem.energy.pue_uncertainty
         dearest = float(problem.tariff.per_kwh.max())
         could_hold = 0.0
-        for one in advice.recommendations:
-            if not one.job_id:
+        for recommendation in advice.recommendations:
+            if not recommendation.job_id:
                 continue
-            found[one.action] += 1
-            own, savings = by_id[one.job_id], one.savings
+            found[recommendation.action] += 1
+            own, savings = by_id[recommendation.job_id], recommendation.savings
             left = hours_left(own, problem)
             # Of a board that is cut or shared a part is freed, of another model all of them are.
-            kept = one.proposed.gpu_model == one.now.gpu_model and not (
-                one.proposed.mig_profile or one.proposed.shared_with
+            kept = recommendation.proposed.gpu_model == recommendation.now.gpu_model and not (
+                recommendation.proposed.mig_profile or recommendation.proposed.shared_with
             )
-            freed = one.now.gpu_count - kept * one.proposed.gpu_count
+            freed = recommendation.now.gpu_count - kept * recommendation.proposed.gpu_count
             could_hold += freed * left
             if savings.gpu_hours is not None:
-                assert savings.gpu_hours.high <= freed * left + 1e-6, (seed, one.summary, left)
+                assert savings.gpu_hours.high <= freed * left + 1e-6, (
+                    seed,
+                    recommendation.summary,
+                    left,
+                )
             kwh = own.watts * left / 1000 * pue
             if savings.energy_kwh is not None:
-                assert savings.energy_kwh.high <= kwh + 1e-6, (seed, one.summary, left)
+                assert savings.energy_kwh.high <= kwh + 1e-6, (seed, recommendation.summary, left)
             if savings.cost is not None:
                 rent = problem.catalogue.get(H100).price_per_hour * own.job.gpu_count * left
-                assert savings.cost.high <= rent + kwh * dearest + 1e-6, (seed, one.summary, left)
+                assert savings.cost.high <= rent + kwh * dearest + 1e-6, (
+                    seed,
+                    recommendation.summary,
+                    left,
+                )
             assert savings.horizon_hours <= left + 1e-9
         assert advice.portfolio.gpu_hours <= could_hold + 1e-6
     assert found.total() >= 4, "the drawn jobs have to be worth something"

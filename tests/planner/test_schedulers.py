@@ -89,7 +89,7 @@ def test_only_a_node_that_one_scheduler_explains_is_powered_down(
     """Foreign jobs, labels without a job and nodes of nobody or of two keep a node as it is."""
     problem = mixed_fleet(seed, planning=planning(slot_minutes, hours=3))
     owners, plan = owners_of(problem), plan_of(problem)
-    jobs = {one.demand.job.job_id: one.demand.job for one in problem.jobs}
+    jobs = {job.demand.job.job_id: job.demand.job for job in problem.jobs}
     foreign = {
         name
         for name, ids in runs_on(problem).items()
@@ -98,13 +98,15 @@ def test_only_a_node_that_one_scheduler_explains_is_powered_down(
     for node in plan.nodes:
         assert all(node.on) or node.node not in foreign, node.node
     platforms = {SLURM: Platform.SLURM, KUBERNETES: Platform.KUBERNETES}
-    for one in advise(plan, problem).recommendations:
-        if one.action is Action.CONSOLIDATE:
-            name = f"{one.target}.example"
+    for recommendation in advise(plan, problem).recommendations:
+        if recommendation.action is Action.CONSOLIDATE:
+            name = f"{recommendation.target}.example"
             assert name not in foreign
             assert len(owners[name]) == 1
-            assert one.platform is platforms[owners[name][0]]
-            assert dict(one.details)["node"] == one.target, "as its scheduler calls it"
+            assert recommendation.platform is platforms[owners[name][0]]
+            assert dict(recommendation.details)["node"] == recommendation.target, (
+                "as its scheduler calls it"
+            )
 
 
 @pytest.mark.parametrize("slot_minutes", SLOTS)
@@ -122,8 +124,11 @@ def test_a_node_with_a_job_of_a_scheduler_not_connected_stays_on(slot_minutes: i
         planning=planning(slot_minutes),
     )
     plan = plan_of(problem)
-    found = {one.target: one.platform for one in advise(plan, problem).recommendations}
-    assert {one.node: any(one.on) for one in plan.nodes}["a100-01"]
+    found = {
+        recommendation.target: recommendation.platform
+        for recommendation in advise(plan, problem).recommendations
+    }
+    assert {node.node: any(node.on) for node in plan.nodes}["a100-01"]
     assert "a100-01" not in found
     assert found["idle"] is Platform.KUBERNETES
 
@@ -141,7 +146,7 @@ def test_a_node_that_slurm_calls_busy_holds_work_that_is_not_seen(state: str) ->
         rules=FleetRules(),
         planning=planning(15),
     )
-    off = {one.node for one in plan_of(problem).nodes if not any(one.on)}
+    off = {node.node for node in plan_of(problem).nodes if not any(node.on)}
     assert off == (set() if state != "idle" else {"s1"})
 
 
@@ -159,9 +164,9 @@ def test_a_node_with_work_without_a_label_stays_on(
     assert kept <= has_it
     assert all(all(node.on) for node in plan.nodes if node.node in kept)
     assert not kept & {
-        f"{one.target}.example"
-        for one in advise(plan, problem).recommendations
-        if one.action is Action.CONSOLIDATE
+        f"{recommendation.target}.example"
+        for recommendation in advise(plan, problem).recommendations
+        if recommendation.action is Action.CONSOLIDATE
     }
 
 
@@ -189,9 +194,9 @@ def test_an_idle_looking_node_with_a_busy_board_is_not_powered_down(
         planning=planning(15),
     )
     plan = plan_of(problem)
-    off = {one.node for one in plan.nodes if not any(one.on)}
+    off = {node.node for node in plan.nodes if not any(node.on)}
     assert off == (set() if stays else {"s1"})
-    targets = {one.target for one in advise(plan, problem).recommendations}
+    targets = {recommendation.target for recommendation in advise(plan, problem).recommendations}
     assert ("s1" in targets) is not stays
 
 
@@ -217,7 +222,7 @@ def test_a_node_of_which_too_little_is_known_is_not_powered_down(
         planning=planning(15),
     )
     plan = plan_of(problem)
-    targets = {one.target for one in advise(plan, problem).recommendations}
+    targets = {recommendation.target for recommendation in advise(plan, problem).recommendations}
     assert ("s1" in targets) is proposed
 
 
@@ -238,7 +243,7 @@ def test_a_mixed_fleet_has_a_pool_for_each_scheduler() -> None:
     names = {pool.name for pool in problem.pools.pools}
     assert f"{H100} (slurm; partition gpu)" in names or f"{H100} (slurm)" in names
     assert f"{H100} (kubernetes prod)" in names
-    models = [{o.configuration.gpu_model for o in one.options} for one in problem.jobs]
+    models = [{o.configuration.gpu_model for o in job.options} for job in problem.jobs]
     assert models == [{H100}, {H100, A100}]
 
 

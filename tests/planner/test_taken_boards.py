@@ -57,7 +57,7 @@ def test_no_growth_is_offered_onto_boards_of_a_job_without_readings(
     """The scheduler would leave the new pods pending."""
     problem = growing(unexplained=0, unread=unread)
     plan = build_plan(problem, budget_seconds=60, created_at=NOW)
-    actions = [one.action for one in advise(plan, problem).recommendations]
+    actions = [recommendation.action for recommendation in advise(plan, problem).recommendations]
     assert (Action.SCALE_OUT in actions) is offered
 
 

@@ -56,7 +56,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     why = obstacle(place.kind, document, edits, facts)
     if why:
         raise refuse_with_difference(place, document, edits, why)
-    owners, notes = _owners(job, [one.at for one in edits])
+    owners, notes = _owners(job, [edit.at for edit in edits])
     if owners:
         why = f"{' and '.join(owners)} would undo the change"
         raise refuse_with_difference(place, document, edits, why)
@@ -69,7 +69,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     ]
     if place.kind == "CronJob":
         lines.append("# It holds from the next run on: a run under way keeps what it has.")
-    elif any(in_template(one) for one in edits):
+    elif any(in_template(edit) for edit in edits):
         lines += [
             "# The GPUs are those of the first container; adapt the index if another one has them,",
             "# and lower those of init containers too: a pod holds the larger number.",

@@ -62,7 +62,7 @@ def _change(
     digest: str, target: Target, seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]
 ) -> Change:
     after = patched(seen.document, operations_of(edits))
-    reverse = [one.reversed() for one in reversed(edits)]
+    reverse = [edit.reversed() for edit in reversed(edits)]
     return Change(
         recommendation_digest=digest,
         target=target,
@@ -74,7 +74,7 @@ def _change(
 
 def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:
     """Give by pointer the values that a field takes: as it was, then after each of `done` steps."""
-    steps = [command_of(one).edits for one in change.steps]
+    steps = [command_of(step).edits for step in change.steps]
     found: dict[str, list[Any]] = {}
     for index, edits in enumerate(steps):
         for at, (before, _after) in edits.items():
@@ -124,15 +124,15 @@ def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iter
         yield from _rollout_notes(seen, steps)
     if kind == "Node":
         yield from _node_notes(seen, back=bool(edits) and not edits[0].after)
-    if any(one.at == "/spec/replicas" and one.after == 1 for one in edits):
+    if any(edit.at == "/spec/replicas" and edit.after == 1 for edit in edits):
         yield "One pod is left: none takes over while it starts anew."
-    if kind in ("PyTorchJob", "MPIJob") and any(one.at.endswith("/replicas") for one in edits):
+    if kind in ("PyTorchJob", "MPIJob") and any(edit.at.endswith("/replicas") for edit in edits):
         yield "Its workers meet anew (elastic rendezvous); some operators restart them all."
-    if kind == "JobSet" and not any(one.what == "suspend" for one in edits):
+    if kind == "JobSet" and not any(edit.what == "suspend" for edit in edits):
         yield "Most releases of JobSet let no number of jobs or pods change: the rehearsal tells."
     if kind == "CronJob":
         yield "It holds from the next run on: a run under way keeps what it has."
-    elif any(one.what == "suspend" for one in edits):
+    elif any(edit.what == "suspend" for edit in edits):
         yield "Suspending deletes the pods: work since the last checkpoint is lost."
 
 

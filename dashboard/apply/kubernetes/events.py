@@ -18,7 +18,7 @@ def note_event(api: KubernetesApi, change: Change, *, actor: str, outcome: str) 
     namespace = seen.place.namespace or "default"  # an Event of a node lives there
     path = f"api/v1/namespaces/{namespace}/events"
     now = utc_now().strftime("%Y-%m-%dT%H:%M:%SZ")
-    steps = "; ".join(f"{one.field}: {one.before} -> {one.after}" for one in change.steps)
+    steps = "; ".join(f"{step.field}: {step.before} -> {step.after}" for step in change.steps)
     said = (
         f"{scrub(actor, limit=100)}: {scrub(outcome, limit=100)}. {steps} "
         f"(recommendation {change.recommendation_digest[:SHORT_ID_LENGTH]})"

@@ -159,7 +159,7 @@ def _require_as_planned(recommendation: Recommendation, place: Place, document: 
     roles = roles_of(place.kind, document)
     if not roles:
         return  # a kind that can only be stopped, or a node
-    total = sum(one.gpus for one in roles)
+    total = sum(role.gpus for role in roles)
     if place.kind == "Job":
         total = min(total, roles[0].gpus_each * _pods_left(document))
     profile, seen = profile_of(document, roles), recommendation.now
@@ -200,16 +200,16 @@ def _owners(
 ) -> tuple[str, ...]:
     if place.kind == "Node":
         return ()
-    fields = [one.at for one in edits]
+    fields = [edit.at for edit in edits]
     return owners_of(place, document, fields, reading.autoscalers(api, place.namespace))
 
 
 def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str, str]:
     """Give the product label that most nodes carry for a model."""
     labels = [
-        text_in(one, "metadata", "labels", PRODUCT)
-        for one in reading.nodes(api) or []
-        if catalogue.recognise(text_in(one, "metadata", "labels", PRODUCT)) == model
+        text_in(node, "metadata", "labels", PRODUCT)
+        for node in reading.nodes(api) or []
+        if catalogue.recognise(text_in(node, "metadata", "labels", PRODUCT)) == model
     ]
     most = max(sorted(set(labels)), key=labels.count, default="")
     return {LABEL_FACT + model: most}

@@ -54,7 +54,7 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
     """Give why the edits cannot be made while the object lives, '' when nothing is known."""
     if _only_stops(edits):
         return ""
-    of_template = any(in_template(one) for one in edits)
+    of_template = any(in_template(edit) for edit in edits)
     if of_template:
         return _of_template(kind, document, facts)
     if _is_suspended(document):
@@ -68,7 +68,7 @@ def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mappin
         )
     if kind in ("RayJob", "TrainJob"):
         return f"needs recreate: a {kind} takes no other number of workers once it is made"
-    indexed = kind == "Job" and any(one.what == "completions" for one in edits)
+    indexed = kind == "Job" and any(edit.what == "completions" for edit in edits)
     if indexed and _before(facts, _RESIZES_INDEXED_JOBS):
         return "needs recreate: this server changes no completions of an indexed Job (1.27 does)"
     return ""
@@ -80,7 +80,7 @@ def in_template(edit: Edit) -> bool:
 
 
 def _only_stops(edits: Sequence[Edit]) -> bool:
-    return all(one.what in ("suspend", "unschedulable") or one.after == 0 for one in edits)
+    return all(edit.what in ("suspend", "unschedulable") or edit.after == 0 for edit in edits)
 
 
 def _is_suspended(document: Document) -> bool:
@@ -102,7 +102,7 @@ def _of_template(kind: str, document: Document, facts: Mapping[str, str]) -> str
 
 def _of_elastic_policy(document: Document, edits: Sequence[Edit]) -> str:
     policy = value_at(document, "/spec/elasticPolicy")
-    wanted = next(one.after for one in edits if one.at.endswith("/replicas"))
+    wanted = next(edit.after for edit in edits if edit.at.endswith("/replicas"))
     if policy is None:
         return "needs recreate: without elasticPolicy another number of workers breaks WORLD_SIZE"
     low, high = part(policy, "minReplicas"), part(policy, "maxReplicas")

@@ -33,7 +33,7 @@ class Edit:
 
 def pointer(*names: str | int) -> str:
     """Give the pointer of names one inside the other."""
-    return "".join("/" + str(one).replace("~", "~0").replace("/", "~1") for one in names)
+    return "".join("/" + str(name).replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def names_of(at: str) -> list[str]:
@@ -122,25 +122,25 @@ def edits_of(operations: Iterable[Operation]) -> dict[str, tuple[Any, Any]]:
     """Give (before, after) by pointer of what a patch of `operations_of` changes."""
     tested: dict[str, Any] = {}
     found: dict[str, tuple[Any, Any]] = {}
-    for one in operations:
-        if one["op"] == "test":
-            tested[one["path"]] = one["value"]
+    for operation in operations:
+        if operation["op"] == "test":
+            tested[operation["path"]] = operation["value"]
         else:
-            found[one["path"]] = (tested.get(one["path"]), one.get("value"))
+            found[operation["path"]] = (tested.get(operation["path"]), operation.get("value"))
     return found
 
 
 def patched(document: Any, operations: Iterable[Operation]) -> Any:
     """Give the object after add, replace and remove of a patch; tests are not repeated here."""
     found = deepcopy(document)
-    for one in operations:
-        *above, last = names_of(one["path"])
+    for operation in operations:
+        *above, last = names_of(operation["path"])
         inside = value_at(found, pointer(*above)) if above else found
-        if one["op"] == "test" or inside is None:
+        if operation["op"] == "test" or inside is None:
             continue
         key: Any = int(last) if isinstance(inside, list) else last
-        if one["op"] == "remove":
+        if operation["op"] == "remove":
             inside.pop(key, None) if isinstance(inside, dict) else inside.pop(key)
         else:
-            inside[key] = one["value"]
+            inside[key] = operation["value"]
     return found

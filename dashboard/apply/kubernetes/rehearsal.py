@@ -118,7 +118,7 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     """Refuse a GPU resource that no node offers: pods that ask for it would wait for ever."""
     wanted = _wanted(document, change)
     kind = seen_of(change.target).place.kind
-    templates = [one.template_at for one in roles_of(kind, document)]
+    templates = [role.template_at for role in roles_of(kind, document)]
     before, after = (
         {name for at in templates for name in asked_by(value_at(one, at))}
         for one in (document, wanted)
@@ -126,7 +126,9 @@ def _not_offered(api: KubernetesApi, document: Document, change: Change) -> Iter
     new = after - before
     nodes = reading.nodes(api) if new else None
     for name in sorted(new):
-        if nodes is not None and not any(part(one, "status", "allocatable", name) for one in nodes):
+        if nodes is not None and not any(
+            part(node, "status", "allocatable", name) for node in nodes
+        ):
             yield f"no node offers {name}: cut the boards first, or pods would wait for ever"
 
 
@@ -161,7 +163,7 @@ def _named_beyond(document: Document, change: Change) -> Iterator[str]:
     """Refuse fewer GPUs than the command of a container starts with: it would fail."""
     kind, wanted = seen_of(change.target).place.kind, _wanted(document, change)
     for role in roles_of(kind, wanted):
-        before = {one.at: one.count for one in holders(document, role.template_at)}
+        before = {holder.at: holder.count for holder in holders(document, role.template_at)}
         for held in holders(wanted, role.template_at):
             if held.count >= before.get(held.at, 0):
                 continue

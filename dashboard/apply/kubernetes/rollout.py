@@ -88,7 +88,7 @@ def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
         stopped = part(document, "spec", "replicas") == 0
         ending = f"{len(pods)} pods are ending" if stopped and pods else ""
         return next(_unfinished(document), ending)
-    living = [one for one in pods if not _over(one)]
+    living = [pod for pod in pods if not _over(pod)]
     if kind == "Job" and part(document, "spec", "suspend") is not True:
         return _job_to_do(document, living)
     suspended = part(document, "spec", "suspend") is True or (

@@ -58,18 +58,22 @@ def _moved(command: Command, seen: Seen, change: Change, document: Document) -> 
     owners = () if seen.place.kind == "Node" else owners_of(seen.place, document, command.edits)
     if owners:
         return f"{' and '.join(owners)} would undo the change of {change.target.name}"
-    for one in command.operations:
-        now = value_at(document, one["path"])
-        expected = one.get("value") if one["op"] in ("test", "replace") else None
-        if one["op"] == "test" and as_text(now) != as_text(expected):
-            return f"{one['path']} is {as_text(now)}, not {as_text(expected)} as approved"
-        if one["op"] == "add" and one["path"] not in _tested(command) and now is not None:
-            return f"{one['path']} is {as_text(now)}, where nothing was"
+    for operation in command.operations:
+        now = value_at(document, operation["path"])
+        expected = operation.get("value") if operation["op"] in ("test", "replace") else None
+        if operation["op"] == "test" and as_text(now) != as_text(expected):
+            return f"{operation['path']} is {as_text(now)}, not {as_text(expected)} as approved"
+        if (
+            operation["op"] == "add"
+            and operation["path"] not in _tested(command)
+            and now is not None
+        ):
+            return f"{operation['path']} is {as_text(now)}, where nothing was"
     return ""
 
 
 def _tested(command: Command) -> set[str]:
-    return {one["path"] for one in command.operations if one["op"] == "test"}
+    return {operation["path"] for operation in command.operations if operation["op"] == "test"}
 
 
 def _not_yet(

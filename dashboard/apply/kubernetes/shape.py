@@ -160,11 +160,11 @@ def roles_of(kind: str, document: Document) -> list[Role]:
 
 def pods_of(kind: str, document: Document) -> int:
     """Give the number of pods with GPUs that an object wants."""
-    return sum(one.count * one.pods_each for one in roles_of(kind, document))
+    return sum(role.count * role.pods_each for role in roles_of(kind, document))
 
 
 def _gpus(pod_spec: object) -> int:
-    return sum(one.count for one in requests_of(pod_spec) if not one.shared)
+    return sum(request.count for request in requests_of(pod_spec) if not request.shared)
 
 
 def _count(document: object, at: str) -> int:

@@ -140,7 +140,7 @@ def _unavailable(document: Document, pods: int) -> int:
 
 def avoids_surge(steps: Iterable[ChangeStep]) -> bool:
     """Whether steps let a rollout replace pods one by one."""
-    return any(at.startswith(_STRATEGY) for one in steps for at in command_of(one).edits)
+    return any(at.startswith(_STRATEGY) for step in steps for at in command_of(step).edits)
 
 
 def _without_surge(document: Document) -> list[Edit]:

@@ -128,7 +128,7 @@ class PowerCapApplier:
             _board_in(self._fresh(exchange, node), uuid)
             for uuid, node in _nodes_of(dict(change.target.state)).items()
         ]
-        errors = tuple(f"{one.gpu_uuid}: {one.error}" for one in boards if one.error)
+        errors = tuple(f"{board.gpu_uuid}: {board.error}" for board in boards if board.error)
         return Rehearsal(rehearsed=False, warnings=errors)
 
     def execute(self, step: ChangeStep, change: Change) -> StepResult:

@@ -95,7 +95,7 @@ class Exchange:
                 if order is None or not order.caps:
                     continue
                 live = order.expires_at > now
-                caps = tuple(one for one in order.caps if live and one.job_id in live_jobs)
+                caps = tuple(cap for cap in order.caps if live and cap.job_id in live_jobs)
                 self._order(order.node, order, caps, now, lease)
                 held += len(caps)
         return held

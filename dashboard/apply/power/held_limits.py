@@ -21,7 +21,7 @@ class HeldLimit:
 
     def with_cap(self, milliwatts: int) -> "HeldLimit":
         """Give the record with one more limit of ours, the newest last."""
-        others = tuple(one for one in self.ours if one != milliwatts)
+        others = tuple(our for our in self.ours if our != milliwatts)
         return replace(self, ours=(*others, milliwatts))
 
     @property

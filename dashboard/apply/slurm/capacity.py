@@ -159,7 +159,7 @@ def _fits(facts: JobFacts, wanted: dict[str, str], node: SlurmNode) -> bool:
         return False
     per_node = request.count if dict(facts.gpus_by).get("node") else 1
     has = sum(
-        one.count for one in node.gpus if not request.gpu_type or one.gpu_type == request.gpu_type
+        gpu.count for gpu in node.gpus if not request.gpu_type or gpu.gpu_type == request.gpu_type
     )
     cpus = -(-facts.cpus // count) if "NumTasks" not in wanted else 1
     memory = max(facts.memory_mib_per_node, facts.memory_mib_per_cpu * cpus)
@@ -181,9 +181,9 @@ def _nodes_needed(facts: JobFacts, wanted: dict[str, str], fit: list[SlurmNode])
     sizes = sorted(
         (
             sum(
-                one.count
-                for one in node.gpus
-                if not request.gpu_type or one.gpu_type == request.gpu_type
+                gpu.count
+                for gpu in node.gpus
+                if not request.gpu_type or gpu.gpu_type == request.gpu_type
             )
             for node in fit
         ),

@@ -96,11 +96,13 @@ class JobReading:
 def find_job(client: SlurmClient, number: str, now: datetime) -> JobReading | None:
     """Give the job of a raw number, None when Slurm does not know it. Errors: CollectorError."""
     answered = client.jobs(number)
-    wanted = [one for one in answered.records if _number(one, "job_id") == number]
+    wanted = [record for record in answered.records if _number(record, "job_id") == number]
     if not wanted:
         return None
     array = _number(wanted[0], "array_job_id")
-    others = [one for one in answered.records if array and _number(one, "array_job_id") == array]
+    others = [
+        record for record in answered.records if array and _number(record, "array_job_id") == array
+    ]
     try:
         facts = read_job(wanted[0], others, now)
     except (KeyError, ValueError, TypeError, AttributeError) as error:

@@ -32,7 +32,9 @@ def closing_of(moves: tuple[Move, ...], sent: int, state: State, *, total: str) 
         return Closing(moves=release, left=Left.ALL, detail="the change was finished")
     changes = _changes_back(taken, state, total) if state.get("JobState") == "PENDING" else ()
     after = {**state} | {field: before for field, _now, before in changes}
-    whole = all(same_value(one.field, after.get(one.field, ""), one.before) for one in updates)
+    whole = all(
+        same_value(update.field, after.get(update.field, ""), update.before) for update in updates
+    )
     restarts = int(state.get("Restarts", "0"))
     requeued = any(move.verb == "requeuehold" and restarts >= int(move.after) for move in taken)
     back = tuple(pending_update(*change) for change in changes)

@@ -111,7 +111,7 @@ class JobFacts:
             "JobState": self.state,
             "TRES": self.tres_asked,
             "nodes_asked": str(self.nodes_asked),
-            "gpus": str(sum(one.count for one in self.job.gpus)),
+            "gpus": str(sum(gpu.count for gpu in self.job.gpus)),
         }
         return values[field]
 
@@ -122,7 +122,7 @@ class JobFacts:
         `NumNodes=` leaves it as it was, and limits are checked against it; `Gres=` corrects it.
         """
         each = gpus_of(dict(self.gpus_by).get("node"))
-        total = sum(one.count for one in gpus_of(self.tres_asked))
+        total = sum(gpu.count for gpu in gpus_of(self.tres_asked))
         wanted = sum(one.count for one in each) * self.nodes_asked
         return self.state == "PENDING" and bool(each and total) and total != wanted
 
@@ -181,7 +181,7 @@ def _array_state(record: Record, others: list[Record]) -> str:
         return ""
     if identifier_of(record.get("array_task_id")):
         return "task"
-    states = {_state(words_of(one.get("job_state"))) for one in others}
+    states = {_state(words_of(other.get("job_state"))) for other in others}
     return "waiting" if states <= {"PENDING"} else "mixed"
 
 

@@ -317,7 +317,7 @@ def _sizes(
 
 
 def _differing(changes: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
-    return [one for one in changes if not same_value(*one)]
+    return [change for change in changes if not same_value(*change)]
 
 
 def _shape(nodes: int, each: int, count: int) -> tuple[int, int]:

@@ -40,7 +40,7 @@ def node_target(client: SlurmClient, name: str) -> Target:
     record = next((one for one in answered.records if text_of(one.get("name")) == name), None)
     if record is None:
         raise StalePlanError(f"Slurm has no node {scrub(name)!r}", "Run a new cycle.")
-    gpus = ",".join(f"{one.gpu_type}:{one.count}" for one in gpus_of(record.get("gres")))
+    gpus = ",".join(f"{gpu.gpu_type}:{gpu.count}" for gpu in gpus_of(record.get("gres")))
     partitions = record.get("partitions")
     return Target(
         kind=KIND,

@@ -44,13 +44,13 @@ class SlurmPrograms:
         found = self._jobs(number)
         arrays = {
             array
-            for one in found.records
-            if identifier_of(one.get("job_id")) == number
-            and (array := identifier_of(one.get("array_job_id"))) not in ("", "0", number)
+            for record in found.records
+            if identifier_of(record.get("job_id")) == number
+            and (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
         }
         for array in arrays:
             further = self._jobs(array).records
-            known = {identifier_of(one.get("job_id")) for one in found.records}
+            known = {identifier_of(record.get("job_id")) for record in found.records}
             found = Records(
                 interface=found.interface,
                 records=found.records

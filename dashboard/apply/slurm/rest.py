@@ -40,12 +40,14 @@ class SlurmRestWriter(SlurmRest):
         found = self._job(version, number)
         arrays = {
             array
-            for one in found.records
-            if (array := identifier_of(one.get("array_job_id"))) not in ("", "0", number)
+            for record in found.records
+            if (array := identifier_of(record.get("array_job_id"))) not in ("", "0", number)
         }
-        records = {str(one.get("job_id")): one for one in found.records}
+        records = {str(record.get("job_id")): record for record in found.records}
         for array in arrays:
-            records |= {str(one.get("job_id")): one for one in self._job(version, array).records}
+            records |= {
+                str(record.get("job_id")): record for record in self._job(version, array).records
+            }
         return Records(interface=found.interface, records=tuple(records.values()))
 
     def _job(self, version: str, number: str) -> Records:

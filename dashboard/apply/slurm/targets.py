@@ -89,7 +89,7 @@ def _gres_type(
     """
     partitions = set(facts.job.partition.split(","))
     near = [node for node in nodes if partitions & set(node.partitions)]
-    own = {one.gpu_type for one in facts.job.gpus}
+    own = {gpu.gpu_type for gpu in facts.job.gpus}
     for around in (near, nodes):
         types = {
             one.gpu_type
@@ -187,7 +187,7 @@ def require_as_planned(
             f"Slurm job {number} is {facts.job.state} now, the plan saw it {state}", again
         )
     now = recommendation.now
-    count = sum(one.count for one in facts.job.gpus)
+    count = sum(gpu.count for gpu in facts.job.gpus)
     model = models.of_job(facts.job)
     # Slurm knows no model of a job that names no type and waits where there are several, and a
     # site's own word for one says nothing of which it is: the plan has the model from telemetry.

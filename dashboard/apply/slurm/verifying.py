@@ -44,7 +44,7 @@ def read_back_job(
         return _seen(Seen.GONE, "the job is gone, or its number names another one")
     facts = reading.facts
     observed = tuple(
-        (field, facts.value(field)) for field in dict.fromkeys(one.field for one in change.steps)
+        (field, facts.value(field)) for field in dict.fromkeys(step.field for step in change.steps)
     )
     found = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
     if found.seen is Seen.AS_INTENDED:
@@ -161,7 +161,7 @@ def _of_effect(
         if (why := _failed_soon(steps, facts)) and facts.state == "OVER":
             return _seen(Seen.FAILING, why)
         return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
-    wanted, held = _total(change, steps, facts), sum(one.count for one in facts.job.gpus)
+    wanted, held = _total(change, steps, facts), sum(gpu.count for gpu in facts.job.gpus)
     if wanted is not None and held != wanted:
         return _seen(Seen.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}")
     return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")

@@ -115,7 +115,7 @@ def statement_document(statement: EsgStatement) -> dict[str, object]:
         "rows": [row_fields(row, statement.calendar) for row in statement.rows],
         "board_hours_by_model": dict(statement.models),
         "unit_of_work": WORK_UNIT,
-        "runs_scored_per_million_tokens": [asdict(one) for one in statement.unit_scores],
+        "runs_scored_per_million_tokens": [asdict(score) for score in statement.unit_scores],
         "method": dict(METHOD),
         "factors": [asdict(one) for one in statement.told],
         "not_included": list(NOT_INCLUDED),

@@ -37,9 +37,9 @@ def finished_runs(
 ) -> dict[str, float]:
     """Give tokens by job id of what began and finished within [start, end) in one attempt."""
     found = {}
-    for one in submissions:
-        last, tokens = one.latest, tokens_of(one)
-        whole = len(one.attempts) == 1 and last.state is SubmissionState.FINISHED
+    for submission in submissions:
+        last, tokens = submission.latest, tokens_of(submission)
+        whole = len(submission.attempts) == 1 and last.state is SubmissionState.FINISHED
         inside = last.sent_at >= start and last.ended_at is not None and last.ended_at <= end
         if whole and inside and last.job_id and tokens is not None:
             found[last.job_id] = tokens

@@ -26,9 +26,9 @@ if entries:
     st.code(entries[-1].entry_hash, language=None)
     word = st.text_input("Search", key="audit-search").casefold()
     found = [
-        one
-        for one in reversed(entries)
-        if word in f"{one.actor} {one.event} {one.digest} {one.detail}".casefold()
+        entry
+        for entry in reversed(entries)
+        if word in f"{entry.actor} {entry.event} {entry.digest} {entry.detail}".casefold()
     ]
     if len(found) > _SHOWN:
         st.caption(f"The latest {_SHOWN} of {len(found)}; `trimtab audit list` gives all.")

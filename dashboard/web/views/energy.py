@@ -136,11 +136,11 @@ if not empty_state():
         table(
             pd.DataFrame(
                 {
-                    "job": one.job_id,
-                    "tokens": one.tokens,
-                    "SCI": range_text(one.sci_gco2e),
+                    "job": score.job_id,
+                    "tokens": score.tokens,
+                    "SCI": range_text(score.sci_gco2e),
                 }
-                for one in whole.unit_scores
+                for score in whole.unit_scores
             ),
             "energy-per-token",
         )

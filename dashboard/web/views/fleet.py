@@ -175,7 +175,7 @@ if not empty_state():
     )
     cells = st.columns([2, 2, 2, 3], vertical_alignment="bottom")
     with cells[0]:
-        shown = choose("Colour", [one.title for one in MEASURES], "colour")
+        shown = choose("Colour", [measure.title for measure in MEASURES], "colour")
     with cells[1]:
         model = choose("Model", [ALL, *sorted(set(boards["gpu_model"]))], "model")
     with cells[2]:
@@ -189,5 +189,9 @@ if not empty_state():
     if chosen.empty:
         st.info("No board fits these filters. Clear the search or choose “all”.")
     else:
-        show_boards(ranked(chosen, order), next(one for one in MEASURES if one.title == shown), end)
+        show_boards(
+            ranked(chosen, order),
+            next(measure for measure in MEASURES if measure.title == shown),
+            end,
+        )
     show_health(boards, end)

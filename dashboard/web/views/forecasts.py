@@ -51,7 +51,7 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
 
 def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
     """Give a row per path of a job's forecast: its model and how that did."""
-    return pd.DataFrame([tested_row(one) for one in tests])
+    return pd.DataFrame([tested_row(test) for test in tests])
 
 
 def tested_row(one: ForecastTest) -> dict[str, object]:
@@ -76,7 +76,7 @@ def jobs_accuracy() -> go.Figure:
     return reader.remember(
         "jobs-accuracy",
         lambda: lead_accuracy(
-            [one.backtest for one in reader.forecast_tests() if one.backtest is not None]
+            [test.backtest for test in reader.forecast_tests() if test.backtest is not None]
         ),
     )
 
@@ -84,12 +84,15 @@ def jobs_accuracy() -> go.Figure:
 def skipped_rows() -> pd.DataFrame:
     """Give the jobs without a forecast, and why."""
     return pd.DataFrame(
-        [{"job": one.job_id, "reason": one.reason} for one in reader.skipped_forecasts()]
+        [
+            {"job": forecast.job_id, "reason": forecast.reason}
+            for forecast in reader.skipped_forecasts()
+        ]
     )
 
 
 groups = [] if empty_state() else list(reader.group_forecasts())
-weeks = {(one.kind, one.name): one for one in groups if by_hour(one)}
+weeks = {(group.kind, group.name): group for group in groups if by_hour(group)}
 if weeks:
     fleet = weeks[GroupKind.FLEET, "fleet"]
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
@@ -100,7 +103,7 @@ if weeks:
             f"an hour of it {np.mean(allocated.q10[:24]):.0f}–{np.mean(allocated.q90[:24]):.0f} "
             "with 80 %, jobs yet to come included."
         )
-    figures({_TITLES[one]: day_ahead(fleet, one) for one in _TITLES})
+    figures({_TITLES[title]: day_ahead(fleet, title) for title in _TITLES})
     names = {
         f"{kind}: {name}" if name != "fleet" else "fleet": (kind, name) for kind, name in weeks
     }
@@ -126,7 +129,7 @@ if weeks:
             required=True,
         )
     kind, name = names[chosen]
-    mine = [one for one in groups if (one.kind, one.name) == (kind, name)]
+    mine = [group for group in groups if (group.kind, group.name) == (kind, name)]
     shown = next((one for one in mine if by_hour(one) == (ahead == "7 d")), None)
     end = reader.latest_sample_at() or utc_now()
     history = reader.group_history(
@@ -176,7 +179,7 @@ if not empty_state():
         st.info("No job has a forecast yet: run `trimtab cycle` with some hours of history.")
     else:
         chart(jobs_accuracy(), "jobs-accuracy")
-        tested = sum(one.backtest is not None for one in tests)
+        tested = sum(test.backtest is not None for test in tests)
         st.caption(f"Mean over {tested:,} series of {known:,} jobs.")
         first = choose_page(len(tests), _SHOWN)
         table(

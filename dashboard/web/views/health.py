@@ -13,7 +13,7 @@ world = current_world()
 reader = world.reader
 reports = reader.source_reports()
 state = world.cycle_state()
-failed = [one for one in reports if one.state is SourceState.FAILED]
+failed = [report for report in reports if report.state is SourceState.FAILED]
 finding(
     f"{len(failed)} of {len(reports)} sources failed last time."
     if failed
@@ -41,18 +41,18 @@ table(
     pd.DataFrame(
         [
             {
-                "source": one.source,
-                "state": str(one.state),
-                "samples": one.samples,
-                "up to": one.complete_until or one.window_end,
+                "source": report.source,
+                "state": str(report.state),
+                "samples": report.samples,
+                "up to": report.complete_until or report.window_end,
                 "complete (%)": None
-                if one.completeness_ratio is None
-                else 100 * one.completeness_ratio,
-                "dropped": ", ".join(f"{count} {reason}" for reason, count in one.dropped),
-                "reason": one.reason,
-                "warnings": "; ".join(one.warnings),
+                if report.completeness_ratio is None
+                else 100 * report.completeness_ratio,
+                "dropped": ", ".join(f"{count} {reason}" for reason, count in report.dropped),
+                "reason": report.reason,
+                "warnings": "; ".join(report.warnings),
             }
-            for one in reports
+            for report in reports
         ]
     ),
     "sources",

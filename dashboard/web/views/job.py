@@ -169,9 +169,10 @@ def show_recommendations(job: Job) -> None:
     """Show what is proposed for the job and why."""
     st.subheader("Recommendations")
     mine = [
-        one
-        for one in reader.recommendations(now=world.clock())
-        if one.recommendation.job_id == job.job_id and one.state != "superseded"
+        recommendation
+        for recommendation in reader.recommendations(now=world.clock())
+        if recommendation.recommendation.job_id == job.job_id
+        and recommendation.state != "superseded"
     ]
     if not mine:
         st.write(f"None: the plan {tense('keeps this job as it is', 'kept this job as it was')}.")

@@ -29,7 +29,7 @@ reader = world.reader
 
 def rows_of(page: JobPage, proposed: dict[str, str]) -> pd.DataFrame:
     """Give a page of jobs as a table; what was never reported stays empty."""
-    return pd.DataFrame([row_of(one, proposed) for one in page.rows])
+    return pd.DataFrame([row_of(row, proposed) for row in page.rows])
 
 
 def row_of(used: JobUse, proposed: dict[str, str]) -> dict[str, object]:
@@ -84,9 +84,9 @@ if not empty_state():
         order = choose("Largest first by", list(ORDERS), "order")
     wanted = job_filter()
     proposed = {
-        one.recommendation.job_id: title_of(one.recommendation.action)
-        for one in reader.recommendations(now=world.clock())
-        if one.state in ("proposed", "approved")
+        recommendation.recommendation.job_id: title_of(recommendation.recommendation.action)
+        for recommendation in reader.recommendations(now=world.clock())
+        if recommendation.state in ("proposed", "approved")
     }
     found = ask(wanted, order=order, most=0)
     with answer:
@@ -110,7 +110,7 @@ if not empty_state():
             "reported; the files hold all of them."
         )
         with st.container(horizontal=True, vertical_alignment="bottom"):
-            job = st.selectbox("Open a job", [one.job.job_id for one in page.rows], width=480)
+            job = st.selectbox("Open a job", [row.job.job_id for row in page.rows], width=480)
             if st.button("Open"):
                 st.switch_page("views/job.py", query_params={"id": job})
     else:

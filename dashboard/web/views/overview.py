@@ -52,7 +52,11 @@ if not empty_state():
     end = reader.latest_sample_at() or world.clock()
     day_ago = end - timedelta(days=1)
     now = reader.fleet_history(start=day_ago, end=end, slot_seconds=3600).iloc[-1]
-    stored = [one for one in reader.recommendations(now=world.clock()) if one.state == "proposed"]
+    stored = [
+        recommendation
+        for recommendation in reader.recommendations(now=world.clock())
+        if recommendation.state == "proposed"
+    ]
     freed = sum(
         one.recommendation.savings.gpu_hours.central / one.recommendation.savings.horizon_hours
         for one in stored
@@ -113,7 +117,7 @@ if not empty_state():
         st.page_link("views/recommendations.py", label=f"All {len(stored)} recommendations")
     st.subheader("Data")
     reports = reader.source_reports()
-    failed = [one.source for one in reports if one.state is SourceState.FAILED]
+    failed = [report.source for report in reports if report.state is SourceState.FAILED]
     st.write(
         f"{len(failed)} of {len(reports)} sources failed last time: see Health."
         if failed

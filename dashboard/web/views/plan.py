@@ -29,7 +29,7 @@ reader = world.reader
 def answer(plan: Plan) -> None:
     """Open with the plan's cost and what is certified of it."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
-    off_hours = hours * sum(one.on.count(False) for one in plan.nodes)
+    off_hours = hours * sum(node.on.count(False) for node in plan.nodes)
     today = tense("today's allocation", "the allocation then")
     length = f"{hours * len(plan.slot_starts):.3g} h"
     finding(
@@ -82,7 +82,7 @@ def show_demand(plan: Plan) -> None:
         naive = [at.replace(tzinfo=None) for at in times]
         demand = (naive, path.q10, path.q50, path.q90)
     st.subheader("Demand and capacity")
-    gpus = sum(one.gpus for one in plan.nodes)
+    gpus = sum(node.gpus for node in plan.nodes)
     chart(capacity_band(plan, planned, demand, float(gpus)), "demand")
     st.caption(
         "The demand of jobs with a forecast, quantiles added up as if all peaked together; "
@@ -94,18 +94,20 @@ def show_places(plan: Plan) -> None:
     """Show who is where: all nodes as a heat map, some of them as a Gantt chart."""
     st.subheader("Who is where")
     with st.container(horizontal=True):
-        model = choose("GPU model", [ALL, *sorted({one.gpu_model for one in plan.nodes})], "model")
+        model = choose(
+            "GPU model", [ALL, *sorted({node.gpu_model for node in plan.nodes})], "model"
+        )
         pages = node_pages(plan, model)
         names = [f"{part[0].node} – {part[-1].node}" for part in pages]
         chosen = choose("Nodes", names, "nodes") if names else ""
-    if sum(one.gpus for one in plan.nodes) > _DETAIL_UP_TO:
+    if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
         chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
         st.caption("GPUs in use of the nodes that are on; blank where a node is off.")
     if pages:
         why = {
-            one.recommendation.job_id: one.recommendation.why
-            for one in reader.recommendations(now=world.clock())
-            if one.recommendation.plan_id == plan.plan_id
+            recommendation.recommendation.job_id: recommendation.recommendation.why
+            for recommendation in reader.recommendations(now=world.clock())
+            if recommendation.recommendation.plan_id == plan.plan_id
         }
         nodes = pages[names.index(chosen) if chosen in names else 0]
         chart(
@@ -124,16 +126,16 @@ def show_places(plan: Plan) -> None:
 def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
     """Give the nodes of a model, a picture's worth at a time."""
     nodes = sorted(
-        (one for one in plan.nodes if model in (ALL, one.gpu_model)),
+        (node for node in plan.nodes if model in (ALL, node.gpu_model)),
         key=lambda one: (one.gpu_model, one.node),
     )
-    per_page = max(1, _GPUS_A_PAGE // max((one.gpus for one in nodes), default=1))
+    per_page = max(1, _GPUS_A_PAGE // max((node.gpus for node in nodes), default=1))
     return [nodes[at : at + per_page] for at in range(0, len(nodes), per_page)]
 
 
 def show_rows(plan: Plan) -> None:
     """Show jobs without a place, bounds, nodes that can be off, tenants, and every job's steps."""
-    lost = [one for one in plan.jobs if one.unplaced]
+    lost = [job for job in plan.jobs if job.unplaced]
     if lost:
         with st.expander(f"{len(lost)} jobs have no known place"):
             rows = pd.DataFrame([{"job": one.job_id, "why": one.unplaced} for one in lost])
@@ -170,7 +172,7 @@ def show_off(plan: Plan) -> None:
 
 def show_changes(plan: Plan) -> None:
     """Show the jobs that the plan gives another configuration; the files hold all jobs."""
-    changed = {one.job_id for one in plan.jobs if any(step != one.now for step in one.steps)}
+    changed = {job.job_id for job in plan.jobs if any(step != job.now for step in job.steps)}
     rows = [row for row in job_rows(plan) if row["job_id"] in changed]
     if not rows:
         st.write("None: every job keeps what it has.")

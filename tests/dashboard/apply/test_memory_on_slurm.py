@@ -44,7 +44,11 @@ def recommended(bed: SlurmBed, store: Store, job: str) -> Recommendation:
     )
     world = world_of(store, OlderJobs(slurm_collector(source, load_gpu_catalogue())))
     outcome = run_cycle(world, now=utc_now() + timedelta(seconds=1))
-    (found,) = (one for one in outcome.recommendations if one.job_id == f"slurm:{job}")
+    (found,) = (
+        recommendation
+        for recommendation in outcome.recommendations
+        if recommendation.job_id == f"slurm:{job}"
+    )
     return found
 
 

@@ -222,7 +222,7 @@ def test_every_mutated_target_is_seen(power: PowerBed) -> None:
         for key, _value in target.state
     ]
     mutants += [replace(target, **{name: "x"}) for name in ("kind", "name", "identity")]
-    assert target.fingerprint not in {one.fingerprint for one in mutants}
+    assert target.fingerprint not in {mutant.fingerprint for mutant in mutants}
     assert UUID in target.identity
 
 

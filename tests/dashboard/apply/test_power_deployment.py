@@ -88,14 +88,16 @@ def test_every_option_that_is_deployed_exists(name: str) -> None:
     text = (POWER / name).read_text()
     used = set(re.findall(r"--([a-z][a-z-]*)", re.sub(r"(?m)^#.*$", "", text)))
     agent = build_parser()._subparsers._group_actions[0].choices["agent"]  # type: ignore[union-attr,index]
-    assert used - {one.removeprefix("--") for one in agent._option_string_actions} == set()
+    assert used - {action.removeprefix("--") for action in agent._option_string_actions} == set()
     assert "trimtab agent" in text or "agent" in used or "PROGRAM" in text or "agent]" in text
 
 
 def test_the_daemonset_keeps_its_state_on_the_node() -> None:
     """A killed pod's successor must know what to put back, and get the time for it."""
     documents = list(yaml.safe_load_all((POWER / "daemonset.yaml").read_text()))
-    pod = next(one for one in documents if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    pod = next(document for document in documents if document["kind"] == "DaemonSet")["spec"][
+        "template"
+    ]["spec"]
     volumes = {one["name"]: one for one in pod["volumes"]}
     assert volumes["state"]["hostPath"]["path"] == "/var/lib/trimtab-agent"
     assert volumes["secret"]["secret"]["defaultMode"] == 0o400

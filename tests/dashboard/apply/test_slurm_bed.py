@@ -59,7 +59,7 @@ def test_a_waiting_job_asks_for_fewer_gpus(bed: SlurmBed, mode: str) -> None:
     change = prepared(applier, proposal(job, 8, 4))
     assert [step.text for step in change.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:2"]
     assert applier.rehearse(change).refusals == ()
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     assert settled(bed, applier, change).seen is Seen.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
     assert [step.text for step in back.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:4"]
@@ -83,7 +83,7 @@ def test_several_fields_change_while_the_job_is_held(bed: SlurmBed, mode: str) -
         ("update", "Gres"),
         ("release", "Hold"),
     ]
-    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     assert settled(bed, applier, change).seen is Seen.AS_INTENDED
     bed.run("scancel", holder)
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
@@ -121,7 +121,7 @@ def ends_as_measured(
             prepared(applier, recommendation)
         return
     change = prepared(applier, recommendation)
-    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     bed.run("scancel", until_it_runs)
     job = recommendation.job_id.removeprefix("slurm:")
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
@@ -219,7 +219,7 @@ def test_one_task_of_an_array_changes_alone(bed: SlurmBed) -> None:
     applier = applier_of(bed)
     change = prepared(applier, proposal(task, 2, 1))
     assert change.steps[0].target == f"{array}_2"
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     assert "gpu:h100:2" in shown(bed, f"{array}_3")
     assert re.search(r"TresPerNode=gres[:/]gpu:h100:1", shown(bed, f"{array}_2"))
 
@@ -231,13 +231,13 @@ def test_the_waiting_tasks_of_an_array_change_together(bed: SlurmBed) -> None:
     applier = applier_of(bed)
     change = prepared(applier, proposal(array, 2, 1))
     assert change.steps[0].target == f"{array}_[0-3]"
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     assert settled(bed, applier, change).seen is Seen.AS_INTENDED
     with pytest.raises(ChangeRefusedError, match="tasks of an array"):
         prepared(applier_of(bed, "rest"), proposal(array, 1, 2, action=Action.SCALE_OUT))
     named = (("features", "nvlink"),)
     several = prepared(applier, proposal(array, 1, 2, action=Action.SCALE_OUT, details=named))
-    assert [one.outcome for one in run_steps(applier, several)] == [StepOutcome.DONE] * 4
+    assert [step.outcome for step in run_steps(applier, several)] == [StepOutcome.DONE] * 4
     assert settled(bed, applier, several).seen is Seen.AS_INTENDED
 
 
@@ -280,7 +280,7 @@ def test_a_running_task_is_cancelled_by_its_place_in_the_array(bed: SlurmBed) ->
     nothing = Configuration(gpu_model="H100-SXM5-80GB", gpu_count=0)
     change = prepared(applier, proposal(task, 2, 0, action=Action.RECLAIM, proposed=nothing))
     assert change.steps[0].text == f"scancel {array}_0"
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     assert settled(bed, applier, change).seen is Seen.AS_INTENDED
     bed.until("the next runs", lambda: bed.states().get(f"{array}_1") == "RUNNING")
 
@@ -294,7 +294,7 @@ def test_an_idle_job_is_reclaimed_once_and_for_all(bed: SlurmBed, mode: str) -> 
     change = prepared(applier, proposal(job, 2, 0, action=Action.RECLAIM, proposed=nothing))
     assert change.undo == ()
     assert "Warn the owner first" in change.notes[0]
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     assert settled(bed, applier, change).seen is Seen.AS_INTENDED
     with pytest.raises(StalePlanError):
         applier.look_again(change)
@@ -307,7 +307,7 @@ def test_a_running_job_gives_back_a_node(bed: SlurmBed) -> None:
     change = prepared(applier, proposal(job, 4, 2))
     assert [step.text for step in change.steps] == [f"scontrol update JobId={job} NumNodes=1"]
     assert change.undo == ()
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     seen = applier.read_back(change, done=1)
     assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
     assert "NodeList=h1" in shown(bed, job)
@@ -334,9 +334,9 @@ def test_slurmrestd_drains_nodes_only_from_its_newer_versions_on(bed: SlurmBed, 
             prepared(applier, emptied)
         return
     change = prepared(applier, emptied)
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     back = applier.change_back(change, applier.look_again(change))
-    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, back)] == [StepOutcome.DONE]
 
 
 @pytest.mark.slow
@@ -349,7 +349,7 @@ def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
     change = prepared(applier, proposal(job, 4, 2))
     assert [step.verb for step in change.steps] == ["requeuehold", "wait", "update", "release"]
     assert "last checkpoint" in change.notes[0]
-    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
     seen = applier.read_back(change, done=len(change.steps))
     assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
@@ -357,7 +357,7 @@ def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
     assert again.identity == change.target.identity
     back = applier.change_back(change, again)
     assert [step.verb for step in back.steps] == ["requeuehold", "wait", "update", "release"]
-    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, back)} == {StepOutcome.DONE}
     bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
     assert applier.read_back(back, done=4).detail == "the job is RUNNING with 4 GPUs"
 
@@ -429,10 +429,10 @@ def test_a_time_limit_is_lowered_while_the_job_runs(bed: SlurmBed, mode: str) ->
     shorter = proposal(job, 1, 1, action=Action.TIME_LIMIT, details=details)
     change = prepared(applier, shorter)
     assert [step.text for step in change.steps] == [f"scontrol update JobId={job} TimeLimit=20"]
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
-    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, back)] == [StepOutcome.DONE]
     assert "TimeLimit=01:00:00" in shown(bed, job)
     longer = replace(shorter, details=(("time_limit_seconds", "7200"),))
     with pytest.raises(ChangeRefusedError, match="only ever lowered"):
@@ -449,11 +449,11 @@ def test_a_waiting_job_starts_later(bed: SlurmBed, mode: str) -> None:
     details = (("begin_at", begin.isoformat()),)
     change = prepared(applier, proposal(job, 1, 1, action=Action.SHIFT_IN_TIME, details=details))
     assert applier.rehearse(change).refusals == ()
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     seen = settled(bed, applier, change)
     assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job waits: Reason=BeginTime")
     back = applier.change_back(change, applier.look_again(change))
-    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, back)] == [StepOutcome.DONE]
     assert settled(bed, applier, back).seen is Seen.AS_INTENDED
 
 
@@ -463,7 +463,7 @@ def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
     applier = applier_of(bed)
     emptied = proposal(job, 1, 1, action=Action.CONSOLIDATE, details=(("node", "h2"),))
     change = prepared(applier, emptied)
-    assert [one.outcome for one in run_steps(applier, change)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     found = applier.read_back(change, done=1)
     assert found.seen is Seen.AS_INTENDED
     assert found.detail.startswith("the node takes no new jobs (drain, reason trimtab ")
@@ -476,7 +476,7 @@ def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
     bed.run("scontrol", "update", "NodeName=h2", "State=RESUME")
     run_steps(applier, change)
     back = applier.change_back(change, applier.look_again(change))
-    assert [one.outcome for one in run_steps(applier, back)] == [StepOutcome.DONE]
+    assert [step.outcome for step in run_steps(applier, back)] == [StepOutcome.DONE]
     assert "DRAIN" not in bed.run("scontrol", "show", "node", "h2")
 
 

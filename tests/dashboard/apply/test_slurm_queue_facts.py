@@ -156,7 +156,7 @@ def test_a_requeued_job_that_does_not_start_again_is_failing(bed: SlurmBed) -> N
     change = applier.change_for(
         proposal(raw, 2, 1), applier.look(proposal(raw, 2, 1), job=None, gpus=())
     )
-    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     bed.until("the other has its node", lambda: bed.states().get(full) == "RUNNING")
     done = len(change.steps)
     bed.until("Slurm looked", lambda: "Reason" in applier.read_back(change, done=done).detail)
@@ -166,7 +166,7 @@ def test_a_requeued_job_that_does_not_start_again_is_failing(bed: SlurmBed) -> N
     hasty = applier_of(bed, allow_requeue=True, pending_seconds=0.5)
     bed.until("it has waited", lambda: hasty.read_back(change, done=done).seen is Seen.FAILING)
     back = applier.change_back(change, applier.look_again(change))
-    assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, back)} == {StepOutcome.DONE}
     done_back = len(back.steps)
     bed.until(
         "it is as it was",

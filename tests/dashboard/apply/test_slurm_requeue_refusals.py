@@ -114,7 +114,7 @@ def test_a_size_that_the_environment_repeats_is_refused() -> None:
         refusals, warnings = environment_refusals((GRES,), script, line)
         assert "srun in the script" in refusals[0]
         assert warnings == ()
-    assert [len(one) for one in environment_refusals((GRES,), plain, None)] == [0, 1]
+    assert [len(refusal) for refusal in environment_refusals((GRES,), plain, None)] == [0, 1]
 
 
 @pytest.mark.parametrize(

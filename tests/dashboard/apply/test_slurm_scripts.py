@@ -34,7 +34,7 @@ def test_a_job_that_fails_as_soon_as_it_starts_again_is_failing(bed: SlurmBed) -
     job = running(bed, 'test "$SLURM_RESTART_COUNT" && exit 3; sleep 600')
     applier = applier_of(bed, allow_requeue=True)
     change = prepared(applier, proposal(job, 2, 1))
-    assert {one.outcome for one in run_steps(applier, change)} == {StepOutcome.DONE}
+    assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     bed.until("it failed", lambda: bed.states().get(job) == "FAILED")
     seen = settled(bed, applier, change)
     assert seen.seen is Seen.FAILING

@@ -50,7 +50,7 @@ def moves(now: dict[str, str], has: int, gets: int, *, requeue: bool = False, **
 
 def values(found: Moves) -> list[tuple[str, str]]:
     """Field and new value of every update."""
-    return [(one.field, one.after) for one in found.moves if one.verb == "update"]
+    return [(move.field, move.after) for move in found.moves if move.verb == "update"]
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,18 @@ def test_the_shape_keeps_as_many_nodes_as_divide(gets: int, expected: list[Any])
 
 def test_two_fields_change_on_hold_and_one_field_does_not() -> None:
     """Holding costs the place in the queue, so it is done only when it must be."""
-    assert [one.verb for one in moves(state(), 8, 1).moves] == [
+    assert [move.verb for move in moves(state(), 8, 1).moves] == [
         "hold",
         "update",
         "update",
         "release",
     ]
-    assert [one.verb for one in moves(state(), 8, 4).moves] == ["update"]
+    assert [move.verb for move in moves(state(), 8, 4).moves] == ["update"]
 
 
 def test_a_hold_of_the_owner_is_not_released() -> None:
     """Who held it may want it to stay held."""
-    assert [one.verb for one in moves(state(Hold="user"), 8, 1).moves] == ["update", "update"]
+    assert [move.verb for move in moves(state(Hold="user"), 8, 1).moves] == ["update", "update"]
 
 
 def test_another_type_is_asked_for_in_the_words_of_the_site() -> None:
@@ -165,10 +165,10 @@ def test_a_running_job_loses_nodes_or_is_requeued() -> None:
     """Whole nodes go in place; anything else needs consent, a batch job and its owner's leave."""
     runs = state(JobState="RUNNING", NumNodes="4")
     assert values(moves(runs, 16, 8)) == [("NumNodes", "2")]
-    assert [one.verb for one in moves(runs, 16, 12).moves] == ["update"]
+    assert [move.verb for move in moves(runs, 16, 12).moves] == ["update"]
     with pytest.raises(ChangeRefusedError, match="allow_requeue"):
         moves(runs, 16, 6)
-    verbs = [one.verb for one in moves(runs, 16, 6, requeue=True).moves]
+    verbs = [move.verb for move in moves(runs, 16, 6, requeue=True).moves]
     assert verbs == ["requeuehold", "wait", "update", "update", "release"]
     for refused in ({"requeue": "no"}, {"batch": "no"}, {"JobState": "SUSPENDED"}):
         with pytest.raises(ChangeRefusedError, match="cannot be requeued"):
@@ -219,20 +219,20 @@ def test_a_change_that_stopped_half_way_leaves_no_job_held() -> None:
     """The way back of a change whose later steps were refused ends with the release."""
     there = moves(state(), 8, 1)
     held = moves_back(there.moves, state(Hold="user"), allow_requeue=False)
-    assert [one.verb for one in held.moves] == ["release"]
+    assert [move.verb for move in held.moves] == ["release"]
     half = moves_back(there.moves, state(Hold="user", NumNodes="1-1"), allow_requeue=False)
-    assert [(one.verb, one.after) for one in half.moves] == [
+    assert [(move.verb, move.after) for move in half.moves] == [
         ("update", "2-2"),
         ("update", "gpu:h100:4"),
         ("release", "no"),
     ]
     foreign = state(Hold="user", NumNodes="1-1", Gres="gpu:h100:3")
     let_go = moves_back(there.moves, foreign, allow_requeue=False)
-    assert [(one.verb, one.after) for one in let_go.moves][-1] == ("release", "no")
+    assert [(move.verb, move.after) for move in let_go.moves][-1] == ("release", "no")
     runs = state(JobState="RUNNING", NumNodes="2")
     requeued = moves(runs, 8, 6, requeue=True)
     stuck = moves_back(requeued.moves, state(Hold="user", Restarts="1"), allow_requeue=False)
-    assert [one.verb for one in stuck.moves] == ["release"]
+    assert [move.verb for move in stuck.moves] == ["release"]
 
 
 OLD, NEW = "v0.0.38 22.05", "v0.0.42 24.11"

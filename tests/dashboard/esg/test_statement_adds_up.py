@@ -69,7 +69,7 @@ def rolled_up_kwh(store: Store) -> float:
 def sum_of(statement: EsgStatement, name: str) -> float:
     """The sum of a central amount over all rows that know it."""
     amounts = [getattr(row, name) for row in statement.rows]
-    return sum(one.central for one in amounts if one is not None)
+    return sum(amount.central for amount in amounts if amount is not None)
 
 
 @pytest.mark.parametrize("every", list(Every))

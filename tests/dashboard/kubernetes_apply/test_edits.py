@@ -337,8 +337,8 @@ def test_a_patch_does_what_its_edits_say_and_its_reverse_undoes_it(
     after_all = patched(document, operations_of(edits))
     for one in edits:
         assert value_at(after_all, one.at) == one.after
-    assert edits_of(operations_of(edits)) == {one.at: (one.before, one.after) for one in edits}
-    back = patched(after_all, operations_of(one.reversed() for one in edits))
+    assert edits_of(operations_of(edits)) == {edit.at: (edit.before, edit.after) for edit in edits}
+    back = patched(after_all, operations_of(edit.reversed() for edit in edits))
     assert {k: v for k, v in back.items() if v is not None} == document
 
 

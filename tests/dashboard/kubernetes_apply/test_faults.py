@@ -275,7 +275,11 @@ def test_the_applying_account_may_do_what_it_does_and_nothing_else(bed: Kubernet
     bind_in(bed, "bound")
     account = "system:serviceaccount:default:trimtab-applier"
     documents = yaml.safe_load_all(APPLIER_MANIFEST.read_text(encoding="utf-8"))
-    roles = {one["metadata"]["name"]: one for one in documents if one["kind"] == "ClusterRole"}
+    roles = {
+        document["metadata"]["name"]: document
+        for document in documents
+        if document["kind"] == "ClusterRole"
+    }
     granted = {
         (group, resource, verb)
         for rule in roles["trimtab-applier"]["rules"]

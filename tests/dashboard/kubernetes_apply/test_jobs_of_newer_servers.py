@@ -90,7 +90,7 @@ def test_a_job_left_suspended_half_way_is_resumed_by_the_way_back(
     assert newer.execute(change.steps[0], change).outcome is StepOutcome.DONE
     running(fake, 0, 0)
     back = newer.change_back(change, newer.look_again(change))
-    assert [one.field for one in back.steps] == ["suspend"]
+    assert [step.field for step in back.steps] == ["suspend"]
     assert newer.execute(back.steps[0], back).outcome is StepOutcome.DONE
     assert fake.objects[PATH]["spec"] == before
 
@@ -174,7 +174,7 @@ def test_the_text_of_a_change_says_what_each_step_waits_for(
     """A person who runs it does what would have been sent, in the same order."""
     fake.put(PATH, job())
     lines = text_of(resize(newer)).text.splitlines()
-    commands = [one.split(" --type")[0] for one in lines if one.startswith("kubectl")]
+    commands = [line.split(" --type")[0] for line in lines if line.startswith("kubectl")]
     assert commands == [
         "kubectl -n ml patch job/train",
         "kubectl -n ml wait --for=delete pod -l job-name=train",

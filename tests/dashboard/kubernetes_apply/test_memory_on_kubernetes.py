@@ -46,7 +46,11 @@ def recommended(store: Store) -> Recommendation:
     free = free_board(gpu_model=LARGE, end=now).assign(node="node-large")
     store.keep(make_collected(frame, jobs=(job,)), make_collected(free, jobs=()))
     outcome = run_cycle(world_of(store), now=utc_now() + timedelta(seconds=1))
-    (found,) = (one for one in outcome.recommendations if one.job_id == job.job_id)
+    (found,) = (
+        recommendation
+        for recommendation in outcome.recommendations
+        if recommendation.job_id == job.job_id
+    )
     return found
 
 

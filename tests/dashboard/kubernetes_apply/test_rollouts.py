@@ -64,7 +64,7 @@ def test_a_full_node_is_rolled_out_one_pod_at_a_time(
         "full/deployment/serve", gpus(4), gpus(2), details=(("gpus_per_pod", "1"),)
     )
     change = planned(patient, recommendation)
-    assert [one.field for one in change.steps] == [
+    assert [step.field for step in change.steps] == [
         "maxSurge; maxUnavailable; nvidia.com/gpu of container main",
         "maxSurge; maxUnavailable",
     ]

@@ -53,14 +53,14 @@ def test_plans_come_ranked_with_their_breakdown(
     assert code == 0
     assert document["model"].endswith("1,235,814,400 parameters")
     plans = document["plans"]
-    assert {one["gpu"].partition("-")[0] for one in plans} <= {"H100", "A30"}
+    assert {plan["gpu"].partition("-")[0] for plan in plans} <= {"H100", "A30"}
     for one in plans:
         estimate = one["estimate"]
         assert estimate["p50_bytes"] <= estimate["p99_bytes"]
         assert sum(estimate["breakdown"].values()) == pytest.approx(estimate["allocated_bytes"])
         assert "framework" in estimate["missing"]
         assert estimate["tier"] == "C"
-    order = [-one["speed_per_gpu"] for one in plans]
+    order = [-plan["speed_per_gpu"] for plan in plans]
     assert order == sorted(order)
 
 

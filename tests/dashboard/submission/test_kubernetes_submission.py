@@ -133,7 +133,7 @@ def followed(
 
     def reached() -> bool:
         looks = watch_all(store, settings, now=utc_now())
-        assert not [one.error for one in looks if one.error]
+        assert not [look.error for look in looks if look.error]
         return store.reader.submissions()[0].state is state
 
     bed.until(f"the submission is {state}", reached, seconds=30)
@@ -145,7 +145,7 @@ def sent_again(bed: KubernetesBed, store: Store, settings: Settings) -> Submissi
 
     def reached() -> bool:
         looks = watch_all(store, settings, now=utc_now())
-        assert not [one.error for one in looks if one.error]
+        assert not [look.error for look in looks if look.error]
         return len(store.reader.submissions()[0].attempts) == 2
 
     bed.until("a second attempt is sent", reached)
@@ -405,7 +405,7 @@ def reason_of(bed: KubernetesBed, store: Store, settings: Settings) -> str:
 
     def said() -> bool:
         looks = watch_all(store, settings, now=utc_now())
-        assert not [one.error for one in looks if one.error]
+        assert not [look.error for look in looks if look.error]
         return bool(store.reader.submissions()[0].latest.reason)
 
     bed.until("the reason is kept", said)

@@ -53,7 +53,7 @@ def placement_of(job: JobFile, *, nodes: int) -> Placement:
     taint = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
     fleet = make_fleet(*(node(f"h{one}", gpus=2, free=2, taints=(taint,)) for one in range(nodes)))
     types = fleet.gpu_types(load_gpu_catalogue())
-    plans = tuple(one for one in plans_for(job, types, largest_gpus=16) if one.gpus == 2 * nodes)
+    plans = tuple(plan for plan in plans_for(job, types, largest_gpus=16) if plan.gpus == 2 * nodes)
     return place(plans, fleet, Arrival(host=HostNeed(), late=lambda _plan: False))
 
 
@@ -105,7 +105,7 @@ def test_no_word_leaves_its_quotes(words: list[str], value: str) -> None:
     script = slurm_script(job, placement, ORDER).text
     lines = script.splitlines()
     assert shlex.split(lines[-1])[-len(words) :] == words
-    exported = [shlex.split(one)[1] for one in lines if one.startswith("export VALUE=")]
+    exported = [shlex.split(line)[1] for line in lines if line.startswith("export VALUE=")]
     assert exported == [f"VALUE={value}"]
     assert options_in(script) == options_in(slurm_script(make_job(), placement, ORDER).text)
 

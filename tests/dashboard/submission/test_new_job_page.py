@@ -125,4 +125,4 @@ def test_a_press_is_carried_out_before_the_page_is_drawn(page: tuple[AppTest, St
     app.session_state["new-job-asked"] = None
     app.button(key="new-job-submit").click().run()
     assert [one.key for one in app.button if one.key == "new-job-submit"] == []
-    assert [one.name for one in store.reader.submissions()] == ["page-left"]
+    assert [submission.name for submission in store.reader.submissions()] == ["page-left"]

@@ -123,8 +123,8 @@ def test_without_a_fleet_the_word_is_fleet_unknown() -> None:
     types = make_fleet(node("h")).gpu_types(load_gpu_catalogue())
     plans = plans_of("llama3-8b", "torchtitan", 64, types)
     offers = offered(plans, None)
-    assert [one.plan for one in offers.plans] == [plan for plan in plans if plan.fits]
-    assert {one.standing.text for one in offers.plans} == {"fleet unknown"}
+    assert [plan.plan for plan in offers.plans] == [plan for plan in plans if plan.fits]
+    assert {plan.standing.text for plan in offers.plans} == {"fleet unknown"}
 
 
 def said(text: str) -> list[dict[str, float]]:
@@ -218,11 +218,11 @@ def test_page_table_and_programs_see_the_same_plans(
         answers[form] = capsys.readouterr()
     document = json.loads(answers["json"].out)
     plans = document["plans"]
-    rooms = [one["fleet"] for one in plans]
+    rooms = [plan["fleet"] for plan in plans]
     assert rooms[0] == "free now"
-    kinds = [(one == "free now", "are free" in one) for one in rooms]
+    kinds = [(room == "free now", "are free" in room) for room in rooms]
     assert kinds == sorted(kinds, reverse=True)
-    assert {one["gpus"] > 16 for one in plans} == {True, False}
+    assert {plan["gpus"] > 16 for plan in plans} == {True, False}
     for one in plans:
         assert (one["gpus"] > 16) is (one["fleet"] == "larger than the fleet: it has 16 of them")
         assert one["fit_probability"] >= 0.95
@@ -231,7 +231,7 @@ def test_page_table_and_programs_see_the_same_plans(
             assert one[f"{name}_gib"] == float(f"{exact:.3g}")
     written = list(csv.DictReader(answers["csv"].out.splitlines()))
     for name in (*FIGURES, "gpus"):
-        assert [float(row[name]) for row in written] == [one[name] for one in plans]
+        assert [float(row[name]) for row in written] == [plan[name] for plan in plans]
     head, *lines = answers["table"].out.splitlines()
     for one, text in zip(plans, lines, strict=False):
         cells = dict(zip(re.split(r"\s{2,}", head), re.split(r"\s{2,}", text), strict=False))
@@ -245,9 +245,9 @@ def test_page_table_and_programs_see_the_same_plans(
     first = table.iloc[0].to_dict()
     assert first["fleet"] == "free now"
     assert agree(shown, first)
-    same = [one for one in plans if agree({name: one[name] for name in FIGURES}, first)]
+    same = [plan for plan in plans if agree({name: plan[name] for name in FIGURES}, first)]
     assert [one["gpus"] for one in same if one["sharding"] == first["sharding"]]
     bars = json.loads(app.get("plotly_chart")[0].proto.spec)["data"]
-    marks = {one["name"]: one["y"] for one in bars if one["type"] == "scatter"}
+    marks = {bar["name"]: bar["y"] for bar in bars if bar["type"] == "scatter"}
     assert first["p95_gib"] in list(marks["95 % bound"])
     assert first["usable_gib"] in list(marks["usable memory"])

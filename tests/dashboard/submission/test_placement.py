@@ -69,7 +69,7 @@ def test_best_fit_takes_the_fullest_node() -> None:
 def test_a_large_job_spans_the_fewest_nodes() -> None:
     """Eight GPUs go to one node of eight rather than two of four."""
     fleet = make_fleet(*(node(f"four-{one}") for one in range(4)), node("eight", gpus=8, free=8))
-    plans = tuple(one for one in plans_on(fleet, "llama3-8b") if one.gpus == 8)
+    plans = tuple(plan for plan in plans_on(fleet, "llama3-8b") if plan.gpus == 8)
     found = place(plans, fleet, arrival())
     assert found.nodes == ("eight",)
 

@@ -40,7 +40,7 @@ def queued(number: int, **changes: Any) -> Job:
 def found_in(store: Store, *jobs: Job) -> dict[str, Any]:
     """The waiting jobs of a store that knows these."""
     store.keep(make_collected(jobs=jobs))
-    return {one.name: one for one in waiting_jobs(store.reader, CATALOGUE)}
+    return {job.name: job for job in waiting_jobs(store.reader, CATALOGUE)}
 
 
 def test_an_empty_store_knows_of_no_queue(store: Store) -> None:

@@ -184,7 +184,7 @@ def test_a_cancelled_job_is_seen_to_be_cancelled(bed: SlurmBed, store: Store) ->
     assert followed(bed, store, settings).state is SubmissionState.CANCELLED
     events = [entry.event for entry in store.reader.audit()]
     # Whether it is seen while it still ends is a matter of milliseconds.
-    assert [one for one in events if one != "submission-running"] == [
+    assert [event for event in events if event != "submission-running"] == [
         "submission-sending", "submitted", "submission-cancelled",
     ]  # fmt: skip
     assert store.reader.verify_audit() == ()
@@ -262,7 +262,7 @@ def test_a_run_out_of_memory_is_sent_again_on_more(
     assert [attempt.state for attempt in ended.attempts][:-1] == [
         SubmissionState.OUT_OF_GPU_MEMORY
     ] * (len(ended.attempts) - 1)
-    assert ended.state is SubmissionState.FINISHED, [one.plan for one in ended.attempts]
+    assert ended.state is SubmissionState.FINISHED, [attempt.plan for attempt in ended.attempts]
     last = ended.latest
     assert last.raised > 1
     assert last.plan.needed_bytes * last.raised <= last.plan.gpu_memory_bytes

@@ -219,7 +219,7 @@ def broken_promise(bed: SlurmBed, scenario: Neighbours) -> str | None:
         after = shown(bed, raw)
         return None if after[:3] == before[:3] else f"refused, and it ran on {before}, is {after}"
     answers = run_steps(applier, change)
-    if {one.outcome for one in answers} != {StepOutcome.DONE}:
+    if {answer.outcome for answer in answers} != {StepOutcome.DONE}:
         return f"cut short: {answers[-1]}"
     state = settled(bed, raw, ("RUNNING", gpu_type, scenario.wanted))
     if state[:3] != ("RUNNING", gpu_type, scenario.wanted):
@@ -235,7 +235,7 @@ def not_restored(
     """Roll a change back; return what is not as it was, or None."""
     raw = dict(change.target.state)["number"]
     back = applier.change_back(change, applier.look_again(change))
-    if {one.outcome for one in run_steps(applier, back)} != {StepOutcome.DONE}:
+    if {step.outcome for step in run_steps(applier, back)} != {StepOutcome.DONE}:
         return "the way back is cut short"
     state = settled(bed, raw, before[:3])
     seen = applier.read_back(back, done=len(back.steps))

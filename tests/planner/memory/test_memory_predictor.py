@@ -102,9 +102,9 @@ def test_zero_stages_need_less_and_less() -> None:
     found = [
         predict_peak(
             replace(STATED, framework="", precision="zero", micro_batch=1, sequence_length=128,
-                    parallelism=Parallelism(data=8, sharding=one))
+                    parallelism=Parallelism(data=8, sharding=stage))
         ).allocated_bytes
-        for one in stages
+        for stage in stages
     ]  # fmt: skip
     assert found == sorted(found, reverse=True)
     assert len(set(found)) == len(found)

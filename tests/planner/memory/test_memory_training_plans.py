@@ -69,8 +69,8 @@ def test_the_fleets_own_history_comes_before_the_priors() -> None:
     assert all(one.measured and one.speed == 80.0 for one in eight)
     others = [one for one in found if one.gpu_type == A100.name and one.gpus != 8]
     assert others
-    assert all(one.basis == "1 measured sizes of A100-SXM4-40GB" for one in others)
-    assert all(one.speed > prior_speed(A100, one.job) for one in others)
+    assert all(other.basis == "1 measured sizes of A100-SXM4-40GB" for other in others)
+    assert all(other.speed > prior_speed(A100, other.job) for other in others)
 
 
 def test_small_cards_need_sharding() -> None:

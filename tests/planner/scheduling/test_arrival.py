@@ -61,7 +61,7 @@ def test_a_choice_is_an_offer_that_fits(
     ]
     found = chosen_offer(offers, room, [waits(count, kind) for kind, count in queue])
     assert found is None or (found in offers and found.gpus <= room[found.gpu_type])
-    fits = any(one.gpus <= room[one.gpu_type] for one in offers)
+    fits = any(offer.gpus <= room[offer.gpu_type] for offer in offers)
     assert (chosen_offer(offers, room) is not None) == fits
 
 

@@ -106,7 +106,8 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
     for job in workers:
         options = [np.flatnonzero(np.isfinite(slot)) for slot in ground.cost[job]]
         options = [
-            one[np.linspace(0, len(one) - 1, min(5, len(one))).astype(int)] for one in options
+            option[np.linspace(0, len(option) - 1, min(5, len(option))).astype(int)]
+            for option in options
         ]
         best = min(
             path_cost(ground, job, np.array(path, dtype=np.int16))

@@ -172,10 +172,10 @@ def test_after_the_warm_up_nothing_is_left_to_compile(problem: SlotProblem) -> N
     """A plan of any problem uses the compiled signatures that the warm-up made."""
     kernels = (price_blocks, insert, settle, ruin_and_recreate, eject, job_values, scan)
     warm_up()
-    before = [len(one.signatures) for one in kernels]
+    before = [len(kernel.signatures) for kernel in kernels]
     plan = solve(problem, budget_seconds=np.inf, effort=SMALL)
     again(problem, plan, churn=1.0)
-    assert [len(one.signatures) for one in kernels] == before
+    assert [len(kernel.signatures) for kernel in kernels] == before
     assert min(before) == max(before) == 1
 
 
