@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from confusable_homoglyphs.confusables import confusables_data
 from factories import make_job, make_recommendation
 from hypothesis import given
 from hypothesis import strategies as st
@@ -209,6 +210,23 @@ def test_four_eyes_refuses_in_doubt(person: Person, owner: str) -> None:
         assert "owns the job" in reason
     if owner == "kim" and person == Person(name="sre"):
         assert reason == ""
+
+
+@pytest.mark.parametrize("owner", ["root", "jim.smith", "анна", "m1ra"])
+def test_four_eyes_sees_through_look_alike_letters(owner: str) -> None:
+    """Each letter changed for every one that Unicode calls its look-alike, or for an unseen one."""
+    access = replace(PROXY, default_role="approver", four_eyes=True)
+    job = replace(make_job(), owner=owner)
+    others = {f"{owner[:at]}\u200b{owner[at:]}" for at in range(len(owner) + 1)}
+    for at, letter in enumerate(owner):
+        for twin in confusables_data.get(letter, []):
+            others.add(owner[:at] + twin["c"] + owner[at + 1 :])
+    assert len(others) > 8
+    for name in sorted(others):
+        reason = why_not(Person(name=name), access, make_recommendation(), job, approving=True)
+        assert "owns the job" in reason, ascii(name)
+    for name in ("boot", "kim", "anne", "олег", "mora"):
+        assert not why_not(Person(name=name), access, make_recommendation(), job, approving=True)
 
 
 @pytest.mark.parametrize("name", ["group:sre", "GROUP:sre", "group: sre"])
