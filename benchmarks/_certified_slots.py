@@ -13,7 +13,7 @@ from benchmarks._certified import COMPARED, EXACT, IMPOSSIBLE, Judged
 from benchmarks.exact_plan import exact_model, solve_with_highs, true_cost
 from benchmarks.plan_instances import make_instance
 from data.errors import ImpossibleProblemError
-from planner.solver.slot_problem import Fleet, SlotProblem
+from planner.solver.slot_problem import SlotFleet, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 
@@ -99,7 +99,7 @@ def problem_of(features: SlotFeatures) -> SlotProblem:
     )
 
 
-def fleet_of(problem: SlotProblem, features: SlotFeatures, rng: np.random.Generator) -> Fleet:
+def fleet_of(problem: SlotProblem, features: SlotFeatures, rng: np.random.Generator) -> SlotFleet:
     """Return the fleet with node prices, boots and maintenance as the features say."""
     fleet = problem.fleet
     capacity = fleet.capacity.copy()

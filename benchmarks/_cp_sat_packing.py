@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def solve(instance: TemporalInstance, bins: int, seconds: float) -> tuple[int, int]:
-    """Give the fewest bins found, of at most `bins`, and the bound.
+    """Return the fewest bins found, of at most `bins`, and the bound.
 
     Item i goes to one of the bins 0..i, which breaks the symmetry of their names.
     """
@@ -54,7 +54,7 @@ def solve(instance: TemporalInstance, bins: int, seconds: float) -> tuple[int, i
 
 
 def cp_sat(instance: TemporalInstance, bins: int, seconds: float) -> tuple[int, int, float]:
-    """Give (bins, bound, seconds) of CP-SAT in a process of its own, model building included."""
+    """Return (bins, bound, seconds) of CP-SAT in a process of its own, model building included."""
     answer = subprocess.run(  # noqa: S603 # our own module with two numbers
         [sys.executable, "-m", "benchmarks._cp_sat_packing", str(bins), str(seconds)],
         input=format_instance(instance),

@@ -16,7 +16,7 @@ _AMOUNTS, _MONEY = 1_000, 1_000_000
 
 
 def solve(model: ExactModel, seconds: float, workers: int) -> ExactResult:
-    """Give what CP-SAT finds; amounts are rounded to 1/1000 and money to 1/1,000,000."""
+    """Return what CP-SAT finds; amounts are rounded to 1/1000 and money to 1/1,000,000."""
     from ortools.sat.python import cp_model  # cannot be loaded beside highspy
 
     started = time.monotonic()

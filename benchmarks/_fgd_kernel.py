@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 @compiled
 def fragment(cpu: int, boards: Ints, model: int, typical: Ints, chance: Floats, most: int) -> float:
-    """Give the expected fragment, in GPU milli, of a node with so much CPU and GPU left.
+    """Return the expected fragment, in GPU milli, of a node with so much CPU and GPU left.
 
     typical [t, 4]: CPU, GPUs, milli of each, models.
     """
@@ -42,7 +42,7 @@ def fragment(cpu: int, boards: Ints, model: int, typical: Ints, chance: Floats, 
 def _after(
     nodes: NodeState, pod: Pod, node: int, typical: Ints, chance: Floats
 ) -> tuple[float, int]:
-    """Give the least fragment that a node could have with the pod, and the GPU of its share."""
+    """Return the least fragment that a node could have with the pod, and the GPU of its share."""
     most = nodes.boards.shape[1]
     cpu = nodes.cpu[node] - pod.cpu
     model = nodes.model[node]
@@ -88,7 +88,7 @@ def _take(nodes: NodeState, pod: Pod, node: int, board: int) -> None:
 def replay_fgd(
     nodes: NodeState, pods: Ints, typical: Ints, chance: Floats, by_name: bool, state: RandomState
 ) -> Ints:
-    """Give the GPU milli allocated after every arrival; pods [n, 5] in the order of Pod.
+    """Return the GPU milli allocated after every arrival; pods [n, 5] in the order of Pod.
 
     Ties go to the first node by name, or to a random one.
     """

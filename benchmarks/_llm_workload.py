@@ -25,7 +25,7 @@ from planner.memory.training_job import (
 from planner.memory.training_plans import GpuType, prior_speed
 from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application, LearningCurve, MeasuredSpeed
-from planner.simulation.job_view import Policy
+from planner.simulation.job_view import SchedulingPolicy
 from planner.simulation.peers.gavel import GavelPolicy
 from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
@@ -69,7 +69,7 @@ def _job(name: str, *, adapter: bool, gpus: int) -> TrainingJob:
 
 
 def _application(name: str, *, adapter: bool) -> tuple[Application, dict[int, float]]:
-    """Give the application and MARP's estimate in GiB by number of GPUs."""
+    """Return the application and MARP's estimate in GiB by number of GPUs."""
     shape = known_model(name)
     flop = 6.0 * 12 * shape.layers * shape.hidden**2 * 2048
     speeds = {}
@@ -138,7 +138,7 @@ def _untold(job: SubmittedJob, *, rigid: bool) -> SubmittedJob:
 
 
 def _told(job: SubmittedJob, *, rigid: bool) -> SubmittedJob:
-    """Give the job with the estimate; a guess that it refuses grows until it does not."""
+    """Return the job with the estimate; a guess that it refuses grows until it does not."""
     largest = max(pool.memory_gib or 0.0 for pool in PAPER_CLUSTER.pools)
     fitting = [
         gpus
@@ -148,7 +148,7 @@ def _told(job: SubmittedJob, *, rigid: bool) -> SubmittedJob:
     return replace(job, rigid=rigid, gpus=min(fitting, default=job.gpus))
 
 
-Entries = Mapping[str, tuple[Callable[[], Policy], bool, bool]]
+Entries = Mapping[str, tuple[Callable[[], SchedulingPolicy], bool, bool]]
 
 _ENTRIES: Entries = {
     "first in first out, rigid": (FirstInPolicy, True, False),
@@ -163,7 +163,7 @@ _ENTRIES: Entries = {
 
 
 def llm_table(count: int) -> list[str]:
-    """Give the table of so many jobs in Markdown."""
+    """Return the table of so many jobs in Markdown."""
     jobs, applications = _workload(count)
     fits = StepFits()
     lines = [

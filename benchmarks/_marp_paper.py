@@ -30,7 +30,7 @@ class MarpPlan:
 
 
 def marp_parameters(shape: ModelShape) -> int:
-    """Give the parameters as the paper counts them: a GPT with a square attention and 4 h MLP."""
+    """Return the parameters as the paper counts them: a GPT with a square attention and 4 h MLP."""
     hidden = shape.hidden
     return shape.vocab * hidden + shape.layers * (12 * hidden * hidden + 13 * hidden)
 
@@ -38,7 +38,7 @@ def marp_parameters(shape: ModelShape) -> int:
 def marp_peak_bytes(
     shape: ModelShape, *, sequence_length: int, micro_batch: int, tensor: int = 1
 ) -> float:
-    """Give the peak bytes of one GPU by the published formula."""
+    """Return the peak bytes of one GPU by the published formula."""
     static = STATIC_BYTES_PER_PARAMETER * marp_parameters(shape) / tensor
     scores = 5 * shape.heads * sequence_length / (shape.hidden * tensor)
     per_element = 10 + 24 / tensor + scores
@@ -54,7 +54,7 @@ def marp_plans(
     gpus_per_node: int,
     largest_gpus: int,
 ) -> tuple[MarpPlan, ...]:
-    """Give the published plan list: large micro-batch and little tensor parallelism first.
+    """Return the published plan list: large micro-batch and little tensor parallelism first.
 
     Of the plans with the same GPUs, tensor parallelism and admissible GPU types, only that with
     the largest micro-batch stays. Errors: ImpossibleProblemError for a batch below 1.

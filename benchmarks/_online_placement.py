@@ -44,7 +44,7 @@ class OnlinePlacer:
         self._ends: list[dict[int, float]] = [{} for _ in nodes.cpu]
 
     def place(self, pod: Pod, *, now: float, end: float | None) -> PlacedPod | None:
-        """Give the pod with its node, or None when no node has room.
+        """Return the pod with its node, or None when no node has room.
 
         `end` None, unknown, places the pod by what it strands alone and takes its node for busy
         without end. Raises ImpossibleProblemError when the end is not after now.
@@ -65,7 +65,7 @@ class OnlinePlacer:
         return placed
 
     def choose(self, pod: Pod, *, now: float, end: float | None) -> int:
-        """Give the node where the pod would go, or -1; nothing is changed."""
+        """Return the node where the pod would go, or -1; nothing is changed."""
         if end is None:
             return choose(self.nodes, self.prices, pod)
         return choose_by_end(

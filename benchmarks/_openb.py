@@ -11,7 +11,7 @@ from planner.nodes.temporal_instance import Ints
 
 
 def openb_nodes(folder: Path) -> tuple[NodeState, dict[str, int]]:
-    """Give the nodes by name, and the number of every GPU model."""
+    """Return the nodes by name, and the number of every GPU model."""
     frame = pd.read_csv(folder / "openb_node_list_all_node.csv").sort_values("sn")
     names = frame["model"].fillna("none")
     models = {name: number for number, name in enumerate(sorted(names.unique()))}
@@ -25,7 +25,7 @@ def openb_nodes(folder: Path) -> tuple[NodeState, dict[str, int]]:
 
 
 def openb_pods(path: Path, models: dict[str, int]) -> Pods:
-    """Give the pods of a workload variant."""
+    """Return the pods of a workload variant."""
     frame = pd.read_parquet(path)
     spec = frame["gpu_spec"] if "gpu_spec" in frame else pd.Series(None, index=frame.index)
     masks = [
@@ -45,7 +45,7 @@ def openb_pods(path: Path, models: dict[str, int]) -> Pods:
 
 
 def arrivals(pods: Pods, capacity: int, *, seed: int, load: float = 1.3) -> Ints:
-    """Give pods in the order of arrival until their GPU demand reaches load x capacity.
+    """Return pods in the order of arrival until their GPU demand reaches load x capacity.
 
     All pods once in random order, then random ones, as the FGD authors do.
     """

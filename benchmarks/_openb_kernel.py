@@ -4,7 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.compiled import compiled
-from planner.nodes.fragmentation_kernel import NodeState, Pod, Prices, choose, fits, occupy
+from planner.nodes.fragmentation_kernel import NodeState, PlacementPrices, Pod, choose, fits, occupy
 from planner.nodes.random_kernel import RandomState, draw
 
 Ints = npt.NDArray[np.int64]
@@ -13,8 +13,8 @@ OURS, FIRST, BEST, RANDOM = 0, 1, 2, 3
 
 
 @compiled
-def pick(nodes: NodeState, prices: Prices, pod: Pod, rule: int, state: RandomState) -> int:
-    """Give the node that a rule chooses, or -1."""
+def pick(nodes: NodeState, prices: PlacementPrices, pod: Pod, rule: int, state: RandomState) -> int:
+    """Return the node that a rule chooses, or -1."""
     if rule == OURS:
         return choose(nodes, prices, pod)
     chosen = -1
@@ -39,8 +39,10 @@ def pick(nodes: NodeState, prices: Prices, pod: Pod, rule: int, state: RandomSta
 
 
 @compiled
-def replay(nodes: NodeState, prices: Prices, pods: Ints, rule: int, state: RandomState) -> Ints:
-    """Give the GPU milli allocated after every arrival; pods [n, 5] in the order of Pod."""
+def replay(
+    nodes: NodeState, prices: PlacementPrices, pods: Ints, rule: int, state: RandomState
+) -> Ints:
+    """Return the GPU milli allocated after every arrival; pods [n, 5] in the order of Pod."""
     held = np.zeros(nodes.boards.shape[1], dtype=np.int64)
     allocated = np.zeros(len(pods), dtype=np.int64)
     total = 0

@@ -15,13 +15,13 @@ from typing import Any
 
 from dashboard.cli import main
 from data.store import StoreReader
-from data.store.remembered import RememberingReader
+from data.store.cached_reader import CachedReader
 
 _asking = threading.local()
 
 
 def timed(name: str, question: Callable[..., Any], log: Path) -> Callable[..., Any]:
-    """Give the question with a stopwatch on it."""
+    """Return the question with a stopwatch on it."""
 
     def ask(*arguments: Any, **named: Any) -> Any:
         if getattr(_asking, "depth", 0):
@@ -44,11 +44,11 @@ def timed(name: str, question: Callable[..., Any], log: Path) -> Callable[..., A
 
 
 def remembered(log: Path) -> Callable[..., Any]:
-    """Give `RememberingReader.remember` with a stopwatch on what it had to ask anew."""
-    remember = RememberingReader.remember
+    """Return `CachedReader.remember` with a stopwatch on what it had to ask anew."""
+    remember = CachedReader.remember
 
     def ask(
-        reader: RememberingReader, key: Any, make: Callable[[], Any], *, decisions: bool = False
+        reader: CachedReader, key: Any, make: Callable[[], Any], *, decisions: bool = False
     ) -> Any:
         name = key[0] if isinstance(key, tuple) else key
         return remember(reader, key, timed(str(name), make, log), decisions=decisions)
@@ -58,7 +58,7 @@ def remembered(log: Path) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     log = Path(os.environ.pop("TRIMTAB_PAGES_LOG"))
-    RememberingReader.remember = remembered(log)  # type: ignore[method-assign]
+    CachedReader.remember = remembered(log)  # type: ignore[method-assign]
     for kind in StoreReader.__mro__:
         for name, member in vars(kind).items():
             if not name.startswith("_") and callable(member):

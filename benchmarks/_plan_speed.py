@@ -31,7 +31,7 @@ _GROUP = ["Model", "GPU", "length"]
 
 
 def _by_plan(row: Any) -> float:
-    """Give the prior that ranks plans of one model, over the work of a token."""
+    """Return the prior that ranks plans of one model, over the work of a token."""
     job = job_of(row)
     return prior_speed(_ANY, job) / flop_per_token(row.NumParams, job)
 
@@ -45,7 +45,7 @@ def _flat(row: Any) -> float:
 
 
 def _refitted(runs: pd.DataFrame) -> Floats:
-    """Give relative errors with all coefficients of the fit from the other groups."""
+    """Return relative errors with all coefficients of the fit from the other groups."""
     key = runs[_GROUP].astype(str).agg(" ".join, axis=1).to_numpy()
     types = sorted(runs["GPU"].unique())
     features, target = [], []
@@ -67,7 +67,7 @@ def _refitted(runs: pd.DataFrame) -> Floats:
 
 
 def _from_other_groups(runs: pd.DataFrame, prior: Callable[[Any], float]) -> Floats:
-    """Give relative errors with the GPU's rate as the median over the type's other groups."""
+    """Return relative errors with the GPU's rate as the median over the type's other groups."""
     rates = np.array([row.tokens / prior(row) for row in runs.itertuples(index=False)])
     key = runs[_GROUP].astype(str).agg(" ".join, axis=1).to_numpy()
     gpu = runs["GPU"].to_numpy()
@@ -80,7 +80,7 @@ def _from_other_groups(runs: pd.DataFrame, prior: Callable[[Any], float]) -> Flo
 
 
 def _from_own_history(runs: pd.DataFrame) -> Floats:
-    """Give relative errors with the other sizes of the same group as the model's own history."""
+    """Return relative errors with the other sizes of the same group as the model's own history."""
     errors = []
     for _, group in runs.groupby(_GROUP):
         by_size = {int(row.gpus): row for row in group.itertuples(index=False)}
@@ -97,7 +97,7 @@ def _from_own_history(runs: pd.DataFrame) -> Floats:
 
 
 def plan_speed_table(data: Path) -> list[str]:
-    """Give the table in Markdown; a line that says so when the folder lacks the runs."""
+    """Return the table in Markdown; a line that says so when the folder lacks the runs."""
     path = data / "llm_foundry_throughput" / "throughput.csv"
     if not path.exists():
         return ["No llm_foundry_throughput in the data: not measured."]

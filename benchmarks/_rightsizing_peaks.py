@@ -22,7 +22,7 @@ def _cases(
     window: int,
     origins: range,
 ) -> list[tuple[float, float, float]]:
-    """Give (peak, q90, q95) of every window that was seen."""
+    """Return (peak, q90, q95) of every window that was seen."""
     cases = []
     most = _HISTORY_HOURS * 3600 // slot_seconds
     for origin in origins:
@@ -63,7 +63,7 @@ def _hourly(one: DemandSet, first_days: int, window: int) -> list[tuple[float, f
 
 
 def peak_tables(data: Path) -> tuple[list[str], list[str]]:
-    """Give the table of coverage and the lines of the yardstick."""
+    """Return the table of coverage and the lines of the yardstick."""
     running = helios_set(data)
     sets = {
         "philly, next 24 h": _hourly(philly(data), 15, 24),

@@ -12,7 +12,7 @@ from benchmarks.demand_sets import helios, philly
 from dashboard.step_forecasts import step_forecasts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.rightsizing.all_policies import forecast_policies, peer_policies
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.decaying_histogram import DecayingHistogram
 from planner.rightsizing.operating_points import (
     MEMORY,
@@ -20,7 +20,7 @@ from planner.rightsizing.operating_points import (
     UTILIZATION,
     UTILIZATION_CALM,
 )
-from planner.rightsizing.past import Policy, StepForecast, Values
+from planner.rightsizing.past import LimitRule, StepForecast, Values
 from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
 from planner.rightsizing.replay import Recorded
 from planner.rightsizing.vertical_autoscaler import VpaPeaks, VpaSamples
@@ -46,20 +46,20 @@ class ReplaySet:
     name: str
     unit: str
     recorded: Recorded
-    charges: Charges
+    charges: UnitCharges
     tuned_on: Mask
-    policies: Sequence[Policy]
+    policies: Sequence[LimitRule]
     peers: Sequence[tuple[str, str]]
     forecasts: Sequence[StepForecast | None] = ()
 
 
 def half(count: int) -> Mask:
-    """Give the jobs that settings are tuned on: a random half, the same in every run."""
+    """Return the jobs that settings are tuned on: a random half, the same in every run."""
     return np.asarray(np.random.default_rng(0).permutation(count) < count // 2)
 
 
 def pod_usage(data: Path, column: str) -> Values:
-    """Give usage [pods, minutes] on the pods' common clock: percent, or the largest GiB."""
+    """Return usage [pods, minutes] on the pods' common clock: percent, or the largest GiB."""
     frame = pd.read_parquet(data / "alibaba_genai_pods" / "pod_gpu_timeseries.parquet")
     frame = frame.dropna(subset=[column])
     memory = column != "gpu_util_pct"
@@ -89,10 +89,10 @@ def _pod_recording(usage: Values, top: float) -> Recorded:
 
 
 def pods_memory(data: Path) -> ReplaySet:
-    """Give the memory of one-GPU pods, GiB; a GiB is rented as its share of an 80 GiB board."""
+    """Return the memory of one-GPU pods, GiB; a GiB is rented as its share of an 80 GiB board."""
     usage = pod_usage(data, "gpu_mem_used_bytes")
     board = load_gpu_catalogue().get("A100-SXM4-80GB")
-    charges = Charges(unit_hour=board.price_per_hour / 80)
+    charges = UnitCharges(unit_hour=board.price_per_hour / 80)
     histogram = DecayingHistogram(first=MEMORY_BUCKET / GIB)
     peaks = VpaPeaks(histogram=histogram).name
     samples = VpaSamples(histogram=histogram).name
@@ -112,10 +112,10 @@ def pods_memory(data: Path) -> ReplaySet:
 
 
 def pods_utilization(data: Path) -> ReplaySet:
-    """Give the utilization of one-GPU pods, % of the GPU; a percent is rented as that share."""
+    """Return the utilization of one-GPU pods, % of the GPU; a percent is rented as that share."""
     usage = pod_usage(data, "gpu_util_pct")
     board = load_gpu_catalogue().get("A100-SXM4-80GB")
-    charges = Charges(unit_hour=board.price_per_hour / 100)
+    charges = UnitCharges(unit_hour=board.price_per_hour / 100)
     histogram = DecayingHistogram(first=100 * CPU_BUCKET)
     return ReplaySet(
         name="pods, utilization",
@@ -133,14 +133,14 @@ def pods_utilization(data: Path) -> ReplaySet:
 
 
 def _whole(top: float) -> Values:
-    """Give whole GPUs up to the top, 2 % apart where there are many."""
+    """Return whole GPUs up to the top, 2 % apart where there are many."""
     return np.unique(np.round(np.geomspace(1, max(2.0, top), 160)))
 
 
 def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet:
-    """Give hourly demand [clusters, hours] in GPUs as a replay of whole GPUs."""
+    """Return hourly demand [clusters, hours] in GPUs as a replay of whole GPUs."""
     board = load_gpu_catalogue().get("V100-SXM2-16GB")
-    charges = Charges(
+    charges = UnitCharges(
         unit_hour=board.price_per_hour,
         idle_kw=board.idle_watts / 1000,
         busy_kw=board.tdp_watts / 1000 * 0.8,
@@ -176,14 +176,14 @@ def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet
 
 
 def philly_clusters(data: Path, every: int) -> ReplaySet:
-    """Give the GPUs wanted by Philly's virtual clusters; forecasts made every so many hours."""
+    """Return the GPUs wanted by Philly's virtual clusters; forecasts made every so many hours."""
     series = philly(data).series
     usage = np.stack([series[one] for one in sorted(series)])
     return _clusters("philly, virtual clusters", usage, every, tuned=half(len(usage)))
 
 
 def helios_cluster(data: Path, every: int) -> ReplaySet:
-    """Give the GPUs that ran on Helios Venus, by the hour."""
+    """Return the GPUs that ran on Helios Venus, by the hour."""
     running = helios(data).series["running_gpu_est"] + HELIOS_RUNNING_AT_START
     usage = np.maximum(running, 0.0)[None]
     return _clusters("helios, one cluster", usage, every, tuned=np.zeros(1, dtype=np.bool_))

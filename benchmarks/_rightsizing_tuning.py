@@ -50,7 +50,7 @@ class _Quantiles:
         self._found: dict[tuple[int, float, float], Values] = {}
 
     def at(self, step: int, level: float, hours: float) -> Values:
-        """Give the quantiles of the jobs that are judged at a step."""
+        """Return the quantiles of the jobs that are judged at a step."""
         key = (step, level, hours)
         if key not in self._found:
             recorded = self._one.recorded
@@ -64,7 +64,7 @@ class _Quantiles:
 
 
 def _limits(one: ReplaySet, rule: FleetPooled, quantiles: _Quantiles) -> Values:
-    """Give the limits [jobs, steps] of a rule, as the replay would."""
+    """Return the limits [jobs, steps] of a rule, as the replay would."""
     recorded = one.recorded
     limits = np.full((len(recorded.usage), recorded.steps), np.nan)
     held = np.full(len(recorded.usage), np.nan)
@@ -78,7 +78,7 @@ def _limits(one: ReplaySet, rule: FleetPooled, quantiles: _Quantiles) -> Values:
 
 
 def _three(totals: JobTotals, jobs: Indices) -> Values:
-    """Give slack, over-limit samples and over-limit jobs of chosen jobs, repeats counted."""
+    """Return slack, over-limit samples and over-limit jobs of chosen jobs, repeats counted."""
     samples = totals.samples[jobs]
     return np.array(
         [

@@ -40,7 +40,7 @@ class ScaledRounds:
     excess_percent: list[float] = field(default_factory=list)
 
     def row(self) -> str:
-        """Give a line of the table."""
+        """Return a line of the table."""
         ours, exact, sia = (
             float(np.median(times)) for times in (self.whole_ms, self.exact_ms, self.sia_ms)
         )
@@ -90,7 +90,7 @@ class _Watched:
 
 
 def repeated(jobs: Sequence[SubmittedJob], factor: int) -> list[SubmittedJob]:
-    """Give every job so many times, the copies up to 10 min earlier or later."""
+    """Return every job so many times, the copies up to 10 min earlier or later."""
     rng = random.Random(factor)  # noqa: S311 - a seeded workload, no secret
     return [
         replace(
@@ -111,7 +111,7 @@ def scaled_rounds(
     rounds: int = 8,
     every: int = 15,
 ) -> ScaledRounds:
-    """Give the figures of rounds on so many times the paper's cluster and workload."""
+    """Return the figures of rounds on so many times the paper's cluster and workload."""
     cluster = PAPER_CLUSTER.scaled(factor)
     found = ScaledRounds(gpus=cluster.gpus)
     try:

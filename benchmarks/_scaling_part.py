@@ -40,14 +40,14 @@ Found = dict[str, Any]
 
 
 def fleet_of(nodes: int, days: int) -> StoredFleet:
-    """Give the fleet; five-minute rows of two days, as a fleet keeps for its plans."""
+    """Return the fleet; five-minute rows of two days, as a fleet keeps for its plans."""
     return StoredFleet(
         seed=7, nodes=nodes, days=days, end=END, five_minute_days=min(days, 2), sample_hours=1
     )
 
 
 def settings_of() -> Settings:
-    """Give the defaults on one thread, so that CPU time is what one core takes."""
+    """Return the defaults on one thread, so that CPU time is what one core takes."""
     settings = Settings()
     return replace(settings, planning=replace(settings.planning, workers=1, budget_seconds=60.0))
 
@@ -157,7 +157,7 @@ def _peak_of(server: Server) -> float:
 
 
 def timed(work: Callable[[], object]) -> Found:
-    """Give the seconds of some work, of the clock and of all cores."""
+    """Return the seconds of some work, of the clock and of all cores."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
     return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}

@@ -26,7 +26,7 @@ class Workload:
 
 
 def read_applications(folder: Path) -> dict[str, Application]:
-    """Give the applications with steps on the GPU types of the paper's cluster, and curves."""
+    """Return the applications with steps on the GPU types of the paper's cluster, and curves."""
     return applications_of(
         pd.read_parquet(folder / "placements.parquet"),
         pd.read_parquet(folder / "scalability.parquet"),
@@ -38,7 +38,7 @@ def read_applications(folder: Path) -> dict[str, Application]:
 def read_workloads(
     folder: Path, applications: dict[str, Application], families: tuple[str, ...]
 ) -> list[Workload]:
-    """Give all workloads of the families in their order."""
+    """Return all workloads of the families in their order."""
     rows = pd.read_parquet(folder / "workloads.parquet")
     found = []
     for family in families:

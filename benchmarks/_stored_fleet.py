@@ -57,11 +57,11 @@ class Lane:
     level: float
 
     def begun(self, fleet: "StoredFleet") -> int:
-        """Give the run that was under way at the fleet's first slot."""
+        """Return the run that was under way at the fleet's first slot."""
         return (fleet.first_slot + self.phase) // self.period
 
     def job_id(self, run: int) -> str:
-        """Give the id of the run-th job."""
+        """Return the id of the run-th job."""
         if self.service:
             return f"{self.namespace}/deployment/serve-{self.number}"
         if self.slurm:
@@ -96,7 +96,7 @@ class StoredFleet:
         return int(self.end.timestamp()) // SLOT
 
     def lanes(self) -> tuple[tuple[Lane, ...], pd.DataFrame]:
-        """Give the lanes, and the boards with the number of their lane."""
+        """Return the lanes, and the boards with the number of their lane."""
         random = np.random.default_rng(self.seed)
         catalogue = load_gpu_catalogue()
         lanes: list[Lane] = []
@@ -185,7 +185,7 @@ def _write_boards(connection: sa.Connection, lanes: tuple[Lane, ...], boards: pd
 
 
 def next_samples(connection: sa.Connection, fleet: StoredFleet, slots: int) -> pd.DataFrame:
-    """Give samples of the `slots` after the last reading, one a minute, as SAMPLES.
+    """Return samples of the `slots` after the last reading, one a minute, as SAMPLES.
 
     They are those of the slot's reading.
     """
@@ -232,7 +232,7 @@ def _repeat(
 
 
 def _reading(slot: str, suffix: str) -> str:
-    """Give SQL for what a board shows at a slot: holder's label, use, memory and power."""
+    """Return SQL for what a board shows at a slot: holder's label, use, memory and power."""
     place = f"({slot} + phase)"
     held = f"({place} % period < busy)"
     noise = f"(0.8 + 0.4 * (hash(board, {slot} % {_PER_DAY}) % 1000) / 1000)"
@@ -318,7 +318,7 @@ def _write_jobs(connection: sa.Connection, fleet: StoredFleet, lanes: tuple[Lane
 
 
 def jobs_of(fleet: StoredFleet, lane: Lane) -> list[Job]:
-    """Give every job that held the lane, in order."""
+    """Return every job that held the lane, in order."""
     begun = lane.begun(fleet)
     last = (fleet.last_slot + lane.phase) // lane.period
     if begun * lane.period - lane.phase + lane.busy <= fleet.first_slot:

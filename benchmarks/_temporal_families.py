@@ -18,7 +18,7 @@ def _random(*words: int) -> np.random.Generator:
 def uniform_family(
     counts: tuple[int, ...], *, copies: int
 ) -> Iterator[tuple[str, TemporalInstance]]:
-    """Give instances of the public A1 and A2 kind (Aydin, Muter, Birbil 2020).
+    """Yield instances of the public A1 and A2 kind (Aydin, Muter, Birbil 2020).
 
     Capacity 100; starts U[1, t] with t = 0.8 n and 1.2 n; durations U[10, 30] or U[20, 60]; sizes
     U[25, 50] or U[25, 75]; all integers, ends included.
@@ -42,7 +42,7 @@ def uniform_family(
 
 
 def cloud_family(counts: tuple[int, ...], *, copies: int) -> Iterator[tuple[str, TemporalInstance]]:
-    """Give instances of the cloud kind (as the public D1): many small items, long tails.
+    """Yield instances of the cloud kind (as the public D1): many small items, long tails.
 
     Capacity 100; sizes are shares of a host as clouds sell them, quarters frequent; starts
     uniform over 1,000; durations lognormal with median 40 and sigma 1.4, cut where the recording
@@ -67,7 +67,7 @@ def cloud_family(counts: tuple[int, ...], *, copies: int) -> Iterator[tuple[str,
 
 
 def gpu_family(counts: tuple[int, ...], *, copies: int) -> Iterator[tuple[str, TemporalInstance]]:
-    """Give instances of jobs with 1, 2, 4 or 8 of a node's 8 GPUs, in three mixes.
+    """Yield instances of jobs with 1, 2, 4 or 8 of a node's 8 GPUs, in three mixes.
 
     Starts uniform over 96 or 168 slots, durations lognormal with median 12 or 24 and sigma 1.
     """

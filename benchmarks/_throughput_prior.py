@@ -23,7 +23,7 @@ RATES = {"H100-80": 4.9e14, "A100-80": 2.23e14, "A100-40": 2.15e14}
 
 
 def relative_efficiency(job: TrainingJob) -> float:
-    """Give what is left of a GPU's rate by recomputation, micro-batch and width of the model."""
+    """Return what is left of a GPU's rate by recomputation, micro-batch and width of the model."""
     tokens = (job.micro_batch or 1) * (job.sequence_length or 1)
     kept = _RECOMPUTED if job.recompute is Recompute.FULL else 1.0
     width = (job.shape.hidden / _WIDE) ** _WIDTH
@@ -31,12 +31,12 @@ def relative_efficiency(job: TrainingJob) -> float:
 
 
 def flop_per_token(parameters: float, job: TrainingJob) -> float:
-    """Give 6 N + 12 l h s, forward and backward (Chowdhery et al., PaLM, appendix B)."""
+    """Return 6 N + 12 l h s, forward and backward (Chowdhery et al., PaLM, appendix B)."""
     attention = 12 * job.shape.layers * job.shape.hidden * (job.sequence_length or 0)
     return 6 * parameters + attention
 
 
 def tokens_per_second(job: TrainingJob, parameters: float, rate: float) -> float:
-    """Give tokens per second of all GPUs of the job; `rate` is the FLOP per second of one."""
+    """Return tokens per second of all GPUs of the job; `rate` is the FLOP per second of one."""
     per_gpu = rate * relative_efficiency(job) / flop_per_token(parameters, job)
     return job.parallelism.gpus * per_gpu

@@ -23,7 +23,7 @@ class DemandSet:
 
 
 def helios(data: Path) -> DemandSet:
-    """Give flows of GPUs and jobs per hour and the GPUs running (relative, may be negative)."""
+    """Return flows of GPUs and jobs per hour and the GPUs running (relative, may be negative)."""
     frame = pd.read_parquet(data / "helios_venus" / "venus_10min.parquet").set_index("time")
     hours = frame.resample("1h")
     series = {name: hours[name].sum().to_numpy(float) for name in HELIOS_SUMS}
@@ -32,7 +32,7 @@ def helios(data: Path) -> DemandSet:
 
 
 def philly(data: Path) -> DemandSet:
-    """Give the GPUs wanted per hour by virtual cluster, from 2017-10-02 on."""
+    """Return the GPUs wanted per hour by virtual cluster, from 2017-10-02 on."""
     frame = pd.read_parquet(data / "philly" / "hourly_gpu_demand_by_vc.parquet")
     series = {}
     for name, rows in frame.groupby("cluster"):
@@ -44,7 +44,7 @@ def philly(data: Path) -> DemandSet:
 
 
 def pods(data: Path, column: str, *, slot_seconds: int = 300) -> DemandSet:
-    """Give a column of every pod by slot: mean utilization (%) or largest memory (GiB).
+    """Return a column of every pod by slot: mean utilization (%) or largest memory (GiB).
 
     Pods on the time axis `t_est_real_s` (the published axis is 57 s for every real minute); a slot
     without a reading is unknown.

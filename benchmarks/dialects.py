@@ -16,7 +16,7 @@ AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
 
 def row_of(path: Path) -> str:
-    """Give the table's row of one recording."""
+    """Return the table's row of one recording."""
     catalogue = load_gpu_catalogue()
     try:
         collected = (

@@ -42,18 +42,18 @@ class NodeReadings:
 
 
 def left_rectangles(node: NodeReadings) -> float:
-    """Give the energy in J when every reading holds until the next."""
+    """Return the energy in J when every reading holds until the next."""
     return float((node.power_w[:-1] * np.diff(node.times_s)).sum())
 
 
 def trapezoids(node: NodeReadings) -> float:
-    """Give Trimtab's energy in J."""
+    """Return Trimtab's energy in J."""
     joules, _ = integrate_power(node.times_s, node.power_w, largest_gap_s=LARGEST_GAP_SECONDS)
     return joules
 
 
 def readings_of(run: pd.DataFrame, duration_s: float) -> list[NodeReadings]:
-    """Give the nodes of a run; switches, readings outside the run and of 0 W or less left out."""
+    """Return the nodes of a run; switches, readings outside the run and of 0 W or less left out."""
     inside = run[(run["t_s"] >= 0) & (run["t_s"] <= duration_s) & (run["power_w"] > 0)]
     servers = inside[inside["node"].astype(str).str.startswith("node_")]
     ordered = servers.sort_values("t_s").drop_duplicates(["node", "t_s"])
@@ -70,7 +70,7 @@ def readings_of(run: pd.DataFrame, duration_s: float) -> list[NodeReadings]:
 def held_to_the_ends(
     node: NodeReadings, duration_s: float, *, from_periods: float = 0.0
 ) -> NodeReadings:
-    """Give the readings with the first and the last held to the start and stop of the run.
+    """Return the readings with the first and the last held to the start and stop of the run.
 
     Only where that is further away than so many sampling periods of the node.
     """
@@ -106,7 +106,7 @@ class Outcome:
 def outcome_of(
     run_id: str, official_kwh: float, duration_s: float, readings: pd.DataFrame
 ) -> Outcome:
-    """Give the energies of one run."""
+    """Return the energies of one run."""
     nodes = readings_of(readings, duration_s)
 
     def kwh(energy: Callable[[NodeReadings], float]) -> float:
@@ -136,7 +136,7 @@ def outcome_of(
 
 
 def outcomes(folder: Path) -> list[Outcome]:
-    """Give every run of the folder that has an official energy."""
+    """Return every run of the folder that has an official energy."""
     runs = pd.read_csv(folder / "runs.csv")
     official = runs[runs["official_total_kwh"].notna()]
     power = pd.read_parquet(
@@ -157,7 +157,7 @@ def outcomes(folder: Path) -> list[Outcome]:
 
 
 def table(found: list[Outcome]) -> str:
-    """Give the table in Markdown, with the totals of errors."""
+    """Return the table in Markdown, with the totals of errors."""
     ours, late, ends, left, mean = (
         [getattr(one, f"{name}_percent") for one in found]
         for name in ("ours", "late", "ends", "left", "mean")

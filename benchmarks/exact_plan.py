@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int16]) -> float:
-    """Give the cost of paths [J, H]; infinite when a hard limit, a pin or a ban is broken."""
+    """Return the cost of paths [J, H]; infinite when a hard limit, a pin or a ban is broken."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
     cost = pinned_cost(jobs)
     types, slots = len(fleet.gpu_types), problem.slots
@@ -60,7 +60,7 @@ def true_cost(problem: SlotProblem, paths: npt.NDArray[np.int16]) -> float:
 
 
 def _node_cost(problem: SlotProblem, kind: int, boards: Floats) -> float:
-    """Give the cost of the best numbers of nodes, by trying every number in every slot."""
+    """Return the cost of the best numbers of nodes, by trying every number in every slot."""
     fleet = problem.fleet
     need = np.ceil(boards / fleet.boards_per_node[kind] - 1e-6)
     most = int(max(need.max(), fleet.nodes_on[kind]))
@@ -172,7 +172,7 @@ class ExactResult:
 
 
 def exact_model(problem: SlotProblem) -> ExactModel:
-    """Give the program of a problem."""
+    """Return the program of a problem."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
     program = Program()
     slots, types = problem.slots, len(fleet.gpu_types)
@@ -325,7 +325,7 @@ def _quota_rows(
 
 
 def solve_with_highs(model: ExactModel, seconds: float) -> ExactResult:
-    """Give what HiGHS finds in so many seconds."""
+    """Return what HiGHS finds in so many seconds."""
     started = time.monotonic()
     found = milp(
         model.cost,
@@ -344,7 +344,7 @@ def solve_with_highs(model: ExactModel, seconds: float) -> ExactResult:
 
 
 def solve_with_cp_sat(model: ExactModel, seconds: float, *, workers: int = 2) -> ExactResult:
-    """Give what CP-SAT finds, in a process of its own (see benchmarks._cp_sat_plan)."""
+    """Return what CP-SAT finds, in a process of its own (see benchmarks._cp_sat_plan)."""
     answer = subprocess.run(  # noqa: S603 # our own module with two numbers
         [sys.executable, "-m", "benchmarks._cp_sat_plan", str(seconds), str(workers)],
         input=pickle.dumps(model),

@@ -47,7 +47,7 @@ RESULTS = Path(__file__).parent / "results" / "forecast.md"
 
 
 def by_bucket(demand: DemandSet, *, horizon: int) -> list[str]:
-    """Give loss and coverage of the mix by lead time, against naive without calibration."""
+    """Return loss and coverage of the mix by lead time, against naive without calibration."""
     edges = [0, 1, 3, 6, 12, 24, 48, 96, 168]
     sums: dict[int, list[tuple[float, float, float]]] = {}
     for values in demand.series.values():
@@ -80,7 +80,7 @@ def by_bucket(demand: DemandSet, *, horizon: int) -> list[str]:
 
 
 def simulated_table(full: bool) -> list[str]:
-    """Give all models on the jobs of a simulated fleet of two weeks, 15-min slots, a day ahead."""
+    """Return models on the jobs of a simulated fleet of two weeks, 15-min slots, a day ahead."""
     end = datetime(2026, 1, 15, 10, tzinfo=UTC)
     planning = PlanningSettings()
     with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
@@ -111,7 +111,7 @@ def simulated_table(full: bool) -> list[str]:
 
 
 def speed_line(data: Path) -> list[str]:
-    """Give the time for 10,000 jobs of 336 hourly slots, bands and backtest included."""
+    """Return the time for 10,000 jobs of 336 hourly slots, bands and backtest included."""
     base = helios(data).series["submit_gpu_job"]
     rng = np.random.default_rng(1)
     tasks = [
@@ -141,7 +141,7 @@ def verdict(met: bool, goal: str) -> str:
 
 
 def goals(day: Sequence[Judged], week: Sequence[Judged]) -> list[str]:
-    """Give each line of the yardstick with its figure."""
+    """Return each line of the yardstick with its figure."""
     lines = ["", "**Goals**", ""]
     limits = {"helios": 0.86, "philly": 0.94}
     for judged in day:
@@ -176,7 +176,7 @@ def goals(day: Sequence[Judged], week: Sequence[Judged]) -> list[str]:
 
 
 def ratios_of(judged: Judged) -> dict[str, float]:
-    """Give the mix's loss over the better baseline's by series."""
+    """Return the mix's loss over the better baseline's by series."""
     return {
         name: float(np.mean(row.pinball) / judged.baseline[name])
         for name, row in judged.rows["mix"].items()

@@ -40,7 +40,7 @@ class Judged:
 
 
 def conformal(values: Values, origin: int, horizon: int, *, seasonal: bool) -> Quantiles:
-    """Give naive or seasonal naive with the quantiles of its own residuals at the same hour."""
+    """Return naive or seasonal naive with the quantiles of its own residuals at the same hour."""
 
     def point(at: int) -> Values:
         if not seasonal:
@@ -64,7 +64,7 @@ def conformal(values: Values, origin: int, horizon: int, *, seasonal: bool) -> Q
 
 
 def as_series(values: Values, slot_seconds: int) -> DemandSeries:
-    """Give the values as a series whose lower bound is 0 when they never go below."""
+    """Return the values as a series whose lower bound is 0 when they never go below."""
     return DemandSeries(
         quantity=Quantity.ALLOCATED_GPUS,
         first_slot=0,
@@ -115,7 +115,7 @@ def add(row: Row, truth: Values, found: Quantiles) -> None:
 
 
 def table(judged: Judged) -> list[str]:
-    """Give the rows of one set: ratio, worst series, MASE, coverage, speed."""
+    """Return the rows of one set: ratio, worst series, MASE, coverage, speed."""
     lines = []
     for model, by_series in judged.rows.items():
         ratios = [np.mean(row.pinball) / judged.baseline[name] for name, row in by_series.items()]
@@ -144,7 +144,7 @@ HEAD = (
 def origins_every(
     days: float, horizon: int, *, phases: Sequence[int] = (0,)
 ) -> Callable[[int], list[int]]:
-    """Give moments every `days` from day 42 on, at these hours of the day."""
+    """Return moments every `days` from day 42 on, at these hours of the day."""
 
     def found(length: int) -> list[int]:
         starts = np.arange(FIRST_ORIGIN_DAYS, length / DAY, days)

@@ -21,7 +21,7 @@ class ExactProphet:
     name: str = "prophet_batch"
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles from the last 28 d."""
+        """Return the quantiles from the last 28 d."""
         values = series.values[-_WINDOW_DAYS * series.slots_per_day :]
         first = series.first_slot + (len(series.values) - len(values)) * series.slot_seconds
         fits = fit_batch(values[None, :], series.slot_seconds, first)
@@ -37,7 +37,7 @@ class StatsForecast:
     name: str
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles; gaps are carried forward, since these models take none."""
+        """Return the quantiles; gaps are carried forward, since these models take none."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from statsforecast.models import MSTL, AutoETS, AutoTheta

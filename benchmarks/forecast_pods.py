@@ -18,12 +18,12 @@ _HOUR = 12
 
 
 def pod_tables(data: Path) -> list[str]:
-    """Give the tables of the pods."""
+    """Return the tables of the pods."""
     return [*_ahead_table(data), *_peak_table(data), *_cold_table(data)]
 
 
 def _ahead_table(data: Path) -> list[str]:
-    """Give loss and coverage two hours ahead, asked every second hour from hour 8 on."""
+    """Return loss and coverage two hours ahead, asked every second hour from hour 8 on."""
     lines = [
         "",
         "**Bursty pods** (one day, 5-min slots): two hours ahead, every second hour from hour 8.",
@@ -57,7 +57,7 @@ def _ahead_table(data: Path) -> list[str]:
 
 
 def _peak_table(data: Path) -> list[str]:
-    """Give how many peaks of the next 6 h stayed under a limit made before."""
+    """Return how many peaks of the next 6 h stayed under a limit made before."""
     lines = [
         "",
         "**Peaks of the next 6 h** (5-min slots, hourly from hour 14, limits from the past only).",
@@ -98,7 +98,7 @@ def _peak_table(data: Path) -> list[str]:
 
 
 def _cold_table(data: Path) -> list[str]:
-    """Give how well a pod of two hours is foreseen from the others' history."""
+    """Return how well a pod of two hours is foreseen from the others' history."""
     lines = [
         "",
         "**Cold start**: a pod's first two hours and the other pods' first half day; the next six",

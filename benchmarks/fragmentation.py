@@ -21,7 +21,7 @@ from benchmarks._online_placement import OnlinePlacer, PlacedPod
 from benchmarks._openb import arrivals, openb_nodes, openb_pods
 from benchmarks._openb_kernel import BEST, FIRST, OURS, RANDOM, pick, replay
 from planner.nodes.fragmentation import Pods, prices_of
-from planner.nodes.fragmentation_kernel import NodeState, Pod, Prices
+from planner.nodes.fragmentation_kernel import NodeState, PlacementPrices, Pod
 from planner.nodes.random_kernel import random_state
 from planner.nodes.temporal_instance import Ints
 
@@ -39,11 +39,11 @@ class Workload:
     nodes: NodeState
     table: Ints
     pods: Pods
-    prices: Prices
+    prices: PlacementPrices
 
 
 def workload(folder: Path, variant: str) -> Workload:
-    """Give a variant on empty nodes."""
+    """Return a variant on empty nodes."""
     nodes, models = openb_nodes(folder)
     pods = openb_pods(folder / f"pods_{variant}.parquet", models)
     table = np.stack([pods.cpu, pods.memory, pods.gpus, pods.milli, pods.models], axis=1)
@@ -51,12 +51,12 @@ def workload(folder: Path, variant: str) -> Workload:
 
 
 def copied(nodes: NodeState) -> NodeState:
-    """Give nodes that can be filled without filling the others."""
+    """Return nodes that can be filled without filling the others."""
     return NodeState(*(part.copy() for part in nodes))
 
 
 def typical_pods(table: Ints, share: float = 0.95) -> tuple[Ints, Floats]:
-    """Give the most frequent (CPU, GPUs, milli, models) that cover a share of the pods."""
+    """Return the most frequent (CPU, GPUs, milli, models) that cover a share of the pods."""
     kinds, counts = np.unique(table[:, [0, 2, 3, 4]], axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
     enough = int(np.searchsorted(np.cumsum(counts[order]), share * len(table))) + 1
@@ -65,7 +65,7 @@ def typical_pods(table: Ints, share: float = 0.95) -> tuple[Ints, Floats]:
 
 
 def by_rule(rule: int) -> Callable[[Workload, Ints, int], Ints]:
-    """Give the replay of one of our rules."""
+    """Return the replay of one of our rules."""
 
     def run(one: Workload, table: Ints, seed: int) -> Ints:
         return replay(copied(one.nodes), one.prices, table, rule, random_state(seed))
@@ -74,7 +74,7 @@ def by_rule(rule: int) -> Callable[[Workload, Ints, int], Ints]:
 
 
 def by_fgd(*, by_name: bool) -> Callable[[Workload, Ints, int], Ints]:
-    """Give the replay of FGD with a tie rule."""
+    """Return the replay of FGD with a tie rule."""
 
     def run(one: Workload, table: Ints, seed: int) -> Ints:
         typical, chance = typical_pods(one.table)
@@ -95,7 +95,7 @@ RULES = {
 
 
 def allocation(one: Workload, rule: str, seeds: Sequence[int]) -> Floats:
-    """Give % of GPUs allocated at 100 % and 130 % arrived, and us per pod: means over seeds."""
+    """Return % of GPUs allocated at 100 % and 130 % arrived, and us per pod: means over seeds."""
     capacity = int(one.nodes.gpu.sum())
     rows = []
     for seed in seeds:
@@ -116,7 +116,7 @@ def load_kernels(one: Workload) -> None:
 
 
 def allocation_tables(folder: Path, *, full: bool) -> tuple[list[str], list[str]]:
-    """Give the tables of all variants, and what of the goals is met."""
+    """Return the tables of all variants, and what of the goals is met."""
     variants = sorted(path.stem.removeprefix("pods_") for path in folder.glob("pods_*.parquet"))
     seeds = range(FIRST_SEED, FIRST_SEED + (10 if full else 2))
     chosen = variants if full else ["default"]
@@ -167,7 +167,7 @@ def allocation_verdicts(variant: str, found: dict[str, Floats]) -> list[str]:
 
 
 def verdict(met: bool) -> str:  # a word for a truth value
-    """Give met or missed."""
+    """Return met or missed."""
     return "met" if met else "missed"
 
 
@@ -183,7 +183,7 @@ class Lives:
 
 
 def lives(folder: Path, *, load: float, sigma: float, seed: int) -> Lives:
-    """Give 4,000 pods with Poisson arrivals and lognormal lives on 100 random GPU nodes."""
+    """Return 4,000 pods with Poisson arrivals and lognormal lives on 100 random GPU nodes."""
     rng = np.random.default_rng([seed, int(10 * load), int(10 * sigma)])
     one = workload(folder, "default")
     with_gpus = np.flatnonzero(one.nodes.gpu > 0)
@@ -210,14 +210,14 @@ class RulePlacer(OnlinePlacer):
         self._rule = rule
 
     def choose(self, pod: Pod, *, now: float, end: float | None) -> int:
-        """Give the peer's node; ends are not looked at."""
+        """Return the peer's node; ends are not looked at."""
         return pick(self.nodes, self.prices, pod, self._rule, random_state(1))
 
 
 def busy_hours(
     one: Lives, placer: OnlinePlacer, worth: Floats, factors: Floats | None
 ) -> tuple[float, float]:
-    """Give (busy hours x worth [nodes] per accepted GPU-hour, share of GPU-hours accepted).
+    """Return (busy hours x worth [nodes] per accepted GPU-hour, share of GPU-hours accepted).
 
     Ends are told as they are, or wrong by a factor per pod.
     """
@@ -250,7 +250,7 @@ def busy_hours(
 
 
 def busy_cells(one: Lives) -> list[float]:
-    """Give FirstFit's acceptance, then hours against it and acceptance of every other placer."""
+    """Return FirstFit's acceptance, then hours against it and acceptance of every other placer."""
     wrong = np.random.default_rng(1).lognormal(0, 1.0, _PODS)
     gpus = one.nodes.gpu / 1000
     alike = np.ones(_NODES)
@@ -270,7 +270,7 @@ def busy_cells(one: Lives) -> list[float]:
 
 
 def busy_table(folder: Path, *, seeds: Sequence[int]) -> tuple[list[str], list[str]]:
-    """Give the table of busy node-hours, and what of the goal is met."""
+    """Return the table of busy node-hours, and what of the goal is met."""
     lines = [
         "",
         (

@@ -18,12 +18,12 @@ SOURCES = (("answer", hostile_bodies, read_body), ("text", hostile_texts, read_t
 
 
 def counted(counts: Counter[str]) -> str:
-    """Give the counts by name, the largest first."""
+    """Return the counts by name, the largest first."""
     return ", ".join(f"{count:,} {name}" for name, count in counts.most_common() if count) or "0"
 
 
 def row_of(kind: str, outcome: Outcome) -> str:
-    """Give the table's row of one family."""
+    """Return the table's row of one family."""
     return (
         f"| {kind} | {outcome.cases:,} | {outcome.accepted:,} | {counted(outcome.refused)} "
         f"| {counted(outcome.dropped)} | {len(outcome.uncaught)} | {outcome.seconds:.1f} |"

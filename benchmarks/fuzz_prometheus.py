@@ -16,7 +16,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "fuzz_prometheus.md"
 
 
 def outcomes(cases: int) -> tuple[Counter[str], list[str]]:
-    """Give how often each end was met, and the seeds and errors that nobody caught."""
+    """Return how often each end was met, and the seeds and errors that nobody caught."""
     sys.path.insert(0, str(ROOT / "tests"))
     from fuzz.answering_adapter import FuzzedPrometheus
     from fuzz.prometheus_bodies import hostile_body

@@ -29,7 +29,7 @@ END = datetime(2026, 1, 15, 10, tzinfo=UTC)
 
 
 def bare_insert(collected: Collected, path: Path) -> float:
-    """Give the seconds that DuckDB alone needs for the rows."""
+    """Return the seconds that DuckDB alone needs for the rows."""
     started = time.perf_counter()
     with duckdb.connect(str(path)) as connection:
         rows = pa.Table.from_pandas(collected.samples, preserve_index=False)
@@ -40,7 +40,7 @@ def bare_insert(collected: Collected, path: Path) -> float:
 
 
 def stopwatch(into: dict[str, float]) -> Callable[[str, int, int], None]:
-    """Give a progress callback that notes when each stage was first heard of."""
+    """Return a progress callback that notes when each stage was first heard of."""
     started = time.perf_counter()
 
     def note(stage: str, _done: int, _total: int) -> None:

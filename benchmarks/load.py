@@ -46,7 +46,7 @@ class Visit:
 
 
 def owners_sign_in(tenants: Sequence[str]) -> dict[str, str]:
-    """Give the settings under which these people sign in by a proxy and own jobs."""
+    """Return the settings under which these people sign in by a proxy and own jobs."""
     return {
         "TRIMTAB_ACCESS_MODE": "proxy",
         "TRIMTAB_ACCESS_PROXY_ADDRESSES": "127.0.0.1",
@@ -92,7 +92,7 @@ def people_at_once(
 
 
 def cross_talk(visits: Sequence[Visit], jobs: Mapping[str, str]) -> list[Visit]:
-    """Give the visits to recommendations that showed another's job, or not one's own."""
+    """Return the visits to recommendations that showed another's job, or not one's own."""
     return [
         visit
         for visit in visits
@@ -129,7 +129,7 @@ def give_tenants(store: Store) -> dict[str, str]:
 
 
 def table(visits: Sequence[Visit]) -> list[str]:
-    """Give the lines of the table: a view each, and all of them."""
+    """Return the lines of the table: a view each, and all of them."""
     by_view: dict[str, list[float]] = defaultdict(list)
     for one in visits:
         by_view[one.view].append(one.answer.seconds)
@@ -146,7 +146,7 @@ def table(visits: Sequence[Visit]) -> list[str]:
 
 
 def run(folder: Path, nodes: int, people: int, opens: int) -> list[str]:
-    """Give the lines for a fleet of that many nodes."""
+    """Return the lines for a fleet of that many nodes."""
     path = stored(folder, nodes)
     with open_store(f"duckdb:///{path}") as store:
         jobs = give_tenants(store)
@@ -167,7 +167,7 @@ def run(folder: Path, nodes: int, people: int, opens: int) -> list[str]:
 def section(
     visits: Sequence[Visit], jobs: Mapping[str, str], *, pause: float, spent: float, took: float
 ) -> list[str]:
-    """Give the lines of one way of visiting, that took so long and so much CPU of the server."""
+    """Return the lines of one way of visiting, that took so long and so much CPU of the server."""
     errors = [text for visit in visits for text in visit.answer.errors]
     if errors:
         raise RuntimeError(f"{len(errors)} pages failed: {errors[0]}")

@@ -81,17 +81,17 @@ class Scored:
 
 
 def accuracy(estimate: float, peak: float) -> float:
-    """Give 1 - |estimate - peak| / peak."""
+    """Return 1 - |estimate - peak| / peak."""
     return 1 - abs(estimate - peak) / peak
 
 
 def figure_of(estimate: MemoryEstimate, figure: str) -> float:
-    """Give the bytes of the figure that a source prints."""
+    """Return the bytes of the figure that a source prints."""
     return float(getattr(estimate, f"{figure}_bytes"))
 
 
 def scored(row: MeasuredRow) -> Scored | None:
-    """Give a measured row with its estimates, None for one without a peak or a shape."""
+    """Return a measured row with its estimates, None for one without a peak or a shape."""
     if row.job is None or row.peak_bytes is None:
         return None
     estimate = predict_peak(row.job)
@@ -107,23 +107,23 @@ def scored(row: MeasuredRow) -> Scored | None:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Give the mean, NaN of nothing."""
+    """Return the mean, NaN of nothing."""
     return float(np.mean(values)) if len(values) else float("nan")
 
 
 def learned(one: Scored, calibration: Calibration) -> Correction:
-    """Give the correction of a row by finished runs."""
+    """Return the correction of a row by finished runs."""
     run = one.run
     return correction(calibration, static_bytes=run.static_bytes, dynamic_bytes=run.dynamic_bytes)
 
 
 def corrected(one: Scored, calibration: Calibration) -> float:
-    """Give the accuracy of a row after calibration."""
+    """Return the accuracy of a row after calibration."""
     return accuracy(one.bytes * learned(one, calibration).ratio, one.peak)
 
 
 def by_family(rows: Sequence[Scored]) -> dict[str, list[Scored]]:
-    """Give the rows by source and method."""
+    """Return the rows by source and method."""
     families: dict[str, list[Scored]] = {}
     for row in rows:
         families.setdefault(row.row.family, []).append(row)
@@ -131,7 +131,7 @@ def by_family(rows: Sequence[Scored]) -> dict[str, list[Scored]]:
 
 
 def draws(rows: Sequence[Scored], runs: int) -> Iterator[tuple[Calibration, list[Scored]]]:
-    """Give calibrations by so many finished configurations of a family, with the rows left over.
+    """Yield calibrations by so many finished configurations of a family, with the rows left over.
 
     Configurations are drawn at random, six times; rows of a drawn configuration are not scored.
     """
@@ -146,14 +146,14 @@ def draws(rows: Sequence[Scored], runs: int) -> Iterator[tuple[Calibration, list
 
 
 def after_runs(rows: Sequence[Scored], runs: int) -> float:
-    """Give the mean accuracy of a family's rows after so many finished configurations of it."""
+    """Return the mean accuracy of a family's rows after so many finished configurations of it."""
     return mean(
         [corrected(one, calibration) for calibration, left in draws(rows, runs) for one in left]
     )
 
 
 def calibrated_coverage(rows: Sequence[Scored], share: float) -> float:
-    """Give the share of peaks below the stated bound after ten runs of the family."""
+    """Return the share of peaks below the stated bound after ten runs of the family."""
     hits = []
     for family in by_family(rows).values():
         if len({repr(one.job) for one in family}) < 2:
@@ -167,7 +167,7 @@ def calibrated_coverage(rows: Sequence[Scored], share: float) -> float:
 
 
 def calibrated(rows: Sequence[Scored], runs: int) -> float:
-    """Give the accuracy after so many runs of each family, families weighted by their rows."""
+    """Return the accuracy after so many runs of each family, families weighted by their rows."""
     total = weight = 0.0
     for family in by_family(rows).values():
         many = len({repr(one.job) for one in family})
@@ -177,7 +177,7 @@ def calibrated(rows: Sequence[Scored], runs: int) -> float:
 
 
 def from_other_sources(rows: Sequence[Scored]) -> float:
-    """Give the accuracy when each source is corrected by the runs of all others."""
+    """Return the accuracy when each source is corrected by the runs of all others."""
     found = []
     for source in _several_sources(rows):
         runs = [row.run for row in rows if row.row.source != source]
@@ -187,13 +187,13 @@ def from_other_sources(rows: Sequence[Scored]) -> float:
 
 
 def line(*cells: object) -> str:
-    """Give one line of a Markdown table."""
+    """Return one line of a Markdown table."""
     shown = [f"{cell:.3f}" if isinstance(cell, float) else str(cell) for cell in cells]
     return "| " + " | ".join("-" if cell == "nan" else cell for cell in shown) + " |"
 
 
 def group_table(title: str, rows: Sequence[Scored], key: Callable[[Scored], str]) -> list[str]:
-    """Give accuracy by a key: framework not told, with traits, and calibrated."""
+    """Return accuracy by a key: framework not told, with traits, and calibrated."""
     lines = [_GROUP_HEAD.format(title=title), "|---|---:|---:|---:|---:|---:|"]
     groups: dict[str, list[Scored]] = {}
     for one in rows:
@@ -214,7 +214,7 @@ def group_table(title: str, rows: Sequence[Scored], key: Callable[[Scored], str]
 
 
 def peer_table(rows: Sequence[Scored]) -> list[str]:
-    """Give the published formulas on full training whose batch and length are printed."""
+    """Return the published formulas on full training whose batch and length are printed."""
     full = [
         row
         for row in rows
@@ -259,13 +259,16 @@ def peer_table(rows: Sequence[Scored]) -> list[str]:
 
 
 def _several_sources(rows: Sequence[Scored]) -> list[str]:
-    """Give the sources in order; none when there is one only, which has no others to learn from."""
+    """Return the sources in order.
+
+    None when there is one only, which has no others to learn from.
+    """
     sources = sorted({row.row.source for row in rows})
     return sources if len(sources) > 1 else []
 
 
 def coverage(rows: Sequence[Scored], share: float) -> tuple[float, float]:
-    """Give the share of peaks below the stated bound, and below one made of other sources."""
+    """Return the share of peaks below the stated bound, and below one made of other sources."""
     stated = [row.ratio <= bound_factor(row.estimate.tier, share) for row in rows]
     unseen = []
     for source in _several_sources(rows):
@@ -276,13 +279,13 @@ def coverage(rows: Sequence[Scored], share: float) -> tuple[float, float]:
 
 
 def untold_coverage(rows: Sequence[Scored], share: float) -> float:
-    """Give the share of peaks below the tier C bound when the framework is not told."""
+    """Return the share of peaks below the tier C bound when the framework is not told."""
     factor = bound_factor(Tier.C, share)
     return mean([row.peak <= row.untold * factor for row in rows])
 
 
 def untold_left_out(rows: Sequence[Scored], share: float) -> float:
-    """Give the same share where the factor is the quantile over all other sources."""
+    """Return the same share where the factor is the quantile over all other sources."""
     hits = []
     for source in _several_sources(rows):
         others = [row.peak / row.untold for row in rows if row.row.source != source]
@@ -292,7 +295,7 @@ def untold_left_out(rows: Sequence[Scored], share: float) -> float:
 
 
 def bound_table(rows: Sequence[Scored]) -> list[str]:
-    """Give the coverage of the bounds."""
+    """Return the coverage of the bounds."""
     lines = [
         line(
             f"{100 * share:.0f} %",
@@ -307,7 +310,7 @@ def bound_table(rows: Sequence[Scored]) -> list[str]:
 
 
 def refusals(measured: Sequence[MeasuredRow]) -> tuple[int, int, int, int, list[str]]:
-    """Give OOM runs refused and in all, fitting runs refused and in all, and the missed ones."""
+    """Return OOM runs refused and in all, fitting runs refused and in all, and the missed ones."""
     refused = {True: 0, False: 0}
     total = {True: 0, False: 0}
     missed = []
@@ -343,7 +346,7 @@ def offered_text(measured: Sequence[MeasuredRow]) -> str:
 
 
 def estimates_per_second(jobs: Sequence[TrainingJob]) -> float:
-    """Give estimates per CPU second, the best of three passes over the jobs."""
+    """Return estimates per CPU second, the best of three passes over the jobs."""
     best = float("inf")
     for _ in range(3):
         begun = time.process_time()
@@ -359,7 +362,7 @@ def yardsticks(
     measured: Sequence[MeasuredRow],
     speed: float,
 ) -> list[str]:
-    """Give each line of the yardstick with its figure, met or missed."""
+    """Return each line of the yardstick with its figure, met or missed."""
     told = [one for one in every if not one.row.reason]
     tier_a = [one for one in clean if one.estimate.tier is Tier.A]
     families = {
@@ -413,7 +416,7 @@ def yardsticks(
 
 
 def listed(measured: Sequence[MeasuredRow]) -> list[str]:
-    """Give the rows that do not determine their peak or are contradicted, with the reason."""
+    """Return the rows that do not determine their peak or are contradicted, with the reason."""
     groups: dict[tuple[str, str], list[int]] = {}
     for row in measured:
         if row.reason and not row.out_of_memory:
@@ -428,7 +431,7 @@ def listed(measured: Sequence[MeasuredRow]) -> list[str]:
 
 
 def chosen_values() -> list[str]:
-    """Give what was chosen in view of these rows, by what it was chosen for."""
+    """Return what was chosen in view of these rows, by what it was chosen for."""
     lines = ["| chosen in view of these rows | values |", "|---|---|"]
     for name in ("generic", *known_frameworks()):
         evidence = " ".join(framework_traits(name).evidence.split())
@@ -451,7 +454,7 @@ def chosen_values() -> list[str]:
 
 
 def report(measured: Sequence[MeasuredRow]) -> str:
-    """Give the whole report in Markdown."""
+    """Return the whole report in Markdown."""
     every = [one for row in measured if (one := scored(row)) is not None]
     told = [one for one in every if not one.row.reason]
     clean = [one for one in told if not one.row.contradiction]

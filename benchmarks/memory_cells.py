@@ -6,15 +6,15 @@ import pandas as pd
 
 
 def number(value: Any) -> float | None:
-    """Give a number, None when the cell is empty."""
+    """Return a number, None when the cell is empty."""
     return None if pd.isna(value) else float(value)
 
 
 def count(value: Any) -> int | None:
-    """Give a whole number, None when the cell is empty."""
+    """Return a whole number, None when the cell is empty."""
     return None if pd.isna(value) else int(value)
 
 
 def text(value: Any) -> str:
-    """Give a text, '' when the cell is empty."""
+    """Return a text, '' when the cell is empty."""
     return "" if pd.isna(value) else str(value)

@@ -33,7 +33,7 @@ _SEVERAL = 3
 
 
 def mpt(name: str) -> ModelShape:
-    """Give the shape of an MPT model: no biases, no learned or rotary positions."""
+    """Return the shape of an MPT model: no biases, no learned or rotary positions."""
     hidden, heads, layers = _WIDTHS[name]
     return ModelShape(
         name=f"mpt-{name}",
@@ -52,7 +52,7 @@ def mpt(name: str) -> ModelShape:
 
 
 def job_of(row: Any) -> TrainingJob:
-    """Give the job of a row."""
+    """Return the job of a row."""
     return TrainingJob(
         shape=mpt(row.Model),
         framework="llm_foundry",
@@ -78,7 +78,7 @@ def _share(jobs: list[TrainingJob]) -> str:
 
 
 def speed_errors(runs: pd.DataFrame) -> np.ndarray:
-    """Give the relative errors of the speed prior inside groups of a model, GPU and length.
+    """Return the relative errors of the speed prior inside groups of a model, GPU and length.
 
     The prior is scaled to the group's mean, for it ranks plans of one model.
     """
@@ -124,7 +124,7 @@ def hours_text(runs: pd.DataFrame) -> str:
 
 
 def foundry_lines(folder: Path) -> list[str]:
-    """Give what these runs show, in Markdown; no line when the folder lacks them."""
+    """Return what these runs show, in Markdown; no line when the folder lacks them."""
     path = folder / "llm_foundry_throughput" / "throughput.csv"
     if not path.exists():
         return []

@@ -11,14 +11,14 @@ from planner.memory.training_job import Sharding, TrainingJob
 
 
 def deepspeed_zero2_bytes(parameters: float, *, gpus: int, offload: bool = False) -> float:
-    """Give bytes per GPU: 2 Ψ with the optimiser in host memory, else 4 Ψ + 16 Ψ / n."""
+    """Return bytes per GPU: 2 Ψ with the optimiser in host memory, else 4 Ψ + 16 Ψ / n."""
     return 2 * parameters if offload else 4 * parameters + 16 * parameters / gpus
 
 
 def deepspeed_zero3_bytes(
     parameters: float, largest_layer: float, *, gpus: int, offload: str = ""
 ) -> float:
-    """Give bytes per GPU: 4 P of the largest layer, and 18 Ψ / n unless it is in host memory.
+    """Return bytes per GPU: 4 P of the largest layer, and 18 Ψ / n unless it is in host memory.
 
     `offload` is "", "optimizer" or "all".
     """
@@ -27,7 +27,7 @@ def deepspeed_zero3_bytes(
 
 
 def deepspeed_bytes(job: TrainingJob) -> float | None:
-    """Give DeepSpeed's estimate of a job; None for one that is not sharded by ZeRO or FSDP."""
+    """Return DeepSpeed's estimate of a job; None for one that is not sharded by ZeRO or FSDP."""
     spread, count = job.parallelism, count_parameters(job.shape)
     gpus = spread.gpus
     if spread.sharding in (Sharding.ZERO1, Sharding.ZERO2):
@@ -40,7 +40,7 @@ def deepspeed_bytes(job: TrainingJob) -> float | None:
 def megatron_bytes(
     shape: ModelShape, *, job: TrainingJob, micro_batch: int, sequence_length: int
 ) -> float:
-    """Give Megatron's report of the fullest GPU, with the distributed optimiser as in the job."""
+    """Return Megatron's report of the fullest GPU, with the distributed optimiser as in the job."""
     spread = job.parallelism
     vocabulary = shape.vocab * shape.hidden
     layers = count_parameters(shape).layers + shape.hidden
@@ -61,5 +61,5 @@ def megatron_bytes(
 
 
 def four_weights_bytes(shape: ModelShape) -> float:
-    """Give four times the size of the fp32 weights, the rule of accelerate for Adam."""
+    """Return four times the size of the fp32 weights, the rule of accelerate for Adam."""
     return 4.0 * 4.0 * count_parameters(shape).total

@@ -33,7 +33,7 @@ _UNPACKED_LENGTH = 1 / 8
 
 
 def _recipe_devices(words: str, job: TrainingJob) -> int:
-    """Give the devices that litgpt's recipe files use, whatever the machine's number of GPUs.
+    """Return the devices that litgpt's recipe files use, whatever the machine's number of GPUs.
 
     The files of LoRA say `devices: 1` and were run so on machines of four GPUs too.
     """
@@ -81,7 +81,7 @@ def _litgpt(row: Any, job: TrainingJob) -> tuple[TrainingJob, str]:
 
 
 def _litgpt_adapter(words: str) -> tuple[int, tuple[str, ...]]:
-    """Give LoRA's rank and targets in litgpt's recipe files, or the tutorials' defaults."""
+    """Return LoRA's rank and targets in litgpt's recipe files, or the tutorials' defaults."""
     if "yaml" not in words:
         return 8, ("q", "v")
     for model, rank in (("gemma", 16), ("phi", 8), ("tiny", 32)):

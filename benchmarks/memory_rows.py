@@ -244,7 +244,7 @@ def _method(row: Any) -> Method:
 
 
 def _printed_job(row: Any, shape: ModelShape) -> TrainingJob:
-    """Give the job with what the table itself states."""
+    """Return the job with what the table itself states."""
     method = _method(row)
     adapter = None
     if method is Method.ADAPTER:
@@ -320,7 +320,7 @@ CONTRADICTORY = {
 
 
 def _reason(row: Any, job: TrainingJob) -> str:
-    """Give why the printed row and its recipe do not determine the peak; '' when they do."""
+    """Return why the printed row and its recipe do not determine the peak; '' when they do."""
     if any(name in text(row.model) for name in _NOT_PINNED):
         return "the model's architecture or its other tower is not pinned"
     trains = job.method is not Method.INFERENCE
@@ -330,5 +330,5 @@ def _reason(row: Any, job: TrainingJob) -> str:
 
 
 def read_rows(table: pd.DataFrame) -> list[MeasuredRow]:
-    """Give every row of memory.csv with its job, or with the reason why it has none."""
+    """Return every row of memory.csv with its job, or with the reason why it has none."""
     return [_read(row) for row in table.itertuples(index=False)]

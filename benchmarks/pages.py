@@ -75,7 +75,7 @@ class Timed:
 
 
 def stored(folder: Path, nodes: int) -> Path:
-    """Give a store of that many nodes, made unless a fresh one is there."""
+    """Return a store of that many nodes, made unless a fresh one is there."""
     path = folder / f"pages-{nodes}.duckdb"
     if path.is_file():
         with open_store(f"duckdb:///{path}", create=False) as store:
@@ -107,7 +107,7 @@ class Server:
     pid: int
 
     def cpu_seconds(self) -> float:
-        """Give the CPU time that it has used."""
+        """Return the CPU time that it has used."""
         fields = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2]
         user, system = fields.split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -175,7 +175,7 @@ def measured(server: Server, view: str, query: str, opens: int) -> Timed:
 
 
 def _questions(log: Path, offset: int) -> dict[str, tuple[int, float]]:
-    """Give what the script thread asked since `offset`: name to (times, ms)."""
+    """Return what the script thread asked since `offset`: name to (times, ms)."""
     found: dict[str, list[float]] = defaultdict(list)
     with log.open(encoding="utf-8") as file:
         file.seek(offset)
@@ -187,7 +187,7 @@ def _questions(log: Path, offset: int) -> dict[str, tuple[int, float]]:
 
 
 def p95(values: list[float]) -> float:
-    """Give the 95th percentile."""
+    """Return the 95th percentile."""
     return statistics.quantiles(values, n=20, method="inclusive")[-1]
 
 
@@ -198,7 +198,7 @@ def _asked(questions: dict[str, tuple[int, float]]) -> str:
 
 
 def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
-    """Give the lines of one fleet."""
+    """Return the lines of one fleet."""
     late = [one.view for one in made if p95([a.seconds for a in one.answers[1:]]) > TARGET_SECONDS]
     verdict = "met" if not late else f"missed by {', '.join(late)}"
     return [
@@ -229,7 +229,7 @@ def report(nodes: int, made: list[Timed], counts: dict[str, int]) -> list[str]:
 
 
 def run(folder: Path, nodes: int, opens: int, views: list[str]) -> list[str]:
-    """Give the lines for a fleet of that many nodes."""
+    """Return the lines for a fleet of that many nodes."""
     path = stored(folder, nodes)
     with open_store(f"duckdb:///{path}", create=False) as store:
         counts = store.reader.counts()

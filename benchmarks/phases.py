@@ -70,7 +70,7 @@ class Trace:
 
 
 def make_trace(number: int) -> Trace:
-    """Give the trace of that number."""
+    """Return the trace of that number."""
     rng = np.random.default_rng(10_000 + number)
     snr = SNRS[number % len(SNRS)]
     noise = float(rng.uniform(4.0, 20.0))
@@ -99,7 +99,7 @@ def make_trace(number: int) -> Trace:
 
 
 def by_kernel(factor: float) -> Finder:
-    """Give ruptures' KernelCPD with a penalty of factor times ln n."""
+    """Return ruptures' KernelCPD with a penalty of factor times ln n."""
 
     def find(values: Floats) -> list[int]:
         scaled = (values / noise_scale(values))[:, None]
@@ -111,7 +111,7 @@ def by_kernel(factor: float) -> Finder:
 
 
 def by_cusum(values: Floats) -> list[int]:
-    """Give the alarms of a two-sided CUSUM, k = 1, h = 8, dated to where its sum left zero."""
+    """Return the alarms of a two-sided CUSUM, k = 1, h = 8, dated to where its sum left zero."""
     scaled = values / noise_scale(values)
     found, begin, mean, seen = [], 0, float(scaled[0]), 1
     high = low = 0.0
@@ -134,12 +134,12 @@ def by_cusum(values: Floats) -> list[int]:
 
 
 def by_jumps(values: Floats) -> list[int]:
-    """Give the samples that differ from the one before by more than eight deviations."""
+    """Return the samples that differ from the one before by more than eight deviations."""
     return list(1 + np.flatnonzero(np.abs(np.diff(values)) > 8 * noise_scale(values)))
 
 
 def edges_of(phases: Phases) -> list[int]:
-    """Give where segments begin, the first left out."""
+    """Return where segments begin, the first left out."""
     return [segment.start for segment in phases.segments[1:]]
 
 
@@ -157,7 +157,7 @@ FINDERS: dict[str, Finder] = {
 
 
 def matched(found: list[int], truth: tuple[int, ...]) -> int:
-    """Give how many true changes have a found one of their own within one sample."""
+    """Return how many true changes have a found one of their own within one sample."""
     free, count = sorted(found), 0
     for change in truth:
         near = next((one for one in free if abs(one - change) <= 1), None)
@@ -168,14 +168,14 @@ def matched(found: list[int], truth: tuple[int, ...]) -> int:
 
 
 def f1(pairs: list[tuple[list[int], tuple[int, ...]]]) -> float:
-    """Give F1 over traces, changes pooled."""
+    """Return F1 over traces, changes pooled."""
     right = sum(matched(found, truth) for found, truth in pairs)
     total = sum(len(found) + len(truth) for found, truth in pairs)
     return 2 * right / total if total else float("nan")
 
 
 def microseconds_per_sample(find: Finder, traces: list[Trace]) -> float:
-    """Give the processor time per sample, the best of three passes."""
+    """Return the processor time per sample, the best of three passes."""
     samples = sum(len(trace.values) for trace in traces)
     best = float("inf")
     for _ in range(3):
@@ -187,7 +187,7 @@ def microseconds_per_sample(find: Finder, traces: list[Trace]) -> float:
 
 
 def change_rows(traces: list[Trace]) -> list[str]:
-    """Give the table of change points."""
+    """Return the table of change points."""
     rows = [
         "| changes within ±1 sample | F1 all | SNR ≥ 6 | SNR 5 | SNR < 4 | µs per sample |",
         "|---|---:|---:|---:|---:|---:|",
@@ -209,27 +209,27 @@ def change_rows(traces: list[Trace]) -> list[str]:
 
 
 def by_gaps(values: Floats) -> float | None:
-    """Give the median gap between dips, with three gaps or more."""
+    """Return the median gap between dips, with three gaps or more."""
     phases = find_phases(values, STEP_SECONDS, rules=ENDED)
     starts = [segment.start for segment in phases.segments if segment.kind in DIPS]
     return float(np.median(np.diff(starts))) if len(starts) > 3 else None
 
 
 def by_fourier(values: Floats) -> float | None:
-    """Give the period of the highest Fourier peak of at least three cycles."""
+    """Return the period of the highest Fourier peak of at least three cycles."""
     spectrum = np.abs(np.fft.rfft(values - values.mean()))
     spectrum[:3] = 0
     return len(values) / int(spectrum.argmax())
 
 
 def by_agreement(values: Floats) -> float | None:
-    """Give the epoch of `find_phases` in samples."""
+    """Return the epoch of `find_phases` in samples."""
     seconds = find_phases(values, STEP_SECONDS, rules=ENDED).epoch_seconds
     return None if seconds is None else seconds / STEP_SECONDS
 
 
 def period_rows(traces: list[Trace]) -> list[str]:
-    """Give the table of periods."""
+    """Return the table of periods."""
     rows = [
         "| period | right (±5 %) of 80 | unknown | wrong | period claimed on 40 irregular |",
         "|---|---:|---:|---:|---:|",
@@ -251,7 +251,7 @@ def period_rows(traces: list[Trace]) -> list[str]:
 
 
 def run_series(readings: pd.DataFrame) -> tuple[Floats, float]:
-    """Give the mean power of a run's nodes every 2 s, NaN where no node was read, and its start."""
+    """Return mean power of a run's nodes every 2 s, NaN where no node was read, and its start."""
     inside = readings[
         readings["node"].astype(str).str.startswith("node_") & (readings["power_w"] > 0)
     ]
@@ -276,7 +276,7 @@ class RunPhases:
 
 
 def phases_of_run(readings: pd.DataFrame, duration: float) -> RunPhases:
-    """Give the phases of one run."""
+    """Return the phases of one run."""
     values, begin = run_series(readings)
     phases = find_phases(values, STEP_SECONDS, rules=PhaseRules(ended=True, idle_below=2900.0))
     high = [segment for segment in phases.segments if segment.kind is PhaseKind.STEADY]
@@ -290,7 +290,7 @@ def phases_of_run(readings: pd.DataFrame, duration: float) -> RunPhases:
 
 
 def spread(values: list[float | None]) -> str:
-    """Give median and median absolute deviation of the known values."""
+    """Return median and median absolute deviation of the known values."""
     known = np.array([value for value in values if value is not None])
     if not len(known):
         return "unknown"
@@ -299,7 +299,7 @@ def spread(values: list[float | None]) -> str:
 
 
 def run_rows(folder: Path) -> list[str]:
-    """Give the table of recorded runs, one row per benchmark and size."""
+    """Return the table of recorded runs, one row per benchmark and size."""
     runs = pd.read_csv(folder / "runs.csv")
     runs["duration"] = (runs["run_stop_ms"] - runs["run_start_ms"]) / 1000
     power = pd.read_parquet(folder / "node_power.parquet")
@@ -363,7 +363,7 @@ class SlotErrors:
 
 
 def slot_errors(readings: pd.DataFrame, duration: float) -> list[SlotErrors]:
-    """Give the errors at every twelfth slot of a run, from a minute after its start."""
+    """Return the errors at every twelfth slot of a run, from a minute after its start."""
     values, begin = run_series(readings)
     every = int(SLOT_SECONDS / STEP_SECONDS)
     rows = values[: len(values) // every * every].reshape(-1, every)
@@ -394,7 +394,7 @@ def slot_errors(readings: pd.DataFrame, duration: float) -> list[SlotErrors]:
 
 
 def forecast_rows(folder: Path) -> list[str]:
-    """Give the table of forecasts inside recorded runs."""
+    """Return the table of forecasts inside recorded runs."""
     runs = pd.read_csv(folder / "runs.csv")
     power = pd.read_parquet(folder / "node_power.parquet")
     by_run = dict(iter(power.groupby(power["run_id"].astype(str))))
@@ -423,7 +423,7 @@ def forecast_rows(folder: Path) -> list[str]:
 
 
 def first_of(hits: npt.NDArray[np.bool_]) -> int | None:
-    """Give the first slot that is hit, or None."""
+    """Return the first slot that is hit, or None."""
     return int(hits.argmax()) if hits.any() else None
 
 
@@ -444,12 +444,12 @@ def by_cumulative_sum(values: Floats) -> int | None:
 
 
 def stated_share() -> float:
-    """Give the share of days of 96 slots with a false alarm that the trigger states."""
+    """Return the share of days of 96 slots with a false alarm that the trigger states."""
     return float(1 - np.exp(-96 * limit_of(1e-3, 0.05, 0.05)[1]))
 
 
 def trigger_rows() -> list[str]:
-    """Give the table of re-planning: days with a false alarm, and the delay after a shift."""
+    """Return the table of re-planning: days with a false alarm, and the delay after a shift."""
     rng = np.random.default_rng(5)
     quiet = rng.normal(size=(2000, 96))
     lines = [
@@ -472,7 +472,7 @@ def trigger_rows() -> list[str]:
 
 
 def report(folder: Path, pods: Path) -> str:
-    """Give all tables in Markdown."""
+    """Return all tables in Markdown."""
     traces = [make_trace(number) for number in range(TRACES)]
     for find in FINDERS.values():
         find(traces[0].values)

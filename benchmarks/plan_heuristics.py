@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.plan_instances import OFF, Instance
 from planner.solver.coupling_rows import coupling_rows
-from planner.solver.ground import Draft, Ground, empty_draft, make_ground
+from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, make_kernel_problem
 from planner.solver.slot_problem import SlotProblem, paths_of_today, pinned_cost
 from planner.solver.survey_kernel import survey
 from planner.solver.work_kernel import insert
@@ -50,7 +50,7 @@ class Room:
 
 
 def clipped(problem: SlotProblem, wished: Paths) -> Paths:
-    """Give paths that fit, from wishes [J, H]."""
+    """Return paths that fit, from wishes [J, H]."""
     cost = pinned_cost(problem.jobs)
     room = Room(problem)
     paths = wished.copy()
@@ -73,7 +73,7 @@ def _allowed(instance: Instance) -> npt.NDArray[np.bool_]:
 
 
 def _held(instance: Instance, constant: npt.NDArray[np.int64]) -> Paths:
-    """Give a constant configuration per job, nothing where that is not allowed."""
+    """Return a constant configuration per job, nothing where that is not allowed."""
     allowed = _allowed(instance)
     wanted = np.repeat(constant[:, None], instance.problem.slots, axis=1)
     usable = np.take_along_axis(allowed, wanted[:, :, None], axis=2)[:, :, 0]
@@ -81,7 +81,7 @@ def _held(instance: Instance, constant: npt.NDArray[np.int64]) -> Paths:
 
 
 def static(instance: Instance, *, peak: bool) -> Paths:
-    """Give the wish of a reservation: for services the smallest that serves peak (q90) or mean.
+    """Return the wish of a reservation: for services the smallest that serves peak (q90) or mean.
 
     Training jobs get the cheapest constant configuration that ends in time, rigid ones theirs.
     """
@@ -114,7 +114,7 @@ def static(instance: Instance, *, peak: bool) -> Paths:
 
 
 def reactive(instance: Instance, seen: Floats, *, high: float = 0.9, low: float = 0.5) -> Paths:
-    """Give the wish of a threshold rule on services: one size up above `high`, down below `low`.
+    """Return the wish of a threshold rule on services: one size up above `high`, down below `low`.
 
     `seen` [J, H] is what demand turned out to be; the rule sees the slot before. Other jobs hold
     what `static` gives them.
@@ -134,7 +134,7 @@ def reactive(instance: Instance, seen: Floats, *, high: float = 0.9, low: float 
 
 
 def per_slot(problem: SlotProblem) -> Paths:
-    """Give first-fit-decreasing per slot: large wishes first, each the cheapest that fits now.
+    """Return first-fit-decreasing per slot: large wishes first, each the cheapest that fits now.
 
     A job with work pays for falling behind the steady pace that would finish it in time.
     """
@@ -158,24 +158,24 @@ def per_slot(problem: SlotProblem) -> Paths:
     return paths
 
 
-def _alone(ground: Ground, draft: Draft) -> Paths:
-    """Give every job's own optimum, as if nothing were shared."""
-    nothing, unpriced = np.zeros_like(ground.limit), np.zeros_like(ground.node_cost)
-    endless = np.full_like(ground.limit, np.inf)
-    free = ground._replace(limit=endless, over_price=endless, floor_price=nothing)
-    for job in range(len(ground.present)):
+def _alone(kernel: KernelProblem, draft: Draft) -> Paths:
+    """Return every job's own optimum, as if nothing were shared."""
+    nothing, unpriced = np.zeros_like(kernel.limit), np.zeros_like(kernel.node_cost)
+    endless = np.full_like(kernel.limit, np.inf)
+    free = kernel._replace(limit=endless, over_price=endless, floor_price=nothing)
+    for job in range(len(kernel.present)):
         insert(free, job, 1.0, nothing, unpriced, draft, 12, -1.0, draft.path[job])
     return draft.path
 
 
 def per_job(problem: SlotProblem) -> Paths:
-    """Give the wish of a dynamic program per job alone, the published recursion without prices."""
+    """Return wish of a dynamic program per job alone, the published recursion without prices."""
     cost = pinned_cost(problem.jobs)
     found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
-    ground = make_ground(problem, coupling_rows(problem), cost, found)
-    return _alone(ground, empty_draft(ground, problem.jobs.unfinished_price / 3))
+    kernel = make_kernel_problem(problem, coupling_rows(problem), cost, found)
+    return _alone(kernel, empty_draft(kernel, problem.jobs.unfinished_price / 3))
 
 
 def kept(problem: SlotProblem) -> Paths:
-    """Give today's allocation."""
+    """Return today's allocation."""
     return paths_of_today(problem.jobs, pinned_cost(problem.jobs))

@@ -15,9 +15,9 @@ from planner.solver.coupling_rows import coupling_rows
 from planner.solver.free_plan import free_use
 from planner.solver.slot_problem import (
     ConfigurationGrid,
-    Fleet,
     PlannedJobs,
     PowerDomains,
+    SlotFleet,
     SlotProblem,
     TenantQuotas,
 )
@@ -55,7 +55,7 @@ class Instance:
 
 
 def make_grid(*, mig: bool) -> ConfigurationGrid:
-    """Give nothing, three types times five counts and, with `mig`, three slices of the first type.
+    """Return nothing, three types times five counts and, with `mig`, three slices of one type.
 
     Another type costs a job's whole layout cost, a new MIG partition half of it.
     """
@@ -96,7 +96,7 @@ def make_instance(
     binding: float = 0.44,
     spread: float = 0.25,
 ) -> Instance:
-    """Give an instance; about a share `binding` of the slots is scarce in every type."""
+    """Return an instance; about a share `binding` of the slots is scarce in every type."""
     rng = np.random.default_rng(seed)
     grid = make_grid(mig=mig)
     hours = np.arange(slots) * slot_hours
@@ -165,7 +165,7 @@ def make_instance(
 def _allowed(
     rng: np.random.Generator, grid: ConfigurationGrid, *, rigid: bool
 ) -> npt.NDArray[np.bool_]:
-    """Give which configurations with boards a job may take: rigid ones a count, others a range."""
+    """Return which configurations a job may take: rigid ones a count, others a range."""
     types = rng.permutation(3)[: rng.integers(2, 4)]
     on_type = np.isin(grid.gpu_type, types)
     if rigid:
@@ -189,14 +189,14 @@ def _demand(rng: np.random.Generator, hours: Floats) -> Floats:
 
 
 def shortfall(demand: Floats, service: Floats, spread: float, slot_hours: float) -> Floats:
-    """Give the expected shortfall's cost [H, S] over five quantiles of a log-normal demand [H]."""
+    """Return expected shortfall's cost [H, S] over five quantiles of a log-normal demand [H]."""
     levels = demand[:, None] * np.exp(spread * _NORMAL_QUANTILES)[None, :]
     missing = np.maximum(levels[:, :, None] - service[None, None, :], 0.0).mean(axis=1)
     return np.asarray(SHORTFALL_PRICE * slot_hours * missing)
 
 
 def _present(rng: np.random.Generator, base: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
-    """Give the configurations of now: the cheapest of the first slot, a quarter of them others."""
+    """Return configurations of now: the cheapest of the first slot, a quarter of them others."""
     present = base[:, 0].argmin(axis=1).astype(np.int64)
     for job in np.flatnonzero(rng.random(len(base)) < 0.25):
         present[job] = rng.choice(np.flatnonzero(np.isfinite(base[job, 0])))
@@ -210,11 +210,11 @@ def _coupled(
     node_cost: Floats,
     binding: float,
 ) -> SlotProblem:
-    """Give the problem with limits that the plan without limits exceeds in a share of slots."""
+    """Return the problem with limits that the plan without limits exceeds in a share of slots."""
     slots, tenants = jobs.base_cost.shape[1], 8
     unlimited = np.full((3, slots), 1e9)
     boundless = np.full((tenants, slots), 1e9)
-    fleet = Fleet(
+    fleet = SlotFleet(
         gpu_types=TYPES,
         capacity=unlimited,
         boards_per_node=np.full(3, 8.0),

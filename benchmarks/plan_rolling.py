@@ -30,7 +30,7 @@ class Outcome:
 
 
 def errors(jobs: int, slots: int, spread: float, seed: int) -> Floats:
-    """Give stationary AR(1) errors [J, H] of the logarithm of demand, sd `spread`."""
+    """Return stationary AR(1) errors [J, H] of the logarithm of demand, sd `spread`."""
     rng = np.random.default_rng(seed + 1000)
     shocks = rng.normal(0.0, spread * np.sqrt(1 - MEMORY**2), (jobs, slots))
     found = np.empty((jobs, slots))
@@ -41,7 +41,7 @@ def errors(jobs: int, slots: int, spread: float, seed: int) -> Floats:
 
 
 def with_demand(instance: Instance, demand: Floats, spread: float) -> SlotProblem:
-    """Give the problem with the shortfall of another demand [J, H] (NaN: no service)."""
+    """Return the problem with the shortfall of another demand [J, H] (NaN: no service)."""
     jobs = instance.problem.jobs
     cost = jobs.base_cost.copy()
     for job in np.flatnonzero(np.isfinite(instance.demand).all(axis=1)):
@@ -56,7 +56,7 @@ def with_demand(instance: Instance, demand: Floats, spread: float) -> SlotProble
 def window(
     problem: SlotProblem, first: int, length: int, present: npt.NDArray[np.int64], work: Floats
 ) -> SlotProblem:
-    """Give the problem of the slots [first, first + length): later work is pro-rated."""
+    """Return the problem of the slots [first, first + length): later work is pro-rated."""
     part = slice(first, min(problem.slots, first + length))
     jobs, fleet, power, quotas = problem.jobs, problem.fleet, problem.power, problem.quotas
     left = np.maximum(jobs.deadline - first, 0)
@@ -96,7 +96,7 @@ def window(
 def rolled(
     instance: Instance, error: Floats, spread: float, *, length: int, every: int = 1
 ) -> Paths:
-    """Give the paths of planning `length` slots every `every` slots and doing the first of each."""
+    """Return paths of planning `length` slots every `every` slots and doing the first of each."""
     slots, size = instance.problem.slots, instance.problem.size
     jobs = instance.problem.jobs
     present, work = jobs.present.copy(), jobs.work.copy()
@@ -127,13 +127,13 @@ def rolled(
 
 
 def changes(paths: Paths, instance: Instance) -> float:
-    """Give changes of configuration per job and day."""
+    """Return changes of configuration per job and day."""
     days = instance.problem.slots * instance.slot_hours / 24
     return float((np.diff(paths, axis=1) != 0).sum() / instance.problem.size / days)
 
 
 def simulate(jobs: int, slots: int, spread: float, *, seed: int = 1) -> list[Outcome]:
-    """Give all policies on one instance, charged on the truth; the oracle knew it."""
+    """Return all policies on one instance, charged on the truth; the oracle knew it."""
     instance = make_instance(jobs, slots, seed=seed, spread=spread)
     error = errors(jobs, slots, spread, seed)
     seen = instance.demand * np.exp(error)

@@ -37,14 +37,14 @@ SLOTS = 168
 
 
 def timed(run: Callable[[], SolvedPlan]) -> tuple[SolvedPlan, float]:
-    """Give a plan and the CPU seconds it took."""
+    """Return a plan and the CPU seconds it took."""
     started = time.process_time()
     plan = run()
     return plan, time.process_time() - started
 
 
 def gap_over_time(sizes: dict[int, tuple[float, ...]], instances: dict[int, Instance]) -> list[str]:
-    """Give the certified gap of every size and budget."""
+    """Return the certified gap of every size and budget."""
     lines = [
         "| jobs | budget (s) | CPU (s) | wall (s) | gap | bound by | steps | moves | today |",
         "|---|---:|---:|---:|---:|---|---:|---:|---:|",
@@ -62,7 +62,7 @@ def gap_over_time(sizes: dict[int, tuple[float, ...]], instances: dict[int, Inst
 
 
 def replaced(problem: SlotProblem, other: SlotProblem, rows: np.ndarray) -> SlotProblem:
-    """Give the problem with these jobs taken from another one."""
+    """Return the problem with these jobs taken from another one."""
     changed = {}
     for field in fields(problem.jobs):
         values = getattr(problem.jobs, field.name)
@@ -74,7 +74,7 @@ def replaced(problem: SlotProblem, other: SlotProblem, rows: np.ndarray) -> Slot
 
 
 def replanning(size: int, instance: Instance) -> list[str]:
-    """Give time, gap and churn of planning again after some jobs were replaced."""
+    """Return time, gap and churn of planning again after some jobs were replaced."""
     problem = instance.problem
     old = solve(problem, budget_seconds=np.inf, effort=Effort(moves=8_000, label_room=0))
     other = make_instance(size, SLOTS, seed=77, mig=True).problem
@@ -116,7 +116,7 @@ def _exact_line(name: str, found: ExactResult, ours: SolvedPlan) -> str:
 
 
 def exact_peers(instance: Instance, seconds: float) -> list[str]:
-    """Give what CP-SAT and HiGHS find on the same problem, against our 3 s."""
+    """Return what CP-SAT and HiGHS find on the same problem, against our 3 s."""
     ours, cpu = timed(lambda: solve(instance.problem, budget_seconds=3.0))
     started = time.monotonic()
     model = exact_model(instance.problem)
@@ -134,7 +134,7 @@ def exact_peers(instance: Instance, seconds: float) -> list[str]:
 
 
 def heuristic_peers(instance: Instance) -> list[str]:
-    """Give every rule's cost on the problem as stated (the forecast is the truth)."""
+    """Return every rule's cost on the problem as stated (the forecast is the truth)."""
     problem = instance.problem
     ours, cpu = timed(lambda: solve(problem, budget_seconds=3.0))
     rules: dict[str, Callable[[], Paths]] = {
@@ -157,7 +157,7 @@ def heuristic_peers(instance: Instance) -> list[str]:
 
 
 def with_forecast_error(jobs: int, slots: int) -> list[str]:
-    """Give the policies charged on the truth, at two sizes of forecast error."""
+    """Return the policies charged on the truth, at two sizes of forecast error."""
     lines = [
         "| policy | above the oracle, sd .15 | changes per job-day | sd .35 | changes |",
         "|---|---:|---:|---:|---:|",
@@ -172,7 +172,7 @@ def with_forecast_error(jobs: int, slots: int) -> list[str]:
 
 
 def report(*, full: bool) -> Iterator[str]:
-    """Give the report in Markdown, part after part as it is measured."""
+    """Yield the report in Markdown, part after part as it is measured."""
     warm_up()
     sizes: dict[int, tuple[float, ...]] = {100: (0.5, 3.0), 1000: (2.0, 5.0, 15.0)}
     if full:

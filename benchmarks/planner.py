@@ -41,7 +41,7 @@ def _facts(job: Job) -> SchedulerFacts:
 
 
 def problem_of(nodes: int, planning: PlanningSettings) -> PlanningProblem:
-    """Give the problem of a fleet of `nodes` nodes with two days of history."""
+    """Return the problem of a fleet of `nodes` nodes with two days of history."""
     fleet = SimulatedFleet(seed=7, nodes=nodes)
     with TemporaryDirectory() as folder, open_store(f"duckdb:///{folder}/b.duckdb") as store:
         collector = SimulatedFleetCollector(fleet=fleet, step_seconds=900)
@@ -78,7 +78,7 @@ def problem_of(nodes: int, planning: PlanningSettings) -> PlanningProblem:
 
 
 def timed(problem: PlanningProblem, last: Plan | None) -> tuple[Plan, float]:
-    """Give a plan and its CPU seconds."""
+    """Return a plan and its CPU seconds."""
     started = time.process_time()
     plan = build_plan(problem, budget_seconds=60, created_at=END, last=last)
     return plan, time.process_time() - started

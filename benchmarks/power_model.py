@@ -70,7 +70,7 @@ Method = Callable[[str, PowerSamples, PowerSamples], Guess]
 
 
 def rows_of(samples: PowerSamples, keep: npt.NDArray[np.bool_]) -> PowerSamples:
-    """Give some rows of the samples."""
+    """Return some rows of the samples."""
     columns = {
         name: None if (column := getattr(samples, name)) is None else column[keep]
         for name in PowerSamples.__dataclass_fields__
@@ -79,7 +79,7 @@ def rows_of(samples: PowerSamples, keep: npt.NDArray[np.bool_]) -> PowerSamples:
 
 
 def ours(inputs: tuple[str, ...]) -> Method:
-    """Give Trimtab's model with these inputs beside the utilization."""
+    """Return Trimtab's model with these inputs beside the utilization."""
 
     def guess(model: str, train: PowerSamples, test: PowerSamples) -> Guess:
         fitted = fit_power_models({model: train}, CATALOGUE, signal="benchmark")[model]
@@ -92,30 +92,30 @@ def ours(inputs: tuple[str, ...]) -> Method:
 
 
 def catalogue_only(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
-    """Give Trimtab's model before anything was measured."""
+    """Return Trimtab's model before anything was measured."""
     watts = fit_power_models({}, CATALOGUE, signal="benchmark")[model].predict(test.utilization)
     return Guess(central=watts.central, low=watts.low, high=watts.high)
 
 
 def tdp_times_utilization(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
-    """Give TDP times utilization."""
+    """Return TDP times utilization."""
     return Guess(central=CATALOGUE.get(model).tdp_watts * test.utilization)
 
 
 def between_idle_and_tdp(model: str, _train: PowerSamples, test: PowerSamples) -> Guess:
-    """Give the straight line from idle power to TDP."""
+    """Return the straight line from idle power to TDP."""
     board = CATALOGUE.get(model)
     return Guess(central=board.idle_watts + (board.tdp_watts - board.idle_watts) * test.utilization)
 
 
 def fitted_line(_model: str, train: PowerSamples, test: PowerSamples) -> Guess:
-    """Give the least-squares line of power on utilization."""
+    """Return the least-squares line of power on utilization."""
     slope, floor = np.polyfit(train.utilization, train.power_watts, 1)
     return Guess(central=floor + slope * test.utilization)
 
 
 def mean_power(_model: str, train: PowerSamples, test: PowerSamples) -> Guess:
-    """Give the mean power of the training rows."""
+    """Return the mean power of the training rows."""
     return Guess(central=np.full(len(test.power_watts), train.power_watts.mean()))
 
 
@@ -129,7 +129,7 @@ PEERS: dict[str, Method] = {
 
 
 def table_of(sets: dict[str, PowerSamples], methods: dict[str, Method]) -> list[str]:
-    """Give one table: rows are methods, columns are errors on groups left out, per GPU model."""
+    """Return one table: rows are methods, columns are errors on groups left out, per GPU model."""
     heads = [f"{name} MAE (W) | median error | in q10–q90" for name in sets]
     lines = [f"| method | {' | '.join(heads)} |", "|---|" + "---:|" * 3 * len(sets)]
     for title, method in methods.items():
@@ -139,7 +139,7 @@ def table_of(sets: dict[str, PowerSamples], methods: dict[str, Method]) -> list[
 
 
 def scores(model: str, samples: PowerSamples, method: Method) -> str:
-    """Give the three cells of a method on one set of samples."""
+    """Return the three cells of a method on one set of samples."""
     group = np.zeros(len(samples.power_watts)) if samples.group is None else samples.group
     fold = np.unique(group, return_inverse=True)[1] % FOLDS
     missed, inside = [], []
@@ -155,7 +155,7 @@ def scores(model: str, samples: PowerSamples, method: Method) -> str:
 
 
 def inference_samples(folder: Path) -> dict[str, PowerSamples]:
-    """Give ML.ENERGY's LLM rows per GPU model, with utilization and memory activity estimated."""
+    """Return ML.ENERGY's LLM rows per GPU model, with utilization and memory activity estimated."""
     rows = pd.read_csv(folder / "ml_energy" / "inference_power_energy.csv")
     rows = rows[rows["energy_per_token_joules"].notna() & (rows["median_itl_ms"] > 0)]
     found = {}
@@ -182,7 +182,7 @@ def inference_samples(folder: Path) -> dict[str, PowerSamples]:
 
 
 def fleet_samples() -> dict[str, PowerSamples]:
-    """Give six hours of a simulated fleet every 5 min, SM activity only."""
+    """Return six hours of a simulated fleet every 5 min, SM activity only."""
     end = datetime(2026, 1, 5, tzinfo=UTC)
     fleet = SimulatedFleet(seed=7, nodes=12)
     samples = fleet.history(end - timedelta(hours=6), end, 300)
@@ -203,7 +203,7 @@ class Reading:
 
 
 def readings(folder: Path) -> list[Reading]:
-    """Give the readings of boards that the catalogue knows, from exporters' captures."""
+    """Return the readings of boards that the catalogue knows, from exporters' captures."""
     found = []
     for path in sorted((folder / "dcgm_exposition").glob("nvidia_gpu_exporter__*x86_64*.metrics")):
         board = path.name.split("__")[2]
@@ -225,7 +225,7 @@ def readings(folder: Path) -> list[Reading]:
 
 
 def capture_rows(folder: Path) -> list[str]:
-    """Give the table of single readings."""
+    """Return the table of single readings."""
     models = fit_power_models({}, CATALOGUE, signal="gpu_util")
     lines = [
         _CAPTURES_HEAD,
@@ -251,7 +251,7 @@ def capture_rows(folder: Path) -> list[str]:
 
 
 def acme_rows(folder: Path) -> list[str]:
-    """Give the distance between predicted and measured power quantiles of Acme's A100 boards."""
+    """Return the distance between predicted and measured power quantiles of Acme's A100 boards."""
     curves = pd.read_parquet(folder / "acme" / "acme_metric_quantiles_seren_philly.parquet")
     seren = curves[curves["cluster"] == "seren"].sort_values("quantile")
 
@@ -276,7 +276,7 @@ def acme_rows(folder: Path) -> list[str]:
 
 
 def capped_runs(folder: Path) -> pd.DataFrame:
-    """Give Zeus' capped runs with power, time and energy of the same run without a cap.
+    """Return Zeus' capped runs with power, time and energy of the same run without a cap.
 
     Only caps below 1.2 times the free power: others change nothing.
     """
@@ -291,12 +291,12 @@ def capped_runs(folder: Path) -> pd.DataFrame:
 
 
 def columns_of(rows: pd.DataFrame, *names: str) -> tuple[Floats, ...]:
-    """Give columns as floats."""
+    """Return columns as floats."""
     return tuple(rows[name].to_numpy(dtype=np.float64) for name in names)
 
 
 def capped_rows(folder: Path) -> list[str]:
-    """Give the table of power under caps, each GPU model predicted from the others."""
+    """Return the table of power under caps, each GPU model predicted from the others."""
     runs = capped_runs(folder)
     lines = [_CAPS_HEAD, "|---|---:|---:|---:|---:|---:|"]
     for gpu, test in runs.groupby("gpu"):
@@ -314,7 +314,7 @@ def capped_rows(folder: Path) -> list[str]:
 
 
 def cap_energy_rows(folder: Path) -> list[str]:
-    """Give the table of energy under caps: laws from the other GPU models, none from the run."""
+    """Return the table of energy under caps: laws from the other GPU models, none from the run."""
     runs = capped_runs(folder)
     lines = [_ENERGY_HEAD, "|---|---:|---:|---:|---:|---:|"]
     for gpu, test in runs.groupby("gpu"):
@@ -341,7 +341,7 @@ def cap_energy_rows(folder: Path) -> list[str]:
 
 
 def slowdown_from(rows: pd.DataFrame, ratio: Floats) -> Floats:
-    """Give the median slowdown of the rows at a power ratio, by bins of 0.05."""
+    """Return the median slowdown of the rows at a power ratio, by bins of 0.05."""
     power, free, time, free_time = columns_of(
         rows, "average_power", "average_power_free", "time_per_epoch", "time_per_epoch_free"
     )
@@ -353,26 +353,26 @@ def slowdown_from(rows: pd.DataFrame, ratio: Floats) -> Floats:
 
 
 def cap_law(power: Floats, cap: Floats, reach: float, sharpness: float) -> Floats:
-    """Give power under a cap by the law with these constants."""
+    """Return power under a cap by the law with these constants."""
     return np.asarray((power**-sharpness + (reach * cap) ** -sharpness) ** (-1 / sharpness))
 
 
 def best_law(rows: pd.DataFrame) -> tuple[float, float]:
-    """Give reach and sharpness with the smallest mean absolute error on the rows."""
+    """Return reach and sharpness with the smallest mean absolute error on the rows."""
     power, cap, truth = columns_of(rows, "average_power_free", "power_limit", "average_power")
     options = [(reach / 100, q) for reach in range(88, 103) for q in (4.0, 6.0, 8.0, 12.0, 20.0)]
     return min(options, key=lambda one: float(np.abs(cap_law(power, cap, *one) - truth).mean()))
 
 
 def coefficients(models: dict[str, PowerModel], name: str) -> str:
-    """Give the coefficients of the simplest fit of a model, in words."""
+    """Return the coefficients of the simplest fit of a model, in words."""
     simplest = models[name].fits[0]
     shares = zip(simplest.terms, simplest.coefficients, strict=True)
     return ", ".join(f"{term} {share:.2f}" for term, share in shares)
 
 
 def report(folder: Path) -> str:
-    """Give all tables in Markdown."""
+    """Return all tables in Markdown."""
     inference, fleet = inference_samples(folder), fleet_samples()
     alone, with_memory, held = ours(()), ours(("memory_activity",)), ours(("held",))
     counts = ", ".join(

@@ -46,7 +46,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def quiet_prophet(**options: Any) -> Any:
-    """Give a Prophet without log lines; its loggers get their handlers at import."""
+    """Return a Prophet without log lines; its loggers get their handlers at import."""
     from prophet import Prophet
 
     for name in ("cmdstanpy", "prophet", "prophet.models"):
@@ -58,13 +58,13 @@ def quiet_prophet(**options: Any) -> Any:
 
 
 def cpu_seconds() -> float:
-    """Give the CPU time of this process and of the children that it has waited for."""
+    """Return the CPU time of this process and of the children that it has waited for."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
 def best_rate(work: Callable[[], object], series: int) -> float:
-    """Give series per core-second, best of three after one run that may compile."""
+    """Return series per core-second, best of three after one run that may compile."""
     taken = []
     for _ in range(4):
         begin = time.process_time()
@@ -115,7 +115,7 @@ CASES = (
 
 
 def simulated(case: Case) -> Floats:
-    """Give series of the case: [series, slots]."""
+    """Return series of the case: [series, slots]."""
     rng = np.random.default_rng(SEED)
     hours = np.arange(case.slots) * case.slot_seconds / 3600
     rows = []
@@ -134,7 +134,7 @@ def simulated(case: Case) -> Floats:
 
 
 def speed_row(case: Case, prophets: int) -> tuple[str, float, float]:
-    """Give the table's line of one case, and the rates on a shared and on own grids."""
+    """Return the table's line of one case, and the rates on a shared and on own grids."""
     values = simulated(case)
     prophet_rates(case, values[:1])  # imports Prophet
     gappy = values[: case.series // 4].copy()
@@ -160,7 +160,7 @@ def speed_row(case: Case, prophets: int) -> tuple[str, float, float]:
 
 
 def prophet_rates(case: Case, rows: Floats) -> tuple[float, float, float]:
-    """Give Prophet's series per core-second: fit alone, with points of 24 h, with bands of 24 h."""
+    """Return Prophet's series per core-second: fit alone, with points, with bands of 24 h."""
     times = pd.to_datetime(MONDAY + np.arange(case.slots) * case.slot_seconds, unit="s")
     ahead = pd.DataFrame({"ds": times[-1] + (times - times[0])[1:]})
     ahead = ahead.head(86_400 // case.slot_seconds)
@@ -183,7 +183,7 @@ def prophet_rates(case: Case, rows: Floats) -> tuple[float, float, float]:
 
 
 def band_row(case: Case, rows: Floats) -> str:
-    """Give the table's line: errors of 80 % half-widths against 20,000 of Prophet's draws."""
+    """Return the table's line: errors of 80 % half-widths against 20,000 of Prophet's draws."""
     fits = fit_batch(rows, case.slot_seconds, MONDAY, options=ProphetOptions(**case.ours))
     horizon = 86_400 // case.slot_seconds
     bands = fits.predict(horizon).bands
@@ -209,7 +209,7 @@ def band_row(case: Case, rows: Floats) -> str:
 
 
 def optima_row(slots: int, series: int = 3000) -> str:
-    """Give the table's line of random walks: how often the two starts part."""
+    """Return the table's line of random walks: how often the two starts part."""
     values = np.cumsum(np.random.default_rng([SEED, slots]).normal(size=(series, slots)), axis=1)
     one = fit_batch(values, 3600, MONDAY)
     two = fit_batch(values, 3600, MONDAY, options=ProphetOptions(starts=2))
@@ -234,13 +234,13 @@ class RealSet:
 
 
 def windows(values: Floats, length: int, number: int) -> Floats:
-    """Give so many windows of a long series, evenly spread: [number, length]."""
+    """Return so many windows of a long series, evenly spread: [number, length]."""
     starts = np.linspace(0, len(values) - length, number).astype(int)
     return np.stack([values[start : start + length] for start in starts])
 
 
 def helios(folder: Path, full: bool) -> RealSet:
-    """Give hourly sums of every counted column, 28-day windows."""
+    """Return hourly sums of every counted column, 28-day windows."""
     frame = pd.read_parquet(folder / "helios_venus" / "venus_10min.parquet").set_index("time")
     frame["running_gpu_est"] /= 6  # a level: its hourly mean
     hourly = frame.resample("1h").sum()
@@ -257,7 +257,7 @@ def helios(folder: Path, full: bool) -> RealSet:
 
 
 def philly(folder: Path, full: bool) -> RealSet:
-    """Give the demand of every virtual cluster, 14-day windows of its well-filled months."""
+    """Return the demand of every virtual cluster, 14-day windows of its well-filled months."""
     frame = pd.read_parquet(folder / "philly" / "hourly_gpu_demand_by_vc.parquet")
     frame = frame[(frame["hour"] >= "2017-10-02") & (frame["hour"] < "2017-12-09")]
     rows = []
@@ -274,7 +274,7 @@ def philly(folder: Path, full: bool) -> RealSet:
 
 
 def pods(folder: Path, full: bool) -> RealSet:
-    """Give GPU utilisation of the fullest pods by the minute, gaps kept."""
+    """Return GPU utilisation of the fullest pods by the minute, gaps kept."""
     frame = pd.read_parquet(folder / "alibaba_genai_pods" / "pod_gpu_timeseries.parquet")
     frame = frame[frame["gpu_util_pct"].notna()]
     slot = (frame["t_est_real_s"] / 60).round().astype(int)
@@ -306,7 +306,7 @@ class Comparison:
 
 
 def objective(fits: ProphetFits, series: int, params: dict[str, Any]) -> tuple[float, Floats]:
-    """Give f at Prophet's params, and yhat at the known points, from columns and data."""
+    """Return f at Prophet's params, and yhat at the known points, from columns and data."""
     slots = np.flatnonzero(np.isfinite(fits.values[series]))
     design = fits.design(series)
     columns = design.columns(fits.first_slot[series] + slots * fits.slot_seconds)
@@ -357,7 +357,7 @@ def compared(real: RealSet) -> Iterator[Comparison]:
 
 
 def equality_row(name: str, found: list[Comparison]) -> str:
-    """Give the table's line of one set."""
+    """Return the table's line of one set."""
 
     def share(values: list[float]) -> str:
         return f"{100 * np.median(values):.2f} / {100 * max(values):.1f} %"

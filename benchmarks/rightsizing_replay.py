@@ -20,15 +20,15 @@ from benchmarks._rightsizing_sets import (
 )
 from benchmarks._rightsizing_tuning import tuned
 from planner.rightsizing.oracle import oracle_of
-from planner.rightsizing.past import Policy
-from planner.rightsizing.replay import Figures, Replayed, replay
+from planner.rightsizing.past import LimitRule
+from planner.rightsizing.replay import Replayed, ReplayFigures, replay
 
 RESULTS = Path(__file__).parent / "results" / "rightsizing_replay.md"
 MOST_CHANGES = 0.2
 
 
 def outcomes(one: ReplaySet) -> list[Replayed]:
-    """Give every rule's replay, the oracle first."""
+    """Return every rule's replay, the oracle first."""
     recorded = one.recorded
     oracle = oracle_of(
         recorded.usage,
@@ -38,7 +38,7 @@ def outcomes(one: ReplaySet) -> list[Replayed]:
         samples_per_step=recorded.samples_per_step,
         first_step=recorded.first_step,
     )
-    policies: list[Policy] = [oracle, *one.policies]
+    policies: list[LimitRule] = [oracle, *one.policies]
     return [
         replay(recorded, policy, charges=one.charges, forecasts=one.forecasts)
         for policy in policies
@@ -46,17 +46,17 @@ def outcomes(one: ReplaySet) -> list[Replayed]:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """Give a ratio in percent, a dash for none."""
+    """Return a ratio in percent, a dash for none."""
     return "–" if value is None else f"{100 * value:.{digits}f} %"
 
 
 def count(value: float | None) -> str:
-    """Give a number of changes, a dash for none."""
+    """Return a number of changes, a dash for none."""
     return "–" if value is None else f"{value:.2f}"
 
 
 def table(one: ReplaySet, found: Sequence[Replayed]) -> list[str]:
-    """Give a set's table: all jobs, then slack / over / jobs over of the half not tuned on."""
+    """Return a set's table: all jobs, then slack / over / jobs over of the half not tuned on."""
     figures = [each.figures() for each in found]
     unseen = [each.figures(~one.tuned_on) for each in found]
     best = figures[0].cost
@@ -90,7 +90,7 @@ def table(one: ReplaySet, found: Sequence[Replayed]) -> list[str]:
     return lines
 
 
-def _three(one: Figures) -> tuple[float, float, float]:
+def _three(one: ReplayFigures) -> tuple[float, float, float]:
     return (
         one.slack_ratio or 0.0,
         one.over_samples_ratio or 0.0,
@@ -99,7 +99,7 @@ def _three(one: Figures) -> tuple[float, float, float]:
 
 
 def verdicts(one: ReplaySet, found: Sequence[Replayed]) -> list[str]:
-    """Give the lines of the yardstick: ours against a peer on all three at once."""
+    """Return the lines of the yardstick: ours against a peer on all three at once."""
     by_name = {each.name: each for each in found}
     lines = []
     for peer, ours in one.peers:

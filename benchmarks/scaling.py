@@ -51,7 +51,7 @@ class Budget:
     part_seconds: float
 
     def seconds(self) -> float:
-        """Give what the next part may take."""
+        """Return what the next part may take."""
         return min(self.part_seconds, self.ends_at - time.monotonic())
 
 
@@ -64,7 +64,7 @@ class Size:
     parts: dict[str, Found | str] = field(default_factory=dict)
 
     def figure(self, part: str, name: str) -> float | None:
-        """Give a figure of a part; None where it has none."""
+        """Return a figure of a part; None where it has none."""
         found = self.parts.get(part, "")
         return None if isinstance(found, str) else found.get(name)
 
@@ -105,7 +105,7 @@ def run_size(gpus: int, days: int, folder: Path, budget: Budget) -> Size:
 
 
 def cell(size: Size, part: str) -> str:
-    """Give CPU seconds and peak memory of a part, or why there are none."""
+    """Return CPU seconds and peak memory of a part, or why there are none."""
     found = size.parts.get(part, "")
     if isinstance(found, str):
         return f"{found} |"
@@ -113,7 +113,7 @@ def cell(size: Size, part: str) -> str:
 
 
 def curve_lines(sizes: Sequence[Size]) -> list[str]:
-    """Give the table of sizes."""
+    """Return the table of sizes."""
     lines = [
         (
             "| GPUs | days | jobs running (planned) | "
@@ -150,7 +150,7 @@ class Fit:
     last: float
 
     def reaches(self, limit: float) -> str:
-        """Give the size at which the limit is reached, from the largest run on at least linearly.
+        """Return the size at which the limit is reached, from the largest run on at least linearly.
 
         Beyond ten times the largest run nothing is said but that.
         """
@@ -181,7 +181,7 @@ def fit(sizes: Sequence[Size], smallest: Size, part: str, name: str) -> Fit | No
 
 
 def fit_lines(sizes: Sequence[Size], smallest: Size) -> list[str]:
-    """Give exponents and the sizes at which a part leaves its interval or 16 GiB."""
+    """Return exponents and the sizes at which a part leaves its interval or 16 GiB."""
     lines = [
         (
             "| part | CPU s grow as GPUs^ | its limit | reached at GPUs | MiB grow as GPUs^ "
@@ -241,7 +241,7 @@ class TimedWorkforce:
 
 
 def partition_lines(jobs: int, slots: int, seeds: Sequence[int]) -> list[str]:
-    """Give what dividing the plan costs: quality, work, and what is left to one process."""
+    """Return what dividing the plan costs: quality, work, and what is left to one process."""
     lines = [
         (
             "| seed | plan | parts | certified gap | cost above whole | CPU s "

@@ -27,8 +27,8 @@ from benchmarks._round_scaling import ScaledRounds, scaled_rounds
 from benchmarks._sia_workloads import Workload, read_applications, read_workloads
 from planner.scheduling.policy import HeterogeneousPolicy
 from planner.simulation.application import Application
-from planner.simulation.job_view import Policy
-from planner.simulation.outcome import Outcome
+from planner.simulation.job_view import SchedulingPolicy
+from planner.simulation.outcome import SimulationOutcome
 from planner.simulation.peers.gavel import GavelPolicy
 from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
@@ -51,7 +51,7 @@ class Entry:
     """A policy as it takes part."""
 
     name: str
-    make: Callable[[], Policy]
+    make: Callable[[], SchedulingPolicy]
     rigid: bool = False
     declared: bool = False
 
@@ -70,11 +70,11 @@ ENTRIES = (
     Entry(name=_OURS, make=HeterogeneousPolicy, declared=True),
 )
 
-Runs = dict[str, list[Outcome]]
+Runs = dict[str, list[SimulationOutcome]]
 
 
 def run_all(workloads: Sequence[Workload], applications: Mapping[str, Application]) -> Runs:
-    """Give the outcome of every entry on every workload."""
+    """Return the outcome of every entry on every workload."""
     fits = StepFits()
     found: Runs = {}
     for entry in ENTRIES:
@@ -89,7 +89,7 @@ def run_all(workloads: Sequence[Workload], applications: Mapping[str, Applicatio
 
 
 def summary(runs: Runs) -> list[str]:
-    """Give the table of means over the workloads."""
+    """Return the table of means over the workloads."""
     lines = [
         (
             "| policy | mean JCT (h) | against Sia | p99 (h) | makespan (h) | GPU-h per job "
@@ -114,7 +114,7 @@ def summary(runs: Runs) -> list[str]:
 
 
 def by_workload(runs: Runs, workloads: Sequence[Workload]) -> list[str]:
-    """Give mean JCT of every policy on every workload."""
+    """Return mean JCT of every policy on every workload."""
     names = list(runs)
     lines = [
         f"| workload | jobs (left out) | {' | '.join(names)} |",
@@ -137,7 +137,7 @@ def _line(goal: str, *, met: bool, figure: str) -> str:
 def yardsticks(
     runs: Runs, workloads: Sequence[Workload], scaled: Sequence[ScaledRounds]
 ) -> list[str]:
-    """Give each line of yardstick 4 as met or missed."""
+    """Return each line of yardstick 4 as met or missed."""
 
     def mean(name: str, figure: str, rows: Sequence[int]) -> float:
         return float(np.mean([getattr(runs[name][row], figure) for row in rows]))
@@ -199,7 +199,7 @@ def yardsticks(
 
 
 def scaling_table(scaled: Sequence[ScaledRounds]) -> list[str]:
-    """Give decision times from 64 GPUs up."""
+    """Return decision times from 64 GPUs up."""
     return [
         (
             "| GPUs | active jobs | HAS median (ms) | p95 | MILP of the same round (ms) "
@@ -211,7 +211,7 @@ def scaling_table(scaled: Sequence[ScaledRounds]) -> list[str]:
 
 
 def report(data: Path, *, full: bool) -> str:
-    """Give all tables in Markdown."""
+    """Return all tables in Markdown."""
     folder = data / "sia_pollux"
     applications = read_applications(folder)
     workloads = read_workloads(folder, applications, _FAMILIES)

@@ -60,7 +60,7 @@ PEERS = ("first fit", "best fit", "FFD", "best of 5")
 
 
 def outcome_of(name: str, instance: TemporalInstance, budget_seconds: float) -> Outcome:
-    """Give the packing of an instance and those of the peers."""
+    """Return the packing of an instance and those of the peers."""
     started = time.process_time()
     packing = pack(instance, budget_seconds=budget_seconds, seed=PACK_SEED)
     seconds = time.process_time() - started
@@ -80,7 +80,7 @@ def outcome_of(name: str, instance: TemporalInstance, budget_seconds: float) -> 
 
 
 def packing_row(family: Family, found: Sequence[Outcome]) -> str:
-    """Give the table's row of a family: everything above the sum of certified bounds."""
+    """Return the table's row of a family: everything above the sum of certified bounds."""
     bound = sum(one.packing.lower_bound for one in found)
     bins = sum(one.packing.bins for one in found)
     seconds = np.array([one.seconds for one in found])
@@ -114,7 +114,7 @@ def verdicts(family: Family, found: Sequence[Outcome]) -> list[str]:
 
 
 def cp_sat_rows(families: Iterable[Family], outcomes: dict[str, Outcome]) -> list[str]:
-    """Give the rows of the instances that CP-SAT gets too: those that cost us most."""
+    """Return the rows of the instances that CP-SAT gets too: those that cost us most."""
     rows = []
     for family in families:
         hardest = sorted(family.instances, key=lambda one: -outcomes[one[0]].seconds)
@@ -129,7 +129,7 @@ def cp_sat_rows(families: Iterable[Family], outcomes: dict[str, Outcome]) -> lis
 
 
 def busy_row(family: Family, rounds: int) -> tuple[str, float, float]:
-    """Give the row of busy time above the volume bound, and our two means in percent."""
+    """Return the row of busy time above the volume bound, and our two means in percent."""
     columns: list[list[float]] = []
     spread = max(1, len(family.instances) // family.busy)
     for _, instance in family.instances[::spread][: family.busy]:
@@ -167,7 +167,7 @@ def busy_row(family: Family, rounds: int) -> tuple[str, float, float]:
 
 
 def floor_rows(family: Family, rounds: int) -> list[str]:
-    """Give what no packing without moves can be below, where the bound's graph is small enough."""
+    """Return what no packing without moves can be below, if the bound's graph is small enough."""
     rows = []
     for name, instance in family.instances:
         if instance.items > _LARGEST_WITH_FLOOR or len(rows) == _FLOORS:
@@ -187,7 +187,7 @@ def floor_rows(family: Family, rounds: int) -> list[str]:
 
 
 def busy_of(instance: TemporalInstance, order: Order, rule: Rule) -> int:
-    """Give the busy time of a heuristic."""
+    """Return the busy time of a heuristic."""
     bin_of = fit(instance, order, rule)
     total = 0
     for one in range(bins_of(bin_of)):
@@ -200,7 +200,7 @@ def busy_of(instance: TemporalInstance, order: Order, rule: Rule) -> int:
 
 
 def generated(*, full: bool) -> list[Family]:
-    """Give the generated families."""
+    """Return the generated families."""
     return [
         Family(
             name="A1-like",
@@ -239,7 +239,7 @@ def generated(*, full: bool) -> list[Family]:
 
 
 def files(path: Path) -> list[Family]:
-    """Give the instances of a file or of every file of a folder, a family per folder."""
+    """Return the instances of a file or of every file of a folder, a family per folder."""
     paths = [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
     families: dict[str, list[Named]] = {}
     for one in paths:
@@ -252,7 +252,7 @@ def files(path: Path) -> list[Family]:
 
 
 def report(families: Sequence[Family], rounds: int) -> str:
-    """Give the tables and verdicts in Markdown."""
+    """Return the tables and verdicts in Markdown."""
     outcomes: dict[str, Outcome] = {}
     rows, said = [], []
     for family in families:

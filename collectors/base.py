@@ -31,5 +31,5 @@ class Collector(Protocol):
         ...
 
     def collect(self, window: Window) -> Collected:
-        """Give what the source knows of the window. Errors: CollectorError."""
+        """Return what the source knows of the window. Errors: CollectorError."""
         ...

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.device_labels import Device, host_of
+from collectors.device_labels import LabelledDevice, host_of
 from data.errors import scrub
 
 Instants = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ class TwoNodes:
 
 def named_by_time(
     samples: pd.DataFrame,
-    devices: Sequence[Sequence[Device]],
+    devices: Sequence[Sequence[LabelledDevice]],
     instants: Sequence[Sequence[Instants]],
     two_nodes: TwoNodes,
 ) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def named_by_time(
     `devices` and `instants` (us since the epoch) are those of every series, by holder. Of two
     nodes at one time the last by name counts; boards claimed so more than once go to `two_nodes`.
     """
-    boards: dict[str, list[tuple[Device, Instants]]] = {}
+    boards: dict[str, list[tuple[LabelledDevice, Instants]]] = {}
     for said, times in zip(devices, instants, strict=True):
         for device, own in zip(said, times, strict=True):
             boards.setdefault(device.gpu_uuid, []).append((device, own))
@@ -68,7 +68,9 @@ def named_by_time(
     return samples.assign(**{name: pd.Series(named[name], dtype="str") for name in _NAMED})
 
 
-def _by_name(told: Sequence[tuple[Device, Instants]]) -> list[tuple[Device, Instants]]:
+def _by_name(
+    told: Sequence[tuple[LabelledDevice, Instants]],
+) -> list[tuple[LabelledDevice, Instants]]:
     """Return what tells the node of a board that has been on several, nothing of the others.
 
     Addresses count only where no series gives a name.
@@ -78,7 +80,7 @@ def _by_name(told: Sequence[tuple[Device, Instants]]) -> list[tuple[Device, Inst
     return found if len({_host(pair[0]) for pair in found}) > 1 else []
 
 
-def _host(device: Device) -> str:
+def _host(device: LabelledDevice) -> str:
     return host_of(device.node) or device.node
 
 
@@ -86,7 +88,9 @@ _NOWHERE = np.array([], dtype=np.int64)
 _NAMED = ("node", "gpu_index")
 
 
-def _claims(uuid: str, told: Sequence[tuple[Device, Instants]], two_nodes: TwoNodes) -> None:
+def _claims(
+    uuid: str, told: Sequence[tuple[LabelledDevice, Instants]], two_nodes: TwoNodes
+) -> None:
     by_host: dict[str, list[Instants]] = {}
     for device, own in told:
         by_host.setdefault(_host(device), []).append(own)

@@ -26,7 +26,7 @@ _KEY = ["gpu_uuid", "xid"]
 
 
 def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
-    """Give which codes the boards showed (columns XIDS), empty when no series tells any.
+    """Return which codes the boards showed (columns XIDS), empty when no series tells any.
 
     What is no code is counted in `dropped`. The series are those that samples are made of: what
     no label of theirs can be read was counted there.
@@ -56,7 +56,7 @@ def xids_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped)
 
 
 def shown_xids(samples: pd.DataFrame, codes: npt.NDArray[np.int64]) -> pd.DataFrame:
-    """Give which codes boards showed (columns XIDS), of the code that goes with each sample."""
+    """Return which codes boards showed (columns XIDS), of the code that goes with each sample."""
     named = samples[["gpu_uuid", "node", "gpu_index", "sampled_at"]].assign(xid=codes)
     frame = named.groupby(_KEY, as_index=False).agg(
         node=("node", "last"),
@@ -68,7 +68,7 @@ def shown_xids(samples: pd.DataFrame, codes: npt.NDArray[np.int64]) -> pd.DataFr
 
 
 def merged_xids(rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Give one row per board and code (columns XIDS), of rows whose times are s since the epoch."""
+    """Return one row per board and code (columns XIDS), of rows with times in s since the epoch."""
     if not rows:
         return empty_frame(columns.XIDS)
     told = pd.DataFrame(rows).sort_values(["last_seen_at", "node", "gpu_index"])

@@ -21,7 +21,7 @@ def collect_all(
     since: Mapping[str, datetime] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> tuple[Collected, ...]:
-    """Give one Collected per source, in order; a failed one is empty and says why.
+    """Return one Collected per source, in order; a failed one is empty and says why.
 
     `since` gives a source's own start of the window: where its last complete answer ended.
     Samples more than five minutes ahead of the window are dropped and counted. A source that gave
@@ -68,7 +68,7 @@ def _without_future(collected: Collected) -> Collected:
 
 
 def _up_to_newest(collected: Collected) -> Collected:
-    """Give what was collected, complete up to its newest sample where that is long before the end.
+    """Return what was collected, complete up to its newest sample if that is long before the end.
 
     Otherwise a collection by a clock that ran ahead would leave a hole once it is set back.
     """

@@ -42,7 +42,7 @@ class PrometheusDcgmCollector:
         return f"prometheus {scheme}://{rest.rpartition('@')[2]}"
 
     def collect(self, window: Window) -> Collected:
-        """Give the samples on the step grid in (start, end]. Errors: CollectorError."""
+        """Return the samples on the step grid in (start, end]. Errors: CollectorError."""
         self.client.begin()
         names = self.client.metric_names()
         held = [name for name in (*NEEDED, *sorted(INFOS)) if name in names]
@@ -101,7 +101,7 @@ class PrometheusDcgmCollector:
         scrape_seconds: float | None,
         dropped: Dropped,
     ) -> Iterator[list[Series]]:
-        """Give the series of these metrics day by day, so that memory stays bounded."""
+        """Yield the series of these metrics day by day, so that memory stays bounded."""
         for first, last in _days(start, end, self.settings.step_seconds):
             yield [
                 one
@@ -132,7 +132,7 @@ class PrometheusDcgmCollector:
 
 
 def _days(start: datetime, end: datetime, step_seconds: int) -> Iterator[tuple[datetime, datetime]]:
-    """Give (first, last) step of every piece of at most a day, so that memory stays bounded."""
+    """Yield (first, last) step of every piece of at most a day, so that memory stays bounded."""
     step = timedelta(seconds=step_seconds)
     while start <= end:
         last = min(end, start + max(step, timedelta(days=1)) - step)

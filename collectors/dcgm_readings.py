@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from collectors.board_nodes import TwoNodes, named_by_time
-from collectors.device_labels import Device, device_of, known_as, readable_labels
+from collectors.device_labels import LabelledDevice, device_of, known_as, readable_labels
 from collectors.metric_dialects import BY_NAME, INFOS, UTILIZATION_PREFERENCE
 from collectors.plausible_values import plausible
 from data.catalogue.gpu_catalogue import GpuCatalogue
@@ -46,7 +46,7 @@ class Dropped:
     two_nodes: TwoNodes = field(default_factory=TwoNodes)
 
     def as_pairs(self) -> tuple[tuple[str, int], ...]:
-        """Give (reason, count) pairs in order."""
+        """Return (reason, count) pairs in order."""
         return tuple(sorted((reason, count) for reason, count in self.counts.items() if count))
 
 
@@ -60,11 +60,11 @@ class _Readings:
 
 
 def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropped) -> pd.DataFrame:
-    """Give the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
+    """Return the samples (columns SAMPLES); what is no reading is counted in `dropped`."""
     everything = list(readable(series, dropped))
     info = info_labels(everything)
     holders: dict[tuple[str, str, str], int] = {}
-    devices: list[list[Device]] = []
+    devices: list[list[LabelledDevice]] = []
     instants: list[list[npt.NDArray[np.int64]]] = []
     quantities: dict[str, _Readings] = {}
     for one in everything:
@@ -97,7 +97,10 @@ def samples_of(series: Iterable[Series], catalogue: GpuCatalogue, dropped: Dropp
 
 
 def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
-    """Give the series with labels that can be kept; readings of others, and labels, are counted."""
+    """Yield the series with labels that can be kept.
+
+    Readings of others, and labels, are counted.
+    """
     for one in series:
         found = readable_labels(one.labels)
         if found is None:
@@ -108,7 +111,7 @@ def readable(series: Iterable[Series], dropped: Dropped) -> Iterator[Series]:
 
 
 def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
-    """Give the labels of the info series by uuid, of MIG instances by uuid/instance.
+    """Return the labels of the info series by uuid, of MIG instances by uuid/instance.
 
     Where several speak of one device, the last in the order of their labels counts.
     """
@@ -120,9 +123,9 @@ def info_labels(series: Iterable[Series]) -> dict[str, Mapping[str, str]]:
 def _wide(
     quantities: Mapping[str, _Readings],
     holders: Sequence[tuple[str, str, str]],
-    devices: Sequence[Sequence[Device]],
+    devices: Sequence[Sequence[LabelledDevice]],
 ) -> pd.DataFrame:
-    """Give one row per holder and time, every quantity its largest reading or NaN."""
+    """Return one row per holder and time, every quantity its largest reading or NaN."""
     long = {
         name: (
             np.concatenate(one.rows),
@@ -156,7 +159,7 @@ def _wide(
 
 
 def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
-    """Give the distinct numbers of all parts in order; numpy's unique hashes, which is slower."""
+    """Return the distinct numbers of all parts in order; numpy's unique hashes, which is slower."""
     ordered: npt.NDArray[np.int64] = np.sort(np.concatenate(parts))
     found: npt.NDArray[np.int64] = ordered[np.append(True, ordered[1:] != ordered[:-1])]
     return found
@@ -165,7 +168,7 @@ def _distinct(parts: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
 def _derived(
     wide: Mapping[str, npt.NDArray[np.float64]], length: int
 ) -> dict[str, npt.NDArray[np.float64] | npt.NDArray[np.str_]]:
-    """Give the columns of samples from the quantities of the fields."""
+    """Return the columns of samples from the quantities of the fields."""
     unknown = np.full(length, np.nan)
 
     def known(*names: str) -> npt.NDArray[np.float64]:

@@ -24,7 +24,7 @@ LONGEST_LABEL = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class LabelledDevice:
     """The board or MIG instance that a series is about, and who holds it as far as labels tell."""
 
     gpu_uuid: str
@@ -58,8 +58,8 @@ def _first(labels: Labels, *names: str) -> str:
 
 def device_of(
     labels: Labels, catalogue: GpuCatalogue, known: Mapping[str, Labels]
-) -> Device | None:
-    """Give the device of a series, None when it names no board.
+) -> LabelledDevice | None:
+    """Return the device of a series, None when it names no board.
 
     `known` maps `known_as` of an info series to its labels, for exporters that name model, index
     and MIG profile there only.
@@ -88,7 +88,7 @@ def device_of(
     if not uuid:
         return None
     model = _first(labels, "modelName", "model_name", "name") or info.get("name", "")
-    return Device(
+    return LabelledDevice(
         gpu_uuid=uuid,
         mig_instance=instance,
         job_id=holder_of(labels),
@@ -100,13 +100,13 @@ def device_of(
 
 
 def known_as(info: Labels) -> str:
-    """Give the key of an info series: its uuid, of a MIG instance uuid/instance."""
+    """Return the key of an info series: its uuid, of a MIG instance uuid/instance."""
     instance = info.get("gpu_instance_id", "")
     return f"{info.get('uuid', '')}/{instance}" if instance else info.get("uuid", "")
 
 
 def node_of(labels: Labels) -> str:
-    """Give the node: its label, else the host name unless that is the exporter's pod, else address.
+    """Return node: its label, else the host name unless that is the exporter's pod, else address.
 
     Without host naming dcgm-exporter's Hostname is its own pod.
     """
@@ -126,7 +126,7 @@ def host_of(node: str) -> str:
 
 
 def holder_of(labels: Labels) -> str:
-    """Give the id of the job that the labels name, '' when they name none.
+    """Return the id of the job that the labels name, '' when they name none.
 
     With honor_labels off Prometheus moves the workload to exported_*, and `pod` is the exporter.
     """

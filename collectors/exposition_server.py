@@ -10,7 +10,7 @@ from data.errors import SourceNotConfiguredError
 
 
 def exposition_server(fleet: SimulatedFleet, host: str, port: int) -> ThreadingHTTPServer:
-    """Give a bound server; the caller runs and closes it. Errors: SourceNotConfiguredError."""
+    """Return a bound server; the caller runs and closes it. Errors: SourceNotConfiguredError."""
     try:
         return ThreadingHTTPServer((host, port), _handler(lambda: exposition(fleet, utc_now())))
     except OSError as error:

@@ -33,7 +33,7 @@ _LARGEST_WHOLE = 10**300
 
 
 def parse_labels(text: str) -> dict[str, str] | None:
-    """Give the labels of an exposition line, None when the text is none."""
+    """Return the labels of an exposition line, None when the text is none."""
     labels: dict[str, str] = {}
     position = 0
     while position < len(text):
@@ -47,7 +47,7 @@ def parse_labels(text: str) -> dict[str, str] | None:
 
 
 def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Series]:
-    """Give the GPU series of an exposition text, all at `at`; what is broken is counted."""
+    """Yield the GPU series of an exposition text, all at `at`; what is broken is counted."""
     # Not splitlines: that would cut inside labels, at every line separator of Unicode.
     for line in text.split("\n"):
         stripped = line.strip()
@@ -75,7 +75,7 @@ def parse_exposition(text: str, at: datetime, dropped: Dropped) -> Iterator[Seri
 
 
 def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
-    """Give the series of one answer of Prometheus' query API (vector or matrix).
+    """Yield the series of one answer of Prometheus' query API (vector or matrix).
 
     What has not the form of a series or of a reading is counted in `dropped`. Errors:
     UnexpectedAnswerError when it is no such answer.
@@ -105,7 +105,7 @@ def parse_answer(document: Any, dropped: Dropped) -> Iterator[Series]:
 
 
 def number_of(written: object) -> float:
-    """Give the number that a server wrote as text or number. Errors: ValueError when it is none.
+    """Return the number that a server wrote as text or number. Errors: ValueError when it is none.
 
     Python would take `1_000`, digits of every script and True for numbers as well.
     """
@@ -130,7 +130,7 @@ def _point(point: object) -> tuple[float, float] | None:
 
 
 def _told(document: object) -> str:
-    """Give what stands in a document that is no answer, short, whatever its size or depth."""
+    """Return what stands in a document that is no answer, short, whatever its size or depth."""
     if not isinstance(document, dict):
         return f"a {type(document).__name__}"
     error = document.get("error")
@@ -181,14 +181,14 @@ def _collected(
 
 
 def read_dcgm_text(path: Path, at: datetime, catalogue: GpuCatalogue) -> Collected:
-    """Give the samples of one exposition text, taken at `at` (UTC)."""
+    """Return the samples of one exposition text, taken at `at` (UTC)."""
     dropped = Dropped()
     series = list(parse_exposition(_read(path), at, dropped))
     return _collected(path, f"dcgm-text {path.name}", series, catalogue, dropped)
 
 
 def answers_in(text: str, where: object) -> list[Any]:
-    """Give the answers, not yet looked at, of a JSON text that holds one or a list of them.
+    """Return the answers, not yet looked at, of a JSON text that holds one or a list of them.
 
     Errors: UnexpectedAnswerError, naming `where` the text is from.
     """
@@ -208,7 +208,7 @@ def answers_in(text: str, where: object) -> list[Any]:
 
 
 def read_prometheus_json(path: Path, catalogue: GpuCatalogue) -> Collected:
-    """Give the samples of one answer, or of a list of answers, of Prometheus' query API."""
+    """Return the samples of one answer, or of a list of answers, of Prometheus' query API."""
     dropped = Dropped()
     answers = answers_in(_read(path), path)
     series = [one for answer in answers for one in parse_answer(answer, dropped)]

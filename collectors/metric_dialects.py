@@ -18,7 +18,7 @@ _MILLI = 0.001
 _NANO = 1e-9
 
 
-class Kind(StrEnum):
+class ReadingKind(StrEnum):
     """How the readings of a field behave over time."""
 
     GAUGE = "gauge"
@@ -43,7 +43,7 @@ class Field:
     board: bool = False
     used: bool = True
     percent_or_ratio: bool = False
-    kind: Kind = Kind.GAUGE
+    kind: ReadingKind = ReadingKind.GAUGE
 
 
 def _same(*names: str, factor: float = 1.0) -> tuple[tuple[str, float], ...]:
@@ -160,7 +160,7 @@ FIELDS: tuple[Field, ...] = (
         quantity="energy_joules",
         largest=9.2e15,
         board=True,
-        kind=Kind.COUNTER,
+        kind=ReadingKind.COUNTER,
         names=(
             ("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", _MILLI),
             ("dcgm_total_energy_consumption", _MILLI),
@@ -243,7 +243,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e6,
         board=True,
         used=False,
-        kind=Kind.CODE,
+        kind=ReadingKind.CODE,
         names=_same("DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_XID_ERROR", "dcgm_xid_errors"),
     ),
     Field(
@@ -252,7 +252,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e12,
         board=True,
         used=False,
-        kind=Kind.CODE,
+        kind=ReadingKind.CODE,
         names=_same(
             "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
             "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
@@ -266,7 +266,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e10,
         board=True,
         used=False,
-        kind=Kind.COUNTER,
+        kind=ReadingKind.COUNTER,
         names=_same("DCGM_FI_DEV_POWER_VIOLATION", factor=_NANO),
     ),
     Field(
@@ -275,7 +275,7 @@ FIELDS: tuple[Field, ...] = (
         largest=1e10,
         board=True,
         used=False,
-        kind=Kind.COUNTER,
+        kind=ReadingKind.COUNTER,
         names=_same("DCGM_FI_DEV_THERMAL_VIOLATION", factor=_NANO),
     ),
 )

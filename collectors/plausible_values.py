@@ -9,7 +9,7 @@ from collections import Counter
 import numpy as np
 import numpy.typing as npt
 
-from collectors.metric_dialects import Field, Kind
+from collectors.metric_dialects import Field, ReadingKind
 
 _INT64_BLANK = 9.2e18
 _INT32_BLANK = 2_147_483_632.0
@@ -22,12 +22,12 @@ _ROUNDING = 1.005
 def plausible(
     field: Field, factor: float, raw: npt.NDArray[np.float64], dropped: Counter[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
-    """Give (readings in our unit, which of them are kept); the others are counted by reason.
+    """Return (readings in our unit, which of them are kept); the others are counted by reason.
 
     Reasons: not-finite, blank, negative, too-large, unclear-unit. `raw` is one whole series, as
     its largest reading tells 0..100 from 0..1. Shapes: both like `raw`.
     """
-    counter = field.kind is Kind.COUNTER
+    counter = field.kind is ReadingKind.COUNTER
     finite = np.isfinite(raw)
     known = np.where(finite, raw, 0.0)
     blank = known >= _INT64_BLANK

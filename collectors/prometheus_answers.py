@@ -21,7 +21,7 @@ class ReadAnswer:
 
 
 def read_answer(found: Sequence[Any], start: datetime, end: datetime) -> ReadAnswer:
-    """Give the series (`metric`, `values`) of the `result` of a matrix, within [start, end].
+    """Return the series (`metric`, `values`) of the `result` of a matrix, within [start, end].
 
     A value is left as the server wrote it; that it is no number is for the reader of values.
     """

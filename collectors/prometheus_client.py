@@ -17,7 +17,7 @@ from prometheus_api_client import PrometheusConnect
 from prometheus_api_client.exceptions import PrometheusApiClientException
 
 from collectors.prometheus_answers import read_answer
-from collectors.prometheus_ranges import Part, parts_of
+from collectors.prometheus_ranges import RangePart, parts_of
 from collectors.prometheus_rollup import pushed_down
 from collectors.prometheus_session import (
     GuardedSession,
@@ -49,7 +49,7 @@ _NOT_YET = timedelta(seconds=31)
 
 
 def escape_label_value(value: str) -> str:
-    """Give a label value fit for PromQL between double quotes."""
+    """Return a label value fit for PromQL between double quotes."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -61,7 +61,7 @@ class PrometheusClient:
         self._session = GuardedSession(settings)
         self.url = self._session.url
         self._connect = PrometheusConnect(url=settings.url, session=self._session)
-        self._gaps: list[tuple[Part, CollectorError]] = []
+        self._gaps: list[tuple[RangePart, CollectorError]] = []
         self._asked = 0.0
         self._answers = self._slow = 0
         self._refused: Counter[str] = Counter()
@@ -81,7 +81,7 @@ class PrometheusClient:
         self._down = None
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Give the server's warnings, what was left out, and the gaps of this collection."""
+        """Return the server's warnings, what was left out, and the gaps of this collection."""
         broken = [f"{count} {what} left out" for what, count in self._broken.items()]
         found = (*self._session.warnings, *broken, *self._named_gaps())
         self._session.warnings.clear()
@@ -89,8 +89,8 @@ class PrometheusClient:
         return found
 
     def _named_gaps(self) -> list[str]:
-        """Give a line for each run of gaps of a metric that have one reason."""
-        runs: list[tuple[Part, datetime, str]] = []
+        """Return a line for each run of gaps of a metric that have one reason."""
+        runs: list[tuple[RangePart, datetime, str]] = []
         for part, error in self._gaps:
             first, until, reason = runs[-1] if runs else (part, part.start, "")
             if (first.metric, str(error)) == (part.metric, reason) and part.start <= (
@@ -108,7 +108,7 @@ class PrometheusClient:
         return [*lines, f"no answer for {further} further times"] if further else lines
 
     def answered(self) -> tuple[float, datetime | None]:
-        """Give the share of what was asked that was answered, and the start of the first gap.
+        """Return the share of what was asked that was answered, and the start of the first gap.
 
         Errors: CollectorError when nothing was answered at all.
         """
@@ -119,14 +119,14 @@ class PrometheusClient:
         return share, min((part.start for part, _error in self._gaps), default=None)
 
     def metric_names(self) -> frozenset[str]:
-        """Give the names of all metrics that the server holds. Errors: CollectorError."""
+        """Return the names of all metrics that the server holds. Errors: CollectorError."""
         found = self._tried(self._connect.all_metrics)
         if not isinstance(found, list):
             raise self._unexpected(found)
         return frozenset(name for name in found if isinstance(name, str))
 
     def scrape_seconds(self, metric: str, at: datetime) -> float | None:
-        """Give the usual time between two readings of a metric, None when it cannot be told."""
+        """Return the usual time between two readings of a metric, None when it cannot be told."""
         selector = f"{{{self._settings.selector}}}" if self._settings.selector else ""
         query = f"count_over_time({metric}{selector}[{_PROBE_SECONDS * 1000 - 1}ms])"
         try:
@@ -138,7 +138,7 @@ class PrometheusClient:
         return _PROBE_SECONDS / middle if middle > 0 else None
 
     def instant(self, query: str, at: datetime) -> list[dict[str, Any]]:
-        """Give the vector that a query answers at a time. Errors: CollectorError."""
+        """Return the vector that a query answers at a time. Errors: CollectorError."""
         found = self._tried(
             lambda: self._connect.custom_query(query, params={"time": at.timestamp()})
         )
@@ -149,7 +149,7 @@ class PrometheusClient:
     def range(
         self, query: str, *, start: datetime, end: datetime, step_seconds: int
     ) -> Iterator[dict[str, Any]]:
-        """Give the series of any range query in [start, end]. Errors: CollectorError."""
+        """Yield the series of any range query in [start, end]. Errors: CollectorError."""
         for part in parts_of(query, "", start, end, step_seconds):
             yield from self._answer(query, part)
 
@@ -162,7 +162,7 @@ class PrometheusClient:
         step_seconds: int,
         scrape_seconds: float | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Give the series of a metric in [start, end], rolled up to the step by the server.
+        """Yield the series of a metric in [start, end], rolled up to the step by the server.
 
         A part that stays unanswered after splits and retries is a gap (see `answered`), unless
         nothing was answered at all: that is the error.
@@ -174,7 +174,7 @@ class PrometheusClient:
             for one in self._split(part, scrape_seconds):
                 yield one | {"metric": {**one["metric"], "__name__": metric}}
 
-    def _split(self, part: Part, scrape_seconds: float | None) -> Iterator[dict[str, Any]]:
+    def _split(self, part: RangePart, scrape_seconds: float | None) -> Iterator[dict[str, Any]]:
         if self._down is not None:
             self._gaps.append((part, self._down))
             return
@@ -196,8 +196,10 @@ class PrometheusClient:
             self._answers += 1
             yield from found
 
-    def _smaller(self, part: Part, error: TooMuchAskedError | TooSlowError) -> tuple[Part, ...]:
-        """Give the smaller questions to ask instead; none, and a gap, when that is of no use."""
+    def _smaller(
+        self, part: RangePart, error: TooMuchAskedError | TooSlowError
+    ) -> tuple[RangePart, ...]:
+        """Return the smaller questions to ask instead; none, and a gap, when that is of no use."""
         if isinstance(error, TooSlowError):
             self._slow += 1
             if self._slow >= _MOST_SLOW:
@@ -210,7 +212,7 @@ class PrometheusClient:
         self._gaps.append((part, error))
         return ()
 
-    def _answer(self, query: str, part: Part) -> list[dict[str, Any]]:
+    def _answer(self, query: str, part: RangePart) -> list[dict[str, Any]]:
         step = part.step // timedelta(seconds=1)
         found = self._tried(
             lambda: self._connect.custom_query_range(
@@ -248,7 +250,7 @@ class PrometheusClient:
         raise AssertionError("unreachable")
 
     def _guarded(self, ask: Callable[[], Any]) -> Any:
-        """Give the answer, every failure of the library as one of our errors."""
+        """Return the answer, every failure of the library as one of our errors."""
         try:
             return ask()
         except PrometheusApiClientException as error:

@@ -17,7 +17,7 @@ _ANY_BOARD = "(GPU-|MIG-|MIG-GPU-)?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class RangePart:
     """One question: a metric from `start` to `end` by `step`, of boards that begin with `digits`.
 
     `digits` is None for all series, '' for those whose UUID begins otherwise.
@@ -38,7 +38,7 @@ class Part:
         return steps if self.digits is None else steps * (len(self.digits) or 1) / 17
 
     def matchers(self) -> str:
-        """Give the matchers inside the braces."""
+        """Return the matchers inside the braces."""
         return ",".join(one for one in (self.selector, self._board()) if one)
 
     def _board(self) -> str:
@@ -51,12 +51,12 @@ class Part:
         return f'{label}{"=~" if self.digits else "!~"}"{_ANY_BOARD}[{digits}{digits.upper()}].*"'
 
     def vector(self) -> str:
-        """Give the selector of the series."""
+        """Return the selector of the series."""
         matchers = self.matchers()
         return f"{self.metric}{{{matchers}}}" if matchers else self.metric
 
-    def halves(self) -> tuple["Part", ...]:
-        """Give the smaller questions that together ask the same; none when it is the smallest."""
+    def halves(self) -> tuple["RangePart", ...]:
+        """Return the smaller questions that together ask the same; none when it is the smallest."""
         steps = (self.end - self.start) // self.step
         if steps >= 1:
             middle = self.start + self.step * (steps // 2)
@@ -68,8 +68,8 @@ class Part:
             return (self._of(self.digits[:cut]), self._of(self.digits[cut:]))
         return ()
 
-    def _in(self, start: datetime, end: datetime) -> "Part":
-        return Part(
+    def _in(self, start: datetime, end: datetime) -> "RangePart":
+        return RangePart(
             metric=self.metric,
             selector=self.selector,
             start=start,
@@ -78,8 +78,8 @@ class Part:
             digits=self.digits,
         )
 
-    def _of(self, digits: str) -> "Part":
-        return Part(
+    def _of(self, digits: str) -> "RangePart":
+        return RangePart(
             metric=self.metric,
             selector=self.selector,
             start=self.start,
@@ -91,10 +91,10 @@ class Part:
 
 def parts_of(
     metric: str, selector: str, start: datetime, end: datetime, step_seconds: int
-) -> Iterator[Part]:
-    """Give questions below the point limit that cover [start, end] without a seam twice."""
+) -> Iterator[RangePart]:
+    """Yield questions below the point limit that cover [start, end] without a seam twice."""
     step = timedelta(seconds=step_seconds)
     while start <= end:
         last = min(end, start + step * (MOST_POINTS - 1))
-        yield Part(metric=metric, selector=selector, start=start, end=last, step=step)
+        yield RangePart(metric=metric, selector=selector, start=start, end=last, step=step)
         start = last + step

@@ -5,14 +5,14 @@ the server holds several readings a step, it is asked for their mean, of memory 
 of counters and limits for the last.
 """
 
-from collectors.metric_dialects import BY_NAME, Kind
+from collectors.metric_dialects import BY_NAME, ReadingKind
 
 _SEVERAL = 1.9
 """Readings a step from which on a roll-up is worth asking for; below, windows could stay empty."""
 
 
 def pushed_down(metric: str, vector: str, step_seconds: int, scrape_seconds: float | None) -> str:
-    """Give the expression whose value at a step stands for the step before it.
+    """Return the expression whose value at a step stands for the step before it.
 
     `vector` is the metric with its matchers. The window is a millisecond shorter than the step:
     servers before Prometheus 3 count both of its ends. Without a known scrape interval, or with
@@ -25,6 +25,10 @@ def pushed_down(metric: str, vector: str, step_seconds: int, scrape_seconds: flo
 
 def _function(metric: str) -> str:
     meaning = BY_NAME.get(metric)
-    if meaning is None or meaning[0].kind is not Kind.GAUGE or "limit" in meaning[0].quantity:
+    if (
+        meaning is None
+        or meaning[0].kind is not ReadingKind.GAUGE
+        or "limit" in meaning[0].quantity
+    ):
         return "last_over_time"
     return "max_over_time" if meaning[0].quantity.startswith("memory") else "avg_over_time"

@@ -82,7 +82,7 @@ class GuardedSession(requests.Session):
         """Refuse further adapters: the library's own would retry beyond the deadline."""
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Give none: to prepare a redirect, requests would read its body whole, without limits."""
+        """Return none: to prepare a redirect, requests would read its whole body, without limit."""
         return None
 
     def sign_in(self) -> None:
@@ -94,7 +94,7 @@ class GuardedSession(requests.Session):
         self.auth, self.verify, self.cert = one.auth, one.verify, one.cert
 
     def request(self, method: str | bytes, url: str | bytes, **options: Any) -> requests.Response:  # type: ignore[override]
-        """Give the whole answer. Errors: CollectorError for all but what its body says."""
+        """Return the whole answer. Errors: CollectorError for all but what its body says."""
         now = time.monotonic()
         ends = min(now + self._settings.timeout_seconds, self.ends)
         if ends <= now:
@@ -210,7 +210,7 @@ class GuardedSession(requests.Session):
 
 
 def _said(response: requests.Response) -> str:
-    """Give the server's own words: the `error` of its JSON, else the start of the body."""
+    """Return the server's own words: the `error` of its JSON, else the start of the body."""
     try:
         document = response.json()
     except (ValueError, RecursionError):
@@ -246,7 +246,7 @@ def _wait_of(response: requests.Response) -> float | None:
 
 
 def _root(error: BaseException) -> str:
-    """Give the innermost cause, such as `Connection refused`, without addresses of objects."""
+    """Return the innermost cause, such as `Connection refused`, without addresses of objects."""
     inner: BaseException = error
     while inner.args and isinstance(inner.args[-1], BaseException):
         inner = inner.args[-1]

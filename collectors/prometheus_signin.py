@@ -22,7 +22,7 @@ class SignIn:
 
 
 def read_sign_in(settings: PrometheusSettings) -> SignIn:
-    """Give what the settings and their files say now. Errors: SourceNotConfiguredError."""
+    """Return what the settings and their files say now. Errors: SourceNotConfiguredError."""
     headers: dict[str, str] = {}
     if settings.headers_file:
         headers = _headers(_text(settings.headers_file, "prometheus.headers_file"))
@@ -44,7 +44,7 @@ def read_sign_in(settings: PrometheusSettings) -> SignIn:
 
 
 def without_credentials(url: str) -> str:
-    """Give the address fit for messages."""
+    """Return the address fit for messages."""
     scheme, mark, rest = url.partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}{mark}{host.rpartition('@')[2]}{slash}{path}"

@@ -18,7 +18,7 @@ import numpy as np
 
 from collectors.simulated_fleet import SimulatedFleet
 from collectors.simulated_holdings import Holding
-from collectors.simulated_layout import Device, Tenant, slices_of
+from collectors.simulated_layout import SimulatedDevice, Tenant, slices_of
 from data.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
 from data.source_settings import FleetSettings
@@ -43,7 +43,7 @@ class SimulatedCluster:
     nodes: int
 
     def fleet(self) -> SimulatedFleet:
-        """Give the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
+        """Return the fleet with all changes made so far. Errors: UnexpectedAnswerError."""
         with self._locked() as changes:
             return self._with(changes)
 
@@ -65,7 +65,7 @@ class SimulatedCluster:
         )
 
     def room_for(self, job_id: str, wanted: Configuration, at: datetime) -> str:
-        """Give why the job could not have what is wanted, '' when it could."""
+        """Return why the job could not have what is wanted, '' when it could."""
         fleet, now = self.fleet(), _next_second(at)
         tenant = _tenant_of(fleet, job_id, now)
         if tenant is None:
@@ -120,7 +120,7 @@ class SimulatedCluster:
     def _until_its_run_ends(
         self, changes: tuple[Holding, ...], tenant: Tenant, change: Holding
     ) -> Holding:
-        """Give the change with its end: the next run of a training job is another job."""
+        """Return the change with its end: the next run of a training job is another job."""
         if not tenant.period_seconds:
             return change
         settlement = self._with((*changes, change)).settlement
@@ -174,7 +174,7 @@ class SimulatedCluster:
 
 
 def cluster_of(settings: FleetSettings) -> SimulatedCluster:
-    """Give the cluster of the settings, which name its file."""
+    """Return the cluster of the settings, which name its file."""
     return SimulatedCluster(
         path=Path(settings.state_file), seed=settings.seed, nodes=settings.nodes
     )
@@ -186,7 +186,7 @@ def same_allocation(one: Configuration, other: Configuration) -> bool:
 
 
 def _next_second(at: datetime) -> int:
-    """Give when a change made at `at` holds: what was sampled by then stays as it is."""
+    """Return when a change made at `at` holds: what was sampled by then stays as it is."""
     return int(at.timestamp()) + 1
 
 
@@ -212,7 +212,7 @@ def _configuration(fleet: SimulatedFleet, tenant: Tenant, held: Holding) -> Conf
     )
 
 
-def _place(device: Device) -> str:
+def _place(device: SimulatedDevice) -> str:
     instance = f", instance {device.mig_instance}" if device.mig_instance else ""
     return f"{device.node} board {device.index}{instance}"
 
@@ -220,7 +220,7 @@ def _place(device: Device) -> str:
 def _places_for(
     fleet: SimulatedFleet, tenant: Tenant, wanted: Configuration, now: int
 ) -> tuple[str, ...]:
-    """Give devices for what is wanted: its own first, then its first ones, then free ones."""
+    """Return devices for what is wanted: its own first, then its first ones, then free ones."""
     held = fleet.settlement.holding_at(tenant, now)
     mine = [fleet.settlement.device(key) for key in held.places]
     home = {one.node for one in (*mine, *tenant.devices)}
@@ -244,20 +244,20 @@ def _places_for(
 
 
 def _taken(fleet: SimulatedFleet, tenant: Tenant, now: int) -> frozenset[str]:
-    """Give what others hold, or will hold again when their next run begins."""
+    """Return what others hold, or will hold again when their next run begins."""
     others = [one for one in fleet.tenants if one.number != tenant.number]
     held = {key for other in others for key in fleet.settlement.holding_at(other, now).places}
     coming = {one.key for other in others if other.period_seconds for one in other.devices}
     return frozenset(held | coming)
 
 
-def _clashes(device: Device, taken: frozenset[str]) -> bool:
+def _clashes(device: SimulatedDevice, taken: frozenset[str]) -> bool:
     if device.mig_instance:
         return device.key in taken or device.gpu_uuid in taken
     return any(key.partition("/")[0] == device.gpu_uuid for key in taken)
 
 
-def _on_offer(fleet: SimulatedFleet, now: int) -> list[Device]:
-    """Give the devices as they are cut now, those that somebody holds included."""
+def _on_offer(fleet: SimulatedFleet, now: int) -> list[SimulatedDevice]:
+    """Return the devices as they are cut now, those that somebody holds included."""
     epoch = next(one for one in fleet.settlement.epochs if one.since <= now < one.until)
     return [device for devices in epoch.boards.values() for device in devices]

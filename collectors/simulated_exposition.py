@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from collectors.metric_dialects import BY_NAME, INFO, Kind
+from collectors.metric_dialects import BY_NAME, INFO, ReadingKind
 from collectors.simulated_fleet import SimulatedFleet
 from collectors.simulated_signals import coarse_utilization
 
@@ -167,12 +167,12 @@ _WHOLE_BOARDS = ("dcgm-1.x", "nvidia-smi", "jobstats")
 
 
 def exposition(fleet: SimulatedFleet, at: datetime, dialect: str = "dcgm") -> str:
-    """Give what every exporter of the fleet would say at `at`, as one text."""
+    """Return what every exporter of the fleet would say at `at`, as one text."""
     rows = fleet.at_times(np.array([int(at.timestamp())], dtype=np.int64))
     lines = []
     for metric, found in sample_lines(fleet, rows, dialect).items():
-        kind = BY_NAME[metric][0].kind if metric in BY_NAME else Kind.GAUGE
-        lines.append(f"# TYPE {metric} {'counter' if kind is Kind.COUNTER else 'gauge'}\n")
+        kind = BY_NAME[metric][0].kind if metric in BY_NAME else ReadingKind.GAUGE
+        lines.append(f"# TYPE {metric} {'counter' if kind is ReadingKind.COUNTER else 'gauge'}\n")
         lines += [f"{metric}{{{labels}}} {value}\n" for labels, value, _time in found]
     return "".join(lines)
 
@@ -180,7 +180,7 @@ def exposition(fleet: SimulatedFleet, at: datetime, dialect: str = "dcgm") -> st
 def openmetrics(
     fleet: SimulatedFleet, samples: pd.DataFrame, dialect: str = "dcgm"
 ) -> Iterator[str]:
-    """Give samples as an OpenMetrics file that `promtool tsdb create-blocks-from` reads."""
+    """Yield samples as an OpenMetrics file that `promtool tsdb create-blocks-from` reads."""
     for metric, found in sample_lines(fleet, samples, dialect).items():
         yield f"# TYPE {metric} gauge\n"
         for labels, value, time in found:
@@ -191,7 +191,7 @@ def openmetrics(
 def sample_lines(
     fleet: SimulatedFleet, samples: pd.DataFrame, dialect: str = "dcgm"
 ) -> dict[str, list[tuple[str, str, int]]]:
-    """Give (labels, value, time in s) per metric for samples of the fleet."""
+    """Return (labels, value, time in s) per metric for samples of the fleet."""
     speech = DIALECTS[dialect]
     index_of = {device.gpu_uuid: device.index for device in fleet.devices}
     lines: dict[str, list[tuple[str, str, int]]] = {metric: [] for metric in speech.metrics}
@@ -221,7 +221,10 @@ def _text(labels: Mapping[str, str]) -> str:
 
 
 def _readings(row: Any) -> dict[str, float]:
-    """Give the readings of a sample by quantity, in our units; what its board lacks is left out."""
+    """Return the readings of a sample by quantity, in our units.
+
+    What its board lacks is left out.
+    """
     activity, signal = row.utilization_ratio, row.utilization_signal
     coarse = activity if signal == "gpu_util" else float(coarse_utilization(np.array(activity)))
     found = {

@@ -23,7 +23,7 @@ from collectors.simulated_holdings import (
 )
 from collectors.simulated_layout import (
     POWER_WATTS,
-    Device,
+    SimulatedDevice,
     Tenant,
     lay_out_devices,
     settle_tenants,
@@ -62,7 +62,7 @@ class SimulatedFleet:
     seed: int
     nodes: int
     changes: tuple[Holding, ...] = ()
-    devices: tuple[Device, ...] = field(init=False, repr=False)
+    devices: tuple[SimulatedDevice, ...] = field(init=False, repr=False)
     tenants: tuple[Tenant, ...] = field(init=False, repr=False)
     settlement: Settlement = field(init=False, repr=False)
 
@@ -73,7 +73,7 @@ class SimulatedFleet:
         object.__setattr__(self, "tenants", tenants)
         object.__setattr__(self, "settlement", Settlement(devices, tenants, self.changes))
 
-    def _stream(self, device: Device) -> int:
+    def _stream(self, device: SimulatedDevice) -> int:
         instance = int(device.mig_instance or 0)
         return (self.seed * 1_000_003 + device.board * 16 + instance * 2) % 2**31
 
@@ -81,7 +81,7 @@ class SimulatedFleet:
         own = self.settlement.own_time(tenant)
         return times if own is None else own.at(times)
 
-    def _utilization(self, epoch: Epoch, device: Device, times: Times) -> Values:
+    def _utilization(self, epoch: Epoch, device: SimulatedDevice, times: Times) -> Values:
         if device.key not in epoch.holder:
             return np.zeros(len(times))
         tenant, _holding, effect = epoch.holder[device.key]
@@ -107,7 +107,7 @@ class SimulatedFleet:
         return capped_power(watts, devices[0], _cap(epoch, devices))
 
     def _energy(self, board: int, times: Times) -> Values:
-        """Give the energy counter in J: power summed on a 5 min grid since the driver's load."""
+        """Return the energy counter in J: power summed on a 5 min grid since the driver's load."""
         if not len(times):
             return np.zeros(0)
         loaded = driver_loaded(np.full_like(times, board), times)
@@ -122,13 +122,13 @@ class SimulatedFleet:
         return integral(times) - integral(loaded)
 
     def history(self, start: datetime, end: datetime, step_seconds: int) -> pd.DataFrame:
-        """Give the samples (columns SAMPLES) at every multiple of the step in (start, end]."""
+        """Return the samples (columns SAMPLES) at every multiple of the step in (start, end]."""
         first = (int(start.timestamp()) // step_seconds + 1) * step_seconds
         times = np.arange(first, int(end.timestamp()) + 1, step_seconds, dtype=np.int64)
         return self.at_times(times)
 
     def at_times(self, times: Times) -> pd.DataFrame:
-        """Give the samples (columns SAMPLES) at these times, in s since the epoch."""
+        """Return the samples (columns SAMPLES) at these times, in s since the epoch."""
         parts = [
             part
             for epoch, inside in self.settlement.parts(times)
@@ -176,8 +176,10 @@ class SimulatedFleet:
             )
         return parts
 
-    def _use(self, epoch: Epoch, device: Device, times: Times) -> tuple[Values, str | list[str]]:
-        """Give the used share of the device's memory, and the job that uses it, at each time."""
+    def _use(
+        self, epoch: Epoch, device: SimulatedDevice, times: Times
+    ) -> tuple[Values, str | list[str]]:
+        """Return the used share of the device's memory, and the job that uses it, at each time."""
         if device.key not in epoch.holder:
             return np.full(len(times), _EMPTY_MEMORY), ""
         tenant = epoch.holder[device.key][0]
@@ -191,7 +193,7 @@ class SimulatedFleet:
         return used, list(names[codes])
 
     def last_xids(self, samples: pd.DataFrame) -> Times:
-        """Give the code of the last XID error that each sample's board shows, 0 for none."""
+        """Return the code of the last XID error that each sample's board shows, 0 for none."""
         board_of = {device.gpu_uuid: device.board for device in self.devices}
         boards = np.asarray(samples["gpu_uuid"].map(board_of), dtype=np.int64)
         times = np.asarray(samples["sampled_at"].dt.as_unit("s").astype("int64"), dtype=np.int64)
@@ -210,7 +212,7 @@ class SimulatedFleet:
         )
 
     def jobs(self, start: datetime, end: datetime) -> tuple[Job, ...]:
-        """Give every job that ran in (start, end]."""
+        """Return every job that ran in (start, end]."""
         first, last = int(start.timestamp()), int(end.timestamp())
         found = []
         for tenant in self.tenants:
@@ -227,7 +229,7 @@ class SimulatedFleet:
         return tuple(found)
 
     def runs(self, tenant: Tenant, first: int, last: int) -> list[tuple[int, int, int]]:
-        """Give (number, first second, last second) of the runs that overlap (first, last]."""
+        """Return (number, first second, last second) of the runs that overlap (first, last]."""
         if not tenant.period_seconds:
             return [(0, first, last)]
         own = self.settlement.own_time(tenant)
@@ -248,15 +250,17 @@ class SimulatedFleet:
         return found
 
 
-def _cap(epoch: Epoch, devices: list[Device]) -> float | None:
-    """Give the lowest power cap of those who hold a part of the board, None when there is none."""
+def _cap(epoch: Epoch, devices: list[SimulatedDevice]) -> float | None:
+    """Return lowest power cap of those who hold a part of the board, None when there is none."""
     caps = [
         epoch.holder[device.key][1].cap_watts for device in devices if device.key in epoch.holder
     ]
     return min((cap for cap in caps if cap is not None), default=None)
 
 
-def _job(tenant: Tenant, run: int, device: Device, count: int, begins: int, ends: int) -> Job:
+def _job(
+    tenant: Tenant, run: int, device: SimulatedDevice, count: int, begins: int, ends: int
+) -> Job:
     return Job(
         job_id=tenant.job_id(run),
         name=tenant.name,
@@ -284,7 +288,7 @@ class SimulatedFleetCollector:
     name: str = SOURCE
 
     def collect(self, window: Window) -> Collected:
-        """Give the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
+        """Return the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
         fleet = self.fleet if self.changed is None else self.changed()
         samples = fleet.history(window.start, window.end, self.step_seconds)
         first, last = (int(one.timestamp()) for one in (window.start, window.end))

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from collectors.simulated_layout import POWER_WATTS, Device, Tenant, slices_of
+from collectors.simulated_layout import POWER_WATTS, SimulatedDevice, Tenant, slices_of
 from collectors.simulated_signals import Times, Values, board_power
 from data.catalogue.gpu_catalogue import GpuModel, load_gpu_catalogue
 from data.records.jobs import WorkloadKind
@@ -58,11 +58,11 @@ class OwnTime:
     own: Values
 
     def at(self, times: Times) -> Times:
-        """Give the own time at each time, in whole s."""
+        """Return the own time at each time, in whole s."""
         return np.asarray(np.floor(np.interp(times, self.clock, self.own)), dtype=np.int64)
 
     def when(self, own: float) -> int:
-        """Give the first whole second of the clock at which the own time has come."""
+        """Return the first whole second of the clock at which the own time has come."""
         return int(np.ceil(np.interp(own, self.own, self.clock)))
 
 
@@ -76,7 +76,7 @@ class Epoch:
 
     since: int
     until: int
-    boards: dict[int, list[Device]]
+    boards: dict[int, list[SimulatedDevice]]
     holder: dict[str, tuple[Tenant, Holding, Effect]]
 
 
@@ -84,11 +84,11 @@ class Epoch:
 class Settlement:
     """Who holds what at any time: the layout, and the changes in the order they were made."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[SimulatedDevice, ...]
     tenants: tuple[Tenant, ...]
     changes: tuple[Holding, ...] = ()
     epochs: tuple[Epoch, ...] = field(init=False, repr=False)
-    _device: dict[str, Device] = field(init=False, repr=False)
+    _device: dict[str, SimulatedDevice] = field(init=False, repr=False)
     _holdings: dict[int, tuple[Holding, ...]] = field(init=False, repr=False)
     _own_times: dict[int, OwnTime] = field(init=False, repr=False)
 
@@ -117,33 +117,33 @@ class Settlement:
         )
         object.__setattr__(self, "epochs", tuple(self._epochs()))
 
-    def device(self, key: str) -> Device:
-        """Give a device by its key, instances of boards that could be cut included."""
+    def device(self, key: str) -> SimulatedDevice:
+        """Return a device by its key, instances of boards that could be cut included."""
         return self._device[key]
 
     def holdings(self, tenant: Tenant) -> tuple[Holding, ...]:
-        """Give what the tenant holds, one stretch after the other."""
+        """Return what the tenant holds, one stretch after the other."""
         return self._holdings[tenant.number]
 
     def holding_at(self, tenant: Tenant, at: int) -> Holding:
-        """Give what the tenant holds at `at`."""
+        """Return what the tenant holds at `at`."""
         return next(
             holding for holding in self.holdings(tenant) if holding.since <= at < holding.until
         )
 
     def own_time(self, tenant: Tenant) -> OwnTime | None:
-        """Give the time by which the tenant's runs go, None when it is the clock's."""
+        """Return the time by which the tenant's runs go, None when it is the clock's."""
         return self._own_times.get(tenant.number)
 
     def parts(self, times: Times) -> Iterator[tuple[Epoch, npt.NDArray[np.bool_]]]:
-        """Give every epoch that some of the times fall into, with which ones do."""
+        """Yield every epoch that some of the times fall into, with which ones do."""
         for epoch in self.epochs:
             inside = (times >= epoch.since) & (times < epoch.until)
             if inside.any():
                 yield epoch, inside
 
     def effect(self, tenant: Tenant, holding: Holding) -> Effect:
-        """Give what the holding does to the tenant's work."""
+        """Return what the holding does to the tenant's work."""
         if not holding.places:
             return Effect()
         now = [self.device(key) for key in holding.places]
@@ -175,10 +175,10 @@ class Settlement:
             }
             yield Epoch(since=since, until=until, boards=self._boards(holder), holder=holder)
 
-    def _boards(self, held: Iterable[str]) -> dict[int, list[Device]]:
-        """Give the devices by board: a board of which an instance is held is cut."""
+    def _boards(self, held: Iterable[str]) -> dict[int, list[SimulatedDevice]]:
+        """Return the devices by board: a board of which an instance is held is cut."""
         cut = {key.partition("/")[0] for key in held if "/" in key}
-        boards: dict[int, list[Device]] = {}
+        boards: dict[int, list[SimulatedDevice]] = {}
         for device in self.devices:
             whole = not device.mig_instance
             parts = slices_of(device) if whole and device.gpu_uuid in cut else [device]
@@ -187,7 +187,7 @@ class Settlement:
 
 
 def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
-    """Give the stretches of one tenant: a later change replaces all that follows it."""
+    """Return the stretches of one tenant: a later change replaces all that follows it."""
     places = tuple(device.key for device in tenant.devices)
     settled = [Holding(tenant=tenant.number, since=-_FAR, places=places)]
     for change in changes:
@@ -210,17 +210,19 @@ def _folded(tenant: Tenant, changes: Iterable[Holding]) -> tuple[Holding, ...]:
     return tuple(settled)
 
 
-def _model(device: Device) -> GpuModel:
+def _model(device: SimulatedDevice) -> GpuModel:
     return load_gpu_catalogue().get(device.gpu_model)
 
 
-def _capacity(devices: Sequence[Device]) -> float:
-    """Give what devices can do, relative to one L40S."""
+def _capacity(devices: Sequence[SimulatedDevice]) -> float:
+    """Return what devices can do, relative to one L40S."""
     return sum(_model(device).relative_speed * device.fraction for device in devices)
 
 
-def _slowdown(tenant: Tenant, device: Device, cap_watts: float | None, capacity: float) -> float:
-    """Give how many times as long the tenant's work takes under the cap, at its usual level."""
+def _slowdown(
+    tenant: Tenant, device: SimulatedDevice, cap_watts: float | None, capacity: float
+) -> float:
+    """Return how many times as long the tenant's work takes under the cap, at its usual level."""
     if cap_watts is None:
         return 1.0
     training = tenant.kind is WorkloadKind.TRAINING
@@ -231,8 +233,8 @@ def _slowdown(tenant: Tenant, device: Device, cap_watts: float | None, capacity:
     return float(np.interp(ratio, law.power_ratios, law.slowdown))
 
 
-def capped_power(watts: Values, device: Device, cap_watts: float | None) -> Values:
-    """Give board power in W under a cap, by the law of the catalogue; None is no cap."""
+def capped_power(watts: Values, device: SimulatedDevice, cap_watts: float | None) -> Values:
+    """Return board power in W under a cap, by the law of the catalogue; None is no cap."""
     if cap_watts is None:
         return watts
     law = _model(device).cap_law

@@ -29,7 +29,7 @@ _INFERENCE = ("chat", "embedder", "ranker", "captioner", "moderation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class SimulatedDevice:
     """A board, or a MIG instance of one; `fraction` is its share of the board's compute."""
 
     gpu_uuid: str
@@ -60,7 +60,7 @@ class Tenant:
     team: str
     platform: Platform
     kind: WorkloadKind
-    devices: tuple[Device, ...]
+    devices: tuple[SimulatedDevice, ...]
     level: float
     memory_ratio: float
     idle: bool = False
@@ -70,22 +70,22 @@ class Tenant:
     epoch_seconds: int = 3600
 
     def job_id(self, run: int) -> str:
-        """Give the job id of one run."""
+        """Return the job id of one run."""
         if self.platform is Platform.SLURM:
             return f"slurm:{100_000 + self.number * 1000 + run % 1000}"
         return f"{self.team}/{self.name}-{run}"
 
 
-def lay_out_devices(seed: int, nodes: int) -> tuple[Device, ...]:
-    """Give every device of the fleet; two boards of every eighth node are cut by MIG."""
-    devices: list[Device] = []
+def lay_out_devices(seed: int, nodes: int) -> tuple[SimulatedDevice, ...]:
+    """Return every device of the fleet; two boards of every eighth node are cut by MIG."""
+    devices: list[SimulatedDevice] = []
     for node in range(nodes):
         model = _NODE_MODELS[node % len(_NODE_MODELS)]
         name = f"{model.partition('-')[0].lower()}-{node:04d}"
         for index in range(BOARDS_PER_NODE):
             text = digest_of(["board", seed, node, index])
             uuid = f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:32]}"
-            board = Device(
+            board = SimulatedDevice(
                 gpu_uuid=uuid,
                 board=node * BOARDS_PER_NODE + index,
                 node=name,
@@ -98,12 +98,12 @@ def lay_out_devices(seed: int, nodes: int) -> tuple[Device, ...]:
     return tuple(devices)
 
 
-def slices_of(board: Device) -> list[Device]:
-    """Give the instances that a board is cut into; none where its model cannot be cut."""
+def slices_of(board: SimulatedDevice) -> list[SimulatedDevice]:
+    """Return the instances that a board is cut into; none where its model cannot be cut."""
     if board.gpu_model not in _MIG_MODELS:
         return []
     return [
-        Device(
+        SimulatedDevice(
             gpu_uuid=board.gpu_uuid,
             board=board.board,
             node=board.node,
@@ -118,11 +118,11 @@ def slices_of(board: Device) -> list[Device]:
     ]
 
 
-def settle_tenants(seed: int, devices: tuple[Device, ...]) -> tuple[Tenant, ...]:
-    """Give the tenants: about half of the boards train, a fifth serve, some idle, some are free."""
+def settle_tenants(seed: int, devices: tuple[SimulatedDevice, ...]) -> tuple[Tenant, ...]:
+    """Return tenants: about half of the boards train, a fifth serve, some idle, some are free."""
     rng = np.random.default_rng([seed, 1])
     tenants: list[Tenant] = []
-    by_node: dict[str, list[Device]] = {}
+    by_node: dict[str, list[SimulatedDevice]] = {}
     for device in devices:
         by_node.setdefault(device.node, []).append(device)
     for node_devices in by_node.values():
@@ -150,7 +150,9 @@ def settle_tenants(seed: int, devices: tuple[Device, ...]) -> tuple[Tenant, ...]
     return tuple(tenants)
 
 
-def _training(number: int, devices: tuple[Device, ...], rng: np.random.Generator) -> Tenant:
+def _training(
+    number: int, devices: tuple[SimulatedDevice, ...], rng: np.random.Generator
+) -> Tenant:
     period = int(rng.integers(20, 90)) * 3600
     return Tenant(
         number=number,
@@ -169,7 +171,7 @@ def _training(number: int, devices: tuple[Device, ...], rng: np.random.Generator
 
 
 def _serving(
-    number: int, devices: tuple[Device, ...], rng: np.random.Generator, *, oversized: bool
+    number: int, devices: tuple[SimulatedDevice, ...], rng: np.random.Generator, *, oversized: bool
 ) -> Tenant:
     return Tenant(
         number=number,
@@ -184,7 +186,7 @@ def _serving(
     )
 
 
-def _held(number: int, devices: tuple[Device, ...], rng: np.random.Generator) -> Tenant:
+def _held(number: int, devices: tuple[SimulatedDevice, ...], rng: np.random.Generator) -> Tenant:
     return Tenant(
         number=number,
         name=f"notebook-{number}",

@@ -29,7 +29,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hashed_uniform(stream: int, times: Times) -> Values:
-    """Give uniform numbers 0..1 that depend only on the stream and the time (splitmix64)."""
+    """Return uniform numbers 0..1 that depend only on the stream and the time (splitmix64)."""
     state = times.astype(np.uint64) * _GOLDEN + np.uint64(stream * 0x632BE59BD9B4E019 % 2**64)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -38,7 +38,7 @@ def hashed_uniform(stream: int, times: Times) -> Values:
 
 
 def run_of(tenant: Tenant, times: Times) -> tuple[Times, Times]:
-    """Give the run number and the seconds since its start at each time; -1 between two runs."""
+    """Return the run number and the seconds since its start at each time; -1 between two runs."""
     if not tenant.period_seconds:
         return np.zeros_like(times), times % _DAY
     run, elapsed = np.divmod(times + tenant.offset_seconds, tenant.period_seconds)
@@ -46,7 +46,7 @@ def run_of(tenant: Tenant, times: Times) -> tuple[Times, Times]:
 
 
 def utilization(tenant: Tenant, times: Times) -> Values:
-    """Give the SM activity 0..1 of the tenant's devices before noise; 0 between two runs."""
+    """Return the SM activity 0..1 of the tenant's devices before noise; 0 between two runs."""
     run, elapsed = run_of(tenant, times)
     if tenant.idle:
         return np.zeros(len(times))
@@ -75,13 +75,13 @@ def _serving(tenant: Tenant, times: Times, _elapsed: Times) -> Values:
 
 
 def noisy(values: Values, stream: int, times: Times) -> Values:
-    """Give the readings of one device: ±4 % of itself, and nothing where nothing runs."""
+    """Return the readings of one device: ±4 % of itself, and nothing where nothing runs."""
     noise = hashed_uniform(stream, times) + hashed_uniform(stream + 1, times) - 1
     return np.asarray(np.clip(values * (1 + 0.08 * noise), 0.0, 1.0))
 
 
 def coarse_utilization(activity: Values) -> Values:
-    """Give what GPU_UTIL says for an SM activity: any kernel in the period counts, so it is high.
+    """Return what GPU_UTIL says for an SM activity: any kernel in the period counts, so it is high.
 
     Whole percents, as the exporter reports them.
     """
@@ -89,7 +89,7 @@ def coarse_utilization(activity: Values) -> Values:
 
 
 def memory_ratio(tenant: Tenant, times: Times) -> Values:
-    """Give the used share of a device's memory 0..1; frameworks reserve early and keep it."""
+    """Return the used share of a device's memory 0..1; frameworks reserve early and keep it."""
     run, elapsed = run_of(tenant, times)
     if tenant.kind is WorkloadKind.TRAINING:
         filled = np.clip(elapsed / _WARM_UP, 0.15, 1.0)
@@ -99,7 +99,7 @@ def memory_ratio(tenant: Tenant, times: Times) -> Values:
 
 
 def board_power(activity: Values, idle_watts: float, largest_watts: float) -> Values:
-    """Give board power in W for the board's SM activity 0..1.
+    """Return board power in W for the board's SM activity 0..1.
 
     Matching Acme's quantile curves to one another (.50 and 96 W, .73 and 290 W, .81 and 395 W)
     asks for more than linear growth; an exponent of 2.2 up to an activity of .84 is a compromise.

@@ -58,7 +58,7 @@ class SimulatedXids:
     works: Callable[[int, int], bool]
 
     def last_codes(self, boards: Times, times: Times) -> Codes:
-        """Give the code that each board shows at each time: of its last error, 0 before any.
+        """Return the code that each board shows at each time: of its last error, 0 before any.
 
         As the driver's gauge does, it starts at 0 when the driver is loaded, and keeps a code.
         """
@@ -74,7 +74,7 @@ class SimulatedXids:
         return np.where(shown, np.array([error.xid for error in errors])[last], codes)
 
     def errors(self, boards: Times, first: int, last: int) -> list[XidError]:
-        """Give the errors of these boards that one of them may show in [first, last], in order."""
+        """Return errors of these boards that one of them may show in [first, last], in order."""
         found = [
             *self._at_work(boards, first, last),
             *self._fallen(set(boards.tolist()), first, last),
@@ -97,7 +97,7 @@ class SimulatedXids:
                     yield XidError(board=board, at=at, xid=xid)
 
     def _fallen(self, boards: set[int], first: int, last: int) -> Iterator[XidError]:
-        """Give the errors after which a node is restarted, and its driver loaded again, soon."""
+        """Yield the errors after which a node is restarted, and its driver loaded again, soon."""
         if self.boards < _LARGE:
             return
         before, after = first - DRIVER_LIFE_SECONDS, last + DRIVER_LIFE_SECONDS
@@ -117,12 +117,12 @@ class SimulatedXids:
 
 
 def driver_loaded(boards: Times, times: Times) -> Times:
-    """Give when the driver of each board was loaded last, in s: once every three days a node."""
+    """Return when the driver of each board was loaded last, in s: once every three days a node."""
     offset = boards // BOARDS_PER_NODE * 7_919 % DRIVER_LIFE_SECONDS
     return np.asarray((times + offset) // DRIVER_LIFE_SECONDS * DRIVER_LIFE_SECONDS - offset)
 
 
 def _drawn(shares: dict[int, float], uniform: Values) -> Codes:
-    """Give the codes that uniform numbers 0..1 stand for."""
+    """Return the codes that uniform numbers 0..1 stand for."""
     bounds = np.cumsum(list(shares.values()))[:-1]
     return np.array(list(shares), dtype=np.int64)[np.searchsorted(bounds, uniform, side="right")]

@@ -98,14 +98,14 @@ class TraceMap:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Give a hint that names the nearest known name, or all of them."""
+    """Return a hint that names the nearest known name, or all of them."""
     names = list(known)
     near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
     return f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(names)}."
 
 
 def load_map(path: Path) -> TraceMap:
-    """Give the map of a TOML file. Errors: SettingsError naming the entry and the fix."""
+    """Return the map of a TOML file. Errors: SettingsError naming the entry and the fix."""
     document = _document(path)
     _require_names(path, document, ("source", "file", "time", "columns", "constants"), "section")
     constants = _table(path, document, "constants")

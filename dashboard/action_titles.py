@@ -27,5 +27,5 @@ TITLES: Mapping[Action, str] = MappingProxyType(
 
 
 def title_of(action: Action) -> str:
-    """Give the title of an action."""
+    """Return the title of an action."""
     return TITLES[action]

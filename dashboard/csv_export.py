@@ -14,7 +14,7 @@ def _csv_cell(value: object) -> object:
 
 
 def csv_text(rows: Sequence[Mapping[Any, object]], columns: Sequence[str]) -> str:
-    """Give rows in `columns` order as CSV with a header."""
+    """Return rows in `columns` order as CSV with a header."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(map(cell, columns))

@@ -305,7 +305,7 @@ def fleet_rules(settings: Settings) -> FleetRules:
 def _memory(
     world: World, view: PlanningView, forecasts: Sequence[DemandForecast | ForecastSkipped]
 ) -> tuple[MemoryFinding, ...]:
-    """Give what the fresh forecasts foresee of the memory of the jobs that run now."""
+    """Return what the fresh forecasts foresee of the memory of the jobs that run now."""
     watched = watched_in(
         view.jobs,
         view.history,
@@ -317,7 +317,7 @@ def _memory(
 
 
 def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:
-    """Give the jobs that left the bands of the forecasts behind the last plan."""
+    """Return the jobs that left the bands of the forecasts behind the last plan."""
     if last is None or view.history.empty:
         return frozenset()
     since = view.history[view.history["slot_start"] >= last.slot_starts[0]]

@@ -64,7 +64,7 @@ def _allowed(
     *,
     approving: bool = False,
 ) -> tuple[StoredRecommendation, Person]:
-    """Give the recommendation and the person, who has the right to decide about it."""
+    """Return the recommendation and the person, who has the right to decide about it."""
     stored = as_proposed_now(store, id_or_digest, now)
     person = _require_person(by)
     recommendation = stored.recommendation
@@ -275,7 +275,7 @@ def _require_wanted_way(stored: StoredRecommendation, *, again: bool) -> None:
 
 
 def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
-    """Give the subject of a rollback: the command to undo and the attempt.
+    """Return the subject of a rollback: the command to undo and the attempt.
 
     That is the apply, whose change holds the original, whatever attempts came after it. Of what is
     rolled back it is the rollback: undoing that applies again.
@@ -320,7 +320,7 @@ def _require_approved(stored: StoredRecommendation) -> None:
 
 
 def gpus_of(reader: StoreReader, job_id: str) -> tuple[Gpu, ...]:
-    """Give the GPUs and MIG instances that the job holds now."""
+    """Return the GPUs and MIG instances that the job holds now."""
     return tuple(gpu for gpu in reader.gpus() if gpu.job_id == job_id)
 
 
@@ -345,7 +345,7 @@ def require_unchanged(reader: StoreReader, recommendation: Recommendation) -> No
 
 
 def preview(store: Store, recommendation: Recommendation) -> ChangeText:
-    """Give the exact text that `write_approved` would write."""
+    """Return the exact text that `write_approved` would write."""
     job_id = recommendation.job_id
     return change_for(recommendation, gpus_of(store.reader, job_id), store.reader.job(job_id))
 

@@ -42,7 +42,7 @@ def _asked(settings: Settings) -> dict[str, Callable[[Settings, datetime], tuple
 
 
 def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
-    """Give (source, finding) for every configured source; a failing one is a finding itself."""
+    """Yield (source, finding) for every configured source; a failing one is a finding itself."""
     found: dict[str, tuple[Finding, ...]] = {}
     for name, check in _asked(settings).items():
         try:

@@ -9,12 +9,12 @@ _THOUSAND = 1000
 
 
 def figure_text(value: float) -> str:
-    """Give a number with three significant digits, whole from a thousand on."""
+    """Return a number with three significant digits, whole from a thousand on."""
     return f"{value:,.0f}" if abs(value) >= _THOUSAND else f"{value:.{_DIGITS}g}"
 
 
 def range_texts(value: Range) -> tuple[str, str, str]:
-    """Give low, central and high, all rounded at the last digit of the largest of them.
+    """Return low, central and high, all rounded at the last digit of the largest of them.
 
     What is far below that digit is within the range's own uncertainty of zero.
     """
@@ -26,11 +26,11 @@ def range_texts(value: Range) -> tuple[str, str, str]:
 
 
 def bare_range_text(value: Range) -> str:
-    """Give a range as `12.4 (9.8–15.1)`."""
+    """Return a range as `12.4 (9.8–15.1)`."""
     low, central, high = range_texts(value)
     return f"{central} ({low}–{high})"
 
 
 def range_text(value: Range | None, unknown: str = "—") -> str:
-    """Give a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
+    """Return a range as `12.4 (9.8–15.1) kWh`, an em dash when unknown."""
     return unknown if value is None else f"{bare_range_text(value)} {value.unit}"

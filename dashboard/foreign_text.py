@@ -24,7 +24,7 @@ _CELL_BREAKS = ("\t", "\r", "\n", "\0")
 
 
 def shown(text: object, *, limit: int | None = None) -> str:
-    """Give text as one line on which every character can be seen; beyond `limit` it is cut.
+    """Return text as one line on which every character can be seen; beyond `limit` it is cut.
 
     Controls, line ends, directions, joiners and fillers become `UNSEEN`. Of the marks stacked on
     one character the first four stay.
@@ -42,7 +42,7 @@ def shown(text: object, *, limit: int | None = None) -> str:
 
 
 def markdown(text: object, *, limit: int | None = None) -> str:
-    """Give text for Markdown, Streamlit's included, every character that it reads escaped.
+    """Return text for Markdown, Streamlit's included, every character that it reads escaped.
 
     Addresses, icons and emoji are looked for in the text that is left after parsing, escaped or
     not. A word joiner, which nobody sees, keeps them apart.
@@ -52,12 +52,12 @@ def markdown(text: object, *, limit: int | None = None) -> str:
 
 
 def plot_label(text: object, *, limit: int = 80) -> str:
-    """Give text for a label of plotly, which reads a little HTML."""
+    """Return text for a label of plotly, which reads a little HTML."""
     return html.escape(shown(str(text)[:limit]))
 
 
 def chat(text: str) -> str:
-    """Give text of several lines for a chat, Slack's or Mattermost's: no mention, link or markup.
+    """Return text of several lines for a chat, Slack's or Mattermost's: no mention, link or markup.
 
     Slack reads `<...>` as mention or link, both read `*_~#` and backquotes as markup and `@` as a
     mention; `](` makes a link and `://` an address. A word joiner, which nobody sees, parts them.
@@ -67,7 +67,7 @@ def chat(text: str) -> str:
 
 
 def cell(value: object) -> object:
-    """Give a value for a cell that no spreadsheet takes for a formula (ASVS 1.2.10).
+    """Return a value for a cell that no spreadsheet takes for a formula (ASVS 1.2.10).
 
     A text is prefixed when the first character that is seen would start a formula, half or full
     width, or when it starts with what ends a cell.

@@ -8,12 +8,12 @@ from data.units import SECONDS_PER_HOUR
 
 
 def job_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Give a row per job and stretch of equal configuration, with its nodes."""
+    """Return a row per job and stretch of equal configuration, with its nodes."""
     return [{"job_id": job.job_id} | row for job in plan.jobs for row in stretch_rows(plan, job)]
 
 
 def stretch_rows(plan: Plan, job: JobPlan) -> list[dict[str, Any]]:
-    """Give a row per stretch of equal configuration of one job, with its nodes."""
+    """Return a row per stretch of equal configuration of one job, with its nodes."""
     return [
         {
             "from": plan.slot_starts[start],
@@ -30,7 +30,7 @@ def stretch_rows(plan: Plan, job: JobPlan) -> list[dict[str, Any]]:
 
 
 def node_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Give a row per node: the hours it is on and off, and when it is off."""
+    """Return a row per node: the hours it is on and off, and when it is off."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     return [
         {
@@ -48,7 +48,7 @@ def node_rows(plan: Plan) -> list[dict[str, Any]]:
 
 
 def tenant_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Give a row per tenant: what it may hold, holds, borrows and lends, in boards."""
+    """Return a row per tenant: what it may hold, holds, borrows and lends, in boards."""
     slots = max(1, len(plan.slot_starts))
     return [
         {
@@ -77,12 +77,12 @@ def _bound_row(one: PlanBound) -> dict[str, Any]:
 
 
 def bound_rows(plan: Plan) -> list[dict[str, Any]]:
-    """Give a row per lower bound, with what the plan attains."""
+    """Return a row per lower bound, with what the plan attains."""
     return [_bound_row(bound) for bound in plan.bounds]
 
 
 def _runs(values: tuple[Any, ...]) -> list[tuple[int, int]]:
-    """Give the stretches [start, end) of equal values."""
+    """Return the stretches [start, end) of equal values."""
     edges = [slot for slot in range(1, len(values)) if values[slot] != values[slot - 1]]
     bounds = [0, *edges, len(values)]
     return [(start, end) for start, end in pairwise(bounds) if end > start]

@@ -13,7 +13,7 @@ from data.settings import EnergySettings
 from data.units import SECONDS_PER_HOUR
 from forecasting.job_keys import JobKey, job_key
 from planner.problem.configurations import board_share
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.past import Indices, Values
 from planner.rightsizing.replay import Recorded
 
@@ -32,7 +32,7 @@ class JobRecording:
     unit: str
     job_ids: tuple[str, ...]
     recorded: Recorded
-    charges: Charges
+    charges: UnitCharges
     energy_known: bool
     left_out: tuple[tuple[str, str], ...]
 
@@ -45,7 +45,7 @@ def job_recordings(
     energy: EnergySettings,
     step_minutes: int,
 ) -> list[JobRecording]:
-    """Give the replays of demand and of memory from a history (columns HISTORY) in 5-min slots.
+    """Return the replays of demand and of memory from a history (columns HISTORY) in 5-min slots.
 
     The first quarter of the span, at most a day, is for learning. Errors: NotEnoughHistoryError
     when no job is left or the span is too short.
@@ -106,7 +106,7 @@ def _priced(
 
 
 def _cohorts(jobs: Sequence[Job]) -> Indices:
-    """Give the same number to runs of one recurring job."""
+    """Return the same number to runs of one recurring job."""
     numbers: dict[JobKey, int] = {}
     return np.array([numbers.setdefault(job_key(job), len(numbers)) for job in jobs])
 
@@ -117,33 +117,33 @@ def _slots(rows: pd.DataFrame) -> pd.DatetimeIndex:
 
 
 def _wide(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Give [jobs, slots] of the jobs that reported the quantity at all."""
+    """Return [jobs, slots] of the jobs that reported the quantity at all."""
     wide = rows.pivot_table(index="job_id", columns="slot_start", values=column)
     return wide.reindex(columns=_slots(rows)).dropna(how="all")
 
 
 def _board_levels(jobs: Sequence[tuple[Job, GpuModel]]) -> Values:
-    """Give sevenths of a board up to one, as MIG cuts it, then whole boards."""
+    """Return sevenths of a board up to one, as MIG cuts it, then whole boards."""
     most = max(2, *(job.gpu_count for job, _ in jobs))
     whole = np.unique(np.round(np.geomspace(1, most, 100)))
     return np.concatenate([np.arange(7) / 7, whole])
 
 
 def _memory_levels(jobs: Sequence[tuple[Job, GpuModel]]) -> Values:
-    """Give hundredths of the largest board."""
+    """Return hundredths of the largest board."""
     largest = max(model.memory_mib for _, model in jobs)
     return np.linspace(largest / 100, largest, 100)
 
 
 def _share(job: Job, model: GpuModel) -> float:
-    """Give the share of a board that one device of the job is."""
+    """Return the share of a board that one device of the job is."""
     profile = model.mig_profile(job.mig_profile) if job.mig_profile else None
     return board_share(model, profile) if profile else 1.0
 
 
-def _board_charges(jobs: Sequence[tuple[Job, GpuModel]], energy: EnergySettings) -> Charges:
+def _board_charges(jobs: Sequence[tuple[Job, GpuModel]], energy: EnergySettings) -> UnitCharges:
     shares = np.array([_share(job, model) for job, model in jobs])
-    return Charges(
+    return UnitCharges(
         unit_hour=shares * [model.price_per_hour for _, model in jobs],
         idle_kw=shares * [model.idle_watts / 1000 for _, model in jobs],
         busy_kw=shares * [_BUSY_SHARE * model.tdp_watts / 1000 for _, model in jobs],
@@ -152,9 +152,9 @@ def _board_charges(jobs: Sequence[tuple[Job, GpuModel]], energy: EnergySettings)
     )
 
 
-def _memory_charges(jobs: Sequence[tuple[Job, GpuModel]]) -> Charges:
-    """Give the rent of a MiB on every GPU of a job: its share of the board's rent."""
-    return Charges(
+def _memory_charges(jobs: Sequence[tuple[Job, GpuModel]]) -> UnitCharges:
+    """Return the rent of a MiB on every GPU of a job: its share of the board's rent."""
+    return UnitCharges(
         unit_hour=np.array(
             [job.gpu_count * model.price_per_hour / model.memory_mib for job, model in jobs]
         )

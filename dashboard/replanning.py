@@ -28,7 +28,7 @@ def look_again(world: World, *, now: datetime) -> bool:
 
 
 def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
-    """Give what has happened since the latest plan that calls for another."""
+    """Return what has happened since the latest plan that calls for another."""
     reader = world.store.reader
     surprised = tuple(
         f"{one.job_id} is {one.side} its forecast: {one.reason}"
@@ -47,7 +47,7 @@ def reasons_to_plan(world: World, *, now: datetime) -> tuple[str, ...]:
 
 
 def _arrivals(plan: Plan, jobs: tuple[Job, ...], forecast: set[str]) -> tuple[str, ...]:
-    """Give the jobs that began to hold GPUs after the plan was made."""
+    """Return the jobs that began to hold GPUs after the plan was made."""
     return tuple(
         f"{job.job_id} has come with {job.gpu_count} × {job.gpu_model}"
         for job in jobs
@@ -58,7 +58,7 @@ def _arrivals(plan: Plan, jobs: tuple[Job, ...], forecast: set[str]) -> tuple[st
 
 
 def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
-    """Give the planned jobs whose scheduler says since the plan that memory ran out."""
+    """Return the planned jobs whose scheduler says since the plan that memory ran out."""
     planned = {job.job_id for job in plan.jobs}
     return tuple(
         f"{job.job_id} ran out of memory"
@@ -70,7 +70,7 @@ def _out_of_memory(plan: Plan, jobs: tuple[Job, ...]) -> tuple[str, ...]:
 
 
 def _lost_nodes(world: World, plan: Plan) -> tuple[str, ...]:
-    """Give the nodes with planned jobs that stopped taking jobs since the plan."""
+    """Return the nodes with planned jobs that stopped taking jobs since the plan."""
     held = {stay.node for job in plan.jobs for stay in job.stays}
     busy = {node.node for node in plan.nodes if node.open and node.node in held}
     return tuple(
@@ -85,7 +85,7 @@ def _facts(job: Job) -> SchedulerFacts:
 
 
 def surprises_since_plan(world: World, *, now: datetime) -> tuple[Surprise, ...]:
-    """Give the jobs that left their bands since the latest cycle; whole slots only."""
+    """Return the jobs that left their bands since the latest cycle; whole slots only."""
     reader = world.store.reader
     forecasts = reader.forecasts()
     latest = reader.latest_sample_at(until=now)

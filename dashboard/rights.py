@@ -21,7 +21,7 @@ RULE = Person(name="trimtab", via="rule")
 
 
 def role_of(person: Person, access: AccessSettings) -> str:
-    """Give the highest role that the settings give to the person or one of their groups.
+    """Return the highest role that the settings give to the person or one of their groups.
 
     Names are compared with names and groups with groups, character by character: another case or
     a look-alike letter is another name. In local mode whoever reaches the loopback address, or has
@@ -106,7 +106,7 @@ def may_look(
 
 
 def why_not_submit(person: Person, access: AccessSettings) -> str:
-    """Give why the person may not submit jobs from the page, '' when they may."""
+    """Return why the person may not submit jobs from the page, '' when they may."""
     role = role_of(person, access)
     if role in ("owner", "approver", "admin"):
         return ""
@@ -121,7 +121,7 @@ def why_not(
     *,
     approving: bool = False,
 ) -> str:
-    """Give why the person may not decide about this recommendation, '' when they may."""
+    """Return why the person may not decide about this recommendation, '' when they may."""
     role = role_of(person, access)
     if role not in ("owner", "approver", "admin"):
         return f"{person.name} is {role or 'none'}: only owners, approvers and admins decide"

@@ -44,7 +44,7 @@ class Total:
 
 
 def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
-    """Give a row per recommendation that was ever applied, the latest first."""
+    """Return a row per recommendation that was ever applied, the latest first."""
     applies = {
         command.command.command_id
         for command in reader.commands()

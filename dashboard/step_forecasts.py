@@ -18,7 +18,7 @@ _FEWEST_STEPS = 4
 
 
 def step_peaks(recorded: Recorded) -> Values:
-    """Give the largest sample of every job and step [jobs, steps], NaN where none is known."""
+    """Return the largest sample of every job and step [jobs, steps], NaN where none is known."""
     steps = [quantile(recorded.came(step), 1.0) for step in range(recorded.steps)]
     return np.stack(steps, axis=1)
 
@@ -26,7 +26,7 @@ def step_peaks(recorded: Recorded) -> Values:
 def step_forecasts(
     recorded: Recorded, every: int, *, progress: Callable[[int, int], None] | None = None
 ) -> list[StepForecast | None]:
-    """Give by step what the mix foresees of the steps' peaks, a day ahead.
+    """Return by step what the mix foresees of the steps' peaks, a day ahead.
 
     Made anew every so many steps; in between the last one is moved to what was seen.
     """
@@ -50,7 +50,7 @@ def step_forecasts(
 
 
 def _paths(peaks: Values, begin: int, slots: int, hours: float) -> Values:
-    """Give the forecast paths [jobs, slots, quantiles], NaN for a job of hardly any step."""
+    """Return the forecast paths [jobs, slots, quantiles], NaN for a job of hardly any step."""
     paths = np.full((len(peaks), slots, 5), np.nan)
     known = np.flatnonzero(np.isfinite(peaks).sum(axis=1) >= _FEWEST_STEPS)
     series = []

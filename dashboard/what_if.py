@@ -85,7 +85,7 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Basis:
+class WhatIfBasis:
     """What the plan in force was made from, read once and asked many times.
 
     `held_memory_mib` is by job what it stays under, of those whose phase of more memory is over.
@@ -99,7 +99,7 @@ class Basis:
     held_memory_mib: Mapping[str, float]
 
 
-def read_basis(reader: StoreReader, settings: Settings) -> Basis:
+def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
     """Read what the latest plan was made from. Errors: StoreError before the first cycle."""
     plan = reader.latest_plan()
     if plan is None:
@@ -121,7 +121,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> Basis:
         recipes=recipes_of(reader.submissions()),
         latest=view.as_of,
     )
-    return Basis(
+    return WhatIfBasis(
         plan=plan,
         view=view,
         jobs=jobs,
@@ -136,7 +136,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> Basis:
 
 
 def changed_settings(settings: Settings, knobs: Mapping[str, float]) -> Settings:
-    """Give the settings with some knobs turned. Errors: SettingsError for one that is not known."""
+    """Return settings with some knobs turned. Errors: SettingsError for one that is not known."""
     sections: dict[str, dict[str, float | str]] = {}
     for name, value in knobs.items():
         if name not in KNOBS:
@@ -154,7 +154,7 @@ def changed_settings(settings: Settings, knobs: Mapping[str, float]) -> Settings
     )
 
 
-def what_if(basis: Basis, settings: Settings, knobs: Mapping[str, float]) -> WhatIf:
+def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) -> WhatIf:
     """Solve a copy of the problem with these knobs, and compare it with the plan in force.
 
     Raises SettingsError for knobs out of range, ImpossibleProblemError as `build_plan` does.
@@ -200,7 +200,7 @@ Paths = list[tuple[JobProblem, tuple[int, ...]]]
 
 
 def _paths(plan: Plan, problem: PlanningProblem) -> tuple[Paths, int]:
-    """Give for the jobs of both their path of options in the plan, and how many are left out.
+    """Return for the jobs of both their path of options in the plan, and how many are left out.
 
     A step that is no option of the job any more counts as its present configuration.
     """
@@ -240,7 +240,7 @@ def _totals(problem: PlanningProblem, paths: Paths) -> Totals:
 def _energy(
     job: JobProblem, path: tuple[int, ...], problem: PlanningProblem
 ) -> tuple[float, float] | None:
-    """Give kWh of the site and kgCO2e of a path, boards that it frees counted as idle."""
+    """Return kWh of the site and kgCO2e of a path, boards that it frees counted as idle."""
     terms, watts, present = problem.terms, job.demand.power_q50, job.options[0]
     if watts is None or terms.catalogue.find(present.configuration.gpu_model) is None:
         return None
@@ -256,7 +256,7 @@ def _energy(
 
 
 def difference_rows(found: WhatIf) -> list[dict[str, object]]:
-    """Give a row per figure: the plan in force, the copy, and the difference."""
+    """Return a row per figure: the plan in force, the copy, and the difference."""
     currency = found.settings.energy.currency
     figures = (
         ("cost", currency, "money"),

@@ -23,7 +23,7 @@ from data.store import Store, open_store
 
 
 def build_collectors(settings: Settings, *, serving: bool = False) -> tuple[Collector, ...]:
-    """Give the configured sources; none when nothing is configured.
+    """Return the configured sources; none when nothing is configured.
 
     `serving`: the process lives on, so that NVML can be read between two cycles (see `sampling`).
     """
@@ -52,7 +52,7 @@ def build_collectors(settings: Settings, *, serving: bool = False) -> tuple[Coll
 
 
 def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
-    """Give the simulated fleet as a source, which obeys what was changed where it can be."""
+    """Return the simulated fleet as a source, which obeys what was changed where it can be."""
     fleet = settings.fleet
     return SimulatedFleetCollector(
         fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes),
@@ -78,7 +78,7 @@ def build_world(
     progress: Progress | None = None,
     serving: bool = False,
 ) -> World:
-    """Give the world that a cycle touches; opens the store unless one is handed in."""
+    """Return the world that a cycle touches; opens the store unless one is handed in."""
     carbon = load_carbon_table().get(settings.energy.region)
     world_store = open_store(settings.store.url) if store is None else store
     return World(

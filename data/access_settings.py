@@ -25,12 +25,12 @@ _LOCAL = ipaddress.IPv6Network("fc00::/7")
 
 
 def entries(text: str) -> tuple[str, ...]:
-    """Give the entries of a comma-separated list, without blanks."""
+    """Return the entries of a comma-separated list, without blanks."""
     return tuple(word for one in text.split(",") if (word := one.strip()))
 
 
 def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
-    """Give the names of a list of people, and the groups, which its entries `group:NAME` name."""
+    """Return the names of a list of people, and the groups, which its entries `group:NAME` name."""
     names, groups = set[str](), set[str]()
     for entry in entries(text):
         kind, colon, name = entry.partition(":")
@@ -42,7 +42,7 @@ def names_and_groups(text: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def host_of(netloc: str) -> str:
-    """Give the host of `host` or `host:port`, in small letters, '' for what is neither."""
+    """Return the host of `host` or `host:port`, in small letters, '' for what is neither."""
     found = _NETLOC.fullmatch(netloc)
     return (found["address"] or found["name"]).lower() if found else ""
 
@@ -57,7 +57,7 @@ def _is_host_name(text: str) -> bool:
 
 
 def _origin_of(text: str) -> str:
-    """Give scheme, host and port as a browser states them, '' for what is no web address."""
+    """Return scheme, host and port as a browser states them, '' for what is no web address."""
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -85,7 +85,7 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 
 
 def _as_fourth(network: ipaddress.IPv6Network) -> ipaddress.IPv4Network:
-    """Give what an IPv6 network that overlaps `_MAPPED` holds of IPv4."""
+    """Return what an IPv6 network that overlaps `_MAPPED` holds of IPv4."""
     inside = network if network.subnet_of(_MAPPED) else _MAPPED
     first = int(inside.network_address) & 0xFFFFFFFF
     return ipaddress.IPv4Network((first, inside.prefixlen - _MAPPED.prefixlen))
@@ -150,7 +150,7 @@ class AccessSettings:
     )
 
     def public_origins(self) -> tuple[str, ...]:
-        """Give the origins by which browsers are known to reach the dashboard, main one first."""
+        """Return the origins by which browsers are known to reach the dashboard, main one first."""
         stated = (self.public_url, self.oidc_redirect_uri if self.mode == "oidc" else "")
         return tuple(origin for one in stated if (origin := _origin_of(one)))
 

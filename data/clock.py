@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 
 def utc_now() -> datetime:
-    """Give the current time, aware, in UTC."""
+    """Return the current time, aware, in UTC."""
     return datetime.now(tz=UTC)
 
 
@@ -19,7 +19,7 @@ class PacedClock:
     _began: float = field(default_factory=time.monotonic, repr=False)
 
     def __call__(self) -> datetime:
-        """Give its time, aware, in UTC."""
+        """Return its time, aware, in UTC."""
         return self.start + timedelta(seconds=self.pace * (time.monotonic() - self._began))
 
 
@@ -33,5 +33,5 @@ def require_utc(name: str, at: datetime) -> None:
 
 
 def floor_to_slot(at: datetime, slot_seconds: int) -> datetime:
-    """Give the start of the slot (counted from the epoch, UTC) that holds `at`."""
+    """Return the start of the slot (counted from the epoch, UTC) that holds `at`."""
     return datetime.fromtimestamp(int(at.timestamp()) // slot_seconds * slot_seconds, tz=UTC)

@@ -136,7 +136,7 @@ GROUP_HISTORY = FrameColumns(
 
 
 def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
-    """Give the frame with exactly the declared columns, in order, typed.
+    """Return the frame with exactly the declared columns, in order, typed.
 
     Missing optional columns are added as unknown (NaN or ''). Errors: ValueError naming the
     frame, the column and what was found, for a missing required or an undeclared column, a
@@ -163,7 +163,7 @@ def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
 
 
 def empty_frame(declared: FrameColumns) -> pd.DataFrame:
-    """Give a frame without rows that has the declared columns and types."""
+    """Return a frame without rows that has the declared columns and types."""
     return pd.DataFrame(
         {name: pd.Series([], dtype=dtype) for name, (dtype, _unit) in declared.columns.items()}
     )

@@ -39,7 +39,7 @@ def outer(function: _F) -> _F:
 
 
 def cache_folder() -> Path:
-    """Give the folder for compiled code of exactly these sources, in the user's cache."""
+    """Return the folder for compiled code of exactly these sources, in the user's cache."""
     digest = hashlib.sha256(numba.__version__.encode())
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*kernel.py")):

@@ -22,7 +22,7 @@ SLACK_JOULES = 100.0
 def integrate_power(
     times_s: Floats, power_w: Floats, *, largest_gap_s: float = LARGEST_GAP_SECONDS
 ) -> tuple[float, float]:
-    """Give (energy in J, time observed in s) by the trapezoid rule over readings in time order.
+    """Return (energy in J, time observed in s) by the trapezoid rule over readings in time order.
 
     Intervals longer than the largest gap, or with an unknown end, add neither. Repeats of a time
     add nothing. Errors: ValueError when times do not ascend or lengths differ.
@@ -45,7 +45,7 @@ def counter_steps(
     limit_w: float,
     largest_gap_s: float = LARGEST_GAP_SECONDS,
 ) -> Floats:
-    """Give the energy in J of every interval between readings, NaN where the counter cannot tell.
+    """Return the energy in J of every interval between readings, NaN where the counter cannot tell.
 
     A smaller reading is a reset (driver reload): what it shows was used since. A step above
     1.2 x limit x dt (facts of NVML: int64 since driver load, may jump) is not believed.

@@ -26,12 +26,12 @@ _PASSWORD = re.compile(r"(://[^/\s:@]*:)[^\s/]*(?=@)|([?&]password=)[^&\s]+")
 
 
 def without_password(text: str) -> str:
-    """Give an address, or a text with addresses, without the passwords in them."""
+    """Return an address, or a text with addresses, without the passwords in them."""
     return _PASSWORD.sub(r"\1\2***", text)
 
 
 def scrub(text: str, *, limit: int = _CLIP) -> str:
-    """Give foreign text fit for one line of a message: secrets masked, one line, clipped."""
+    """Return foreign text fit for one line of a message: secrets masked, one line, clipped."""
     flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     masked = _SECRET.sub(lambda match: f"{match.group(1)}***", without_password(flat))
     return masked if len(masked) <= limit else masked[: limit - 1] + "…"

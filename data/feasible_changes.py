@@ -52,20 +52,20 @@ _TYPE_FROM = (24, 11)
 
 
 def kubernetes_kind(job: Job) -> str:
-    """Give the kind of a workload in lower case, with its group where that is not the usual one."""
+    """Return kind of a workload in lower case, with its group where that is not the usual one."""
     named = "" if job.scheduler is None else job.scheduler.workload.partition("/")[0]
     parts = job.job_id.split("/")
     return (named or (parts[1] if len(parts) == 3 else "pod")).lower()
 
 
 def unit_of(job: Job) -> int:
-    """Give the GPUs by which the number of a job's GPUs changes; 1 where nobody says."""
+    """Return the GPUs by which the number of a job's GPUs changes; 1 where nobody says."""
     extra = _extra(job)
     return _whole(extra, "gpus_per_unit") or _whole(extra, "gpus_per_pod") or 1
 
 
 def counts_below(job: Job) -> tuple[int, ...]:
-    """Give the smaller numbers of GPUs that are worth asking for: doublings, of whole units."""
+    """Return the smaller numbers of GPUs that are worth asking for: doublings, of whole units."""
     unit, fixed = unit_of(job), _whole(_extra(job), "fixed_gpus") or 0
     doublings = [2**power for power in range(7)]
     asked = {*doublings, *(fixed + unit * units for units in doublings)}
@@ -73,7 +73,7 @@ def counts_below(job: Job) -> tuple[int, ...]:
 
 
 def untouchable(job: Job) -> str:
-    """Give why no change at all reaches a job, '' when one may."""
+    """Return why no change at all reaches a job, '' when one may."""
     if job.platform is Platform.SLURM and "het_job" in _extra(job):
         return "it is a component of a heterogeneous job: its components start and end together"
     return ""
@@ -82,7 +82,7 @@ def untouchable(job: Job) -> str:
 def why_not(
     job: Job, proposed: Configuration, *, may_requeue: bool = True, behind_others: bool = False
 ) -> str:
-    """Give why no applier can bring a job to a configuration, '' when one can.
+    """Return why no applier can bring a job to a configuration, '' when one can.
 
     A power cap and a shared board leave the job's own object alone. `may_requeue`: Slurm jobs that
     run may be requeued to change them; `behind_others`: even while others wait for their nodes.
@@ -210,7 +210,7 @@ def _counts(job: Job, kind: str, count: int) -> bool:
 
 
 def _unit(job: Job, kind: str) -> int:
-    """Give the GPUs of one unit, 0 where the scheduler did not say."""
+    """Return the GPUs of one unit, 0 where the scheduler did not say."""
     extra = _extra(job)
     told = _whole(extra, "gpus_per_unit")
     if told is None and kind in (*_ROLLS, "job", "cronjob"):
@@ -219,7 +219,7 @@ def _unit(job: Job, kind: str) -> int:
 
 
 def _of_template(job: Job, kind: str, count: int) -> str:
-    """Give why the GPUs of each pod cannot be changed, '' when they can."""
+    """Return why the GPUs of each pod cannot be changed, '' when they can."""
     extra = _extra(job)
     if kind not in _ROLLS:
         return f"a {kind} makes no pods anew for another template"
@@ -260,7 +260,7 @@ def _on_slurm(job: Job, proposed: Configuration) -> str:
 
 
 def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) -> str:
-    """Give why a job cannot ask for so many GPUs in its own way, '' when it can."""
+    """Return why a job cannot ask for so many GPUs in its own way, '' when it can."""
     per, nodes = extra.get("gres_per", ""), _whole(extra, "nodes_requested") or 0
     each = _whole(extra, "requested_gpus") or 0
     if per == "node" and nodes and job.gpu_count % nodes == 0:
@@ -271,7 +271,7 @@ def _slurm_count(job: Job, extra: Mapping[str, str], count: int, *, same: bool) 
 
 
 def _release(extra: Mapping[str, str]) -> tuple[int, int]:
-    """Give Slurm's release, (0, 0) when it is not told."""
+    """Return Slurm's release, (0, 0) when it is not told."""
     major, _, minor = extra.get("slurm_release", "").partition(".")
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
 
@@ -285,6 +285,6 @@ def _extra(job: Job) -> dict[str, str]:
 
 
 def _whole(extra: Mapping[str, str], name: str) -> int | None:
-    """Give a fact that is a whole number, None when it is none."""
+    """Return a fact that is a whole number, None when it is none."""
     text = extra.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None

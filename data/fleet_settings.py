@@ -58,7 +58,7 @@ class PowerDomain:
             require(0 <= value <= 24, f"power.domains {name}", value, "0..24")
 
     def limit_at(self, at: datetime) -> float:
-        """Give the limit in kW at a time."""
+        """Return the limit in kW at a time."""
         hour = at.hour + at.minute / 60
         begin, end = self.from_hour, self.until_hour
         inside = begin <= hour < end if begin <= end else hour >= begin or hour < end

@@ -80,7 +80,7 @@ def _paths() -> frozenset[str]:
 
 
 def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, tuple[Any, str]]:
-    """Give the settings of a file in `folder` with its relative paths counted from there.
+    """Return the settings of a file in `folder` with its relative paths counted from there.
 
     A store or a stop file that stands in the working directory alone is still found there, where
     earlier versions kept it.
@@ -102,7 +102,7 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
 
 
 def _relative_path(text: str) -> Path | None:
-    """Give the relative path that a setting holds, bare or as the address of a DuckDB file."""
+    """Return the relative path that a setting holds, bare or as the address of a DuckDB file."""
     path = text.removeprefix(_DUCKDB)
     if "://" in path or not path or path.startswith(("/", "~", ":")):
         return None
@@ -162,7 +162,7 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
 
 
 def _told(name: str, value: Any) -> str:
-    """Give a value for a message, unless it is a secret."""
+    """Return a value for a message, unless it is a secret."""
     return REDACTED if name in _secret() else shown_value(value)
 
 
@@ -259,7 +259,7 @@ def load_settings(
     environ: Mapping[str, str],
     overrides: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
-    """Give the settings in force. Errors: SettingsError for an unknown name or a wrong value.
+    """Return the settings in force. Errors: SettingsError for an unknown name or a wrong value.
 
     `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
     Relative paths count from the folder of the file that they stand in, those of the environment
@@ -284,7 +284,7 @@ def load_settings(
 
 
 def setting_rows(loaded: LoadedSettings) -> list[dict[str, Any]]:
-    """Give every setting with value (secrets redacted), origin and meaning."""
+    """Return every setting with value (secrets redacted), origin and meaning."""
     rows = []
     for section in fields(Settings):
         part = getattr(loaded.settings, section.name)

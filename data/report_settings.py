@@ -12,12 +12,12 @@ WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", 
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Give the parts of a comma-separated list."""
+    """Return the parts of a comma-separated list."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def named_addresses(text: str) -> dict[str, tuple[str, ...]]:
-    """Give the addresses by name of `name=a@x b@x, other=c@x`; a part without `=` has no name."""
+    """Return the addresses by name of `name=a@x b@x, other=c@x`; a part without `=` has no name."""
     found: dict[str, tuple[str, ...]] = {}
     for part in addresses(text):
         name, _, listed = part.rpartition("=")

@@ -28,7 +28,7 @@ def documented_rows(kind: type, meaning: str) -> Any:
 
 
 def shown_value(value: object) -> str:
-    """Give a value for a message, clipped; what Python cannot write is named by its type."""
+    """Return a value for a message, clipped; what Python cannot write is named by its type."""
     try:
         return scrub(repr(value))
     except (ValueError, RecursionError):  # thousands of digits, or of tables in one another
@@ -52,7 +52,7 @@ def require_between(
 
 
 def numbers_in(text: str, name: str) -> tuple[float, ...]:
-    """Give the comma-separated numbers of a setting. Errors: SettingsError naming it."""
+    """Return the comma-separated numbers of a setting. Errors: SettingsError naming it."""
     try:
         found = tuple(float(one) for one in text.split(",") if one.strip())
     except ValueError:
@@ -62,7 +62,7 @@ def numbers_in(text: str, name: str) -> tuple[float, ...]:
 
 
 def number_in(text: str) -> float:
-    """Give the number that a text is, NaN when it is none."""
+    """Return the number that a text is, NaN when it is none."""
     try:
         return float(text)
     except ValueError:

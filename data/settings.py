@@ -216,7 +216,7 @@ class PlanningSettings:
 
     @property
     def cap_ratios(self) -> tuple[float, ...]:
-        """Give the power caps considered, highest first. Errors: SettingsError."""
+        """Return the power caps considered, highest first. Errors: SettingsError."""
         found = numbers_in(self.power_cap_ratios, "planning.power_cap_ratios")
         return tuple(sorted(set(found), reverse=True))
 
@@ -301,24 +301,24 @@ class EnergySettings:
 
     @property
     def prices_by_hour(self) -> tuple[float, ...]:
-        """Give the electricity price of each hour of the day, 24 values per kWh."""
+        """Return the electricity price of each hour of the day, 24 values per kWh."""
         found = numbers_in(self.electricity_price_by_hour, "energy.electricity_price_by_hour")
         return found or (self.electricity_price_per_kwh,) * 24
 
     @property
     def carbon_hours(self) -> tuple[float, ...]:
-        """Give the grid carbon of each hour of the day in gCO2e/kWh, () when only a year's is."""
+        """Return the grid carbon of each hour of the day in gCO2e/kWh, () when only a year's is."""
         return numbers_in(self.carbon_by_hour, "energy.carbon_by_hour")
 
     @property
     def stated_footprints(self) -> dict[str, float]:
-        """Give the footprints of making a GPU by model, kgCO2e; NaN for what is no number."""
+        """Return the footprints of making a GPU by model, kgCO2e; NaN for what is no number."""
         pairs = (part.rpartition("=") for part in self.embodied_kgco2e.split(",") if part.strip())
         return {name.strip(): number_in(value) for name, _equals, value in pairs}
 
     @property
     def market_factor(self) -> float | None:
-        """Give the market-based factor in gCO2e/kWh, None when it is not known."""
+        """Return the market-based factor in gCO2e/kWh, None when it is not known."""
         return None if self.market_gco2e_per_kwh < 0 else self.market_gco2e_per_kwh
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def read_small_file(path: Path, *, max_bytes: int = 1 << 20) -> bytes:
-    """Give what is in the file. Errors: OSError, whose `strerror` says what is wrong with it."""
+    """Return what is in the file. Errors: OSError, whose `strerror` says what is wrong with it."""
     # Opening a pipe without a writer would wait for one.
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:

@@ -21,7 +21,7 @@ _LONGEST_NAME = 100
 
 
 def locked(text: str) -> list[tuple[str, str, list[str]]]:
-    """Give (name, version, SHA-256 of its files) of every package of a lock."""
+    """Return (name, version, SHA-256 of its files) of every package of a lock."""
     found: list[tuple[str, str, list[str]]] = []
     for line in text.splitlines():
         if pinned := _PINNED.match(line):
@@ -32,7 +32,7 @@ def locked(text: str) -> list[tuple[str, str, list[str]]]:
 
 
 def licences(said: PackageMetadata) -> list[dict[str, Any]]:
-    """Give the licences as CycloneDX has them: the SPDX expression, else names, else none."""
+    """Return the licences as CycloneDX has them: the SPDX expression, else names, else none."""
     if expression := said.get("License-Expression"):
         return [{"expression": expression}]
     classifiers = said.get_all("Classifier") or []
@@ -44,7 +44,7 @@ def licences(said: PackageMetadata) -> list[dict[str, Any]]:
 
 
 def component(name: str, version: str, hashes: list[str]) -> dict[str, Any]:
-    """Give one package as a CycloneDX component."""
+    """Return one package as a CycloneDX component."""
     address = f"pkg:pypi/{name}@{version}"
     made: dict[str, Any] = {
         "type": "library",
@@ -63,7 +63,7 @@ def component(name: str, version: str, hashes: list[str]) -> dict[str, Any]:
 
 
 def bill(lock: str, version: str) -> dict[str, Any]:
-    """Give the bill of materials of a lock's text, for that version of Trimtab."""
+    """Return the bill of materials of a lock's text, for that version of Trimtab."""
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",

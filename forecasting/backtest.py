@@ -17,7 +17,7 @@ _FEWEST_HELD_OUT = 4
 
 
 def pinball_losses(truth: Values, quantiles: Quantiles) -> Values:
-    """Give the pinball loss of each slot, mean over q10, q50, q90; NaN where truth is unknown."""
+    """Return the pinball loss of each slot, mean over q10, q50, q90; NaN where truth is unknown."""
     losses = np.zeros(len(truth))
     for level, predicted in zip(LEVELS, (quantiles.q10, quantiles.q50, quantiles.q90), strict=True):
         error = truth - predicted
@@ -80,7 +80,7 @@ def rolling_backtest(
 
 
 def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest | None:
-    """Give how a model and seasonal naive did on the last min(horizon, a quarter) slots.
+    """Return how a model and seasonal naive did on the last min(horizon, a quarter) slots.
 
     None when fewer than four of them are known or the model cannot answer from the slots before.
     """
@@ -107,7 +107,7 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
 def summarised(
     model: str, by_lead: Sequence[LeadAccuracy], slots_per_hour: float
 ) -> Backtest | None:
-    """Give the backtest of a model over all leads, each slot of the horizon counting the same."""
+    """Return the backtest of a model over all leads, each slot of the horizon counting the same."""
     if not by_lead:
         return None
     ends = [one.until_hours for one in by_lead]

@@ -21,7 +21,7 @@ MODEL = "borrowed"
 def borrowed(
     own: Values, lent: Sequence[Values], horizon: int, *, lower: float, upper: float
 ) -> Quantiles | None:
-    """Give the same quantiles for each of `horizon` slots; None when nobody has a known value.
+    """Return the same quantiles for each of `horizon` slots; None when nobody has a known value.
 
     own: the job's values so far; lent: one array of values per lender, in the same unit (per GPU
     values multiplied by the job's GPUs). NaN is unknown.

@@ -33,7 +33,7 @@ class DemandModel(Protocol):
         ...
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles of the next `horizon` slots, within the series' bounds.
+        """Return the quantiles of the next `horizon` slots, within the series' bounds.
 
         Errors: NotEnoughHistoryError when the series has no known slot.
         """
@@ -41,7 +41,7 @@ class DemandModel(Protocol):
 
 
 def banded(series: DemandSeries, point: Values, errors: Values) -> Quantiles:
-    """Give point plus the 5, 10, 90 and 95 % quantiles of past errors, within the series' bounds.
+    """Return point plus the 5, 10, 90 and 95 % quantiles of past errors, within the series' bounds.
 
     The band holds the point; with fewer than four errors it has no width.
     """

@@ -42,14 +42,14 @@ class DemandSeries:
         return 86_400 // self.slot_seconds
 
     def head(self, length: int) -> "DemandSeries":
-        """Give the first slots only."""
+        """Return the first slots only."""
         return replace(self, values=self.values[:length])
 
 
 def regular_series(
     rows: pd.DataFrame, quantity: Quantity, *, slot_seconds: int, upper: float
 ) -> DemandSeries:
-    """Give the series of history rows (slot_start, the quantity), from first to last slot.
+    """Return the series of history rows (slot_start, the quantity), from first to last slot.
 
     Values outside 0..upper are clipped; not-finite ones are unknown. Where nothing bounds the
     quantity, lone outliers are cut down, see `winsorised`.

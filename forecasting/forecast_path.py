@@ -28,7 +28,7 @@ ValueError, Stan fails with RuntimeError or OSError)."""
 
 
 def model_named(name: str) -> DemandModel:
-    """Give the model of that name. Errors: KeyError; settings have checked the name."""
+    """Return the model of that name. Errors: KeyError; settings have checked the name."""
     return {model.name: model for model in MODELS}[name]
 
 
@@ -52,7 +52,7 @@ class PathTask:
 
 
 def forecast_path(task: PathTask, model: str) -> QuantilePath:
-    """Give the path of one series; it never fails for what is in the series.
+    """Return the path of one series; it never fails for what is in the series.
 
     A series that the model cannot fit is forecast by seasonal naive, and the path says why.
     Errors: NotEnoughHistoryError when not one slot is known.
@@ -67,7 +67,7 @@ def forecast_path(task: PathTask, model: str) -> QuantilePath:
 
 
 def mixed_paths(tasks: Sequence[PathTask]) -> list[QuantilePath]:
-    """Give the paths of many series by the mix, each as `forecast_path` gives it alone.
+    """Return the paths of many series by the mix, each as `forecast_path` gives it alone.
 
     Errors: NotEnoughHistoryError when not one slot of a series is known.
     """
@@ -104,7 +104,7 @@ def _single(task: PathTask, model: DemandModel) -> QuantilePath:
 def path_of(
     series: DemandSeries, quantiles: Quantiles, model: str, *, ahead: int = 0
 ) -> QuantilePath:
-    """Give quantiles from slot `ahead` on as the path of a series, without a backtest yet.
+    """Return quantiles from slot `ahead` on as the path of a series, without a backtest yet.
 
     Six significant digits are kept: a path is stored as text at every cycle.
     """

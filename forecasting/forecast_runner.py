@@ -40,7 +40,7 @@ def forecast_demand(
     ray_address: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Forecast, ...]:
-    """Give one forecast or skip reason per job, for the slots after the one that holds `as_of`.
+    """Return one forecast or skip reason per job, for the slots after the one that holds `as_of`.
 
     `history` has the columns HISTORY. The result does not depend on the number of workers.
     """
@@ -108,7 +108,7 @@ def _forecast(
 def _young(
     task: JobTask, known: Sequence[JobTask], first_slot: int, settings: PlanningSettings
 ) -> Forecast:
-    """Give what its kin's history says of a job that has too little of its own."""
+    """Return what its kin's history says of a job that has too little of its own."""
     others = {one.job.job_id: one for one in known if not one.young}
     words, kin = lenders(task.job, [other.job for other in others.values()])
     paths = tuple(
@@ -144,7 +144,7 @@ def _borrowed_path(
 
 
 def _signal_of(job: Job, series: DemandSeries) -> Signal | None:
-    """Give as which signal a training job's series tells of its phases, None for other jobs."""
+    """Return as which signal a training job's series tells of its phases, None for other jobs."""
     if job.kind is not WorkloadKind.TRAINING:
         return None
     signals = {Quantity.EFFECTIVE_GPUS: Signal.ACTIVITY, Quantity.POWER: Signal.POWER}
@@ -174,7 +174,7 @@ def _peaks(
 
 
 def _scale(job: Job, series: DemandSeries) -> float:
-    """Give what makes a job's peaks comparable with others': its GPUs, or the memory of one."""
+    """Return what makes a job's peaks comparable with others': its GPUs, or the memory of one."""
     if series.quantity is Quantity.MEMORY:
         return job.gpu_memory_mib or float(np.nanmax(series.values)) or 1.0
     return float(job.gpu_count)

@@ -31,7 +31,7 @@ def forecast_groups(
     ray_address: str = "",
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[GroupForecast, ...]:
-    """Give the forecasts of every group for every horizon that its history can carry.
+    """Return the forecasts of every group for every horizon that its history can carry.
 
     `history` has the columns GROUP_HISTORY, by the hour; `jobs` tell who waited. A group with fewer
     than four known slots of a horizon's size has none there.
@@ -74,7 +74,7 @@ def forecast_groups(
 
 
 def by_slot(series: DemandSeries, slot_seconds: int) -> DemandSeries:
-    """Give the series by longer slots: means of known values, unknown with fewer than half known.
+    """Return the series by longer slots: means of known values, unknown with fewer than half known.
 
     A first and a last slot that the series does not fill are left out.
     """

@@ -34,7 +34,7 @@ class GroupSeries:
 def group_series(
     history: pd.DataFrame, slot_seconds: int, *, jobs: Sequence[Job] = ()
 ) -> Iterator[GroupSeries]:
-    """Give the series of each group of a history (columns GROUP_HISTORY), the largest first.
+    """Yield the series of each group of a history (columns GROUP_HISTORY), the largest first.
 
     `jobs` tell when some of a group waited for GPUs: what it held then is less than it wanted, and
     these slots are counted as censored.

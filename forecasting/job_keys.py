@@ -28,7 +28,7 @@ class JobKey:
 
 
 def job_key(job: Job) -> JobKey:
-    """Give the key of a job."""
+    """Return the key of a job."""
     return JobKey(
         namespace=job.namespace,
         owner=job.owner,
@@ -39,7 +39,7 @@ def job_key(job: Job) -> JobKey:
 
 
 def name_stem(name: str) -> str:
-    """Give the words of a name that do not change from run to run, joined by '-'.
+    """Return the words of a name that do not change from run to run, joined by '-'.
 
     Numbers, versions, dates and hexadecimal hashes of six characters up are run-specific; so are
     digits that end the name. A name of nothing else is its own stem.
@@ -50,7 +50,7 @@ def name_stem(name: str) -> str:
 
 
 def lenders(job: Job, others: Sequence[Job]) -> tuple[str, tuple[Job, ...]]:
-    """Give whose history a new job may borrow, the closest first, and in what words.
+    """Return whose history a new job may borrow, the closest first, and in what words.
 
     Runs of the same recurring job; else jobs of the same kind of the same owner in its namespace on
     the same GPU model; else jobs of the same kind on that model. ('', ()) when there are none.

@@ -30,7 +30,7 @@ class JobTask:
     young: bool
 
     def one(self, quantity: Quantity) -> DemandSeries | None:
-        """Give the series of a quantity, None when it was never reported."""
+        """Return the series of a quantity, None when it was never reported."""
         return next((one for one in self.series if one.quantity is quantity), None)
 
     @property
@@ -42,7 +42,7 @@ class JobTask:
 
 
 def first_slot_after(as_of: datetime, slot_seconds: int) -> int:
-    """Give the start (s, epoch) of the slot after the one that holds `as_of`."""
+    """Return the start (s, epoch) of the slot after the one that holds `as_of`."""
     return (int(as_of.timestamp()) // slot_seconds + 1) * slot_seconds
 
 
@@ -53,7 +53,7 @@ def job_tasks(
     first_slot: int,
     settings: PlanningSettings,
 ) -> list[JobTask | ForecastSkipped]:
-    """Give per job what to forecast, or the reason why nothing can be.
+    """Return per job what to forecast, or the reason why nothing can be.
 
     `history` has the columns HISTORY.
     """

@@ -36,7 +36,7 @@ def compare_models(
     origins: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[ModelScore, ...]:
-    """Give a score per model; the first model is what `pinball_to_naive` is relative to.
+    """Return a score per model; the first model is what `pinball_to_naive` is relative to.
 
     Each series is asked at up to `origins` moments spread over its later half. Series that are too
     short for one, or never change, are left out.
@@ -69,7 +69,7 @@ def origins_of(series: DemandSeries, horizon: int, most: int) -> list[int]:
 
 
 def scale_of(series: DemandSeries) -> float:
-    """Give the mean absolute error of yesterday's same slot, of the slot before below two days."""
+    """Return mean absolute error of yesterday's same slot, of the slot before below two days."""
     lag = series.slots_per_day if len(series.values) >= 2 * series.slots_per_day else 1
     changes = np.abs(series.values[lag:] - series.values[:-lag])
     return float(np.nanmean(changes)) if np.isfinite(changes).any() else 0.0

@@ -19,7 +19,7 @@ class NaiveModel:
     name: str = "naive"
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles; see DemandModel.
+        """Return the quantiles; see DemandModel.
 
         Changes are looked up at leads a factor 1.5 apart and are linear between; a lead longer than
         half the history has the band of the longest lead that is not.
@@ -42,7 +42,7 @@ class NaiveModel:
 
 
 def _spread(values: Values, lead: int) -> Values:
-    """Give the quantiles of the changes over `lead` slots; they hold zero."""
+    """Return the quantiles of the changes over `lead` slots; they hold zero."""
     changes = values[lead:] - values[:-lead]
     changes = changes[np.isfinite(changes)]
     if len(changes) < _FEWEST_CHANGES:

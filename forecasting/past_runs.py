@@ -7,7 +7,7 @@ from forecasting.job_keys import JobKey, job_key
 
 
 def past_run_seconds(jobs: Iterable[Job]) -> dict[str, tuple[float, ...]]:
-    """Give for every job that has not ended the lengths in s of its ended runs, if there are any.
+    """Return for every job that has not ended the lengths in s of its ended runs, if there are any.
 
     Only runs that finished count: one that failed or was cancelled says nothing of its length.
     """

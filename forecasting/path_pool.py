@@ -36,7 +36,7 @@ def paths_of(
     ray_address: str = "",
     progress: Progress | None = None,
 ) -> list[QuantilePath]:
-    """Give the path of each series, in order; on a Ray cluster when its address is given."""
+    """Return the path of each series, in order; on a Ray cluster when its address is given."""
     show = progress or (lambda _done, _total: None)
     show(0, len(tasks))
     workers = settings.workers or os.cpu_count() or 1

@@ -57,7 +57,7 @@ class Driver:
             self._line.send_bytes(packed)
 
     def hear(self) -> bytes | None:
-        """Give the next answer; None when Ray has given it up or the driver is lost."""
+        """Return the next answer; None when Ray has given it up or the driver is lost."""
         answer, why = END, "Ray gave an answer up"
         try:
             if not self._lost and self._line.poll(ANSWER_SECONDS):
@@ -74,7 +74,7 @@ class Driver:
 
 @contextmanager
 def ray_driver(address: str, work: Work) -> Iterator[Driver]:
-    """Give a driver of the cluster at `address` that does `work`; it ends with the block.
+    """Yield a driver of the cluster at `address` that does `work`; it ends with the block.
 
     Errors: SettingsError when Ray is not installed or nobody answers at the address.
     """
@@ -100,17 +100,17 @@ def ray_driver(address: str, work: Work) -> Iterator[Driver]:
 
 
 def packed(value: Any) -> bytes:
-    """Give the value as bytes."""
+    """Return the value as bytes."""
     return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def unpacked(value: bytes) -> Any:
-    """Give what was packed."""
+    """Return what was packed."""
     return pickle.loads(value)  # noqa: S301 - made by `packed` on a machine of the same cluster
 
 
 def given(ray: Any, answer: Any) -> bytes:
-    """Give the bytes of a worker's answer once it is there, END when Ray gives it up."""
+    """Return the bytes of a worker's answer once it is there, END when Ray gives it up."""
     try:
         return bytes(ray.get(answer))
     except ray.exceptions.RayError:
@@ -118,7 +118,7 @@ def given(ray: Any, answer: Any) -> bytes:
 
 
 def _cpus(line: Connection, address: str) -> int:
-    """Give the driver's first word: the cluster's CPUs, or why there is no cluster."""
+    """Return the driver's first word: the cluster's CPUs, or why there is no cluster."""
     try:
         word = line.recv() if line.poll(ANSWER_SECONDS) else "no word of it for too long"
     except (EOFError, OSError):

@@ -15,7 +15,7 @@ from forecasting.ray_driver import END, RETRIES, given, packed, ray_driver, unpa
 def by_ray(
     function: Callable[[Any], list[Any]], batches: Sequence[Any], *, address: str
 ) -> Iterator[list[Any]]:
-    """Give function(batch) for each batch, in order, worked on by the cluster at `address`.
+    """Yield function(batch) for each batch, in order, worked on by the cluster at `address`.
 
     The function has to be a named one of a module, or a partial one of it.
 

@@ -33,11 +33,11 @@ class _OnRay:
 
     @property
     def at_once(self) -> int:
-        """Give how many workers there are."""
+        """Return how many workers there are."""
         return len(self._shares)
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
-        """Give function(thing, argument) of every thing, in order."""
+        """Return function(thing, argument) of every thing, in order."""
         for share in self._shares:
             self._driver.say(packed((function, {number: arguments[number] for number in share})))
         found: dict[int, Any] = {}
@@ -69,13 +69,13 @@ class RayWorkforce:
     def opened(
         self, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
     ) -> Iterator[_OnRay]:
-        """Give make(item) of every item, kept by workers that share them out by weight."""
+        """Yield make(item) of every item, kept by workers that share them out by weight."""
         with ray_driver(self._address, _keep_open) as driver:
             yield _OnRay(driver, make, items, weights)
 
 
 def shared_out(weights: Sequence[float], workers: int) -> list[list[int]]:
-    """Give the numbers of each worker's things: the heaviest first to who has least."""
+    """Return the numbers of each worker's things: the heaviest first to who has least."""
     count = max(1, min(workers, len(weights)))
     shares: list[list[int]] = [[] for _ in range(count)]
     load = [0.0] * count
@@ -94,7 +94,7 @@ class _Worker:
         self._opened = {number: make(item) for number, item in items.items()}
 
     def answers(self, asked: bytes) -> bytes:
-        """Give the packed answers to arguments by number of the thing."""
+        """Return the packed answers to arguments by number of the thing."""
         function, arguments = unpacked(asked)
         return packed(
             {
@@ -105,7 +105,7 @@ class _Worker:
 
 
 def _keep_open(ray: Any, line: Connection) -> None:
-    """Give each share to a worker, then ask all of them once in every round."""
+    """Return each share to a worker, then ask all of them once in every round."""
     worker = ray.remote(max_restarts=RETRIES, max_task_retries=RETRIES)(_Worker)
     # Held here as long as the workers: one that starts again opens its things from these.
     shares = [ray.put(share) for share in iter(line.recv_bytes, END)]

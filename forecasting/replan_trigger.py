@@ -101,7 +101,7 @@ def replan_trigger(
 def _aligned(
     *series: npt.ArrayLike,
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Give observed, low and high cut to the shortest of them."""
+    """Return observed, low and high cut to the shortest of them."""
     arrays = [np.asarray(one, dtype=np.float64).ravel() for one in series]
     shortest = min(len(array) for array in arrays)
     observed, low, high = (array[:shortest] for array in arrays)
@@ -111,7 +111,7 @@ def _aligned(
 def _first_alarm(
     misses: npt.NDArray[np.bool_], usable: npt.NDArray[np.bool_], limit: int
 ) -> tuple[int | None, int]:
-    """Give the first slot where the sum reaches the limit, and the misses since it was last 0."""
+    """Return the first slot where the sum reaches the limit, and the misses since it was last 0."""
     score, missed = 0, 0
     for slot in np.flatnonzero(usable):
         if misses[slot]:
@@ -129,7 +129,7 @@ def _first_alarm(
 def limit_of(
     false_alarms_per_slot: float, miss_rate: float, persistence: float
 ) -> tuple[int, float]:
-    """Give the smallest limit with at most so many false alarms per slot, and their exact rate.
+    """Return the smallest limit with at most so many false alarms per slot, and their exact rate.
 
     Both sides together; the rate is one over the mean slots to an alarm from a fresh start.
     """
@@ -141,7 +141,7 @@ def limit_of(
 
 
 def _mean_slots_to_alarm(limit: int, miss_rate: float, persistence: float) -> float:
-    """Give the mean slots until one side's sum reaches the limit, from 0.
+    """Return the mean slots until one side's sum reaches the limit, from 0.
 
     A Markov chain over (sum, missed last), misses having the stationary rate `miss_rate`; the mean
     times solve (I - P) t = 1.

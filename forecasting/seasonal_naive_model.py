@@ -20,7 +20,7 @@ class SeasonalNaiveModel:
     name: str = "seasonal-naive"
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles; see DemandModel."""
+        """Return the quantiles; see DemandModel."""
         filled = _carried_forward(series.values)
         if not len(filled):
             raise NotEnoughHistoryError("the series has no known slot")
@@ -35,7 +35,7 @@ class SeasonalNaiveModel:
 
 
 def _carried_forward(values: Values) -> Values:
-    """Give the values with each gap holding the last known one; leading gaps are cut."""
+    """Return the values with each gap holding the last known one; leading gaps are cut."""
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
         return np.zeros(0)
@@ -44,7 +44,7 @@ def _carried_forward(values: Values) -> Values:
 
 
 def _known_errors(values: Values, lags: "tuple[int, ...] | range") -> Values:
-    """Give value minus the value `lag` slots before, for all lags where both are known."""
+    """Return value minus the value `lag` slots before, for all lags where both are known."""
     parts = [values[lag:] - values[:-lag] for lag in lags]
     errors = np.concatenate(parts) if parts else np.zeros(0)
     return np.asarray(errors[np.isfinite(errors)])

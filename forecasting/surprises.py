@@ -26,7 +26,7 @@ class Surprise:
 def surprises(
     forecasts: Sequence[DemandForecast | ForecastSkipped], history: pd.DataFrame
 ) -> tuple[Surprise, ...]:
-    """Give the jobs whose demand left q05..q95 of their forecasts since these were made.
+    """Return the jobs whose demand left q05..q95 of their forecasts since these were made.
 
     `history` has the columns HISTORY with slots of the forecasts' length. Forecasts without outer
     quantiles say nothing.

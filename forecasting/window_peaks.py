@@ -49,7 +49,7 @@ class _Scores:
 def window_peaks(
     subjects: Sequence[PeakSubject], *, quantity: Quantity, window_slots: int
 ) -> Mapping[str, WindowPeak]:
-    """Give per job what its largest slot of the next `window_slots` stays under (q90, q95).
+    """Return per job what its largest slot of the next `window_slots` stays under (q90, q95).
 
     A job whose cohort has fewer than 30 past windows is measured by all jobs'; when they have fewer
     too, or the job has no known slot in its last day, it has no entry.
@@ -114,7 +114,7 @@ def _gather(subjects: Sequence[PeakSubject], window: int) -> _Scores:
 
 
 def _scores_of(subject: PeakSubject, window: int) -> tuple[npt.NDArray[np.int64], Values]:
-    """Give the origins (slots known then) of past windows and each window's score."""
+    """Return the origins (slots known then) of past windows and each window's score."""
     series = subject.series
     day, length = series.slots_per_day, len(series.values)
     step = max(1, _ORIGIN_HOURS * SECONDS_PER_HOUR // series.slot_seconds)
@@ -131,7 +131,7 @@ def _scores_of(subject: PeakSubject, window: int) -> tuple[npt.NDArray[np.int64]
 def _beyond(
     scores: _Scores, cohort: str, clock: int
 ) -> tuple[Values, str, int, float | None] | None:
-    """Give the scores' conformal quantiles at LEVELS, of whom, how many, and the tested share."""
+    """Return the scores' conformal quantiles at LEVELS, of whom, how many, and the tested share."""
     for members, name in ((scores.cohort == cohort, cohort), (scores.cohort != "", FLEET)):
         for hours in (scores.clock == clock, scores.clock >= 0):
             chosen = members & hours
@@ -143,13 +143,13 @@ def _beyond(
 
 
 def _conformal(score: Values, level: float) -> float:
-    """Give the ceil(level (n + 1))-th smallest score, the largest when there are too few."""
+    """Return the ceil(level (n + 1))-th smallest score, the largest when there are too few."""
     rank = min(len(score), int(np.ceil(level * (len(score) + 1))))
     return float(np.partition(score, rank - 1)[rank - 1])
 
 
 def _tested(scores: _Scores, members: npt.NDArray[np.bool_]) -> float | None:
-    """Give the share of the last day's windows under the q90 of the earlier ones."""
+    """Return the share of the last day's windows under the q90 of the earlier ones."""
     earlier = scores.score[members & ~scores.newest]
     latest = scores.score[members & scores.newest]
     if len(earlier) < _FEWEST_SCORES or not len(latest):

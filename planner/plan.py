@@ -64,18 +64,18 @@ class _Found:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Clock:
+class _PlanClock:
     """The budget in seconds from a start."""
 
     start: float
     budget: float
 
     def seconds(self) -> float:
-        """Give the seconds spent."""
+        """Return the seconds spent."""
         return time.monotonic() - self.start
 
     def share(self, share: float) -> float:
-        """Give a share of the seconds left."""
+        """Return a share of the seconds left."""
         return share * max(0.0, self.budget - self.seconds())
 
 
@@ -89,7 +89,7 @@ def build_plan(
     reconsidered: Collection[str] = (),
     workforce: Workforce | None = None,
 ) -> Plan:
-    """Give a feasible plan with its certified lower bounds.
+    """Return a feasible plan with its certified lower bounds.
 
     The work is bounded by counts, so the same problem gives the same plan; a budget that is too
     short for them ends the improvement early. Compiling, once per machine, is not part of it.
@@ -104,7 +104,7 @@ def build_plan(
         return _empty_plan(problem, created_at)
     warm_up()
     show(1, 3)
-    clock = _Clock(start=time.monotonic(), budget=budget_seconds)
+    clock = _PlanClock(start=time.monotonic(), budget=budget_seconds)
     mapping = as_slot_problem(problem)
     solver = partial(solve_parts, part_of=parts_of_jobs(problem), workforce=workforce)
     try:
@@ -135,10 +135,10 @@ def _solved(
     problem: PlanningProblem,
     mapping: SlotMapping,
     start: Rolling | None,
-    clock: _Clock,
+    clock: _PlanClock,
     solver: Callable[..., SolvedPlan],
 ) -> tuple[SolvedPlan, Rolling | None]:
-    """Give the slot plan; what is frozen gives way where it is impossible or worse than today."""
+    """Return the slot plan; what is frozen gives way where it is impossible or worse than today."""
     effort = _effort(problem)
     if start is not None and start.frozen_slots:
         try:
@@ -146,20 +146,20 @@ def _solved(
                 start.frozen_problem,
                 budget_seconds=clock.share(_FROZEN_SHARE),
                 effort=effort,
-                warm=start.warmth,
+                warm=start.warm_start,
             )
         except ImpossibleProblemError:
             found = None
         if found is not None and found.cost <= _cost_of_today(mapping.slots):
             return found, start
         start = without_pins(start, mapping)
-    warm = None if start is None else start.warmth
+    warm = None if start is None else start.warm_start
     budget = clock.share(_SOLVING_SHARE)
     return solver(mapping.slots, budget_seconds=budget, effort=effort, warm=warm), start
 
 
 def _cost_of_today(slots: SlotProblem) -> float:
-    """Give the cost of today's paths without nodes; infinite where they break a limit."""
+    """Return the cost of today's paths without nodes; infinite where they break a limit."""
     paths = paths_of_today(slots.jobs, pinned_cost(slots.jobs))
     return cost_of_jobs(slots, paths) + _soft_cost(slots, paths)
 
@@ -174,8 +174,8 @@ def _costed(mapping: SlotMapping, paths: Path, placed: NodePlacement) -> _Found:
     return _Found(paths=paths, placed=placed, cost=counted + placed.node_cost + placed.move_cost)
 
 
-def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _Clock) -> _Found | None:
-    """Give today's allocation where it is; None when it breaks a limit."""
+def _today(problem: PlanningProblem, mapping: SlotMapping, clock: _PlanClock) -> _Found | None:
+    """Return today's allocation where it is; None when it breaks a limit."""
     paths = paths_of_today(mapping.slots.jobs, pinned_cost(mapping.slots.jobs))
     if not np.isfinite(_cost_of_today(mapping.slots)):
         return None
@@ -189,7 +189,7 @@ def _on_nodes(
     mapping: SlotMapping,
     solved: SolvedPlan,
     start: Rolling | None,
-    clock: _Clock,
+    clock: _PlanClock,
 ) -> _Found:
     """Place a slot plan, then win back what its repair cost.
 
@@ -208,7 +208,7 @@ def _on_nodes(
                 slots,
                 budget_seconds=clock.share(_REPAIR_SHARE),
                 effort=_effort(problem),
-                warm=None if start is None else start.warmth,
+                warm=None if start is None else start.warm_start,
                 start=Start(
                     prices=solved.prices,
                     paths=best.paths,
@@ -229,7 +229,7 @@ def _repaired(
     mapping: SlotMapping,
     slots: SlotProblem,
     solved: SolvedPlan,
-    clock: _Clock,
+    clock: _PlanClock,
 ) -> tuple[_Found, SlotProblem]:
     """Place a slot plan; while something finds no room, plan again without it.
 
@@ -270,7 +270,7 @@ def _plan(
     figures: tuple[float, float],
     created_at: datetime,
 ) -> Plan:
-    """Give the record; figures are the cost of today's allocation and the seconds taken."""
+    """Return the record; figures are the cost of today's allocation and the seconds taken."""
     cost_of_now, seconds = figures
     grid, option_of = mapping.slots.grid, mapping.option_of
     job_plans = tuple(
@@ -349,7 +349,7 @@ def _nodes(problem: PlanningProblem, placed: NodePlacement) -> tuple[NodePlan, .
 
 
 def _empty_plan(problem: PlanningProblem, created_at: datetime) -> Plan:
-    """Give the plan of a fleet without jobs: every node may be off."""
+    """Return the plan of a fleet without jobs: every node may be off."""
     return Plan(
         plan_id=digest_of([created_at, problem.slot_starts, ()]),
         created_at=created_at,

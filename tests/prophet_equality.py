@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def quiet_prophet(**options: Any) -> Any:
-    """Give a Prophet without its log lines; its loggers get their handlers at import."""
+    """Return a Prophet without its log lines; its loggers get their handlers at import."""
     from prophet import Prophet
 
     for name in ("cmdstanpy", "prophet", "prophet.plot", "prophet.models"):
@@ -57,11 +57,11 @@ class History:
         )
 
     def frame(self) -> pd.DataFrame:
-        """Give the frame that Prophet is fitted to; its times are naive."""
+        """Return the frame that Prophet is fitted to; its times are naive."""
         return pd.DataFrame({"ds": pd.to_datetime(self.times, unit="s"), "y": self.y})
 
     def terms(self, params: dict[str, Any]) -> tuple[Floats, float]:
-        """Give the terms in the order of the design's columns, and sigma, of Prophet's params."""
+        """Return the terms in the order of the design's columns, and sigma, of Prophet's params."""
         flat = {name: np.asarray(value, dtype=float).reshape(-1) for name, value in params.items()}
         trend = [flat["k"]] if self.design.growth == "linear" else []
         smooth = len(self.design.precision) - len(trend) - 1
@@ -71,11 +71,11 @@ class History:
         )
 
     def yhat(self, params: dict[str, Any]) -> Floats:
-        """Give the fitted values at the known points."""
+        """Return the fitted values at the known points."""
         return self.scale * (self.columns @ self.terms(params)[0])
 
     def objective(self, params: dict[str, Any]) -> float:
-        """Give f at these params."""
+        """Return f at these params."""
         theta, sigma = self.terms(params)
         normal = len(self.design.precision)
         rss = np.sum((self.y / self.scale - self.columns @ theta) ** 2)
@@ -84,7 +84,7 @@ class History:
         return float(len(self.y) * np.log(sigma) + rss / (2 * sigma**2) + 2 * sigma**2 + prior)
 
     def kkt_residual(self, params: dict[str, Any]) -> float:
-        """Give the largest violation of the optimality conditions of f, in natural terms."""
+        """Return the largest violation of the optimality conditions of f, in natural terms."""
         theta, sigma = self.terms(params)
         normal = len(self.design.precision)
         rest = self.y / self.scale - self.columns @ theta
@@ -132,13 +132,13 @@ Shape = Callable[[Floats, np.random.Generator], Floats]
 
 
 def _wave(hours: Floats, rng: np.random.Generator) -> Floats:
-    """Give a daily wave with noise; hours since Monday 0:00."""
+    """Return a daily wave with noise; hours since Monday 0:00."""
     wave = 8 * rng.uniform(0.2, 1) * np.sin(2 * np.pi * hours / 24 + rng.uniform(0, 6))
     return 30 + wave + rng.normal(0, rng.uniform(0.5, 4), len(hours))
 
 
 def _gaps(hours: Floats, rng: np.random.Generator) -> Floats:
-    """Give a wave with single slots and one whole day unknown."""
+    """Return a wave with single slots and one whole day unknown."""
     values = _wave(hours, rng)
     values[rng.uniform(size=len(hours)) < 0.1] = np.nan
     begin = rng.uniform(0, hours[-1] - 24)
@@ -193,7 +193,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def simulated(shape: str, series: int, slots: int, slot_seconds: int, *, seed: int = 0) -> Floats:
-    """Give simulated series of one shape that start on a Monday: [series, slots]."""
+    """Return simulated series of one shape that start on a Monday: [series, slots]."""
     rng = np.random.default_rng([seed, sorted(SHAPES).index(shape)])
     hours = np.arange(slots) * slot_seconds / 3600
     return np.stack([SHAPES[shape](hours, rng) for _ in range(series)])

@@ -132,5 +132,5 @@ def mark_of(name: str) -> str:
 
 
 def test_of(node: str) -> str:
-    """Give the name of a test without its parameters, from the folder of the tests on."""
+    """Return the name of a test without its parameters, from the folder of the tests on."""
     return node.partition("[")[0].removeprefix("tests/")

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboard.submission.command_knobs import KNOBS
-from dashboard.submission.fleet import Fleet, FleetNode, fleet_of
+from dashboard.submission.fleet import SubmissionFleet, SubmissionNode, fleet_of
 from dashboard.submission.job_file import JobFile, read_job
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
@@ -38,7 +38,7 @@ def make_job(**changes: Any) -> JobFile:
 
 def node(
     name: str, gpu_type: str = H100, *, gpus: int = 4, free: int = 4, **more: Any
-) -> FleetNode:
+) -> SubmissionNode:
     """A node with 8 CPUs and 64 GiB per GPU unless told otherwise."""
     values: dict[str, Any] = {
         "name": name,
@@ -49,9 +49,9 @@ def node(
         "cpus": 8 * gpus,
         "memory_mib": 65_536.0 * gpus,
     }
-    return FleetNode(**(values | more))
+    return SubmissionNode(**(values | more))
 
 
-def make_fleet(*nodes: FleetNode) -> Fleet:
+def make_fleet(*nodes: SubmissionNode) -> SubmissionFleet:
     """A fleet of these nodes."""
     return fleet_of(nodes, load_gpu_catalogue(), source="the test")

@@ -60,21 +60,21 @@ class BusyTime:
 
 
 def volume_busy_time(instance: TemporalInstance) -> int:
-    """Give the sum over time of ceil(load / capacity): what unlimited moves could not beat."""
+    """Return the sum over time of ceil(load / capacity): what unlimited moves could not beat."""
     grid = interval_grid(instance)
     bins = -(-grid.load(instance.sizes) // instance.capacity)
     return int(bins @ grid.lengths)
 
 
 def static_busy_time(instance: TemporalInstance) -> int:
-    """Give the sum over time of the best dual feasible bound; holds with any number of moves."""
+    """Return the sum over time of the best dual feasible bound; holds with any number of moves."""
     grid = interval_grid(instance)
     sizes, counts = bounds.clique_counts(grid, instance.sizes)
     return int(bounds.dual_feasible_bound(counts, sizes, instance.capacity) @ grid.lengths)
 
 
 def neighbours(grid: SlotGrid) -> Ints:
-    """Give the items [n, k] whose lives begin or end nearest to each item's own.
+    """Return the items [n, k] whose lives begin or end nearest to each item's own.
 
     Nearness of i and j: min(|ds|, |de|) + (|ds| + |de|) / 10 + the gap between their lives.
     """
@@ -164,7 +164,7 @@ class _Annealing:
                 self.bin_of, least = best.copy(), reached
 
     def _heat(self, hot: float, cold: float, share: float) -> float:
-        """Give the temperature, in units of time, when so much of the work is done."""
+        """Return the temperature, in units of time, when so much of the work is done."""
         return float(self.mean_duration * hot * (cold / hot) ** share)
 
     def join(self) -> None:
@@ -240,7 +240,7 @@ def minimise_busy_time(
     moved_share: float = 0.0,
     rounds: int = ROUNDS,
 ) -> BusyTime:
-    """Give a packing with little busy time; at most `moved_share` of the items move, once each.
+    """Return a packing with little busy time; at most `moved_share` of the items move, once each.
 
     `rounds` of ruin and recreate bound the work. The same seed gives the same answer as long as the
     budget is ample; a short one cools faster.
@@ -297,7 +297,7 @@ def _split(work: _Annealing, most: int, rounds: int) -> None:
 
 
 def _moved(item: Ints, bin_of: Ints) -> int:
-    """Give how many items have parts in two bins."""
+    """Return how many items have parts in two bins."""
     order = np.argsort(item, kind="stable")
     same = item[order][1:] == item[order][:-1]
     return int((same & (bin_of[order][1:] != bin_of[order][:-1])).sum())

@@ -42,11 +42,11 @@ class _Prices:
     slot: Floats
 
     def times(self, factor: float) -> "_Prices":
-        """Give both times a factor."""
+        """Return both times a factor."""
         return _Prices(item=self.item * factor, slot=self.slot * factor)
 
     def mixed(self, other: "_Prices", share: float) -> "_Prices":
-        """Give so much of the other, the rest of this."""
+        """Return so much of the other, the rest of this."""
         return _Prices(
             item=(1 - share) * self.item + share * other.item,
             slot=(1 - share) * self.slot + share * other.slot,
@@ -73,7 +73,7 @@ class _Paths:
         return np.concatenate([[0.0], np.cumsum(self.lengths - prices.slot)])
 
     def profit(self, prices: _Prices) -> float:
-        """Give the largest worth minus length of a bin."""
+        """Return the largest worth minus length of a bin."""
         return float(
             sweep_busy(
                 self.layer,
@@ -91,7 +91,7 @@ class _Paths:
         )
 
     def best(self, prices: _Prices) -> Ints:
-        """Give the items of the best bin, after `profit` of the same prices."""
+        """Return the items of the best bin, after `profit` of the same prices."""
         chosen = best_path(
             self.skip,
             self.take,
@@ -105,7 +105,7 @@ class _Paths:
         return np.flatnonzero(chosen)
 
     def through_every_item(self, prices: _Prices) -> list[Ints]:
-        """Give the best bin with each item, after `profit` of the same prices."""
+        """Return the best bin with each item, after `profit` of the same prices."""
         rows = best_paths(
             self.layer,
             self.skip,
@@ -122,14 +122,14 @@ class _Paths:
         return [np.flatnonzero(row) for row in rows]
 
     def periods(self, items: Ints) -> Iterator[tuple[Ints, Ints]]:
-        """Give the busy periods of a bin's items, in order of starts: items, and slots."""
+        """Yield the busy periods of a bin's items, in order of starts: items, and slots."""
         reached = np.maximum.accumulate(self.ends[items])
         cuts = np.flatnonzero(self.starts[items[1:]] >= reached[:-1]) + 1
         for part in np.split(items, cuts):
             yield part, np.arange(self.starts[part[0]], self.ends[part].max())
 
     def bound(self, prices: _Prices) -> float:
-        """Give what prices are worth together, if no bin holds more than its length."""
+        """Return what prices are worth together, if no bin holds more than its length."""
         return float(prices.item.sum() + prices.slot @ self.floor)
 
 
@@ -140,7 +140,7 @@ def busy_time_bound(
     budget_seconds: float,
     most_nodes: int = MOST_NODES,
 ) -> int:
-    """Give what no packing without moves can be busy less than; 0 when the graph is too large.
+    """Return what no packing without moves can be busy less than; 0 when the graph is too large.
 
     bin_of [n] is any packing: its busy periods are the first columns. At convergence the bound is
     that of the covering program, rounded up.
@@ -207,7 +207,7 @@ def _paths(instance: TemporalInstance, order: Ints, most_nodes: int) -> _Paths |
 def _columns(
     paths: _Paths, bins: list[Ints], known: set[bytes], prices: _Prices | None
 ) -> Iterator[Column]:
-    """Give the new busy periods of bins, where prices are given only those worth having."""
+    """Yield the new busy periods of bins, where prices are given only those worth having."""
     for items in bins:
         for part, slots in paths.periods(items):
             key, length = part.tobytes(), float(paths.lengths[slots].sum())
@@ -223,7 +223,7 @@ def _welcome(prices: _Prices, part: Ints, slots: Ints, length: float) -> bool:
 
 
 def _scaled(paths: _Paths, prices: _Prices) -> tuple[float, _Prices]:
-    """Give the bound of prices, scaled down until no bin holds more worth than its length."""
+    """Return the bound of prices, scaled down until no bin holds more worth than its length."""
     scaled, profit = prices, paths.profit(prices)
     for _ in range(_SCALINGS):
         if profit <= _TOLERANCE:

@@ -14,7 +14,7 @@ from data.compiled import compiled
 
 @compiled
 def latest_ends(layer: Ints, skip: Nodes, take: Nodes, starts: Ints, ends: Ints) -> Ints:
-    """Give for every node when the last of its running items ends, -1 where none runs."""
+    """Return for every node when the last of its running items ends, -1 where none runs."""
     items = len(starts)
     latest = np.full(layer[items] + 1, -1, dtype=np.int64)
     for item in range(items - 1):
@@ -30,7 +30,7 @@ def latest_ends(layer: Ints, skip: Nodes, take: Nodes, starts: Ints, ends: Ints)
 
 @compiled
 def _busy(until: Floats, starts: Ints, item: int, end: int) -> float:
-    """Give the cost of an item's start to the next one's while something runs until `end`."""
+    """Return the cost of an item's start to the next one's while something runs until `end`."""
     if item + 1 < len(starts):
         end = min(end, starts[item + 1])
     return float(until[max(end, starts[item])] - until[starts[item]])
@@ -50,7 +50,7 @@ def sweep_busy(
     behind: Floats,
     came_from: Nodes,
 ) -> float:
-    """Give the largest price minus cost of a path, and fill the best values and ways.
+    """Return the largest price minus cost of a path, and fill the best values and ways.
 
     ahead and behind [nodes + 1] and came_from as in `sweep` of the state graph, less costs.
     """
@@ -120,7 +120,7 @@ def best_path(
     prices: Floats,
     ahead: Floats,
 ) -> npt.NDArray[np.bool_]:
-    """Give the items [n] of the path of the largest price minus cost."""
+    """Return the items [n] of the path of the largest price minus cost."""
     chosen = np.zeros(len(starts), dtype=np.bool_)
     _onward(skip, take, latest, starts, ends, until, prices, ahead, 0, 0, chosen)
     return chosen
@@ -140,7 +140,7 @@ def best_paths(
     behind: Floats,
     came_from: Nodes,
 ) -> npt.NDArray[np.bool_]:
-    """Give for every item, as a row [n, n], the best path that takes it."""
+    """Return for every item, as a row [n, n], the best path that takes it."""
     items = len(starts)
     chosen = np.zeros((items, items), dtype=np.bool_)
     for item in range(items):

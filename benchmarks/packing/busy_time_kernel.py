@@ -67,7 +67,7 @@ def leave(pieces: Pieces, fleet: Fleet, item: int) -> None:
 
 @compiled
 def filled(pieces: Pieces, bin_of: Ints, bins: int) -> Fleet:
-    """Give the bins that hold the items as `bin_of` says, which they keep up to date."""
+    """Return the bins that hold the items as `bin_of` says, which they keep up to date."""
     slots = len(pieces.lengths)
     items = len(pieces.first)
     fleet = Fleet(
@@ -95,7 +95,7 @@ def fits(pieces: Pieces, fleet: Fleet, item: int, one: int) -> bool:
 
 @compiled
 def alone(pieces: Pieces, fleet: Fleet, item: int, one: int, others: int) -> int:
-    """Give the time in the item's life when the bin holds exactly so many items."""
+    """Return the time in the item's life when the bin holds exactly so many items."""
     total = 0
     for slot in range(pieces.first[item], pieces.last[item]):
         if fleet.held[one, slot] == others:
@@ -157,7 +157,7 @@ def _staying(pieces: Pieces, fleet: Fleet, one: int, cut: int, stays: Ints, row:
 def _tail_change(
     pieces: Pieces, fleet: Fleet, one: int, two: int, cut: int, end: int, stays: Ints
 ) -> int:
-    """Give the change of busy time when two bins exchange what starts at the cut or later.
+    """Return the change of busy time when two bins exchange what starts at the cut or later.
 
     A change larger than any when it does not fit. Beyond `end` nothing stays, and what is there
     changes bins as a whole.
@@ -216,7 +216,7 @@ def _exchange_tails(
 
 @compiled
 def _partner(pieces: Pieces, fleet: Fleet, item: int, neighbour: int, one: int) -> int:
-    """Give an item of the bin whose life overlaps: the neighbour, else any of eight members."""
+    """Return an item of the bin whose life overlaps: the neighbour, else any of eight members."""
     if neighbour >= 0:
         return neighbour
     for index in range(min(8, fleet.counts[one])):
@@ -272,7 +272,7 @@ def anneal(
 
 @compiled
 def busy_length(pieces: Pieces, bin_of: Ints, bins: int) -> int:
-    """Give the total time that bins hold anything."""
+    """Return the total time that bins hold anything."""
     fleet = filled(pieces, bin_of.copy(), bins)
     total = 0
     for one in range(bins):
@@ -284,7 +284,7 @@ def busy_length(pieces: Pieces, bin_of: Ints, bins: int) -> int:
 
 @compiled
 def _best_cut(pieces: Pieces, fleet: Fleet, item: int, one: int, tail: bool) -> tuple[int, int]:
-    """Give the saving and the cut when the head or the tail of an item moves into a bin."""
+    """Return the saving and the cut when the head or the tail of an item moves into a bin."""
     home = fleet.bin_of[item]
     room = pieces.capacity - pieces.sizes[item]
     first = pieces.first[item]
@@ -307,7 +307,7 @@ def _best_cut(pieces: Pieces, fleet: Fleet, item: int, one: int, tail: bool) -> 
 
 @compiled
 def best_splits(pieces: Pieces, bin_of: Ints, bins: int, splittable: Ints, most: int) -> Ints:
-    """Give at most so many splits, one after the other the one that saves most busy time.
+    """Return at most so many splits, one after the other the one that saves most busy time.
 
     Rows (item, cut slot, bin of the head, bin of the tail) of items that `splittable` marks; every
     split is found with the earlier ones done.

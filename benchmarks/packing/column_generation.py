@@ -35,20 +35,20 @@ class StateGraph:
     came_from: npt.NDArray[np.int32]
 
     def most_valuable(self, prices: Floats) -> float:
-        """Give the price of the best bin; prices [n] in the graph's order."""
+        """Return the price of the best bin; prices [n] in the graph's order."""
         return sweep(
             self.layer, self.skip, self.take, prices, self.ahead, self.behind, self.came_from
         )
 
     def bins(self, prices: Floats) -> tuple[Floats, npt.NDArray[np.bool_]]:
-        """Give the best bin through every item, after `most_valuable` of the same prices."""
+        """Return the best bin through every item, after `most_valuable` of the same prices."""
         return best_bins(
             self.layer, self.skip, self.take, prices, self.ahead, self.behind, self.came_from
         )
 
 
 def state_graph(instance: TemporalInstance, *, most_nodes: int) -> StateGraph | None:
-    """Give the graph, or None when it is too large to be worth it."""
+    """Return the graph, or None when it is too large to be worth it."""
     grid = clique_grid(instance)
     order = np.lexsort((-grid.last, grid.first))
     first, last, sizes = grid.first[order], grid.last[order], instance.sizes[order]
@@ -77,7 +77,7 @@ def _column(rows: Ints) -> Column:
 def covering_bound(
     graph: StateGraph, bin_of: Ints, *, floor: int, ceiling: int, deadline: float
 ) -> int:
-    """Give a lower bound on bins: `floor` when the program cannot lift it.
+    """Return a lower bound on bins: `floor` when the program cannot lift it.
 
     bin_of [n] is a packing of the graph's instance; its bins are the first columns. Stops as soon
     as the bound of Farley (1990) reaches `ceiling`. Prices are smoothed (Wentges, 1997).
@@ -115,7 +115,7 @@ def covering_bound(
 def _new_columns(
     graph: StateGraph, trial: Floats, prices: Floats, known: set[bytes]
 ) -> list[Column]:
-    """Give the bins found with the trial prices that the program's own prices welcome."""
+    """Return the bins found with the trial prices that the program's own prices welcome."""
     found = []
     for chosen in graph.bins(trial)[1]:
         key = chosen.tobytes()
@@ -126,7 +126,7 @@ def _new_columns(
 
 
 def window(instance: TemporalInstance, moment: int, count: int) -> Ints:
-    """Give the `count` items whose lives are nearest to a moment, in the instance's order."""
+    """Return the `count` items whose lives are nearest to a moment, in the instance's order."""
     distance = np.maximum(instance.starts - moment, moment - instance.ends + 1)
     nearest = np.argsort(np.maximum(distance, 0), kind="stable")[:count]
     return np.sort(nearest)

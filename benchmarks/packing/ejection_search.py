@@ -80,7 +80,7 @@ class BinReduction:
         return False
 
     def _without_the_emptiest_bin(self) -> tuple[Ints, int]:
-        """Give the packing with a bin of little load x slots emptied, and the bins left."""
+        """Return the packing with a bin of little load x slots emptied, and the bins left."""
         area = np.bincount(self.bin_of, weights=self.sizes * (self.grid.last - self.grid.first))
         emptied = int(np.argsort(area, kind="stable")[self.failures % min(_EMPTIED, self.bins)])
         trial = self.bin_of.copy()
@@ -92,7 +92,7 @@ class BinReduction:
 def bin_reduction(
     grid: SlotGrid, sizes: Ints, capacity: int, bin_of: Ints, *, seed: int
 ) -> BinReduction:
-    """Give the search from a packing; the same seed gives the same packings."""
+    """Return the search from a packing; the same seed gives the same packings."""
     return BinReduction(
         grid=grid, sizes=sizes, capacity=capacity, bin_of=bin_of, state=random_state(seed)
     )

@@ -44,7 +44,7 @@ BEST_OF_FIVE = (
 
 
 def order_of(instance: TemporalInstance, order: Order) -> Ints:
-    """Give the items in the order in which they are placed."""
+    """Return the items in the order in which they are placed."""
     durations = instance.ends - instance.starts
     keys = {
         Order.START: (-instance.sizes, instance.starts),
@@ -63,7 +63,7 @@ def fit(
     grid: SlotGrid | None = None,
     idle_weight: float = 1.0,
 ) -> Ints:
-    """Give the bin of every item, numbered as opened. `grid` spares making the slots again."""
+    """Return the bin of every item, numbered as opened. `grid` spares making the slots again."""
     if grid is None:
         timed = rule is Rule.LEAST_ADDED
         grid = interval_grid(instance) if timed else clique_grid(instance)
@@ -80,12 +80,12 @@ def fit(
 
 
 def bins_of(bin_of: Ints) -> int:
-    """Give the number of bins of a packing numbered from 0."""
+    """Return the number of bins of a packing numbered from 0."""
     return int(bin_of.max(initial=-1)) + 1
 
 
 def best_fit_of_five(instance: TemporalInstance) -> Ints:
-    """Give the packing with the fewest bins of five common heuristics, the earlier on ties."""
+    """Return the packing with the fewest bins of five common heuristics, the earlier on ties."""
     grid = clique_grid(instance)
     packings = [fit(instance, order, rule, grid=grid) for order, rule in BEST_OF_FIVE]
     return min(packings, key=bins_of)

@@ -13,7 +13,7 @@ FIRST, BEST, LEAST_ADDED = 0, 1, 2
 
 @compiled
 def _peak(load: Ints, first: int, last: int) -> int:
-    """Give the largest load in slots [first, last)."""
+    """Return the largest load in slots [first, last)."""
     peak = 0
     for slot in range(first, last):
         peak = max(peak, load[slot])
@@ -24,7 +24,7 @@ def _peak(load: Ints, first: int, last: int) -> int:
 def _added(
     load: Ints, lengths: Ints, first: int, last: int, room: int, capacity: int, idle: float
 ) -> float:
-    """Give the busy time that an item adds plus `idle` times the capacity that it leaves unused."""
+    """Return busy time that an item adds plus `idle` times the capacity that it leaves unused."""
     empty = 0.0
     waste = 0.0
     for slot in range(first, last):
@@ -45,7 +45,7 @@ def fit(
     rule: int,
     idle: float,
 ) -> Ints:
-    """Give the bin of every item [n], bins numbered from 0 as they were opened.
+    """Return the bin of every item [n], bins numbered from 0 as they were opened.
 
     A new bin is opened only when no open bin takes the item. FIRST: the oldest bin; BEST: the
     highest peak while the item is there; LEAST_ADDED: least added busy time plus `idle` times the

@@ -123,7 +123,7 @@ class _Search:
             self.lift(bound, Proof.COVERING)
 
     def _windows(self) -> Iterator[Ints]:
-        """Give sets of items, small ones first."""
+        """Yield sets of items, small ones first."""
         if self.moments is None:
             return
         hardest = np.argsort(-self.moments.values, kind="stable")
@@ -144,7 +144,7 @@ class _Search:
 
 
 def _scaled(instance: TemporalInstance) -> TemporalInstance:
-    """Give the instance in units of the greatest common divisor of its sizes."""
+    """Return the instance in units of the greatest common divisor of its sizes."""
     unit = math.gcd(*(int(size) for size in instance.sizes))
     return TemporalInstance(
         capacity=instance.capacity // unit,
@@ -155,7 +155,7 @@ def _scaled(instance: TemporalInstance) -> TemporalInstance:
 
 
 def pack(instance: TemporalInstance, *, budget_seconds: float, seed: int) -> Packing:
-    """Give a packing of few bins, a lower bound, and what proved it.
+    """Return a packing of few bins, a lower bound, and what proved it.
 
     The work is bounded by counts, so that the same instance and seed give the same packing; a
     budget that is too short for them ends the work early, and the best so far is given. Even a
@@ -190,7 +190,7 @@ def pack(instance: TemporalInstance, *, budget_seconds: float, seed: int) -> Pac
 
 
 def _started(instance: TemporalInstance, *, seed: int, deadline: float) -> _Search:
-    """Give the state after the heuristics and the bounds that cost next to nothing."""
+    """Return the state after the heuristics and the bounds that cost next to nothing."""
     grid = clique_grid(instance)
     sizes, counts = bounds.clique_counts(grid, instance.sizes)
     bin_of = best_fit_of_five(instance)

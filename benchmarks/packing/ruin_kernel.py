@@ -65,7 +65,7 @@ def _ruin(
 
 @compiled
 def _waste(pieces: Pieces, fleet: Fleet, item: int, one: int) -> int:
-    """Give the capacity x time that stays unused in a bin during an item's life."""
+    """Return the capacity x time that stays unused in a bin during an item's life."""
     room = pieces.capacity - pieces.sizes[item]
     total = 0
     for slot in range(pieces.first[item], pieces.last[item]):
@@ -77,7 +77,7 @@ def _waste(pieces: Pieces, fleet: Fleet, item: int, one: int) -> int:
 def _best_bin(
     pieces: Pieces, fleet: Fleet, item: int, idle: float, state: RandomState
 ) -> tuple[int, int]:
-    """Give the bin where an item adds least busy time plus `idle` times waste, and the time."""
+    """Return the bin where an item adds least busy time plus `idle` times waste, and the time."""
     chosen = -1
     chosen_added = 0
     least = np.inf
@@ -110,7 +110,7 @@ def _recreate(pieces: Pieces, fleet: Fleet, order: Ints, idle: float, state: Ran
 
 @compiled
 def _order(pieces: Pieces, removed: Ints, state: RandomState) -> Ints:
-    """Give the items by start, by length or by size, the longer and larger first."""
+    """Return the items by start, by length or by size, the longer and larger first."""
     kind = draw(state, 8)
     if kind == 0:
         return removed[np.argsort(-pieces.sizes[removed])]
@@ -132,7 +132,7 @@ def ruin_and_recreate(
     longest: int,
     state: RandomState,
 ) -> int:
-    """Give the change from `bin_of` as it was to `best`, at most 0; both change in place.
+    """Return the change from `bin_of` as it was to `best`, at most 0; both change in place.
 
     `best` [n] becomes the best assignment seen; temperatures as in `anneal`.
     """

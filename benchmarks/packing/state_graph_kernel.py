@@ -22,7 +22,7 @@ POSITIONS = 128
 
 @compiled
 def bit_positions(first: Ints, last: Ints) -> Ints:
-    """Give every item a position that no other active item has, or -1 beyond the 128th."""
+    """Return every item a position that no other active item has, or -1 beyond the 128th."""
     items = len(first)
     position = np.full(items, -1, dtype=np.int64)
     holder = np.full(POSITIONS, -1, dtype=np.int64)
@@ -57,7 +57,7 @@ class Step(NamedTuple):
 
 @compiled
 def _mask(position: Ints, members: Ints) -> Masks:
-    """Give the two words with the bits of some items set."""
+    """Return the two words with the bits of some items set."""
     mask = np.zeros(2, dtype=np.uint64)
     for item in members:
         mask[position[item] // 64] |= np.uint64(1) << np.uint64(position[item] % 64)
@@ -66,7 +66,7 @@ def _mask(position: Ints, members: Ints) -> Masks:
 
 @compiled
 def _step(first: Ints, last: Ints, position: Ints, item: int) -> Step:
-    """Give the step that decides on an item."""
+    """Return the step that decides on an item."""
     following = first[item + 1] if item + 1 < len(first) else np.int64(1) << 62
     seen = np.flatnonzero(last[: item + 1] > first[item])
     return Step(
@@ -78,7 +78,7 @@ def _step(first: Ints, last: Ints, position: Ints, item: int) -> Step:
 
 @compiled
 def _layer(nodes: int) -> Layer:
-    """Give an empty layer with room for so many nodes."""
+    """Return an empty layer with room for so many nodes."""
     size = 64
     while size < 4 * nodes:
         size *= 2
@@ -92,7 +92,7 @@ def _layer(nodes: int) -> Layer:
 
 @compiled
 def _node_of(layer: Layer, low: np.uint64, high: np.uint64, load: int, count: int) -> int:
-    """Give the number of a mask among the layer's `count`, adding it as the last when new."""
+    """Return the number of a mask among the layer's `count`, adding it as the last when new."""
     last_place = np.uint64(len(layer.table) - 1)
     mixed = (low ^ (high * np.uint64(0x9E3779B97F4A7C15))) * np.uint64(0xBF58476D1CE4E5B9)
     place = np.int64((mixed ^ (mixed >> np.uint64(31))) & last_place)
@@ -120,7 +120,7 @@ def _child(
     following: Layer,
     count: int,
 ) -> int:
-    """Give the node of the next layer that a mask becomes once the ending items have left."""
+    """Return the node of the next layer that a mask becomes once the ending items have left."""
     for other in step.ending:
         word = low if position[other] < 64 else high
         if (word >> np.uint64(position[other] % 64)) & np.uint64(1):
@@ -130,7 +130,7 @@ def _child(
 
 @compiled
 def _longer(values: Nodes, length: int) -> Nodes:
-    """Give the array itself when it has the length, else a copy of twice the length."""
+    """Return the array itself when it has the length, else a copy of twice the length."""
     if length <= len(values):
         return values
     grown = np.empty(2 * length, dtype=np.int32)
@@ -142,7 +142,7 @@ def _longer(values: Nodes, length: int) -> Nodes:
 def build(
     first: Ints, last: Ints, sizes: Ints, position: Ints, capacity: int, most_nodes: int
 ) -> tuple[Ints, Nodes, Nodes]:
-    """Give (layer [n + 2], skip [nodes], take [nodes]); take is -1 where the item does not fit.
+    """Return (layer [n + 2], skip [nodes], take [nodes]); take is -1 where the item does not fit.
 
     Nodes of layer q are layer[q] .. layer[q + 1]; the single node of layer n is the end. Empty
     arrays when there would be more than `most_nodes` nodes.
@@ -195,7 +195,7 @@ def sweep(
     behind: Floats,
     came_from: Nodes,
 ) -> float:
-    """Give the price of the most valuable bin; fill the best values and ways of every node.
+    """Return the price of the most valuable bin; fill the best values and ways of every node.
 
     ahead [nodes + 1]: from the node to the end; behind [nodes + 1]: from the root to the node,
     which was entered from came_from, a node x as x + 1 when its item was taken, else as -(x + 1).
@@ -235,7 +235,7 @@ def best_bins(
     behind: Floats,
     came_from: Nodes,
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Give for every item the price of the best bin with it, and that bin as a row [n, n]."""
+    """Return for every item the price of the best bin with it, and that bin as a row [n, n]."""
     items = len(layer) - 2
     value = np.full(items, -1.0)
     chosen = np.zeros((items, items), dtype=np.bool_)

@@ -11,7 +11,7 @@ _FORM = "The form is `n C 0 0`, then n lines `index start end size` of integers"
 
 
 def _integers(line: str, *, where: str, least: int) -> list[int]:
-    """Give the integers of a line, at least so many."""
+    """Return the integers of a line, at least so many."""
     words = line.split()
     try:
         numbers = [int(word) for word in words]
@@ -25,7 +25,7 @@ def _integers(line: str, *, where: str, least: int) -> list[int]:
 
 
 def parse_instance(text: str, *, name: str) -> TemporalInstance:
-    """Give the instance of a text; `name` stands in errors.
+    """Return the instance of a text; `name` stands in errors.
 
     Raises ImpossibleProblemError for a wrong number of lines or numbers, a repeated index, an item
     that ends before it starts or is larger than the capacity.
@@ -59,7 +59,7 @@ def parse_instance(text: str, *, name: str) -> TemporalInstance:
 
 
 def format_instance(instance: TemporalInstance) -> str:
-    """Give the text of an instance, items numbered from 0."""
+    """Return the text of an instance, items numbered from 0."""
     lines = [f"{instance.items} {instance.capacity} 0 0"]
     lines += [
         f"{index} {start} {end} {size}"

@@ -32,7 +32,7 @@ DeviceName = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class ClaimedDevice:
     """A GPU. `mig_profile` is '' for a board; `gpu_uuid` and `gpu_index` are its board's or ''."""
 
     node: str
@@ -42,8 +42,8 @@ class Device:
     mig_profile: str
 
 
-def devices_of(slices: Iterable[Document]) -> dict[DeviceName, Device]:
-    """Give what the ResourceSlices of NVIDIA's driver say of their devices."""
+def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
+    """Return what the ResourceSlices of NVIDIA's driver say of their devices."""
     found = {}
     for document in slices:
         if text_in(document, "spec", "driver") != _DRIVER:
@@ -53,7 +53,7 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, Device]:
             # Before v1 the attributes stood in `basic`.
             attributes = part(one, "attributes") or part(one, "basic", "attributes")
             uuid = _UUID.fullmatch(text_in(attributes, "uuid", "string"))
-            found[pool, text_in(one, "name")] = Device(
+            found[pool, text_in(one, "name")] = ClaimedDevice(
                 node=text_in(document, "spec", "nodeName") or pool,
                 gpu_uuid=f"GPU-{uuid[1].lower()}" if uuid else "",
                 gpu_index="",
@@ -63,15 +63,17 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, Device]:
     return found
 
 
-def claimed_devices(claim: Document, known: Mapping[DeviceName, Device]) -> tuple[Device, ...]:
-    """Give the GPUs that a claim was given to use. Admin access is a monitor's: it takes none."""
+def claimed_devices(
+    claim: Document, known: Mapping[DeviceName, ClaimedDevice]
+) -> tuple[ClaimedDevice, ...]:
+    """Return the GPUs that a claim was given to use. Admin access is a monitor's: it takes none."""
     found = []
     for result in list_in(claim, "status", "allocation", "devices", "results"):
         if text_in(result, "driver") != _DRIVER or part(result, "adminAccess") is True:
             continue
         pool, name = text_in(result, "pool"), text_in(result, "device")
         board = _BOARD_NAME.fullmatch(name)
-        device = known.get((pool, name)) or Device(
+        device = known.get((pool, name)) or ClaimedDevice(
             node=pool,
             gpu_uuid="",
             gpu_index=board.group(1) if board else "",
@@ -84,17 +86,17 @@ def claimed_devices(claim: Document, known: Mapping[DeviceName, Device]) -> tupl
 
 
 def with_claims(
-    pod: PodFacts, claims: Sequence[Document], known: Mapping[DeviceName, Device]
+    pod: PodFacts, claims: Sequence[Document], known: Mapping[DeviceName, ClaimedDevice]
 ) -> PodFacts | None:
-    """Give the pod with the GPUs of its claims counted, None when it has no GPU at all."""
+    """Return the pod with the GPUs of its claims counted, None when it has no GPU at all."""
     claimed = [request for claim in claims for request in _requests(claim, known)]
     if claimed:
         return replace(pod, requests=(*pod.requests, *claimed))
     return pod if pod.requests else None
 
 
-def _requests(claim: Document, known: Mapping[DeviceName, Device]) -> Iterator[GpuRequest]:
-    """Give what a claim was given; what it asks for until then."""
+def _requests(claim: Document, known: Mapping[DeviceName, ClaimedDevice]) -> Iterator[GpuRequest]:
+    """Yield what a claim was given; what it asks for until then."""
     shared = len(list_in(claim, "status", "reservedFor")) > 1
     if part(claim, "status", "allocation") is None:
         yield from _asked(claim)

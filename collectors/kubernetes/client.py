@@ -49,7 +49,7 @@ class Inventory:
     unreadable: int = 0
 
     def of(self, kind: str) -> list[Document]:
-        """Give the objects of a kind, none when it is not installed or was refused."""
+        """Return the objects of a kind, none when it is not installed or was refused."""
         return self.objects.get(kind, [])
 
 
@@ -73,7 +73,7 @@ class KubernetesClient:
         return host.partition("://")[2].rpartition("@")[2]
 
     def inventory(self) -> Inventory:
-        """Give all objects of the known kinds.
+        """Return all objects of the known kinds.
 
         Errors: CollectorError when neither nodes nor pods may be read, or either fails otherwise.
         """
@@ -106,7 +106,7 @@ class KubernetesClient:
         return found
 
     def listed(self, kind: str, *, kept: Callable[[str, Any], Any] = lean) -> list[Any] | None:
-        """Give every entry of a kind's list, None when the server does not know the kind.
+        """Return every entry of a kind's list, None when the server does not know the kind.
 
         `kept` gives what is kept of an entry. Of pods that ask for no device only the name is:
         most pods of a cluster are such.
@@ -127,7 +127,7 @@ class KubernetesClient:
         ]
 
     def _all_pages(self, kind: str, path: str, kept: Callable[[str, Any], Any]) -> list[Any] | None:
-        """Give a whole list; a list whose continue token expired is begun again."""
+        """Return a whole list; a list whose continue token expired is begun again."""
         for _attempt in range(1 + _RESTARTS):
             try:
                 return [kept(kind, entry) for entry in self._pages(path)]
@@ -162,7 +162,10 @@ class KubernetesClient:
         )
 
     def get(self, path: str, query: dict[str, str] | None = None) -> Document:
-        """Give one answer; a busy server is asked again when it says so. Errors: CollectorError."""
+        """Return one answer.
+
+        A busy server is asked again when it says so. Errors: CollectorError.
+        """
         for _attempt in range(_TRIES - 1):
             try:
                 return self._once(path, query)
@@ -270,7 +273,7 @@ class KubernetesClient:
         return document
 
     def _signed_in(self) -> Any:
-        """Give the official client's configuration, loaded once."""
+        """Return the official client's configuration, loaded once."""
         if self._configuration is None:
             self._configuration = configuration_of(self._settings)
         return self._configuration

@@ -19,7 +19,7 @@ Finding = tuple[str, str, str]
 
 
 def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:
-    """Give what is there and what is missing, for the user of the settings."""
+    """Return what is there and what is missing, for the user of the settings."""
     client = KubernetesClient(settings)
     try:
         inventory = client.inventory()

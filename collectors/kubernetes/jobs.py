@@ -16,7 +16,7 @@ import pandas as pd
 from collectors.base import Window
 from collectors.kubernetes.claims import (
     UNKNOWN_PROFILE,
-    Device,
+    ClaimedDevice,
     claimed_devices,
     devices_of,
     with_claims,
@@ -37,7 +37,7 @@ from collectors.kubernetes.objects import (
     text_in,
     time_in,
 )
-from collectors.kubernetes.standing import Standing, deadline_of, standing_of
+from collectors.kubernetes.standing import WorkloadState, deadline_of, standing_of
 from collectors.kubernetes.templates import (
     KINDS_WITH_TEMPLATES,
     demand_of,
@@ -70,7 +70,7 @@ class KubernetesCollector:
         return f"kubernetes {self.client.name}"
 
     def collect(self, window: Window) -> Collected:
-        """Give workloads with GPUs, nodes and allocations as of the window's end.
+        """Return workloads with GPUs, nodes and allocations as of the window's end.
 
         Errors: CollectorError when nodes or pods cannot be read; another kind that cannot be read
         is a warning and lowers the completeness.
@@ -132,7 +132,7 @@ class _View:
                     self._pods.setdefault(workload, [])
 
     def _pod(self, document: Document) -> PodFacts | None:
-        """Give a pod with GPUs, None of any other, which is counted."""
+        """Return a pod with GPUs, None of any other, which is counted."""
         pod = read_pod(document)
         if pod is None:
             self.dropped["no-gpu-pod"] += 1
@@ -150,7 +150,7 @@ class _View:
         return on_node(counted, self._nodes.get(pod.node, {}))
 
     def nodes(self) -> tuple[Node, ...]:
-        """Give every node that offers GPUs."""
+        """Return every node that offers GPUs."""
         return tuple(
             read_node(one, self.catalogue, seen_at=self.window.end, source=self.source)
             for _name, one in sorted(self._nodes.items())
@@ -158,7 +158,7 @@ class _View:
         )
 
     def jobs(self) -> tuple[Job, ...]:
-        """Give every workload whose pods ask for GPUs, or that wants such pods and has none."""
+        """Return every workload whose pods ask for GPUs, or that wants such pods and has none."""
         found = []
         for workload in sorted(self._pods, key=lambda one: one.job_id):
             pods = self._pods[workload]
@@ -168,7 +168,7 @@ class _View:
                 found.append(self._job(workload, pods, standing))
         return tuple(found)
 
-    def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: Standing) -> Job:
+    def _job(self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState) -> Job:
         starts = [pod.started_at for pod in pods if pod.started_at]
         created = [pod.created_at for pod in pods if pod.created_at]
         created = created or list(filter(None, (_created_at(one) for one in workload.chain)))
@@ -212,7 +212,7 @@ class _View:
         )
 
     def _models(self, pods: Sequence[PodFacts]) -> list[str]:
-        """Give the models of the boards that claims name, else of the nodes that pods hold."""
+        """Return the models of the boards that claims name, else of the nodes that pods hold."""
         named = {
             self.catalogue.recognise(one.product)
             for pod in pods
@@ -224,7 +224,10 @@ class _View:
         return sorted(named or {model_of(node, self.catalogue) for node in nodes} - {""})
 
     def _memory(self, model: str, profile: str, pods: Sequence[PodFacts]) -> float | None:
-        """Give the MiB of a board as its node says, else as the catalogue does; of an instance."""
+        """Return the MiB of a board as its node says, else as the catalogue does.
+
+        Of an instance.
+        """
         known = self.catalogue.find(model)
         if profile:
             instance = known.mig_profile(profile) if known else None
@@ -236,7 +239,7 @@ class _View:
         return float(known.memory_mib) if known else None
 
     def _extra(
-        self, workload: Workload, pods: Sequence[PodFacts], standing: Standing
+        self, workload: Workload, pods: Sequence[PodFacts], standing: WorkloadState
     ) -> Iterator[tuple[str, str]]:
         holding = [pod for pod in pods if pod.holds]
         waiting = [pod for pod in pods if pod.waits]
@@ -268,7 +271,7 @@ class _View:
             yield "sharing", "others use the same boards"
 
     def allocations(self) -> pd.DataFrame:
-        """Give who held what: a row for each name by which telemetry may know the pod."""
+        """Return who held what: a row for each name by which telemetry may know the pod."""
         rows = [
             row
             for workload, pods in self._pods.items()
@@ -322,8 +325,8 @@ class _View:
             if not named or rest:
                 yield common | {"label_id": label, "gpu_count": rest}
 
-    def _devices_of(self, pod: PodFacts) -> list[Device]:
-        """Give the devices of a pod's claims."""
+    def _devices_of(self, pod: PodFacts) -> list[ClaimedDevice]:
+        """Return the devices of a pod's claims."""
         claims = (self._claims.get((pod.namespace, claim), {}) for claim in pod.claims)
         return [device for claim in claims for device in claimed_devices(claim, self._devices)]
 

@@ -56,7 +56,7 @@ _KAI_SHARES = ("gpu-fraction", "gpu-memory")
 
 
 def lean(kind: str, entry: Any) -> Any:
-    """Give an entry of a list without what is never read of it."""
+    """Return an entry of a list without what is never read of it."""
     if kind == "ReplicaSet" and isinstance(entry, dict):
         return {"metadata": entry.get("metadata")}
     if kind != "Pod" or not isinstance(entry, dict) or _may_hold_devices(entry):

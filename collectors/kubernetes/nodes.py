@@ -18,7 +18,7 @@ from data.records.cluster import Node
 
 
 def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, source: str) -> Node:
-    """Give the node. Its memory is in MiB; taints of GPU operators do not block GPU pods."""
+    """Return the node. Its memory is in MiB; taints of GPU operators do not block GPU pods."""
     blocked = [
         text_in(taint, "key")
         for taint in list_in(node, "spec", "taints")
@@ -55,7 +55,7 @@ _UNITS = {"Ki": 1 / 1024, "Mi": 1.0, "Gi": 1024.0, "Ti": 1024.0**2}
 
 
 def _mebibytes(quantity: str) -> float | None:
-    """Give a memory quantity such as 527Gi in MiB, None when it is none."""
+    """Return a memory quantity such as 527Gi in MiB, None when it is none."""
     number, unit = quantity[:-2], quantity[-2:]
     if quantity.isascii() and quantity.isdecimal() and len(quantity) < 20:
         return int(quantity) / 1024**2

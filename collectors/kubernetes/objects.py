@@ -74,7 +74,7 @@ class PodFacts:
 
 
 def part(document: object, *names: str) -> Any:
-    """Give what is found by these names one inside the other, None where one is missing."""
+    """Return what is found by these names one inside the other, None where one is missing."""
     for name in names:
         if not isinstance(document, Mapping):
             return None
@@ -83,26 +83,26 @@ def part(document: object, *names: str) -> Any:
 
 
 def text_in(document: object, *names: str) -> str:
-    """Give a text found by these names, '' when there is none."""
+    """Return a text found by these names, '' when there is none."""
     found = part(document, *names)
     return fit(found) if isinstance(found, str) else ""
 
 
 def fit(text: str) -> str:
-    """Give foreign text on one line, clipped: annotations hold a quarter of a megabyte of any."""
+    """Return foreign text on one line, clipped: annotations hold a quarter of a megabyte of any."""
     if len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable():
         return text
     return scrub(text[: 4 * _LONGEST_TEXT], limit=_LONGEST_TEXT)
 
 
 def list_in(document: object, *names: str) -> list[Any]:
-    """Give a list found by these names, empty when there is none."""
+    """Return a list found by these names, empty when there is none."""
     found = part(document, *names)
     return found if isinstance(found, list) else []
 
 
 def time_in(document: object, *names: str) -> datetime | None:
-    """Give a time (RFC 3339) found by these names, None when there is none."""
+    """Return a time (RFC 3339) found by these names, None when there is none."""
     try:
         found = datetime.fromisoformat(text_in(document, *names))
         return found.astimezone(UTC) if found.tzinfo else None
@@ -111,7 +111,7 @@ def time_in(document: object, *names: str) -> datetime | None:
 
 
 def labels_of(document: Document) -> dict[str, str]:
-    """Give the labels and annotations of an object together."""
+    """Return the labels and annotations of an object together."""
     found: dict[str, str] = {}
     for where in ("labels", "annotations"):
         pairs = part(document, "metadata", where)
@@ -121,7 +121,7 @@ def labels_of(document: Document) -> dict[str, str]:
 
 
 def controller_of(document: Document) -> Owner | None:
-    """Give the owner that controls an object, else its first owner."""
+    """Return the owner that controls an object, else its first owner."""
     owners = [one for one in list_in(document, "metadata", "ownerReferences")
               if text_in(one, "kind") and text_in(one, "name")]  # fmt: skip
     owners.sort(key=lambda one: part(one, "controller") is not True)
@@ -136,7 +136,7 @@ def controller_of(document: Document) -> Owner | None:
 
 
 def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
-    """Give the GPUs of a pod's spec: containers together, or its largest init container's.
+    """Return the GPUs of a pod's spec: containers together, or its largest init container's.
 
     An init container that is restarted always is a sidecar: it runs beside the containers.
     Where memory or cores of a board are asked for too, the GPUs are pieces of boards.
@@ -174,7 +174,7 @@ def _asked(container: object) -> Iterator[tuple[str, int]]:
 
 
 def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
-    """Give the share of a board that KAI-scheduler's annotations ask for: it has no resource."""
+    """Return the share of a board that KAI-scheduler's annotations ask for: it has no resource."""
     if text_in(pod, "spec", "schedulerName") != _KAI_SCHEDULER:
         return ()
     notes = labels_of(pod)
@@ -190,13 +190,13 @@ def _is_gpu(resource: str) -> bool:
 
 
 def count_of(quantity: object) -> int:
-    """Give the whole number of a quantity, "2" or 2; 0 for anything else."""
+    """Return the whole number of a quantity, "2" or 2; 0 for anything else."""
     text = str(quantity)
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
 
 
 def read_pod(pod: Document) -> PodFacts | None:
-    """Give a pod's facts, None when it asks for no GPU and claims no device."""
+    """Return a pod's facts, None when it asks for no GPU and claims no device."""
     spec, status = part(pod, "spec"), part(pod, "status")
     requests = requests_of(spec) or _fraction_of(pod)
     # The status names claims that were made from a template, the spec those that a person made.
@@ -236,7 +236,7 @@ def read_pod(pod: Document) -> PodFacts | None:
 
 
 def on_node(pod: PodFacts, node: Document) -> PodFacts:
-    """Give the pod with what whole GPUs of its node really are: instances under `single`."""
+    """Return the pod with what whole GPUs of its node really are: instances under `single`."""
     profile = single_profile(node)
     if not profile:
         return pod
@@ -248,7 +248,7 @@ def on_node(pod: PodFacts, node: Document) -> PodFacts:
 
 
 def _waiting(status: object) -> str:
-    """Give why a pod waits: what the scheduler or a container says."""
+    """Return why a pod waits: what the scheduler or a container says."""
     for one in list_in(status, "conditions"):
         if text_in(one, "type") == "PodScheduled" and text_in(one, "status") == "False":
             return text_in(one, "message") or text_in(one, "reason")
@@ -260,7 +260,7 @@ def _waiting(status: object) -> str:
 
 
 def gpu_resources(node: Document) -> dict[str, int]:
-    """Give the GPU resources that a node offers, by name.
+    """Return the GPU resources that a node offers, by name.
 
     Where the device plugin calls every MIG instance a GPU (strategy `single`), they are named as
     the instances that they are.
@@ -279,13 +279,13 @@ def gpu_resources(node: Document) -> dict[str, int]:
 
 
 def single_profile(node: Document) -> str:
-    """Give the MIG profile that a node offers under the name of whole GPUs, '' when it does not."""
+    """Return MIG profile that a node offers under the name of whole GPUs, '' when it does not."""
     match = _MIG_PRODUCT.search(_SHARED_PRODUCT.sub("", _product(node)))
     return match.group(1) if match else ""
 
 
 def boards_of(node: Document) -> int:
-    """Give the number of whole boards that a node offers; a shared board counts once."""
+    """Return the number of whole boards that a node offers; a shared board counts once."""
     resources = gpu_resources(node)
     offered = resources.get(WHOLE_GPU, 0) + resources.get(_SHARED_GPU, 0)
     if offered and (shares_gpus(node) or resources.get(_SHARED_GPU)):
@@ -299,13 +299,13 @@ def _product(node: Document) -> str:
 
 
 def mig_offer(resources: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """Give (profile, count) of the MIG instances among a node's resources."""
+    """Return (profile, count) of the MIG instances among a node's resources."""
     pairs = ((_MIG.fullmatch(name), count) for name, count in sorted(resources.items()))
     return tuple((match.group(1), count) for match, count in pairs if match)
 
 
 def model_of(node: Document, catalogue: GpuCatalogue) -> str:
-    """Give the catalogue's name of a node's GPUs from their product label, '' without one."""
+    """Return the catalogue's name of a node's GPUs from their product label, '' without one."""
     product = _MIG_PRODUCT.sub("", _SHARED_PRODUCT.sub("", _product(node)))
     return catalogue.recognise(product) if product else ""
 

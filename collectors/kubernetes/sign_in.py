@@ -10,7 +10,7 @@ from data.source_settings import KubernetesSettings
 
 
 def configuration_of(settings: KubernetesSettings, *, personal: bool = True) -> Any:
-    """Give the official client's configuration: host, certificates, and a token that renews.
+    """Return the official client's configuration: host, certificates, and a token that renews.
 
     Without `personal` the kubeconfig of this user is never the way out: who changes a cluster does
     it with the account that was named. Errors: SourceNotConfiguredError when the package or every
@@ -47,7 +47,7 @@ def _way_in(settings: KubernetesSettings) -> str:
 
 
 def transport(configuration: Any) -> dict[str, Any]:
-    """Give what a request needs to be trusted and to trust, from the client's configuration.
+    """Return what a request needs to be trusted and to trust, from the client's configuration.
 
     Errors: SourceNotConfiguredError when a token that has to be renewed cannot be.
     """

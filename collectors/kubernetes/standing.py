@@ -19,7 +19,7 @@ _WHY_NO_PODS = frozenset({("ReplicaFailure", "True"), ("Progressing", "False")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WorkloadState:
     """A workload's state, why, and since when it is over.
 
     `devices` are those that its pods hold; else those that it waits for; else those it held.
@@ -38,14 +38,14 @@ class Standing:
 
 def standing_of(
     workload: Workload, pods: Sequence[PodFacts], wanted: tuple[GpuRequest, ...]
-) -> Standing:
-    """Give where a workload stands; `wanted` is what its pod templates ask for in all."""
+) -> WorkloadState:
+    """Return where a workload stands; `wanted` is what its pod templates ask for in all."""
     holding = [pod for pod in pods if pod.holds]
     living = holding or [pod for pod in pods if pod.waits]
     if living:
         runs = any(one.phase != "Pending" for one in holding)
         why = next((pod.reason for pod in pods if pod.phase == "Pending" and pod.reason), "")
-        return Standing(
+        return WorkloadState(
             state=JobState.RUNNING if runs else JobState.PENDING,
             reason=why,
             ended_at=None,
@@ -54,7 +54,7 @@ def standing_of(
     state, reason, ended_at = _without_living(workload, pods)
     over = state in (JobState.FINISHED, JobState.FAILED)
     held = _at_once(pods) if pods else ()
-    return Standing(
+    return WorkloadState(
         state=state,
         reason=reason,
         ended_at=ended_at if over else None,
@@ -65,7 +65,7 @@ def standing_of(
 def _without_living(
     workload: Workload, pods: Sequence[PodFacts]
 ) -> tuple[JobState, str, datetime | None]:
-    """Give (state, reason, end) of a workload none of whose pods lives."""
+    """Return (state, reason, end) of a workload none of whose pods lives."""
     last = max((pod.ended_at for pod in pods if pod.ended_at), default=None)
     waiting = ""
     for one in workload.chain:
@@ -85,7 +85,7 @@ def _without_living(
 
 
 def _own_word(document: Document) -> tuple[JobState | None, str, datetime | None]:
-    """Give (state, reason, end) that an object's conditions tell; else why it has no pods."""
+    """Return (state, reason, end) that an object's conditions tell; else why it has no pods."""
     status = part(document, "status")
     ended_at = time_in(status, "completionTime") or time_in(status, "endTime")
     waiting = ""
@@ -129,7 +129,7 @@ def _is_suspended(document: Document) -> bool:
 
 
 def _at_once(pods: Sequence[PodFacts]) -> tuple[GpuRequest, ...]:
-    """Give the most devices that dead pods held at a time: retried, they took turns."""
+    """Return the most devices that dead pods held at a time: retried, they took turns."""
     moments: list[tuple[datetime, int, PodFacts]] = []
     for pod in pods:
         if pod.started_at is not None and pod.ended_at is not None:

@@ -16,7 +16,7 @@ Templates = Iterator[tuple[int, object]]
 
 
 def _times(value: object) -> int:
-    """Give a number of pods; what is left out is one, as Kubernetes fills it in."""
+    """Return a number of pods; what is left out is one, as Kubernetes fills it in."""
     return 1 if value is None else count_of(value)
 
 
@@ -85,7 +85,7 @@ _BY_KIND: Mapping[str, Callable[[object], Templates]] = {
 
 
 def why_pods_stay(document: object) -> str:
-    """Give why another template would make no pod, or not all of them, anew; '' when it would."""
+    """Return why another template would make no pod, or not all of them, anew; '' when it would."""
     spec = part(document, "spec")
     if part(spec, "paused") is True:
         return "it is paused: no pod would be made anew before someone resumes it"
@@ -131,7 +131,7 @@ def _gpus(spec: object) -> int:
 
 
 def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
-    """Give how many units there are, and the pods of one as (times, pod spec)."""
+    """Return how many units there are, and the pods of one as (times, pod spec)."""
     if kind == "PyTorchJob":
         worker = part(document, "spec", "pytorchReplicaSpecs", "Worker")
         return _times(part(worker, "replicas")), [(1, part(worker, "template", "spec"))]
@@ -161,7 +161,7 @@ def _units(kind: str, document: object) -> tuple[int, list[tuple[int, object]]]:
 
 
 def demand_of(kind: str, document: Document) -> tuple[GpuRequest, ...]:
-    """Give the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
+    """Return the GPUs that an object of one of `KINDS_WITH_TEMPLATES` wants in all."""
     return added(
         replace(one, count=one.count * pods)
         for pods, spec in _BY_KIND[kind](document)
@@ -173,7 +173,7 @@ KINDS_WITH_TEMPLATES = tuple(_BY_KIND)
 
 
 def added(requests: Iterable[GpuRequest]) -> tuple[GpuRequest, ...]:
-    """Give the requests with those of one kind added up, the most devices first."""
+    """Return the requests with those of one kind added up, the most devices first."""
     total: Counter[tuple[str, bool]] = Counter()
     for request in requests:
         total[request.mig_profile, request.shared] += request.count

@@ -76,7 +76,7 @@ class Owners:
         }
 
     def workload_of(self, pod: PodFacts) -> Workload:
-        """Give the workload of a pod: its topmost controller, or the pod itself.
+        """Return the workload of a pod: its topmost controller, or the pod itself.
 
         An owner that may not be read ends the walk: it is named, and what owns it stays unknown.
         Only of a ReplicaSet it can be told: its name is its Deployment's and the hash of its pods.
@@ -93,7 +93,7 @@ class Owners:
         return found
 
     def workload_over(self, kind: str, document: Document) -> Workload | None:
-        """Give the workload of an object; None when another known object controls it."""
+        """Return the workload of an object; None when another known object controls it."""
         namespace = text_in(document, "metadata", "namespace")
         name = text_in(document, "metadata", "name")
         owner = controller_of(document)
@@ -127,11 +127,11 @@ class Owners:
         )
 
     def autoscaler_of(self, workload: Workload) -> Document | None:
-        """Give the autoscaler of a workload, None without one."""
+        """Return the autoscaler of a workload, None without one."""
         return self._scaled.get((workload.namespace, workload.kind, workload.name))
 
     def bounds_of(self, workload: Workload) -> Iterator[tuple[str, str]]:
-        """Give between how many replicas something else moves the workload."""
+        """Yield between how many replicas something else moves the workload."""
         scaler = part(self.autoscaler_of(workload), "spec")
         elastic = (part(one, "spec", "elasticPolicy") for one in workload.chain[:1])
         policy = scaler or next(elastic, None)
@@ -156,12 +156,12 @@ class Owners:
         return tuple(dict.fromkeys(found))
 
     def user_of(self, workload: Workload) -> str:
-        """Give whose workload it is, as its own labels say; no field of Kubernetes does."""
+        """Return whose workload it is, as its own labels say; no field of Kubernetes does."""
         marks = labels_of(workload.chain[0]) if workload.chain else {}
         return next((marks[label] for label in _USER_LABELS if marks.get(label)), "")
 
     def queue_of(self, workload: Workload) -> str:
-        """Give the Kueue queue of a workload, '' without one."""
+        """Return the Kueue queue of a workload, '' without one."""
         return next(
             (queue for one in workload.chain if (queue := labels_of(one).get(_QUEUE, ""))), ""
         )
@@ -208,7 +208,7 @@ _MANAGERS = {"Helm": _helm, "Argo CD": _argo, "Flux": _flux, "Kueue": _kueue}
 
 
 def admissions(inventory: Inventory) -> dict[tuple[str, str, str], str]:
-    """Give Kueue's word on an object, by (kind, namespace, name): admitted, or why it waits."""
+    """Return Kueue's word on an object, by (kind, namespace, name): admitted, or why it waits."""
     found = {}
     for one in inventory.of("Workload"):
         owner = controller_of(one)

@@ -43,7 +43,7 @@ class SmActivity:
         return True
 
     def ratio(self, calls: NvmlCalls, board: Any, uuid: str, instance: str) -> float | None:
-        """Give the mean SM activity (0..1) since the last sample, None when not known.
+        """Return the mean SM activity (0..1) since the last sample, None when not known.
 
         Errors: DeviceLostError.
         """

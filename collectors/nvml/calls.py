@@ -27,7 +27,7 @@ class DeviceLostError(Exception):
 
 
 def error_name(error: Exception) -> str:
-    """Give the short name of an NVML error such as NotSupported, or `code 77`.
+    """Return the short name of an NVML error such as NotSupported, or `code 77`.
 
     Not `str(error)`: for a code that pynvml does not know that calls the library again.
     """
@@ -44,7 +44,7 @@ class NvmlCalls:
     def attempt(
         self, call: Callable[..., Answer], *arguments: object, name: str = ""
     ) -> tuple[Answer | None, str]:
-        """Give (answer, '') or (None, `CALL: error`), uncounted. Errors: DeviceLostError."""
+        """Return (answer, '') or (None, `CALL: error`), uncounted. Errors: DeviceLostError."""
         called = name or call.__name__
         try:
             return call(*arguments), ""
@@ -60,14 +60,14 @@ class NvmlCalls:
     def read(
         self, call: Callable[..., Answer], *arguments: object, name: str = ""
     ) -> Answer | None:
-        """Give the answer, or None after counting why not. Errors: DeviceLostError."""
+        """Return the answer, or None after counting why not. Errors: DeviceLostError."""
         answer, reason = self.attempt(call, *arguments, name=name)
         if reason:
             self.missing[reason] += 1
         return answer
 
     def number(self, what: str, raw: float | None, *, blank: float, scale: float = 1.0) -> float:
-        """Give raw / scale, or NaN after counting a blank, negative or non-finite reading.
+        """Return raw / scale, or NaN after counting a blank, negative or non-finite reading.
 
         From `blank` up a value is the driver's way of saying none.
         """

@@ -44,7 +44,7 @@ class _MigDevice:
 
 
 def find_boards(calls: NvmlCalls) -> tuple[int, tuple[Board, ...]]:
-    """Give how many boards the driver counts, and those that can be named, in its order."""
+    """Return how many boards the driver counts, and those that can be named, in its order."""
     try:
         count = calls.read(pynvml.nvmlDeviceGetCount) or 0
     except DeviceLostError as lost:
@@ -83,7 +83,7 @@ def _board(calls: NvmlCalls, index: int) -> Board | None:
 
 
 def _instances(calls: NvmlCalls, board: Any) -> tuple[Instance, ...]:
-    """Give the GPU instances: slots may be empty, and one instance may hold several devices."""
+    """Return the GPU instances: slots may be empty, and one instance may hold several devices."""
     devices: dict[str, list[_MigDevice]] = {}
     for slot in range(calls.read(pynvml.nvmlDeviceGetMaxMigDeviceCount, board) or 0):
         handle, reason = calls.attempt(pynvml.nvmlDeviceGetMigDeviceHandleByIndex, board, slot)
@@ -118,7 +118,7 @@ def _mig_device(calls: NvmlCalls, handle: Any) -> _MigDevice | None:
 
 
 def _profile(calls: NvmlCalls, handle: Any) -> str:
-    """Give the profile's name: as the device is called, else from its slices and memory."""
+    """Return the profile's name: as the device is called, else from its slices and memory."""
     name = calls.read(pynvml.nvmlDeviceGetName, handle) or ""
     found = _PROFILE.search(name)
     if found:

@@ -30,7 +30,7 @@ _FIXES = {
 
 
 def nvml_findings(settings: NvmlSettings, *, proc_root: Path = Path("/proc")) -> list[Finding]:
-    """Give findings of the library, driver, boards, permissions, processes and mapping files."""
+    """Return findings of the library, driver, boards, permissions, processes and mapping files."""
     try:
         with nvml_session(settings):
             found = [("NVML library", "ok", "loads and starts"), *_driver_and_boards()]

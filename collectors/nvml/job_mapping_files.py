@@ -18,7 +18,7 @@ _BOOT = re.compile(r"^btime ([0-9]{1,12})$", re.MULTILINE)
 
 
 def booted_at(proc_root: Path) -> float | None:
-    """Give the time of the last boot in s since the epoch, None when not known."""
+    """Return the time of the last boot in s since the epoch, None when not known."""
     try:
         text = (proc_root / "stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -36,7 +36,7 @@ class MappingFiles:
     reasons: list[str] = field(default_factory=list)
 
     def holders(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Give the jobs (`slurm:ID`) of the first of the named files that names any.
+        """Return the jobs (`slurm:ID`) of the first of the named files that names any.
 
         Why a file was not believed is appended to `reasons`.
         """

@@ -61,7 +61,7 @@ class NvmlCollector:
         return f"nvml {self.node}"
 
     def collect(self, window: Window) -> Collected:
-        """Give one reading of every GPU, taken now. Errors: CollectorError.
+        """Return one reading of every GPU, taken now. Errors: CollectorError.
 
         It knows of XID errors only what happens while it is taken: `NvmlSampler` sees all.
         """
@@ -91,7 +91,7 @@ class NvmlCollector:
     def collected(
         self, readings: Sequence[Reading], window: Window, *, overflowed: int = 0
     ) -> Collected:
-        """Give readings as one Collected. Errors: SourceUnreachableError when nothing is known.
+        """Return readings as one Collected. Errors: SourceUnreachableError when nothing is known.
 
         That no board answers is told as a warning where their XID errors are known: they say why.
         `overflowed` readings were lost because nobody collected them.

@@ -26,7 +26,7 @@ _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 
 
 def holder_in_path(path: str) -> str:
-    """Give the holder that one cgroup path names: `slurm:ID`, `pod-uid:UID` or ''.
+    """Return the holder that one cgroup path names: `slurm:ID`, `pod-uid:UID` or ''.
 
     cgroup v1 `/slurm/uid_1000/job_123/step_0`, v2 `/system.slice/slurmstepd.scope/job_123/...`,
     `/kubepods/burstable/podUID/...`, `/kubepods.slice/kubepods-podUID_.slice/...` and the same
@@ -55,7 +55,7 @@ def _made_by_slurm(above: list[str]) -> bool:
 
 
 def holder_in_cgroup(text: str) -> str:
-    """Give the holder that the text of /proc/PID/cgroup names; '' when none or several do."""
+    """Return the holder that the text of /proc/PID/cgroup names; '' when none or several do."""
     paths = (line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2)
     holders = {holder for path in paths if (holder := holder_in_path(path))}
     return holders.pop() if len(holders) == 1 else ""
@@ -81,7 +81,7 @@ class ProcessJobs:
         return True
 
     def holder(self, pid: int) -> tuple[str, str]:
-        """Give (holder or '', why it could not be read or ''). A vanished process is no error."""
+        """Return (holder or '', why it could not be read or ''). A vanished process is no error."""
         try:
             with (self.proc_root / str(pid) / "cgroup").open("rb") as file:
                 text = file.read(_LARGEST_FILE).decode("utf-8", errors="replace")

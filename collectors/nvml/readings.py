@@ -117,7 +117,7 @@ class _BoardReading:
     sees_the_host: bool
 
     def rows(self) -> list[Row]:
-        """Give the board's rows: one per GPU instance (or the board) and holder."""
+        """Return the board's rows: one per GPU instance (or the board) and holder."""
         shared = self._board_level()
         rows: list[Row] = []
         for instance in self.board.instances or (None,):
@@ -146,7 +146,7 @@ class _BoardReading:
         }
 
     def _power(self) -> float | None:
-        """Give the power in mW: the driver's mean over 1 s where it has one."""
+        """Return the power in mW: the driver's mean over 1 s where it has one."""
         fields, _ = self.calls.attempt(
             pynvml.nvmlDeviceGetFieldValues, self.board.handle, [pynvml.NVML_FI_DEV_POWER_AVERAGE]
         )
@@ -167,7 +167,7 @@ class _BoardReading:
         }
 
     def _memory(self, handle: Any) -> tuple[float, float]:
-        """Give (used, total) in MiB; before driver 510 used includes what the driver reserves."""
+        """Return (used, total) in MiB; before driver 510 used includes what the driver reserves."""
         calls = self.calls
         memory = calls.read(
             pynvml.nvmlDeviceGetMemoryInfo,
@@ -200,7 +200,7 @@ class _BoardReading:
         return (percent / 100, "gpu_util") if math.isfinite(percent) else (math.nan, "")
 
     def _holders(self, instance: Instance | None) -> tuple[str, ...]:
-        """Give who holds the device: the jobs of its processes, else those of the prolog's files.
+        """Return who holds the device: the jobs of its processes, else those of the prolog's files.
 
         Files are believed as a whole when no process contradicts them: a job may hold a device
         without running anything on it.
@@ -246,7 +246,7 @@ def _is_plain(name: str) -> bool:
 
 
 def _field_value(value: Any) -> float | None:
-    """Give a field's number by its declared type (NVML's nvmlValueType_t), None when unknown."""
+    """Return a field's number by its declared type (NVML's nvmlValueType_t), None when unknown."""
     name = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal")
     if value.valueType >= len(name):
         return None

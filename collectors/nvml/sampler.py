@@ -77,7 +77,7 @@ class NvmlSampler:
         self.stop()
 
     def collect(self, window: Window) -> Collected:
-        """Give the readings in (start, end], or one taken now where there is none.
+        """Return the readings in (start, end], or one taken now where there is none.
 
         Errors: CollectorError, also why the thread cannot read.
         """

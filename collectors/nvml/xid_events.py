@@ -80,7 +80,7 @@ class XidEvents:
     def rows(
         self, calls: NvmlCalls, boards: Iterable[Board], *, node: str, at: float
     ) -> tuple[dict[str, object], ...]:
-        """Give which codes each board showed so far, as XIDS wants them with times in s.
+        """Return which codes each board showed so far, as XIDS wants them with times in s.
 
         A board shows the code of its last error, and 0 once it was watched from one reading to the
         next without one. A board that is not among `boards` may still have events: those of one
@@ -121,7 +121,7 @@ class XidEvents:
         self._registered.clear()
 
     def _register(self, calls: NvmlCalls, board: Board) -> str:
-        """Give '' when the board's errors are recorded from now on, else why not."""
+        """Return '' when the board's errors are recorded from now on, else why not."""
         try:
             if self._set is None:
                 self._set, reason = calls.attempt(pynvml.nvmlEventSetCreate)
@@ -138,7 +138,7 @@ class XidEvents:
         return reason
 
     def _events(self, calls: NvmlCalls) -> Iterator[tuple[_Watched, int]]:
-        """Give the errors since the last reading, the oldest first."""
+        """Yield the errors since the last reading, the oldest first."""
         for _ in range(_MOST_EVENTS if self._registered else 0):
             try:
                 event, reason = calls.attempt(pynvml.nvmlEventSetWait_v2, self._set, 0)
@@ -166,5 +166,5 @@ class XidEvents:
 
 
 def _address(handle: Any) -> int:
-    """Give what a device's handle points to: the driver's own name for the board."""
+    """Return what a device's handle points to: the driver's own name for the board."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0

@@ -51,7 +51,7 @@ _CUT = ("REQUEUED", "RESIZING", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
 def rows_of(output: str, dropped: Counter[str]) -> list[dict[str, str]]:
-    """Give the rows of `sacct -P` with ACCOUNTING_FIELDS, without its header.
+    """Return the rows of `sacct -P` with ACCOUNTING_FIELDS, without its header.
 
     A job's name may hold line breaks; a line with too few fields goes on in the next one. What
     has too many is counted as `bad-accounting-row`.

@@ -35,7 +35,7 @@ class SlurmBackend(Protocol):
         ...
 
     def answers(self, window: Window) -> SlurmAnswers:
-        """Give what Slurm knows of the window. Errors: CollectorError."""
+        """Return what Slurm knows of the window. Errors: CollectorError."""
         ...
 
 
@@ -81,7 +81,7 @@ def read_nodes(records: Iterable[Record], dropped: Counter[str]) -> tuple[SlurmN
 
 
 def list_in(document: object, key: str, *, asked: str) -> list[Record]:
-    """Give a document's list of records. Errors: UnexpectedAnswerError when it holds none."""
+    """Return a document's list of records. Errors: UnexpectedAnswerError when it holds none."""
     found = document.get(key) if isinstance(document, dict) else None
     if not isinstance(found, list):
         raise UnexpectedAnswerError(
@@ -91,7 +91,7 @@ def list_in(document: object, key: str, *, asked: str) -> list[Record]:
 
 
 def errors_in(document: object) -> list[str]:
-    """Give the errors that an answer lists, with their numbers.
+    """Return the errors that an answer lists, with their numbers.
 
     `Nothing found` (9003) is how 22.05 says that a list is empty.
     """
@@ -108,7 +108,7 @@ _NOTHING_FOUND = 9003
 
 
 def release_in(document: object) -> tuple[int, int]:
-    """Give (22, 5) from the meta part of an answer, (0, 0) when it does not say."""
+    """Return (22, 5) from the meta part of an answer, (0, 0) when it does not say."""
     meta = document.get("meta") if isinstance(document, dict) else None
     slurm = (meta.get("Slurm") or meta.get("slurm")) if isinstance(meta, dict) else None
     version = slurm.get("version") if isinstance(slurm, dict) else None

@@ -64,7 +64,7 @@ class Gpus:
 
 
 def text_of(value: object) -> str:
-    """Give the text, '' for what Slurm writes when it has nothing to say."""
+    """Return the text, '' for what Slurm writes when it has nothing to say."""
     if isinstance(value, list):
         return ",".join(str(one) for one in value)
     said = "" if value is None else str(value).strip()
@@ -72,7 +72,7 @@ def text_of(value: object) -> str:
 
 
 def number_of(value: object) -> float | None:
-    """Give a number; None for null, unset, infinite, `UNLIMITED`, `Partition_Limit`."""
+    """Return a number; None for null, unset, infinite, `UNLIMITED`, `Partition_Limit`."""
     if isinstance(value, dict):
         if not value.get("set", True) or value.get("infinite", False):
             return None
@@ -93,7 +93,7 @@ def identifier_of(value: object) -> str:
 
 
 def moment_of(value: object) -> datetime | None:
-    """Give a time from seconds since the epoch or from `2026-01-05T12:00:00` in UTC.
+    """Return a time from seconds since the epoch or from `2026-01-05T12:00:00` in UTC.
 
     None for 0, `Unknown`, `None` and for years that no job lives in.
     """
@@ -109,20 +109,20 @@ def moment_of(value: object) -> datetime | None:
 
 
 def seconds_of_minutes(value: object) -> float | None:
-    """Give a time limit in s from minutes; None when there is none or the partition's holds."""
+    """Return a time limit in s from minutes; None when there is none or the partition's holds."""
     minutes = number_of(value)
     return None if minutes is None else minutes * 60.0
 
 
 def words_of(value: object) -> tuple[str, ...]:
-    """Give state words in capitals, of `["IDLE", "DRAIN"]`, `DOWN+DRAIN` or `CANCELLED by 0`."""
+    """Return state words in capitals, of `["IDLE", "DRAIN"]`, `DOWN+DRAIN` or `CANCELLED by 0`."""
     said: Iterable[object] = value if isinstance(value, list) else str(value or "").split("+")
     found = (str(one).strip(" *~#!%$@^-").partition(" ")[0].upper() for one in said)
     return tuple(one for one in found if one)
 
 
 def job_state_of(words: tuple[str, ...]) -> JobState:
-    """Give the state of a job from its words: the base state and its flags.
+    """Return the state of a job from its words: the base state and its flags.
 
     A job that is COMPLETING still holds its GPUs until the last epilog has ended, so it counts as
     running, whatever comes after.
@@ -134,7 +134,7 @@ def job_state_of(words: tuple[str, ...]) -> JobState:
 
 
 def hosts_of(node_list: str) -> tuple[str, ...]:
-    """Give the names of a node list such as `h100-[01-02,05],login1`, in Slurm's order.
+    """Return the names of a node list such as `h100-[01-02,05],login1`, in Slurm's order.
 
     Errors: ValueError for what is no node list, or one of more than 100,000 names.
     """
@@ -167,7 +167,7 @@ def _expanded(part: str) -> list[str]:
 
 
 def numbers_of(ranges: str) -> list[str]:
-    """Give the numbers of `01-02,05`, keeping leading zeros. Errors: ValueError."""
+    """Return the numbers of `01-02,05`, keeping leading zeros. Errors: ValueError."""
     found: list[str] = []
     for one in ranges.split(","):
         first, dash, last = one.partition("-")
@@ -179,7 +179,7 @@ def numbers_of(ranges: str) -> list[str]:
 
 
 def gpus_of(gres: object) -> tuple[Gpus, ...]:
-    """Give the GPUs of a gres or TRES string, one entry a type.
+    """Return the GPUs of a gres or TRES string, one entry a type.
 
     Reads `gpu:h100:4(IDX:0-1,5-6)`, `gpu:h100:8(S:0-1)`, `gres:gpu:2`, `gres/gpu:h100:4`,
     `gpu:a100`, and `cpu=2,gres/gpu=8,gres/gpu:h100=8`, where the untyped entry is the total: it
@@ -219,7 +219,7 @@ def shares_gpus(*gres: object) -> bool:
 
 
 def tres_text(entries: Any) -> str:
-    """Give slurmdbd's list of {type, name, count} as a TRES string."""
+    """Return slurmdbd's list of {type, name, count} as a TRES string."""
     if not isinstance(entries, list):
         return text_of(entries)
     return ",".join(
@@ -232,6 +232,9 @@ def tres_text(entries: Any) -> str:
 
 
 def mig_of(gpu_type: str) -> tuple[str, str]:
-    """Give (board, MIG profile) of a gres type such as `a100_1g.5gb`; ('a100', '') for a board."""
+    """Return (board, MIG profile) of a gres type such as `a100_1g.5gb`.
+
+    ('a100', '') for a board.
+    """
     match = _MIG.fullmatch(gpu_type)
     return (match["board"], match["profile"]) if match else (gpu_type, "")

@@ -70,7 +70,7 @@ class SlurmCommands:
         return "slurm"
 
     def answers(self, window: Window) -> SlurmAnswers:
-        """Give what Slurm knows of the window. Errors: CollectorError."""
+        """Return what Slurm knows of the window. Errors: CollectorError."""
         dropped: Counter[str] = Counter()
         self._refuse_hidden(self.configuration())
         document = self._json("squeue", "--json", "--states=all")
@@ -98,13 +98,13 @@ class SlurmCommands:
         return reservations_in(self.output("scontrol", "--oneliner", "show", "reservations"))
 
     def configuration(self) -> dict[str, str]:
-        """Give the controller's configuration, such as {'PrivateData': 'none'}."""
+        """Return the controller's configuration, such as {'PrivateData': 'none'}."""
         lines = self.output("scontrol", "show", "config").splitlines()
         pairs = (line.partition("=") for line in lines if "=" in line)
         return {name.strip(): value.strip() for name, _, value in pairs}
 
     def program(self, command: str) -> str:
-        """Give the path of a command. Errors: SourceNotConfiguredError."""
+        """Return the path of a command. Errors: SourceNotConfiguredError."""
         folder = self.settings.bin_directory
         found = shutil.which(command, path=folder or None)
         if found is None:
@@ -116,7 +116,7 @@ class SlurmCommands:
         return found
 
     def output(self, command: str, *arguments: str) -> str:
-        """Give the standard output of a command. Errors: CollectorError."""
+        """Return the standard output of a command. Errors: CollectorError."""
         argv = [self.program(command), *arguments]
         with tempfile.TemporaryFile() as out:
             try:
@@ -213,7 +213,7 @@ class SlurmCommands:
 
 
 def hidden_kinds(configuration: dict[str, str]) -> tuple[str, ...]:
-    """Give what PrivateData hides of what is read here: jobs, nodes, partitions."""
+    """Return what PrivateData hides of what is read here: jobs, nodes, partitions."""
     said = configuration.get("PrivateData", "none").replace(" ", "").split(",")
     return tuple(kind for kind in said if kind in ("jobs", "nodes", "partitions"))
 
@@ -226,7 +226,7 @@ def _user_name(uid: int) -> str:
 
 
 def _failure(command: str, code: int, stderr: bytes, stdout: str) -> CollectorError:
-    """Give the error that a command's words stand for."""
+    """Return the error that a command's words stand for."""
     said = stderr.decode("utf-8", errors="replace").strip() or stdout.strip()
     return failure_of(
         f"{command} failed with code {code}: {scrub(said) or 'without a word'}",

@@ -55,7 +55,7 @@ _SAYINGS: tuple[tuple[str, type[CollectorError], str], ...] = (
 
 
 def failure_of(message: str, said: str, *, otherwise: str) -> CollectorError:
-    """Give the error that Slurm's words stand for; `otherwise` is the hint to words unknown here.
+    """Return the error that Slurm's words stand for; `otherwise` is the hint to words unknown here.
 
     `message` already tells what was asked and what came back, scrubbed; `said` is only matched.
     """

@@ -21,7 +21,7 @@ _MAPPING = (
 
 
 def slurm_findings(settings: SlurmSettings) -> tuple[Finding, ...]:
-    """Give what was looked at: (what, ok or missing, detail). Nothing when Slurm is not used."""
+    """Return what was looked at: (what, ok or missing, detail). Nothing when Slurm is not used."""
     if settings.mode == "commands":
         return _by_commands(SlurmCommands(settings))
     if settings.mode == "rest":

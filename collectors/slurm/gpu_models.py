@@ -10,7 +10,7 @@ from data.errors import SourceNotConfiguredError, scrub
 
 
 def gpu_models_of(setting: str) -> dict[str, str]:
-    """Give the map of `h100=H100-SXM5-80GB,a100=…`. Errors: SourceNotConfiguredError."""
+    """Return the map of `h100=H100-SXM5-80GB,a100=…`. Errors: SourceNotConfiguredError."""
     found = {}
     for pair in filter(None, (one.strip() for one in setting.split(","))):
         gpu_type, equals, model = (part.strip() for part in pair.partition("="))
@@ -53,7 +53,7 @@ class ModelNames:
                 self._types_in.setdefault(partition, set()).update(types)
 
     def of_type(self, gpu_type: str) -> tuple[str, str]:
-        """Give (model, MIG profile) of a gres type; an unknown type is given back."""
+        """Return (model, MIG profile) of a gres type; an unknown type is given back."""
         whole = self._map.get(gpu_type.casefold())
         board, profile = mig_of(gpu_type)
         if whole is not None:
@@ -68,7 +68,7 @@ class ModelNames:
         return bool({gpu_type.casefold(), mig_of(gpu_type)[0].casefold()} & set(self._map))
 
     def of_job(self, job: SlurmJob) -> JobModel:
-        """Give the model of a job: of what it holds, else of what it asked for.
+        """Return the model of a job: of what it holds, else of what it asked for.
 
         A job that names no type is on nodes of one type, or waits in a partition of one type, or
         its model stays unknown.

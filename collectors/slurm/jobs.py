@@ -31,7 +31,7 @@ _HOLDING = (JobState.RUNNING, JobState.SUSPENDED)
 
 
 def slurm_collector(settings: SlurmSettings, catalogue: GpuCatalogue) -> "SlurmCollector":
-    """Give the collector that the settings ask for. Errors: SourceNotConfiguredError."""
+    """Return the collector that the settings ask for. Errors: SourceNotConfiguredError."""
     backend: SlurmBackend = (
         SlurmRest(settings) if settings.mode == "rest" else SlurmCommands(settings)
     )
@@ -54,7 +54,7 @@ class SlurmCollector:
     def collect(self, window: Window) -> Collected:
         """Give jobs, nodes and allocations of the window. Errors: CollectorError."""
         answers = self.backend.answers(window)
-        view = _View(
+        view = _SlurmView(
             answers=answers,
             window=window,
             source=self.name,
@@ -92,7 +92,7 @@ class SlurmCollector:
 
 
 @dataclass(slots=True, kw_only=True)
-class _View:
+class _SlurmView:
     """The answers of one window on their way into records."""
 
     answers: SlurmAnswers

@@ -151,7 +151,7 @@ def raw_id_of(value: object) -> str:
 
 
 def workload_of(record: Record) -> str:
-    """Give `123_4` of an array, `123_[5-9%2]` of its tasks that wait, `123+1` of a het job."""
+    """Return `123_4` of an array, `123_[5-9%2]` of its tasks that wait, `123+1` of a het job."""
     array, het = identifier_of(record.get("array_job_id")), identifier_of(record.get("het_job_id"))
     if array not in ("", "0"):
         task = identifier_of(record.get("array_task_id"))
@@ -247,7 +247,7 @@ def _queue_extra(
 
 
 def requested_facts(asked: tuple[Gpus, ...]) -> dict[str, str]:
-    """Give what was asked for as (fact, value) pairs of a job."""
+    """Return what was asked for as (fact, value) pairs of a job."""
     return {
         "requested_gpu_type": ",".join(one.gpu_type for one in asked if one.gpu_type),
         "requested_gpus": str(sum(one.count for one in asked)) if asked else "",

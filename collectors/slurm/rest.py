@@ -64,7 +64,7 @@ class SlurmRest:
         return f"slurm {scheme}://{rest.rpartition('@')[2]}"
 
     def answers(self, window: Window) -> SlurmAnswers:
-        """Give what Slurm knows of the window. Errors: CollectorError."""
+        """Return what Slurm knows of the window. Errors: CollectorError."""
         dropped: Counter[str] = Counter()
         version = self.api_version()
         jobs = self.document(f"/slurm/{version}/jobs")
@@ -97,7 +97,7 @@ class SlurmRest:
         return list_in(document, "reservations", asked=f"{self.name} /reservations")
 
     def api_version(self) -> str:
-        """Give the newest API version that both sides know. Errors: CollectorError."""
+        """Return the newest API version that both sides know. Errors: CollectorError."""
         try:
             document = self.document("/openapi")
         except UnexpectedAnswerError:
@@ -114,7 +114,7 @@ class SlurmRest:
         )
 
     def document(self, path: str, **query: str) -> object:
-        """Give the answer's JSON when it lists no errors. Errors: CollectorError."""
+        """Return the answer's JSON when it lists no errors. Errors: CollectorError."""
         status, body = self._get(path, query)
         asked = f"{self.name} {path}"
         text = body.decode("utf-8", errors="replace")
@@ -142,7 +142,7 @@ class SlurmRest:
         return document
 
     def _get(self, path: str, query: dict[str, str]) -> tuple[int, bytes]:
-        """Give status and body, within one deadline and a size limit."""
+        """Return status and body, within one deadline and a size limit."""
         seconds = self.settings.timeout_seconds
         ends = time.monotonic() + seconds
         try:

@@ -64,7 +64,7 @@ APPLIERS: dict[str, ApplierSource] = {
 
 
 def build_appliers(settings: Settings, *, clock: Clock = utc_now) -> tuple[Applier, ...]:
-    """Give the appliers of the targets that both switches allow; `clock` tells them the time."""
+    """Return the appliers of the targets that both switches allow; `clock` tells them the time."""
     if not settings.apply.enabled:
         return ()
     return tuple(
@@ -73,5 +73,5 @@ def build_appliers(settings: Settings, *, clock: Clock = utc_now) -> tuple[Appli
 
 
 def applier_for(appliers: tuple[Applier, ...], recommendation: Recommendation) -> Applier | None:
-    """Give the applier that makes changes of this kind, None when there is none."""
+    """Return the applier that makes changes of this kind, None when there is none."""
     return next((applier for applier in appliers if applier.covers(recommendation)), None)

@@ -47,7 +47,7 @@ class Applier(Protocol):
         ...
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
-        """Give the steps and the steps back; pure. Errors: ChangeRefusedError."""
+        """Return the steps and the steps back; pure. Errors: ChangeRefusedError."""
         ...
 
     def look_again(self, change: Change) -> Target:
@@ -55,7 +55,7 @@ class Applier(Protocol):
         ...
 
     def change_back(self, change: Change, target: Target) -> Change:
-        """Give the change that restores the fields that `change` touched, and no other; pure.
+        """Return the change that restores the fields that `change` touched, and no other; pure.
 
         `change` is that of the apply, however far it came and whatever attempts to go back came
         since; without steps when every field is as it was before. Errors: StalePlanError when a

@@ -21,7 +21,7 @@ from data.store.private_files import make_folder
 def change_for(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
-    """Give the text of the change; ChangeRefusedError when no file can say it."""
+    """Return the text of the change; ChangeRefusedError when no file can say it."""
     if recommendation.action in ADVICE:
         raise ChangeRefusedError(
             f"no change file says {recommendation.action} of {recommendation.target!r}",

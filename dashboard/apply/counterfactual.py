@@ -30,7 +30,7 @@ _DAY = pd.Timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldBoards:
     """How a job holds boards on one side of a change.
 
     `share` is boards per device (less than 1: a MIG slice, a shared board), `speed` the work of a
@@ -55,7 +55,7 @@ class Since:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class MeasuredSaving:
     """GPU-hours and board energy saved, None where unknown."""
 
     gpu_hours: Range
@@ -66,12 +66,12 @@ def saved(
     before: pd.DataFrame,
     since: Since,
     *,
-    now: Held,
-    then: Held,
+    now: HeldBoards,
+    then: HeldBoards,
     has_end: bool,
     counts_new_boards: bool,
     slot_seconds: int,
-) -> Saved:
+) -> MeasuredSaving:
     """Return what a change saved, against the same job without it.
 
     `before` are the known slots of the day before (columns HISTORY), at least one. `has_end`: the
@@ -100,7 +100,7 @@ def saved(
         boards * hours - given_back, [(own_error, own_error), _sides(held_apart)], "GPU-h"
     )
     if since.energy_kwh is None or np.isnan(day.power).any():
-        return Saved(gpu_hours=gpu_hours, energy_kwh=None)
+        return MeasuredSaving(gpu_hours=gpu_hours, energy_kwh=None)
     errors = []
     if has_end and worked:
         watts = float(day.power.mean())
@@ -120,7 +120,9 @@ def saved(
     errors += _free_errors(boards * hours, then_hours, free_now, free_then)
     errors.append((1000 * (used.high - used.central), 1000 * (used.central - used.low)))
     kwh = [(low / 1000, high / 1000) for low, high in errors]
-    return Saved(gpu_hours=gpu_hours, energy_kwh=_around(net / 1000 - used.central, kwh, "kWh"))
+    return MeasuredSaving(
+        gpu_hours=gpu_hours, energy_kwh=_around(net / 1000 - used.central, kwh, "kWh")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class _Day:
     power: Values
 
     @classmethod
-    def of(cls, rows: pd.DataFrame, now: Held) -> "_Day":
+    def of(cls, rows: pd.DataFrame, now: HeldBoards) -> "_Day":
         """Return it from known slots of a history."""
         names = ("allocated_gpus", "effective_gpus", "power_watts")
         held, work, power = (rows[name].to_numpy(dtype=np.float64) for name in names)
@@ -144,7 +146,7 @@ class _Day:
         return bool(self.work.sum() > NO_WORK_RATIO * self.held.sum())
 
 
-def _line(day: _Day, now: Held) -> tuple[float, float]:
+def _line(day: _Day, now: HeldBoards) -> tuple[float, float]:
     """Return power over work as (W per board of work, W at none).
 
     Where the work hardly varied, the line goes through what free boards draw.

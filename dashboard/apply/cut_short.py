@@ -4,12 +4,12 @@ import logging
 from datetime import timedelta
 
 from dashboard.apply.base import ClosesChanges, Left
-from dashboard.apply.next_move import Conclude, Move, Wait
+from dashboard.apply.next_move import Conclude, Move, WaitMove
 from dashboard.apply.progress import Progress, progress_of
 from dashboard.apply.task import Task
 from data.errors import ApplyError
 from data.records.commands import CommandKind
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 
 logger = logging.getLogger(__name__)
 
@@ -27,15 +27,15 @@ def put_to_rest(task: Task, progress: Progress, move: Move, poll: timedelta) -> 
     if not sent or progress.done >= len(change.steps) or not isinstance(applier, ClosesChanges):
         return move
     if why := task.why_stopped():
-        return Wait(until=task.clock() + poll, reason=f"{why}; {move.detail}")
+        return WaitMove(until=task.clock() + poll, reason=f"{why}; {move.detail}")
     closed = applier.close(change, sent=sent)
     detail = "; ".join(filter(None, (move.detail, closed.detail)))
     if closed.left is Left.UNKNOWN:
-        return Wait(until=task.clock() + poll, reason=detail)
+        return WaitMove(until=task.clock() + poll, reason=detail)
     event = {
-        Left.NOTHING: Event.REFUSED,
+        Left.NOTHING: LifecycleEvent.REFUSED,
         Left.ALL: None,
-        Left.PART: Event.APPLIED_DIFFERENTLY,
+        Left.PART: LifecycleEvent.APPLIED_DIFFERENTLY,
     }.get(closed.left, move.event)
     return Conclude(event=event, detail=detail)
 
@@ -54,7 +54,7 @@ def between_steps(task: Task, progress: Progress) -> str:
     return applier.between_steps(change, sent=progress.sent_steps)
 
 
-def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta) -> Wait | None:
+def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta) -> WaitMove | None:
     """Return the wait until what a refused rollback had ended is closed, None once it is.
 
     A rollback ends the command under way before it looks at the target. Where it is refused then,
@@ -63,7 +63,7 @@ def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta)
     applier = task.applier()
     if (
         task.command.kind is not CommandKind.ROLLBACK
-        or progress.outcome is not Event.ROLLBACK_REFUSED
+        or progress.outcome is not LifecycleEvent.ROLLBACK_REFUSED
         or not isinstance(applier, ClosesChanges)
     ):
         return None
@@ -72,9 +72,9 @@ def ended_by_a_refused_rollback(task: Task, progress: Progress, poll: timedelta)
         if ended.change is None or not ended.sent or ended.outcome is not None:
             continue
         if why := task.why_stopped():
-            return Wait(until=task.clock() + poll, reason=why)
+            return WaitMove(until=task.clock() + poll, reason=why)
         closed = applier.close(ended.change, sent=max(ended.sent) + 1)
         if closed.left is Left.UNKNOWN:
-            return Wait(until=task.clock() + poll, reason=closed.detail)
+            return WaitMove(until=task.clock() + poll, reason=closed.detail)
         logger.info("%s after a refused rollback: %s", ended.change.target.name, closed.detail)
     return None

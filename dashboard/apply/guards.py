@@ -17,7 +17,7 @@ _SHARE_WINDOW = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class CommandHold:
     """Why a command waits, and when to ask again."""
 
     reason: str
@@ -26,8 +26,8 @@ class Held:
 
 def why_wait(
     reader: StoreReader, command: Command, limits: ApplySettings, now: datetime
-) -> Held | None:
-    """Give what holds an apply for now: too many within the hour, or too soon for this job."""
+) -> CommandHold | None:
+    """Return what holds an apply for now: too many within the hour, or too soon for this job."""
     hour_ago = now - timedelta(hours=1)
     cool_down = timedelta(minutes=limits.cool_down_minutes)
     recent = [
@@ -37,13 +37,13 @@ def why_wait(
     ]
     within = [at for one, at in recent if at > hour_ago and one.kind is CommandKind.APPLY]
     if len(within) >= limits.max_per_hour:
-        return Held(
+        return CommandHold(
             reason=f"{len(within)} changes within the hour (apply.max_per_hour)",
             until=within[-limits.max_per_hour] + timedelta(hours=1),
         )
     same = [at + cool_down for one, at in recent if one.target == command.target]
     if same and max(same) > now:
-        return Held(
+        return CommandHold(
             reason=f"{command.target} was changed less than {limits.cool_down_minutes:g} min ago "
             "(apply.cool_down_minutes)",
             until=max(same),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dashboard.apply.progress import Progress
-from data.records.changes import ReadBack, Seen, StepOutcome, StepResult
-from data.records.lifecycle import Event
+from data.records.changes import ReadBack, StepOutcome, StepResult, VerificationResult
+from data.records.lifecycle import LifecycleEvent
 
 RETRIES = 5
 _GROWTH = 3
@@ -18,17 +18,21 @@ _SURE = 2
 _LOOKS = 20
 _SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=5), timedelta(hours=1)
 """Between two looks at what stands: a twentieth of its age, within these."""
-_ARRIVED = frozenset({Seen.AS_INTENDED, Seen.NOT_YET, Seen.FAILING})
+_ARRIVED = frozenset(
+    {VerificationResult.AS_INTENDED, VerificationResult.NOT_YET, VerificationResult.FAILING}
+)
 _WATCHED = frozenset(
     {
-        Event.APPLIED,
-        Event.APPLIED_DIFFERENTLY,
-        Event.FAILING,
-        Event.UNKNOWN,
-        Event.ROLLED_BACK,
+        LifecycleEvent.APPLIED,
+        LifecycleEvent.APPLIED_DIFFERENTLY,
+        LifecycleEvent.FAILING,
+        LifecycleEvent.UNKNOWN,
+        LifecycleEvent.ROLLED_BACK,
     }
 )
-_MEASURED = frozenset({Event.APPLIED, Event.APPLIED_DIFFERENTLY, Event.FAILING})
+_MEASURED = frozenset(
+    {LifecycleEvent.APPLIED, LifecycleEvent.APPLIED_DIFFERENTLY, LifecycleEvent.FAILING}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,7 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class ReadBackMove:
     """Read back whether the first `done` steps hold."""
 
     done: int
@@ -62,12 +66,12 @@ class Note:
 class Conclude:
     """Write the outcome; None is success: applied or rolled back, as the command was."""
 
-    event: Event | None
+    event: LifecycleEvent | None
     detail: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class WaitMove:
     """Give the command back until then."""
 
     until: datetime
@@ -75,7 +79,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class MeasureMove:
     """Measure what the change brought."""
 
 
@@ -84,7 +88,7 @@ class Finish:
     """Nothing is left to do."""
 
 
-Move = Prepare | Send | Look | Note | Conclude | Wait | Measure | Finish
+Move = Prepare | Send | ReadBackMove | Note | Conclude | WaitMove | MeasureMove | Finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,7 @@ class Pace:
 def next_move(
     progress: Progress, fresh: tuple[int, ReadBack] | None, *, now: datetime, pace: Pace
 ) -> Move:
-    """Give the next move; `fresh` is (done, answer) of a look made in this visit, None before."""
+    """Return the next move; `fresh` is (done, answer) of a look made in this visit, None before."""
     if progress.outcome is not None:
         return _after_the_outcome(progress, fresh, now, pace)
     if progress.change is None:
@@ -137,21 +141,23 @@ def _resolve(
 ) -> Move:
     """Find out whether the step in doubt has arrived."""
     if fresh is None:
-        return Look(done=step + 1)
+        return ReadBackMove(done=step + 1)
     done, answer = fresh
     if done == step + 1:
         if answer.seen in _ARRIVED:
             return Note(step=step, detail=answer.detail)
-        if answer.seen is Seen.GONE:
-            return Conclude(event=Event.UNKNOWN, detail=f"the target is gone: {answer.detail}")
-        if answer.seen is Seen.UNREADABLE:
+        if answer.seen is VerificationResult.GONE:
+            return Conclude(
+                event=LifecycleEvent.UNKNOWN, detail=f"the target is gone: {answer.detail}"
+            )
+        if answer.seen is VerificationResult.UNREADABLE:
             return _again_or_unknown(progress, answer, now, pace)
         if step > 0:
-            return Look(done=step)
-        if answer.seen is Seen.DIFFERENT:
-            return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+            return ReadBackMove(done=step)
+        if answer.seen is VerificationResult.DIFFERENT:
+            return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
     elif answer.seen not in _ARRIVED:
-        return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+        return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
     return _missing(progress, step, answer, now, pace)
 
 
@@ -159,11 +165,14 @@ def _missing(progress: Progress, step: int, answer: ReadBack, now: datetime, pac
     """The step did not arrive: make sure, then send it again, a few times at most."""
     if len(progress.looks) < _SURE:
         why = f"whether step {step + 1} arrived is looked at once more: {answer.detail}"
-        return Wait(until=now + pace.poll, reason=why)
+        return WaitMove(until=now + pace.poll, reason=why)
     if progress.sent[step] <= RETRIES:
         return Send(step=step)
     detail = f"step {step + 1} never arrived: {answer.detail}"
-    return Conclude(event=Event.REFUSED if step == 0 else Event.APPLIED_DIFFERENTLY, detail=detail)
+    return Conclude(
+        event=LifecycleEvent.REFUSED if step == 0 else LifecycleEvent.APPLIED_DIFFERENTLY,
+        detail=detail,
+    )
 
 
 def _after_a_no(
@@ -181,25 +190,27 @@ def _after_a_no(
         return Send(step=step)
     if step and (not busy or result.wait_within_seconds is not None):
         if fresh is None:
-            return Look(done=step)
-        if fresh[1].seen is Seen.FAILING:
-            return Conclude(event=Event.FAILING, detail=_short(progress, fresh[1].detail))
+            return ReadBackMove(done=step)
+        if fresh[1].seen is VerificationResult.FAILING:
+            return Conclude(event=LifecycleEvent.FAILING, detail=_short(progress, fresh[1].detail))
         again = min(again, now + pace.poll)
     if busy:
-        return Wait(until=again, reason=result.detail)
+        return WaitMove(until=again, reason=result.detail)
     if step == 0:
-        return Conclude(event=Event.REFUSED, detail=result.detail)
-    return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=_short(progress, result.detail))
+        return Conclude(event=LifecycleEvent.REFUSED, detail=result.detail)
+    return Conclude(
+        event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=_short(progress, result.detail)
+    )
 
 
 def _short(progress: Progress, why: str) -> str:
-    """Give what stopped a change between its steps."""
+    """Return what stopped a change between its steps."""
     steps = len(progress.change.steps) if progress.change else 0
     return f"{progress.done} of {steps} steps were taken, then: {why}"
 
 
 def _pause(result: StepResult, sent: int) -> timedelta:
-    """Give the time to the next try: three times the last one where the target says how long."""
+    """Return the time to the next try: three times the last one where the target says how long."""
     asked = result.retry_after_seconds
     if asked is None and result.wait_within_seconds is not None:
         tries = sum(_GROWTH**k for k in range(RETRIES))
@@ -210,8 +221,8 @@ def _pause(result: StepResult, sent: int) -> timedelta:
 
 def _again_or_unknown(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move:
     if not _overdue(progress, now, pace):
-        return Wait(until=now + pace.poll, reason=answer.detail)
-    return Conclude(event=Event.UNKNOWN, detail=f"cannot read back: {answer.detail}")
+        return WaitMove(until=now + pace.poll, reason=answer.detail)
+    return Conclude(event=LifecycleEvent.UNKNOWN, detail=f"cannot read back: {answer.detail}")
 
 
 def _settle(
@@ -219,27 +230,31 @@ def _settle(
 ) -> Move:
     """All steps were answered by done: see whether it is so."""
     if fresh is None:
-        return Look(done=progress.done)
+        return ReadBackMove(done=progress.done)
     answer = fresh[1]
-    if answer.seen is Seen.AS_INTENDED:
+    if answer.seen is VerificationResult.AS_INTENDED:
         return Conclude(event=None, detail=answer.detail)
-    if answer.seen is Seen.DIFFERENT:
-        return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
-    if answer.seen is Seen.GONE:
-        return Conclude(event=Event.UNKNOWN, detail=f"the target is gone: {answer.detail}")
-    if answer.seen is Seen.FAILING:  # the applier has been patient itself
-        return Conclude(event=Event.FAILING, detail=answer.detail)
+    if answer.seen is VerificationResult.DIFFERENT:
+        return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
+    if answer.seen is VerificationResult.GONE:
+        return Conclude(event=LifecycleEvent.UNKNOWN, detail=f"the target is gone: {answer.detail}")
+    if answer.seen is VerificationResult.FAILING:  # the applier has been patient itself
+        return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     if not _overdue(progress, now, pace):
-        return Wait(until=now + pace.poll, reason=answer.detail)
+        return WaitMove(until=now + pace.poll, reason=answer.detail)
     minutes = pace.patience / timedelta(minutes=1)
-    late = f"set, and not there after {minutes:g} min: " if answer.seen is Seen.NOT_YET else ""
+    late = (
+        f"set, and not there after {minutes:g} min: "
+        if answer.seen is VerificationResult.NOT_YET
+        else ""
+    )
     return Conclude(event=_LATE[answer.seen], detail=f"{late}{answer.detail}")
 
 
-_LATE: dict[Seen, Event | None] = {
-    Seen.NOT_YET: None,
-    Seen.UNTOUCHED: Event.REFUSED,
-    Seen.UNREADABLE: Event.UNKNOWN,
+_LATE: dict[VerificationResult, LifecycleEvent | None] = {
+    VerificationResult.NOT_YET: None,
+    VerificationResult.UNTOUCHED: LifecycleEvent.REFUSED,
+    VerificationResult.UNREADABLE: LifecycleEvent.UNKNOWN,
 }
 """What a sight means once patience has run out. NOT_YET: the value is set; the watch goes on.
 UNTOUCHED: it was answered by done, and nothing happened."""
@@ -261,74 +276,83 @@ def _after_the_outcome(
         return _measure_or_finish(due, now)
     ripe = due is not None and now >= due and not watched
     if fresh is None:
-        return Measure() if ripe else look_at_all(progress)
+        return MeasureMove() if ripe else look_at_all(progress)
     turned = _turned(progress, fresh[1], now, pace)
     if turned is not None:
         return turned
     if ripe:
-        return Measure()
+        return MeasureMove()
     pause = 5 * pace.poll
     if not watched:
         pause = min(max((now - concluded) / _LOOKS, _SHORTEST_PAUSE), _LONGEST_PAUSE)
-    return Wait(until=now + pause if due is None else min(now + pause, max(due, now + pace.poll)))
+    return WaitMove(
+        until=now + pause if due is None else min(now + pause, max(due, now + pace.poll))
+    )
 
 
 def _measure_or_finish(due: datetime | None, now: datetime) -> Move:
     if due is None:
         return Finish()
-    return Measure() if now >= due else Wait(until=due)
+    return MeasureMove() if now >= due else WaitMove(until=due)
 
 
-def look_at_all(progress: Progress) -> Look:
+def look_at_all(progress: Progress) -> ReadBackMove:
     """Return the look at what is known to have been taken; in doubt, at all that was sent."""
     sent = progress.sent_steps
-    return Look(done=sent if progress.doubtful_step is not None else progress.done or sent)
+    return ReadBackMove(done=sent if progress.doubtful_step is not None else progress.done or sent)
 
 
 def _turned(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
-    """Give what a look during the watch changes, None when all is as it was."""
-    if progress.outcome is Event.UNKNOWN:
+    """Return what a look during the watch changes, None when all is as it was."""
+    if progress.outcome is LifecycleEvent.UNKNOWN:
         return _known_at_last(progress, answer)
     stands = progress.outcome in _MEASURED
-    if answer.seen is Seen.GONE:
+    if answer.seen is VerificationResult.GONE:
         detail = f"the target has ended or was deleted: {answer.detail}"
-        return Conclude(event=Event.TARGET_GONE, detail=detail) if stands else Finish()
+        return Conclude(event=LifecycleEvent.TARGET_GONE, detail=detail) if stands else Finish()
     if stands and pace.lasting and progress.done:
         drifted = _drifted(progress, answer, now, pace)
         if drifted is not None:
             return drifted
-    if progress.outcome is Event.FAILING:
+    if progress.outcome is LifecycleEvent.FAILING:
         return _recovered(progress, answer)
     since = progress.failing_since
-    if answer.seen is Seen.FAILING and since is not None and now - since >= pace.patience:
-        return Conclude(event=Event.FAILING, detail=answer.detail)
+    if (
+        answer.seen is VerificationResult.FAILING
+        and since is not None
+        and now - since >= pace.patience
+    ):
+        return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
     return None
 
 
 def _drifted(progress: Progress, answer: ReadBack, now: datetime, pace: Pace) -> Move | None:
-    """Give what it means that the fields no longer hold what was sent; two looks have to say so.
+    """Return what it means that the fields no longer hold what was sent; two looks have to say so.
 
     Where the target stored something else from the beginning, another value says nothing new.
     """
-    events = {Seen.UNTOUCHED: Event.UNDONE_OUTSIDE, Seen.DIFFERENT: Event.CHANGED_OUTSIDE}
+    events = {
+        VerificationResult.UNTOUCHED: LifecycleEvent.UNDONE_OUTSIDE,
+        VerificationResult.DIFFERENT: LifecycleEvent.CHANGED_OUTSIDE,
+    }
     event = events.get(answer.seen)
-    changed = event is Event.CHANGED_OUTSIDE
-    if event is None or (changed and progress.outcome is Event.APPLIED_DIFFERENTLY):
+    changed = event is LifecycleEvent.CHANGED_OUTSIDE
+    if event is None or (changed and progress.outcome is LifecycleEvent.APPLIED_DIFFERENTLY):
         return None
     first = progress.looks[-1][0] if progress.looks else now
     if now - first < pace.poll:
-        return Wait(until=now + pace.poll, reason=answer.detail)
+        return WaitMove(until=now + pace.poll, reason=answer.detail)
     values = "; ".join(f"{field} is {value}" for field, value in answer.observed)
     detail = answer.detail + (f" ({values})" if values and values not in answer.detail else "")
     if pace.lapses and not changed:
-        return Conclude(event=Event.TARGET_GONE, detail=f"it was not renewed: {detail}")
+        return Conclude(event=LifecycleEvent.TARGET_GONE, detail=f"it was not renewed: {detail}")
     what = "changed" if changed else "put back"
     return Conclude(event=event, detail=f"{what} from outside: {detail}")
 
 
 def _recovered(progress: Progress, answer: ReadBack) -> Move | None:
-    """Give what follows once the work is well: its next step, or the outcome after the last."""
-    if answer.seen is not Seen.AS_INTENDED:
+    """Return what follows once the work is well: its next step, or the outcome after the last."""
+    if answer.seen is not VerificationResult.AS_INTENDED:
         return None
     step = progress.done
     if progress.change is None or step >= len(progress.change.steps):
@@ -340,10 +364,10 @@ def _known_at_last(progress: Progress, answer: ReadBack) -> Move | None:
     """An unknown outcome is decided by the first look that gets an answer."""
     steps = len(progress.change.steps) if progress.change else 0
     partial = progress.sent_steps < steps
-    if answer.seen is Seen.UNTOUCHED:
-        return Conclude(event=Event.REFUSED, detail=f"it never arrived: {answer.detail}")
-    if answer.seen is Seen.FAILING:
-        return Conclude(event=Event.FAILING, detail=answer.detail)
-    if answer.seen is Seen.DIFFERENT or (partial and answer.seen in _ARRIVED):
-        return Conclude(event=Event.APPLIED_DIFFERENTLY, detail=answer.detail)
+    if answer.seen is VerificationResult.UNTOUCHED:
+        return Conclude(event=LifecycleEvent.REFUSED, detail=f"it never arrived: {answer.detail}")
+    if answer.seen is VerificationResult.FAILING:
+        return Conclude(event=LifecycleEvent.FAILING, detail=answer.detail)
+    if answer.seen is VerificationResult.DIFFERENT or (partial and answer.seen in _ARRIVED):
+        return Conclude(event=LifecycleEvent.APPLIED_DIFFERENTLY, detail=answer.detail)
     return Conclude(event=None, detail=answer.detail) if answer.seen in _ARRIVED else None

@@ -10,7 +10,7 @@ from data.records.decisions import Recommendation
 
 
 def power_cap_change(recommendation: Recommendation, gpus: tuple[Gpu, ...]) -> ChangeText:
-    """Give the commands per node, from the steps that the agents would be sent.
+    """Return the commands per node, from the steps that the agents would be sent.
 
     Errors: ChangeRefusedError without a cap or a GPU, for MIG instances, and for a UUID that is not
     a real one.

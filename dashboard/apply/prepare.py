@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from dashboard.apply.base import Applier
-from dashboard.apply.guards import Held, require_within_limits, why_wait
+from dashboard.apply.guards import CommandHold, require_within_limits, why_wait
 from dashboard.apply.progress import progress_of
 from dashboard.apply.task import Task
 from dashboard.rights import RULE, require_right
@@ -18,8 +18,8 @@ from data.store.record_json import from_json
 _DAY = timedelta(hours=24)
 
 
-def why_held(task: Task) -> Held | None:
-    """Give what makes the command wait for now; nothing holds back what has expired."""
+def why_held(task: Task) -> CommandHold | None:
+    """Return what makes the command wait for now; nothing holds back what has expired."""
     if task.command.kind is not CommandKind.APPLY or has_expired(task):
         return None
     return why_wait(task.store.reader, task.command, task.settings().apply, task.clock())
@@ -32,7 +32,7 @@ def has_expired(task: Task) -> bool:
 
 
 def prepare(task: Task) -> Change:
-    """Give the change of a command. Errors: ApplyError and its kinds; nothing was sent."""
+    """Return the change of a command. Errors: ApplyError and its kinds; nothing was sent."""
     if has_expired(task):
         raise StalePlanError(
             f"the recommendation expired at {task.recommendation.expires_at:%Y-%m-%d %H:%M} UTC",
@@ -54,7 +54,7 @@ def prepare(task: Task) -> Change:
 
 
 def change_of(applier: Applier, recommendation: Recommendation, reader: StoreReader) -> Change:
-    """Give the change as it would be made now; also what a person previews."""
+    """Return the change as it would be made now; also what a person previews."""
     job = reader.job(recommendation.job_id)
     gpus = tuple(gpu for gpu in reader.gpus() if gpu.job_id == recommendation.job_id)
     return applier.change_for(recommendation, applier.look(recommendation, job=job, gpus=gpus))

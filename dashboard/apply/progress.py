@@ -5,25 +5,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from data.records.changes import Change, Seen, StepOutcome, StepResult
+from data.records.changes import Change, StepOutcome, StepResult, VerificationResult
 from data.records.commands import JournalRow, Work
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 from data.store.record_json import from_json
 
-MEASURED = frozenset({Event.VERIFIED, Event.FELL_SHORT, Work.UNMEASURED})
+MEASURED = frozenset({LifecycleEvent.VERIFIED, LifecycleEvent.FELL_SHORT, Work.UNMEASURED})
 _OUTCOMES = frozenset(
     {
-        Event.APPLIED,
-        Event.APPLIED_DIFFERENTLY,
-        Event.FAILING,
-        Event.REFUSED,
-        Event.UNKNOWN,
-        Event.ROLLED_BACK,
-        Event.ROLLBACK_REFUSED,
-        Event.UNDONE_OUTSIDE,
-        Event.CHANGED_OUTSIDE,
-        Event.TARGET_GONE,
-        Event.REPLACED,
+        LifecycleEvent.APPLIED,
+        LifecycleEvent.APPLIED_DIFFERENTLY,
+        LifecycleEvent.FAILING,
+        LifecycleEvent.REFUSED,
+        LifecycleEvent.UNKNOWN,
+        LifecycleEvent.ROLLED_BACK,
+        LifecycleEvent.ROLLBACK_REFUSED,
+        LifecycleEvent.UNDONE_OUTSIDE,
+        LifecycleEvent.CHANGED_OUTSIDE,
+        LifecycleEvent.TARGET_GONE,
+        LifecycleEvent.REPLACED,
     }
 )
 
@@ -40,8 +40,8 @@ class Progress:
     since: datetime | None = None
     sent: Counter[int] = field(default_factory=Counter)
     answers: dict[int, tuple[datetime, StepResult]] = field(default_factory=dict)
-    looks: list[tuple[datetime, Seen]] = field(default_factory=list)
-    outcome: Event | None = None
+    looks: list[tuple[datetime, VerificationResult]] = field(default_factory=list)
+    outcome: LifecycleEvent | None = None
     concluded_at: datetime | None = None
     measured: bool = False
 
@@ -72,7 +72,7 @@ class Progress:
         """Since when every look finds the work suffering; None when the last did not."""
         at = None
         for looked_at, seen in reversed(self.looks):
-            if seen is not Seen.FAILING:
+            if seen is not VerificationResult.FAILING:
                 break
             at = looked_at
         return at
@@ -97,8 +97,8 @@ def _take_in(progress: Progress, row: JournalRow) -> None:
         progress.answers[row.step] = (row.at, from_json(StepResult, row.record))
         progress.looks, progress.since = [], row.at
     elif row.event == Work.LOOKED:
-        progress.looks.append((row.at, Seen(row.record)))
+        progress.looks.append((row.at, VerificationResult(row.record)))
     elif row.event in MEASURED:
         progress.measured = True
     elif row.event in _OUTCOMES:
-        progress.outcome, progress.concluded_at = Event(row.event), row.at
+        progress.outcome, progress.concluded_at = LifecycleEvent(row.event), row.at

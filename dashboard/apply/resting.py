@@ -26,7 +26,7 @@ _OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
 
 def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
-    """Give the jobs that are over by the word of the scheduler that was asked just now, and why.
+    """Return the jobs that are over by the word of the scheduler that was asked just now, and why.
 
     A job that only telemetry names has no scheduler to ask; a scheduler that could not be asked has
     said nothing.
@@ -75,7 +75,7 @@ def resting(
 def _why(
     reader: StoreReader, one: Recommendation, state: State, job: Job | None, now: datetime
 ) -> str:
-    """Give why the target of a recommendation rests, '' when it does not."""
+    """Return why the target of a recommendation rests, '' when it does not."""
     if state in OPEN:
         return f"a change of it is {state}"
     if state in _UNDONE:

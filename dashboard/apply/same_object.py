@@ -12,7 +12,7 @@ from data.store.record_json import from_json
 def others_on(
     reader: StoreReader, change: Change, digest: str, states: Collection[State]
 ) -> tuple[Command, ...]:
-    """Give the last command of each other recommendation in `states` that shares a field."""
+    """Return the last command of each other recommendation in `states` that shares a field."""
     found = []
     for other, state in reader.states().items():
         if other == digest or state not in states:

@@ -9,7 +9,7 @@ import shlex
 from dataclasses import replace
 
 from dashboard.apply.base import ChangeText
-from dashboard.apply.slurm.gres_text import GpuRequest, gpu_request, one_spelling
+from dashboard.apply.slurm.gres_text import GresRequest, gpu_request, one_spelling
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.moves import SIZES, Move, moves_for, type_key
 from dashboard.apply.slurm.nodes import drain_reason
@@ -33,7 +33,7 @@ _STATES = {JobState.PENDING: "PENDING", JobState.SUSPENDED: "SUSPENDED"}
 
 
 def slurm_job_number(job_id: str) -> str:
-    """Give the Slurm job id of a job id `slurm:1234`, refusing anything else."""
+    """Return the Slurm job id of a job id `slurm:1234`, refusing anything else."""
     match = _JOB_ID.fullmatch(job_id)
     if match is None:
         raise ChangeRefusedError(
@@ -45,7 +45,7 @@ def slurm_job_number(job_id: str) -> str:
 def slurm_change(
     recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job | None = None
 ) -> ChangeText:
-    """Give the commands for a Slurm job or node; `gpus` are those that the job holds.
+    """Return the commands for a Slurm job or node; `gpus` are those that the job holds.
 
     Errors: ChangeRefusedError where Slurm cannot make the change or a name is hostile.
     """
@@ -123,7 +123,7 @@ def _check(show: str, moves: tuple[Move, ...], address: str) -> list[str]:
 
 
 def _address(number: str, job: Job | None) -> str:
-    """Give the task of an array as J_n: 22.05 ignores `scancel` of its raw number."""
+    """Return the task of an array as J_n: 22.05 ignores `scancel` of its raw number."""
     facts = dict(_facts(job).extra)
     array, task = facts.get("array_job", ""), facts.get("array_task", "")
     return f"{array}_{task}" if array.isdecimal() and task.isdecimal() else number
@@ -163,13 +163,13 @@ def _stored_state(
 
 
 def _request(now: Configuration, extra: dict[str, str], nodes: int) -> dict[str, str]:
-    """Give the request of the job as it was submitted, or what most jobs would have written."""
+    """Return the request of the job as it was submitted, or what most jobs would have written."""
     per, said = extra.get("gres_per", ""), one_spelling(extra.get("gres", ""))
     if per in GPU_FIELDS and said:
         gpu_request(said)
         return {GPU_FIELDS[per]: said}
     each = -(-now.gpu_count // max(1, nodes))
-    return {"Gres": GpuRequest(gpu_type=_guessed_type(now), count=max(1, each)).text()}
+    return {"Gres": GresRequest(gpu_type=_guessed_type(now), count=max(1, each)).text()}
 
 
 def _guessed_type(configuration: Configuration) -> str:

@@ -35,7 +35,7 @@ class Obeying:
 
 
 def stop_file_of(settings: Settings) -> Path:
-    """Give the stop file of the settings, as a path that means the same everywhere."""
+    """Return the stop file of the settings, as a path that means the same everywhere."""
     return Path(settings.apply.stop_file).absolute()
 
 
@@ -45,7 +45,7 @@ def _beside(url: str) -> Path:
 
 
 def who_obeys(url: str) -> Obeying | None:
-    """Give the live process that applies from a DuckDB store, None when there is none."""
+    """Return the live process that applies from a DuckDB store, None when there is none."""
     try:
         descriptor = os.open(_beside(url), os.O_RDONLY)
     except OSError:
@@ -79,7 +79,7 @@ def is_obeyed(url: str, *, within: float = _SEEN_WITHIN) -> bool:
 
 @contextmanager
 def announcing(settings: Callable[[], Settings]) -> Iterator[list[Loop]]:
-    """Give the thread that keeps the file true, none on a server; the lock is held for the block.
+    """Yield the thread that keeps the file true, none on a server; the lock is held for the block.
 
     Its first round is over when the block begins.
     """

@@ -14,7 +14,7 @@ from data.errors import ApplyError
 from data.records.changes import StepResult
 from data.records.commands import Command, CommandKind, JournalRow, Lease, Work
 from data.records.decisions import Recommendation
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 from data.settings import Settings
 from data.store import Store
 from data.store.record_json import from_json
@@ -41,12 +41,12 @@ class Task:
     def words(self) -> str:
         """The command as logs call it."""
         one = self.recommendation
-        what = deed(one, back=self.success() is Event.ROLLED_BACK)
+        what = deed(one, back=self.success() is LifecycleEvent.ROLLED_BACK)
         by = self.command.person.name
         return f"{self.command.kind} by {by}: {what} (recommendation {one.recommendation_id})"
 
     def journal(self) -> tuple[JournalRow, ...]:
-        """Give what was written for the command."""
+        """Return what was written for the command."""
         return self.store.reader.journal(command_id=self.command.command_id)
 
     def write(
@@ -79,7 +79,7 @@ class Task:
             logger.info("%s replaces recommendation %s", self.words, command.digest[:12])
 
     def why_stopped(self) -> str:
-        """Give why nothing may be sent now, '' when it may: asked before everything sent."""
+        """Return why nothing may be sent now, '' when it may: asked before everything sent."""
         settings = self.settings()
         if not settings.apply.enabled:
             return "applying is off (apply.enabled)"
@@ -91,7 +91,7 @@ class Task:
         return ""
 
     def applier(self) -> Applier:
-        """Give who makes the change. Errors: ApplyError when it is switched off."""
+        """Return who makes the change. Errors: ApplyError when it is switched off."""
         found = applier_for(self.appliers(self.settings()), self.recommendation)
         if found is None:
             raise ApplyError(
@@ -101,11 +101,11 @@ class Task:
         return found
 
     def undone_command(self) -> Command:
-        """Give the command that this rollback undoes."""
+        """Return the command that this rollback undoes."""
         return self.store.reader.command(self.command.subject.partition(":")[0])
 
     def undone_journal(self) -> tuple[JournalRow, ...]:
-        """Give what was written for the command that this rollback undoes."""
+        """Return what was written for the command that this rollback undoes."""
         return self.store.reader.journal(command_id=self.undone_command().command_id)
 
     def is_followed(self) -> bool:
@@ -118,7 +118,7 @@ class Task:
         return all(self.store.commands.end(one, now=self.clock()) for one in self._earlier())
 
     def earlier_journals(self) -> list[tuple[JournalRow, ...]]:
-        """Give what was written for each command before this one."""
+        """Return what was written for each command before this one."""
         return [self.store.reader.journal(command_id=one) for one in self._earlier()]
 
     def _earlier(self) -> list[str]:
@@ -126,17 +126,17 @@ class Task:
         ids = [one.command.command_id for one in found]
         return ids[: ids.index(self.command.command_id)]
 
-    def success(self) -> Event:
-        """Give what success means: applied, rolled back, or a rollback rolled back."""
+    def success(self) -> LifecycleEvent:
+        """Return what success means: applied, rolled back, or a rollback rolled back."""
         if self.command.kind is CommandKind.APPLY:
-            return Event.APPLIED
+            return LifecycleEvent.APPLIED
         forward = self._depth() % 2 == 0
-        return Event.APPLIED if forward else Event.ROLLED_BACK
+        return LifecycleEvent.APPLIED if forward else LifecycleEvent.ROLLED_BACK
 
-    def refusal(self) -> Event:
-        """Give what a refusal is called."""
+    def refusal(self) -> LifecycleEvent:
+        """Return what a refusal is called."""
         apply = self.command.kind is CommandKind.APPLY
-        return Event.REFUSED if apply else Event.ROLLBACK_REFUSED
+        return LifecycleEvent.REFUSED if apply else LifecycleEvent.ROLLBACK_REFUSED
 
     def _depth(self) -> int:
         depth, command = 0, self.command
@@ -147,7 +147,7 @@ class Task:
 
 
 def _line(event: str, *, step: int, detail: str, record: str) -> str:
-    """Give a row of the journal as the log shows it."""
+    """Return a row of the journal as the log shows it."""
     said = str(event)
     if event == Work.SENDING:
         said = f"sending step {step + 1}"

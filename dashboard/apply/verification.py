@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import pandas as pd
 
-from dashboard.apply.counterfactual import NO_WORK_RATIO, Held, Since, saved
+from dashboard.apply.counterfactual import NO_WORK_RATIO, HeldBoards, Since, saved
 from dashboard.apply.progress import Progress
 from dashboard.apply.task import Task
 from data.catalogue.carbon_table import load_carbon_table
@@ -20,7 +20,7 @@ from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalo
 from data.clock import floor_to_slot
 from data.records.commands import Measurement, Work
 from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
@@ -37,7 +37,10 @@ _GIVE_UP = timedelta(hours=24)
 
 
 def measured_window(settings: Settings, concluded_at: datetime) -> tuple[datetime, datetime]:
-    """Give the whole slots after a change; the one in which it was made belongs to neither side."""
+    """Return the whole slots after a change.
+
+    The one in which it was made belongs to neither side.
+    """
     seconds = settings.planning.slot_minutes * 60
     start = floor_to_slot(concluded_at, seconds) + timedelta(seconds=seconds)
     return start, start + timedelta(seconds=settings.apply.verify_slots * seconds)
@@ -51,8 +54,8 @@ def is_measurable(task: Task, progress: Progress) -> bool:
     return now >= end + _GIVE_UP or (latest is not None and latest >= end)
 
 
-def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
-    """Give the verdict and the measurement of a change that was concluded."""
+def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Measurement]:
+    """Return the verdict and the measurement of a change that was concluded."""
     settings, recommendation = task.settings(), task.recommendation
     slot_seconds = settings.planning.slot_minutes * 60
     concluded = progress.concluded_at or task.clock()
@@ -89,7 +92,7 @@ def measure(task: Task, progress: Progress) -> tuple[Event | Work, Measurement]:
 
 def _by_memory(
     one: Measurement, after: pd.DataFrame, recommendation: Recommendation
-) -> tuple[Event | Work, Measurement]:
+) -> tuple[LifecycleEvent | Work, Measurement]:
     """Judge a change by the largest memory per device since."""
     largest = float(after["memory_used_mib"].max()) if len(after) else float("nan")
     if largest != largest:
@@ -97,15 +100,19 @@ def _by_memory(
         return Work.UNMEASURED, unknown
     limit = float(dict(recommendation.details)["memory_limit_mib"])
     read = replace(one, memory_peak_mib=largest, memory_limit_mib=limit)
-    return Event.VERIFIED if largest < limit else Event.FELL_SHORT, read
+    return LifecycleEvent.VERIFIED if largest < limit else LifecycleEvent.FELL_SHORT, read
 
 
-def _verdict(one: Measurement, loss: float, *, capped: bool) -> Event | Work:
+def _verdict(one: Measurement, loss: float, *, capped: bool) -> LifecycleEvent | Work:
     if one.realised_gpu_hours is None and one.realised_energy_kwh is None:
         return Work.UNMEASURED
     # A capped board is slower at the same utilization: its throughput cannot be told from it.
     slower = one.throughput_ratio is not None and one.throughput_ratio < 1 - loss
-    return Event.FELL_SHORT if slower and one.saturated and not capped else Event.VERIFIED
+    return (
+        LifecycleEvent.FELL_SHORT
+        if slower and one.saturated and not capped
+        else LifecycleEvent.VERIFIED
+    )
 
 
 def compare(
@@ -193,14 +200,16 @@ def _too_little(
     return tuple(reasons)
 
 
-def _sides(recommendation: Recommendation, catalogue: GpuCatalogue) -> tuple[Held, Held, str]:
+def _sides(
+    recommendation: Recommendation, catalogue: GpuCatalogue
+) -> tuple[HeldBoards, HeldBoards, str]:
     """Return how the job holds boards before and after, and why energy cannot be told."""
     now, proposed = recommendation.now, recommendation.proposed
     own = catalogue.find(now.gpu_model)
     wanted = proposed if proposed.gpu_count else now
     other = catalogue.find(wanted.gpu_model)
     if own is None or other is None:
-        unknown = Held(share=1.0, speed=1.0, free_watts=_NOTHING)
+        unknown = HeldBoards(share=1.0, speed=1.0, free_watts=_NOTHING)
         return unknown, unknown, "what a free board of its GPU model draws is not known"
     why = ""
     if proposed.shared_with or now.shared_with:
@@ -210,7 +219,7 @@ def _sides(recommendation: Recommendation, catalogue: GpuCatalogue) -> tuple[Hel
     return _held(now, own, own), _held(wanted, other, own), why
 
 
-def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> Held:
+def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldBoards:
     """Return how a configuration holds boards of a model, its speed in boards of `own`."""
     profile = model.mig_profile(configuration.mig_profile) if configuration.mig_profile else None
     speed = model.relative_speed / own.relative_speed
@@ -223,7 +232,7 @@ def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> Held:
         high=model.idle_watts_high,
         unit="W",
     )
-    return Held(share=share, speed=speed, free_watts=watts)
+    return HeldBoards(share=share, speed=speed, free_watts=watts)
 
 
 def _counts_new_boards(recommendation: Recommendation) -> bool:

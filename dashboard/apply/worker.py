@@ -18,14 +18,14 @@ from dashboard.apply.cut_short import between_steps, ended_by_a_refused_rollback
 from dashboard.apply.next_move import (
     Conclude,
     Finish,
-    Look,
-    Measure,
+    MeasureMove,
     Move,
     Note,
     Pace,
     Prepare,
+    ReadBackMove,
     Send,
-    Wait,
+    WaitMove,
     look_at_all,
     next_move,
 )
@@ -49,7 +49,7 @@ from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import Command, CommandKind, Lease, Work
 from data.records.decisions import FOR_MEMORY, Action
 from data.records.jobs import Platform
-from data.records.lifecycle import OPEN, STANDING, Event, State
+from data.records.lifecycle import OPEN, STANDING, LifecycleEvent, State
 from data.settings import Settings
 from data.store import Store
 from data.store.record_json import to_json
@@ -59,7 +59,7 @@ _PAUSE = timedelta(seconds=15)
 _MEASURE_PAUSE = timedelta(minutes=5)
 _STOPPED_PAUSE = timedelta(milliseconds=500)
 _ENDS = "its worker was told to end: the next one goes on"
-_FROM_OUTSIDE = frozenset({Event.UNDONE_OUTSIDE, Event.CHANGED_OUTSIDE})
+_FROM_OUTSIDE = frozenset({LifecycleEvent.UNDONE_OUTSIDE, LifecycleEvent.CHANGED_OUTSIDE})
 _ON_THE_WAY = timedelta(seconds=60)
 """No command to a target takes longer: what was cut off has arrived by then, or never will."""
 
@@ -113,7 +113,7 @@ class Worker:
         self._release(lease, self.clock() + _PAUSE, why)
 
     def _release(self, lease: Lease, not_before: datetime, why: str) -> None:
-        """Give a command back, and log why it waits when that is new."""
+        """Return a command back, and log why it waits when that is new."""
         self.store.commands.release(lease, not_before=not_before, held=why)
         if why and self._held.get(lease.command_id) != why:
             logger.info("command %s waits: %s", lease.command_id[:12], why)
@@ -160,7 +160,7 @@ class Worker:
             pace = _pace(task)
             move = Finish() if task.is_followed() else _next(task, progress, fresh, pace)
             self.unsafe = between_steps(task, progress)
-            if isinstance(move, Wait):
+            if isinstance(move, WaitMove):
                 ends = _ENDS if self.unsafe and self.stopping() else ""
                 reasons = (move.reason, self.unsafe if self.unsafe not in move.reason else "", ends)
                 self._release(task.lease, move.until, "; ".join(filter(None, reasons)))
@@ -184,7 +184,7 @@ class Worker:
 
 
 def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pace: Pace) -> Move:
-    """Give what the journal and the looks ask for, or what takes its place for now."""
+    """Return what the journal and the looks ask for, or what takes its place for now."""
     move = next_move(progress, fresh, now=task.clock(), pace=pace)
     if isinstance(move, Prepare) and task.command.kind is CommandKind.ROLLBACK:
         return _ending_the_undone(task, pace) or _permitted(task, progress, move, fresh)
@@ -194,49 +194,49 @@ def _next(task: Task, progress: Progress, fresh: tuple[int, ReadBack] | None, pa
 
 
 def _ending_the_undone(task: Task, pace: Pace) -> Move | None:
-    """Give what comes before a rollback: the end of what it undoes, None once that is over.
+    """Return what comes before a rollback: the end of what it undoes, None once that is over.
 
     What was sent last may still be on its way: no command takes longer than a minute.
     """
     now = task.clock()
     if not task.end_earlier_commands():
-        return Wait(until=now + pace.poll, reason="waits until the change under way is let go")
+        return WaitMove(until=now + pace.poll, reason="waits until the change under way is let go")
     if not progress_of(task.undone_journal()).sent:
         return Conclude(event=task.success(), detail="nothing had been sent: nothing to undo")
     earlier = [progress_of(rows) for rows in task.earlier_journals()]
     doubtful = [one.since for one in earlier if one.since and one.doubtful_step is not None]
     arrived = max((since + _ON_THE_WAY for since in doubtful), default=now)
     if now < arrived:
-        return Wait(until=arrived, reason="waits until what was sent last has surely arrived")
+        return WaitMove(until=arrived, reason="waits until what was sent last has surely arrived")
     return None
 
 
 def _permitted(
     task: Task, progress: Progress, move: Move, fresh: tuple[int, ReadBack] | None
 ) -> Move:
-    """Give the move, or the wait that takes its place for now."""
+    """Return the move, or the wait that takes its place for now."""
     now = task.clock()
     if (
         isinstance(move, Conclude)
         and move.event in _FROM_OUTSIDE
         and _others_at_work(task, progress)
     ):
-        return Wait(until=now + _PAUSE, reason="another change of the same object is under way")
-    if isinstance(move, Measure) and not is_measurable(task, progress):
-        pause = Wait(until=now + _MEASURE_PAUSE, reason="no samples yet of the time to measure")
+        return WaitMove(until=now + _PAUSE, reason="another change of the same object is under way")
+    if isinstance(move, MeasureMove) and not is_measurable(task, progress):
+        pause = WaitMove(until=now + _MEASURE_PAUSE, reason="no samples yet of the time to measure")
         return pause if fresh else look_at_all(progress)
     if isinstance(move, Prepare) and has_expired(task):
         return move
     if isinstance(move, Prepare | Send) and (why := task.why_stopped()):
-        return Wait(until=now + _STOPPED_PAUSE, reason=why)
+        return WaitMove(until=now + _STOPPED_PAUSE, reason=why)
     if isinstance(move, Prepare) and (held := why_held(task)) is not None:
-        return Wait(until=held.until, reason=held.reason)
+        return WaitMove(until=held.until, reason=held.reason)
     return move
 
 
 def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | None:
     """Carry one move out; give what a look saw."""
-    if isinstance(move, Look):
+    if isinstance(move, ReadBackMove):
         return _look(task, progress, move.done)
     if isinstance(move, Prepare):
         _prepare(task)
@@ -245,10 +245,10 @@ def _make(task: Task, progress: Progress, move: Move) -> tuple[int, ReadBack] | 
     elif isinstance(move, Note):
         result = StepResult(outcome=StepOutcome.DONE, detail=f"found by looking: {move.detail}")
         task.write(Work.ANSWERED, step=move.step, detail=result.detail, record=to_json(result))
-    elif isinstance(move, Measure):
+    elif isinstance(move, MeasureMove):
         _measure(task, progress)
     elif isinstance(move, Conclude):
-        refused = move.event is Event.REFUSED
+        refused = move.event is LifecycleEvent.REFUSED
         event = task.refusal() if refused else move.event or task.success()
         task.write(event, detail=move.detail, replaces=_replaced(task, progress, event))
         _leave_note(task, progress, str(event))
@@ -269,9 +269,13 @@ def _others_at_work(task: Task, progress: Progress) -> bool:
     return bool(others_on(task.store.reader, _change(progress), task.command.digest, OPEN))
 
 
-def _replaced(task: Task, progress: Progress, event: Event) -> tuple[Command, ...]:
-    """Give what stood on the same fields until now: one object has one applied change."""
-    if event not in (Event.APPLIED, Event.APPLIED_DIFFERENTLY, Event.FAILING):
+def _replaced(task: Task, progress: Progress, event: LifecycleEvent) -> tuple[Command, ...]:
+    """Return what stood on the same fields until now: one object has one applied change."""
+    if event not in (
+        LifecycleEvent.APPLIED,
+        LifecycleEvent.APPLIED_DIFFERENTLY,
+        LifecycleEvent.FAILING,
+    ):
         return ()
     return others_on(task.store.reader, _change(progress), task.command.digest, STANDING)
 
@@ -366,6 +370,6 @@ def _pace(task: Task) -> Pace:
 
 
 def _last_switch(store: Store) -> str:
-    """Give what the audit last said of the kill switch, '' when applying was not stopped."""
+    """Return what the audit last said of the kill switch, '' when applying was not stopped."""
     said = [one for one in store.reader.audit() if one.event in ("stopped", "resumed")]
     return said[-1].detail if said else ""

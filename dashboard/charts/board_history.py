@@ -15,7 +15,7 @@ _PANELS = (
 
 
 def board_history(history: pd.DataFrame) -> go.Figure:
-    """Give the picture of StoreReader.board_history; gaps stay gaps."""
+    """Return the picture of StoreReader.board_history; gaps stay gaps."""
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.06)
     for number, (_instance, rows) in enumerate(history.groupby("mig_instance")):
         profile = rows["mig_profile"].iloc[-1]

@@ -32,7 +32,7 @@ def energy_stack(
     period: str,
     measured: Sequence[tuple[str, float | None]],
 ) -> go.Figure:
-    """Give a bar per period, the largest groups apart, the others together, what is nobody's last.
+    """Return bar per period, the largest groups apart, the others together, what is nobody's last.
 
     `measured` are all periods in order with the share of their board-time that was measured: a bar
     is too short by what is not known, and says so. `period` says what the bars are: day (UTC).
@@ -100,7 +100,7 @@ _FEW = 16
 def _layers(
     parts: Sequence[StackPart],
 ) -> list[tuple[str, str, str, set[tuple[str, str]]]]:
-    """Give (title, colour, hatching, members) of every layer, from the bottom up."""
+    """Return (title, colour, hatching, members) of every layer, from the bottom up."""
     sizes: dict[str, float] = {}
     for one in parts:
         if one.kind not in _NOBODYS and one.value is not None:

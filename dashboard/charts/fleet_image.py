@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from dashboard.charts.fleet_map import Measure
+from dashboard.charts.fleet_map import MapMeasure
 from dashboard.charts.palette import FREE, IDLE, USED, safe
 
 _CELL, _FRAME = 7, 90
@@ -16,8 +16,8 @@ _FREE = -1.0
 _WORK_SCALE = [[0, FREE], [0.0099, FREE], [0.01, IDLE], [0.5, "#F0F0F0"], [1, USED]]
 
 
-def fleet_image(boards: pd.DataFrame, measure: Measure) -> go.Figure:
-    """Give every board (node, cell, gpu_index and the measure's column) as a pixel of one heat map.
+def fleet_image(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
+    """Return boards (node, cell, gpu_index and the measure's column) as pixels of one heat map.
 
     Nodes stand side by side in the frame's order, in as many bands as make the picture wide. Of
     work, boards that nobody holds are grey; what nobody reported is left blank.

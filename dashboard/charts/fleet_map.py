@@ -13,7 +13,7 @@ _ROW, _FRAME = 17, 70
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class MapMeasure:
     """What the colour of a cell says: a column of the boards' frame in its unit, up to `top`."""
 
     title: str
@@ -23,14 +23,14 @@ class Measure:
 
 
 MEASURES = (
-    Measure(title="work", column="work", unit="%", top=100),
-    Measure(title="memory", column="memory", unit="%", top=100),
-    Measure(title="power", column="power_watts", unit="W", top=0),
+    MapMeasure(title="work", column="work", unit="%", top=100),
+    MapMeasure(title="memory", column="memory", unit="%", top=100),
+    MapMeasure(title="power", column="power_watts", unit="W", top=0),
 )
 
 
-def fleet_map(boards: pd.DataFrame, measure: Measure) -> go.Figure:
-    """Give the map of boards (node, cell, text and the measure's column; unknown is NaN).
+def fleet_map(boards: pd.DataFrame, measure: MapMeasure) -> go.Figure:
+    """Return the map of boards (node, cell, text and the measure's column; unknown is NaN).
 
     Work is coloured from idle to used; a board that nobody holds is grey, an unknown one crossed.
     """

@@ -23,7 +23,7 @@ _RARE = ("unknown_gpus", "unattributed_gpus")
 def fleet_timeline(
     fleet: pd.DataFrame, demand: tuple[Sequence[datetime], QuantilePath] | None = None
 ) -> go.Figure:
-    """Give the stacked areas of a fleet history (see StoreReader.fleet_history), in GPUs.
+    """Return the stacked areas of a fleet history (see StoreReader.fleet_history), in GPUs.
 
     `demand` is the sum of the jobs' forecasts in used GPUs (see StoreReader.demand_total). Their
     quantiles are summed as if all jobs peaked together, so the band is wider than the q10-q90 of

@@ -21,7 +21,7 @@ def forecast_band(
     limit: float | None = None,
     scale: float = 1.0,
 ) -> go.Figure:
-    """Give history and forecast of one quantity; values are multiplied by `scale` for the axis.
+    """Return history and forecast of one quantity; values are multiplied by `scale` for the axis.
 
     `steps` are the planned values per slot, in the axis' unit like `limit`.
     """

@@ -15,7 +15,7 @@ _ALIKE = 1.05
 
 
 def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
-    """Give the mean over series, by lead time: loss as a share of naive's, and coverage in %.
+    """Return the mean over series, by lead time: loss as a share of naive's, and coverage in %.
 
     Leads that no series was tested at are absent; series whose naive loss is zero do not count.
     """
@@ -52,7 +52,7 @@ def lead_accuracy(backtests: Sequence[Backtest]) -> go.Figure:
 
 
 def _alike(leads: Set[float]) -> dict[float, frozenset[float]]:
-    """Give the leads that are one by the shortest of them, in order."""
+    """Return the leads that are one by the shortest of them, in order."""
     groups: dict[float, frozenset[float]] = {}
     first = 0.0
     for lead in sorted(leads):

@@ -14,7 +14,7 @@ _BARS, _LEGEND_LINE = 240, 20
 
 
 def member_weights(weights: Sequence[LeadWeights]) -> go.Figure:
-    """Give stacked bars, one per lead time, of the members' weights in %."""
+    """Return stacked bars, one per lead time, of the members' weights in %."""
     names = [f"{weight.until_hours:g} h" for weight in weights]
     members = [member for member, _weight in weights[0].weights] if weights else []
     figure = go.Figure()

@@ -16,18 +16,18 @@ SEASONAL = "#009E73"
 
 
 def safe(text: object) -> str:
-    """Give untrusted text fit for a plotly label, which reads a little HTML."""
+    """Return untrusted text fit for a plotly label, which reads a little HTML."""
     return plot_label(text)
 
 
 def faded(colour: str, opacity: float) -> str:
-    """Give a colour #RRGGBB with an opacity 0..1."""
+    """Return a colour #RRGGBB with an opacity 0..1."""
     red, green, blue = (int(colour[start : start + 2], 16) for start in (1, 3, 5))
     return f"rgba({red},{green},{blue},{opacity})"
 
 
 def dress(figure: go.Figure, *, y_title: str, height: int = 360, **layout: Any) -> go.Figure:
-    """Give the figure with the common layout: units on the axis, legend on top, UTC below."""
+    """Return the figure with the common layout: units on the axis, legend on top, UTC below."""
     figure.update_layout(
         height=height,
         margin={"l": 60, "r": 16, "t": 36, "b": 44},

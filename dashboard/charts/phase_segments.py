@@ -38,7 +38,7 @@ _MOST_BLOCKS = 400
 def phase_segments(
     times: Sequence[datetime], values: Sequence[float | None], phases: Phases
 ) -> go.Figure:
-    """Give the series as a line and its phases as blocks behind it, kinds in the legend.
+    """Return the series as a line and its phases as blocks behind it, kinds in the legend.
 
     `times` and `values` are those the phases were found in; None and NaN are gaps in the line.
     """
@@ -70,7 +70,7 @@ def phase_segments(
 
 
 def _top(values: Sequence[float | None]) -> float:
-    """Give the height of the blocks: just above the highest known value."""
+    """Return the height of the blocks: just above the highest known value."""
     known = [value for value in values if value is not None and value < float("inf")]
     return 1.05 * max([*known, 0.0]) or 1.0
 

@@ -37,7 +37,7 @@ class _Blocks:
 
 
 def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) -> go.Figure:
-    """Give the Gantt chart of some nodes; `why` says for a job what the plan is after.
+    """Return the Gantt chart of some nodes; `why` says for a job what the plan is after.
 
     Blocks in the accent colour are jobs on another configuration or place; diamonds mark changes.
     """
@@ -91,7 +91,7 @@ def plan_gantt(plan: Plan, nodes: Sequence[NodePlan], why: Mapping[str, str]) ->
 
 
 def _by_node(plan: Plan) -> dict[str, list[tuple[JobPlan, int]]]:
-    """Give the stays on every node, longest first, so that lanes stay straight."""
+    """Return the stays on every node, longest first, so that lanes stay straight."""
     found: dict[str, list[tuple[JobPlan, int]]] = defaultdict(list)
     for job in plan.jobs:
         for number, stay in enumerate(job.stays):
@@ -102,7 +102,7 @@ def _by_node(plan: Plan) -> dict[str, list[tuple[JobPlan, int]]]:
 
 
 def _ends_of_boards(plan: Plan) -> dict[tuple[str, int], int]:
-    """Give the slot in which the last slice of every cut board ends."""
+    """Return the slot in which the last slice of every cut board ends."""
     ends: dict[tuple[str, int], int] = defaultdict(int)
     for job in plan.jobs:
         for stay in job.stays:
@@ -124,7 +124,7 @@ def _lanes(
     job: JobPlan,
     number: int,
 ) -> list[tuple[float, float]]:
-    """Give (row, height) of the blocks of a stay on its node, in free lanes from below.
+    """Return (row, height) of the blocks of a stay on its node, in free lanes from below.
 
     A board cut by MIG keeps its lane in `boards` until its last slice ends.
     """
@@ -146,7 +146,7 @@ def _lanes(
 
 
 def _slices_of(profile: str) -> int:
-    """Give the memory slices of a profile such as 3g.40gb, as near as its name tells."""
+    """Return the memory slices of a profile such as 3g.40gb, as near as its name tells."""
     compute = int(profile[0]) if profile[:1].isdigit() else 1
     return {1: 1, 2: 2, 3: 4, 4: 4, 7: 8}.get(compute, 1)
 
@@ -220,7 +220,7 @@ def _bars(figure: go.Figure, blocks: _Blocks, name: str, colour: str, hatch: str
 
 
 def node_heat(plan: Plan) -> go.Figure:
-    """Give the share of GPUs in use per node and slot; beyond 200 nodes, of groups of them.
+    """Return the share of GPUs in use per node and slot; beyond 200 nodes, of groups of them.
 
     Nodes that are off are left blank.
     """
@@ -271,7 +271,7 @@ def capacity_band(
     demand: tuple[Sequence[datetime], Sequence[float], Sequence[float], Sequence[float]] | None,
     capacity: float,
 ) -> go.Figure:
-    """Give the fleet's demand band q10-q90 with the boards that the plan holds, and the limit.
+    """Return the fleet's demand band q10-q90 with the boards that the plan holds, and the limit.
 
     `demand` is times, q10, q50, q90 in GPUs.
     """

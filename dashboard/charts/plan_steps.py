@@ -9,7 +9,7 @@ from data.records.plans import Configuration, Plan
 
 
 def plan_steps(plan: Plan, boards_of: Callable[[Configuration], float]) -> go.Figure:
-    """Give the planned boards per slot as steps over today's allocation, dashed.
+    """Return the planned boards per slot as steps over today's allocation, dashed.
 
     `boards_of` counts a configuration in boards, a MIG instance as its share of one.
     """

@@ -8,7 +8,7 @@ from dashboard.charts.palette import FREE, PROPOSED, USED, dress, safe
 
 
 def run_lines(hours: pd.DataFrame, names: dict[str, str], this: str) -> go.Figure:
-    """Give a panel per run, named by `names` in order: GPUs held and used per hour.
+    """Return a panel per run, named by `names` in order: GPUs held and used per hour.
 
     `hours` is StoreReader.job_hours; the run `this` is drawn in the accent colour.
     """

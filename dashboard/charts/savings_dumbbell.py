@@ -21,7 +21,7 @@ class Pair:
 
 
 def savings_dumbbell(pairs: Sequence[Pair]) -> go.Figure:
-    """Give promised and realised GPU-hours of each recommendation, joined by a line."""
+    """Return promised and realised GPU-hours of each recommendation, joined by a line."""
     names = [safe(pair.name) for pair in pairs]
     figure = go.Figure()
     for name, one in zip(names, pairs, strict=True):
@@ -69,7 +69,7 @@ def _dots(names: list[str], ranges: list[Range], label: str, colour: str) -> go.
 
 
 def savings_sum(pairs: Sequence[Pair]) -> go.Figure:
-    """Give the running sums of promised and realised GPU-hours, in the order of measuring."""
+    """Return the running sums of promised and realised GPU-hours, in the order of measuring."""
     ordered = sorted(pairs, key=lambda one: one.measured_at)
     figure = go.Figure()
     for label, colour, dash in (("predicted", PROPOSED, "dash"), ("realised", USED, "solid")):

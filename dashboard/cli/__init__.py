@@ -27,7 +27,7 @@ class OneLine(logging.LogRecord):
     """What is logged, by us or a library: no name in it forges a line or speaks to a terminal."""
 
     def getMessage(self) -> str:  # noqa: N802 - the name that logging asks for
-        """Give the message as one line."""
+        """Return the message as one line."""
         return shown(super().getMessage())
 
 

@@ -11,7 +11,7 @@ from types import FrameType
 
 from collectors.nvml.library import nvml_session
 from dashboard.apply.power.agent import PowerAgent, run_agent
-from dashboard.apply.power.exchange import Exchange
+from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimits, only_agent
 from dashboard.apply.power.signed_file import read_secret
 from data.clock import utc_now
@@ -48,7 +48,7 @@ def agent(options: argparse.Namespace) -> int:
         return FINDINGS if power.holds_any else 0
 
 
-def _exchange(settings: Settings, options: argparse.Namespace) -> Exchange:
+def _exchange(settings: Settings, options: argparse.Namespace) -> SignedFolder:
     directory = options.directory or settings.apply_power.directory
     secret_file = options.secret_file or settings.apply_power.secret_file
     if not directory or not secret_file:
@@ -57,7 +57,7 @@ def _exchange(settings: Settings, options: argparse.Namespace) -> Exchange:
             "Give --directory and --secret-file, or set apply_power.directory and "
             "apply_power.secret_file.",
         )
-    return Exchange(Path(directory).expanduser(), read_secret(Path(secret_file).expanduser()))
+    return SignedFolder(Path(directory).expanduser(), read_secret(Path(secret_file).expanduser()))
 
 
 def _on_end(stop: threading.Event) -> None:

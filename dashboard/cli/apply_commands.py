@@ -18,7 +18,7 @@ from dashboard.cli.ending import WHO_GOES_ON, Ending, ending_by_signal
 from dashboard.cli.list_commands import FINDINGS
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.notify.deliver import Notifier
 from data.clock import utc_now
 from data.errors import StoreBusyError
@@ -40,20 +40,20 @@ def _person(options: argparse.Namespace) -> Person:
     return Person(name=options.by, via="cli")
 
 
-def _desk(options: argparse.Namespace, store: Store) -> Desk:
-    return Desk(store=store, settings=lambda: settings_of(options).settings)
+def _desk(options: argparse.Namespace, store: Store) -> DecisionService:
+    return DecisionService(store=store, settings=lambda: settings_of(options).settings)
 
 
 def apply(options: argparse.Namespace) -> int:
     """Apply an approved recommendation and say what came of it, or write its change file."""
     with open_for_reading(settings_of(options)) as store:
-        desk = _desk(options, store)
+        decision_service = _desk(options, store)
         stored = store.reader.recommendation(options.id, now=utc_now())
         asked = bool(store.reader.commands(stored.recommendation.digest))
-        if options.file or not (asked or desk.can_apply(stored.recommendation)):
-            say(desk.write_change(options.id, _person(options)))
+        if options.file or not (asked or decision_service.can_apply(stored.recommendation)):
+            say(decision_service.write_change(options.id, _person(options)))
             return 0
-        found = desk.apply(options.id, _person(options))
+        found = decision_service.apply(options.id, _person(options))
         if not found.fresh:
             person, at = found.command.person.name, found.command.asked_at
             say(f"already asked for by {person} at {at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
@@ -71,8 +71,8 @@ def rollback(options: argparse.Namespace) -> int:
 def keep(options: argparse.Namespace) -> int:
     """Record that an applied change is to stay."""
     with open_for_reading(settings_of(options)) as store:
-        desk = _desk(options, store)
-        desk.decide(options.id, Decision.KEPT, _person(options), options.comment)
+        decision_service = _desk(options, store)
+        decision_service.decide(options.id, Decision.KEPT, _person(options), options.comment)
         say(f"kept {options.id}")
     return 0
 
@@ -116,7 +116,7 @@ def _is_over(worker: Worker, ending: Ending) -> bool:
 
 @contextmanager
 def _working(options: argparse.Namespace, store: Store) -> Iterator[tuple[Worker, Ending]]:
-    """Give a worker that stops when the process is told to end, and whether it was."""
+    """Yield a worker that stops when the process is told to end, and whether it was."""
 
     def settings() -> Settings:
         return settings_of(options).settings

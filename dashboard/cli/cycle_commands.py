@@ -27,7 +27,7 @@ _CENT = 0.005
 
 
 def planning_time(world: World, asked: datetime | None) -> datetime:
-    """Give the time to plan at: as asked, else the wall clock, else the newest sample.
+    """Return the time to plan at: as asked, else the wall clock, else the newest sample.
 
     Without any live source the store holds a recording, whose newest sample is its present.
     """
@@ -38,7 +38,7 @@ def planning_time(world: World, asked: datetime | None) -> datetime:
 
 
 def _without_forgetting(world: World, asked: datetime | None) -> World:
-    """Give the world that deletes nothing when the time asked for has not come yet, and say so."""
+    """Return world that deletes nothing when the time asked for has not come yet, and say so."""
     now = utc_now()
     if asked is None or asked <= now + LARGEST_SKEW:
         return world
@@ -51,7 +51,7 @@ def _without_forgetting(world: World, asked: datetime | None) -> World:
 
 
 def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
-    """Give the one object that `cycle --format json` prints."""
+    """Return the one object that `cycle --format json` prints."""
     plan = outcome.plan
     return {
         "outcome": {
@@ -153,7 +153,7 @@ def portfolio_line(found: Portfolio) -> str:
 
 
 def _named(amounts: dict[str, float]) -> str:
-    """Give the amounts that are worth a word, with their names."""
+    """Return the amounts that are worth a word, with their names."""
     return "; ".join(
         f"{what} {amount:+.2f}" for what, amount in amounts.items() if abs(amount) >= _CENT
     )

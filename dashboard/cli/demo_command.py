@@ -108,7 +108,7 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
-    """Give the demo's settings: of the user's own, what reaches neither a source nor a cluster."""
+    """Return demo's settings: of the user's own, what reaches neither a source nor a cluster."""
     own = loaded.settings
     # Elsewhere than on loopback nobody is known, so nobody may apply: the demo is read-only there.
     alone = is_loopback(own.serve.host)
@@ -141,13 +141,13 @@ def _value(settings: Settings, name: str) -> object:
 
 
 def _beside(url: str) -> Path:
-    """Give the store's file without its ending; a place of its own for a store on a server."""
+    """Return the store's file without its ending; a place of its own for a store on a server."""
     file, _, path = url.partition(":///")
     return Path(path).with_suffix("") if file == "duckdb" else Path(".trimtab/demo")
 
 
 def _first_moment(world: World) -> datetime:
-    """Give the time that the demo starts at: now, or where an earlier one has got to."""
+    """Return the time that the demo starts at: now, or where an earlier one has got to."""
     latest = world.store.reader.latest_sample_at()
     if latest is None:
         cluster_of(world.settings.fleet).forget()
@@ -184,5 +184,5 @@ def _worth(outcome: CycleOutcome) -> str:
 
 
 def _in_demo_time(state: CycleState, feed: Feed) -> CycleState:
-    """Give the thread's state with the time of the next cycle on the demo's clock."""
+    """Return the thread's state with the time of the next cycle on the demo's clock."""
     return replace(state, last_finished_at=None, next_at=feed.due)

@@ -52,7 +52,7 @@ def _check_submission(settings: Settings) -> tuple[str, str]:
 
 
 def _applier_rows(settings: Settings) -> Iterator[dict[str, object]]:
-    """Give a row for each target that changes go to."""
+    """Yield a row for each target that changes go to."""
     for applier in build_appliers(settings):
         if not isinstance(applier, ChecksAccess):
             continue

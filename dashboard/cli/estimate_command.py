@@ -18,7 +18,7 @@ from dashboard.submission.estimate import (
     offered,
     plan_row,
 )
-from dashboard.submission.fleet import Fleet, catalogue_types, fleet_of_store
+from dashboard.submission.fleet import SubmissionFleet, catalogue_types, fleet_of_store
 from dashboard.submission.model_source import model_of_argument
 from dashboard.submission.planning import calibration_of, family_of, limit_warning
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -86,7 +86,7 @@ def estimate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _offers(question: PlanQuestion, fleet: Fleet | None) -> Offers:
+def _offers(question: PlanQuestion, fleet: SubmissionFleet | None) -> Offers:
     """Return the plans to list. Errors: ImpossibleProblemError when none of them fits."""
     offers = offered(training_plans(question), fleet)
     if not offers.plans:
@@ -162,8 +162,8 @@ def _question(
 
 def _known(
     settings: Settings, family: str
-) -> tuple[tuple[GpuType, ...], str, Calibration | None, Fleet | None]:
-    """Give the fleet's GPU types and the family's calibration from the store, if there is one."""
+) -> tuple[tuple[GpuType, ...], str, Calibration | None, SubmissionFleet | None]:
+    """Return the fleet's GPU types and the family's calibration from the store, if there is one."""
     catalogue = load_gpu_catalogue()
     url = settings.store.url
     if not is_postgres_url(url) and not store_path(url).is_file():

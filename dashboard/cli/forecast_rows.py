@@ -12,7 +12,7 @@ from data.records.forecasts import (
 
 
 def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
-    """Give one job's forecast, or why there is none."""
+    """Return one job's forecast, or why there is none."""
     common = {
         "job_id": forecast.job_id,
         "samples": forecast.samples,
@@ -46,7 +46,7 @@ def forecast_row(forecast: DemandForecast | ForecastSkipped) -> dict[str, Any]:
 
 
 def group_row(forecast: GroupForecast) -> dict[str, Any]:
-    """Give the forecast of a namespace, a GPU model or the fleet."""
+    """Return the forecast of a namespace, a GPU model or the fleet."""
     return {
         "kind": str(forecast.kind),
         "name": forecast.name,
@@ -59,7 +59,7 @@ def group_row(forecast: GroupForecast) -> dict[str, Any]:
 
 
 def summary_lines(rows: list[dict[str, Any]], keys: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Give one flat line per quantity of each row, or its reason for having none."""
+    """Return one flat line per quantity of each row, or its reason for having none."""
     lines: list[dict[str, Any]] = []
     for row in rows:
         subject = {key: row[key] for key in keys}

@@ -15,7 +15,7 @@ _NO_SAMPLES = "The store is empty: run `trimtab cycle` or `trimtab import`."
 
 
 def report_row(report: SourceReport) -> dict[str, Any]:
-    """Give one source report as the command line prints it."""
+    """Return one source report as the command line prints it."""
     return {
         "source": report.source,
         "state": str(report.state),
@@ -104,7 +104,7 @@ def nodes(options: argparse.Namespace) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """Give a tuple as text: names, or `2 x 3g.40gb` for pairs of a profile and a count."""
+    """Return a tuple as text: names, or `2 x 3g.40gb` for pairs of a profile and a count."""
     if not isinstance(value, tuple):
         return value
     return ", ".join(f"{one[1]} x {one[0]}" if isinstance(one, tuple) else one for one in value)

@@ -20,7 +20,7 @@ _BEYOND_ASCII = re.compile("[^ -~\n]")
 
 
 def plain(value: object) -> Any:
-    """Give a value that JSON knows, for records and times."""
+    """Return a value that JSON knows, for records and times."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     if isinstance(value, datetime):
@@ -89,5 +89,5 @@ def print_rows(
 
 
 def range_text(value: Range | None) -> str:
-    """Give a range as `central (low–high) unit`, empty when unknown."""
+    """Return a range as `central (low–high) unit`, empty when unknown."""
     return figure_text.range_text(value, unknown="")

@@ -377,7 +377,7 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Give the parser of `trimtab`."""
+    """Return the parser of `trimtab`."""
     parser = argparse.ArgumentParser(
         prog="trimtab",
         description="Watch a GPU fleet, forecast what every job needs, plan allocations over time, "

@@ -31,7 +31,7 @@ def plan(options: argparse.Namespace) -> int:
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
-    """Give a plan in figures: cost, bounds, gap, time, changes, and what of the fleet it needs."""
+    """Return plan in figures: cost, bounds, gap, time, changes, and what of the fleet it needs."""
     hours = plan.slot_seconds / SECONDS_PER_HOUR
     return {
         "plan_id": plan.plan_id,
@@ -61,7 +61,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """Give the one object that `plan --format json` prints."""
+    """Return the one object that `plan --format json` prints."""
     return plan_figures(plan) | {
         "created_at": plan.created_at,
         "slot_starts": list(plan.slot_starts),

@@ -151,7 +151,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _transition(one: Recommendation) -> str:
-    """Give the seconds of a change with its parts, '' without one."""
+    """Return the seconds of a change with its parts, '' without one."""
     if one.transition is None:
         return ""
     parts = ", ".join(f"{what} {seconds:g} s" for what, seconds in one.transition.parts)

@@ -11,7 +11,7 @@ from data.errors import ImpossibleProblemError
 
 if TYPE_CHECKING:
     from planner.simulation.application import Application
-    from planner.simulation.workload import SimulatedCluster, SubmittedJob
+    from planner.simulation.workload import SubmittedJob, WorkloadCluster
 
 _POLICIES = "first-in,least-attained,gavel,sia,has"
 _CLUSTER = "A100-SXM4-40GB:2x8,L40S-48GB:3x8,T4-16GB:6x4"
@@ -118,13 +118,13 @@ def _row(policy: str, outcome: Any) -> dict[str, object]:
     }
 
 
-def cluster_of(text: str) -> "SimulatedCluster":
+def cluster_of(text: str) -> "WorkloadCluster":
     """Read `T4-16GB:6x4,A100-SXM4-40GB:2x8`; memory is the catalogue's, None where it has none.
 
     Errors: ImpossibleProblemError naming the part that cannot be read.
     """
     from data.catalogue.gpu_catalogue import load_gpu_catalogue
-    from planner.simulation.workload import GpuPool, SimulatedCluster
+    from planner.simulation.workload import GpuPool, WorkloadCluster
 
     catalogue = load_gpu_catalogue()
     pools = []
@@ -144,11 +144,11 @@ def cluster_of(text: str) -> "SimulatedCluster":
                 memory_gib=None if model is None else model.memory_mib / _MIB_PER_GIB,
             )
         )
-    return SimulatedCluster(pools=tuple(pools))
+    return WorkloadCluster(pools=tuple(pools))
 
 
 def _applications(
-    options: argparse.Namespace, cluster: "SimulatedCluster"
+    options: argparse.Namespace, cluster: "WorkloadCluster"
 ) -> "dict[str, Application]":
     if options.profiles:
         from planner.simulation.measured_profiles import applications_of
@@ -190,7 +190,7 @@ def _table(folder: Path, name: str) -> Any:
     )
 
 
-def _jobs(options: argparse.Namespace, cluster: "SimulatedCluster") -> "tuple[SubmittedJob, ...]":
+def _jobs(options: argparse.Namespace, cluster: "WorkloadCluster") -> "tuple[SubmittedJob, ...]":
     from planner.simulation.synthetic import synthetic_jobs
     from planner.simulation.workload import SubmittedJob, in_order
 

@@ -17,7 +17,7 @@ from dashboard.cli.health import answering_health
 from dashboard.cli.serve_parts import Parts, claimed_parts
 from dashboard.cli.world import settings_of
 from dashboard.cycle import World, run_cycle
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.recording import present
 from dashboard.replanning import look_again
 from dashboard.scheduler import CycleState, CycleThread
@@ -52,7 +52,7 @@ def serve_pages(
     web = WebWorld(
         store=parts.store,
         settings=loaded,
-        desk=Desk(
+        decision_service=DecisionService(
             store=parts.store,
             settings=parts.settings,
             appliers=parts.appliers,
@@ -96,7 +96,7 @@ def _serve_part(options: argparse.Namespace, loaded: LoadedSettings, parts: Part
 
 
 def serve_overrides(options: argparse.Namespace) -> dict[str, str]:
-    """Give the settings of the server that the command line names."""
+    """Return the settings of the server that the command line names."""
     names = {"host": "serve.host", "port": "serve.port"}
     return {
         setting: str(value)

@@ -100,7 +100,7 @@ class Parts:
 
 
 def guarded(claim: SoleHolder, tick: Callable[[], bool]) -> Callable[[], bool]:
-    """Give the tick that works only while this process has the claim. Errors: StoreBusyError."""
+    """Return the tick that works only while this process has the claim. Errors: StoreBusyError."""
 
     def tick_if_ours() -> bool:
         claim.require()

@@ -12,8 +12,8 @@ from data.clock import utc_now
 if TYPE_CHECKING:
     from dashboard.cycle import Progress
     from dashboard.recorded_jobs import JobRecording
-    from planner.rightsizing.past import Policy
-    from planner.rightsizing.replay import Figures
+    from planner.rightsizing.past import LimitRule
+    from planner.rightsizing.replay import ReplayFigures
 
 _COLUMNS = (
     "quantity",
@@ -112,8 +112,8 @@ def _rows(
     return [_row(one, each, figures[0].cost) for each in figures]
 
 
-def _policies(one: "JobRecording", *, forecasting: bool) -> "list[Policy]":
-    """Give the oracle, the peers and ours, in the order of the table."""
+def _policies(one: "JobRecording", *, forecasting: bool) -> "list[LimitRule]":
+    """Return the oracle, the peers and ours, in the order of the table."""
     from planner.rightsizing.all_policies import own_policies, peer_policies
     from planner.rightsizing.oracle import oracle_of
 
@@ -132,7 +132,7 @@ def _policies(one: "JobRecording", *, forecasting: bool) -> "list[Policy]":
     return [oracle, *peer_policies(first), *ours]
 
 
-def _row(one: "JobRecording", figures: "Figures", best: float) -> dict[str, Any]:
+def _row(one: "JobRecording", figures: "ReplayFigures", best: float) -> dict[str, Any]:
     return {
         "quantity": one.quantity,
         "unit": one.unit,

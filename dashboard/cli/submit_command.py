@@ -14,7 +14,7 @@ from dashboard.submission.decision_notes import decision_document
 from dashboard.submission.estimate import plan_row
 from dashboard.submission.job_file import load_job_file
 from dashboard.submission.planning import family_of
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit as send
 from dashboard.submission.submit import why_not
@@ -80,7 +80,9 @@ def _agreed(target: str) -> bool:
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, said: str) -> None:
+def _show(
+    proposal: SubmissionProposal, options: argparse.Namespace, settings: Settings, said: str
+) -> None:
     """Print the proposal: the plan, where it goes, the launch command and the exact manifest."""
     if options.format == "json":
         print_json(proposal_document(proposal, said))
@@ -108,8 +110,8 @@ def _show(proposal: Proposal, options: argparse.Namespace, settings: Settings, s
         say(f"\n{proposal.submission.target} says: {said}")
 
 
-def proposal_document(proposal: Proposal, said: str) -> dict[str, Any]:
-    """Give a proposal as one object for programs."""
+def proposal_document(proposal: SubmissionProposal, said: str) -> dict[str, Any]:
+    """Return a proposal as one object for programs."""
     placement = proposal.placement
     return {
         "id": proposal.submission.submission_id,
@@ -166,7 +168,7 @@ def looked_at(looked: datetime | None, now: datetime) -> str:
 
 
 def submission_row(one: Submission) -> dict[str, Any]:
-    """Give a submission as one row."""
+    """Return a submission as one row."""
     latest = one.latest
     return {
         "id": one.submission_id,

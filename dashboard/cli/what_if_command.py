@@ -27,7 +27,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def what_if_document(found: WhatIf, knobs: dict[str, float]) -> dict[str, Any]:
-    """Give the one object of `--format json`: the knobs, both plans priced alike, the gap."""
+    """Return the one object of `--format json`: the knobs, both plans priced alike, the gap."""
     return {
         "knobs": knobs,
         "currency": found.settings.energy.currency,

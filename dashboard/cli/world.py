@@ -28,7 +28,7 @@ _OVERRIDES = {
 def settings_of(
     options: argparse.Namespace, *, extra: dict[str, str] | None = None
 ) -> LoadedSettings:
-    """Give the settings in force: file, environment, then the command line."""
+    """Return the settings in force: file, environment, then the command line."""
     overrides = {
         setting: str(value)
         for option, setting in _OVERRIDES.items()
@@ -49,7 +49,7 @@ def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
 
 @contextmanager
 def progress_on_stderr(options: argparse.Namespace) -> "Iterator[Progress]":
-    """Give a progress function with one bar per stage; silent with --quiet or without terminal."""
+    """Yield a progress function with one bar per stage; silent with --quiet or without terminal."""
     bars: dict[str, tqdm[Any]] = {}
 
     def show(stage: str, done: int, total: int) -> None:

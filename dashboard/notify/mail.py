@@ -13,7 +13,7 @@ from data.store.outbox import Message
 
 
 def mail_of(message: Message, settings: NotifySettings) -> EmailMessage:
-    """Give the mail, its text the message's body.
+    """Return the mail, its text the message's body.
 
     Errors: NotDeliveredError when a header would break out of its line.
     """

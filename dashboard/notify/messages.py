@@ -11,7 +11,7 @@ WEBHOOK, MAIL = "webhook", "mail"
 
 
 def messages_for(entry: AuditEntry, settings: NotifySettings) -> tuple[Message, ...]:
-    """Give the messages of one entry: one per recipient, none for what is not to be told."""
+    """Return the messages of one entry: one per recipient, none for what is not to be told."""
     if entry.event not in entries(settings.events):
         return ()
     recipients = [(MAIL, address) for address in entries(settings.mail_to)]

@@ -19,12 +19,12 @@ _CSV_SHOWN = 2500
 
 
 def order_text(week: Week, edition: str) -> str:
-    """Give what the outbox keeps of a report: which one it is."""
+    """Return what the outbox keeps of a report: which one it is."""
     return json.dumps({"end": week.end.isoformat(), "zone": week.zone, "edition": edition})
 
 
 def ordered_report(body: str, reader: StoreReader, settings: Settings) -> WeeklyReport:
-    """Give the report that the body of a message names. Errors: StoreError."""
+    """Return the report that the body of a message names. Errors: StoreError."""
     order = json.loads(body)
     return make_weekly_report(
         reader,
@@ -50,7 +50,7 @@ def attach(mail: EmailMessage, report: WeeklyReport) -> None:
 
 
 def webhook_parts(report: WeeklyReport) -> tuple[str, list[tuple[str, str]]]:
-    """Give the summary, and (title, CSV text) of the tables, cut to what a chat message takes."""
+    """Return the summary, and (title, CSV text) of the tables, cut to what a chat message takes."""
     week = report.week
     span = f"{week.text(week.start)} to {week.text(week.end)}"
     return (

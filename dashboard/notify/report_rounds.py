@@ -35,7 +35,7 @@ class ReportRounds:
         return any(filed)
 
     def planned(self, week: Week) -> tuple[Dispatch, ...]:
-        """Give who would get what of a week, and what is held back and why. Errors: StoreError."""
+        """Return who would get what of a week, and what is held back, why. Errors: StoreError."""
         settings = self.settings()
         reports = {
             edition: make_weekly_report(
@@ -74,7 +74,7 @@ class ReportRounds:
 
 
 def _messages(one: Dispatch) -> tuple[Message, ...]:
-    """Give the messages of an edition; their entry in the audit is put in when they are filed."""
+    """Return the messages of an edition; their entry in the audit is put in when they are filed."""
     name = f" ({one.edition.kind} {one.edition.name})" if one.edition.name else ""
     channels = [(REPORT_MAIL, address) for address in one.to]
     if one.webhook:

@@ -20,7 +20,7 @@ _NO_MARKUP: dict[str, Any] = {
 
 
 def slack_text(text: str) -> str:
-    """Give text that mentions nobody and links nowhere (see `foreign_text.chat`)."""
+    """Return text that mentions nobody and links nowhere (see `foreign_text.chat`)."""
     return chat(text)
 
 

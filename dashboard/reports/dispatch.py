@@ -35,7 +35,7 @@ class Dispatch:
 
 
 def due_weeks(now: datetime, settings: ReportSettings, log: ReportLog) -> tuple[Week, ...]:
-    """Give the weeks that should have been sent by `now` (UTC) and were not, oldest first.
+    """Return the weeks that should have been sent by `now` (UTC) and were not, oldest first.
 
     Before anything was ever sent only the newest counts.
     """
@@ -60,7 +60,7 @@ def _before(week: Week, settings: ReportSettings) -> Week:
 
 
 def _send_at(week: Week, settings: ReportSettings) -> datetime:
-    """Give the first working hour at which the week's report may go out."""
+    """Return the first working hour at which the week's report may go out."""
     at = week.end.astimezone(ZoneInfo(settings.timezone)).replace(hour=settings.send_hour)
     while at.weekday() > _FRIDAY:
         at += timedelta(days=1)
@@ -70,7 +70,7 @@ def _send_at(week: Week, settings: ReportSettings) -> datetime:
 def dispatches(
     week: Week, reports: Mapping[Edition, WeeklyReport], settings: ReportSettings, log: ReportLog
 ) -> tuple[Dispatch, ...]:
-    """Give every edition of the week that the settings name, with its report at hand."""
+    """Return every edition of the week that the settings name, with its report at hand."""
     filed = log.filed()
     made = []
     for edition, to in recipients(settings).items():

@@ -38,7 +38,7 @@ class Edition:
         return self.kind is EditionKind.FLEET or job.owner == self.name
 
     def jobs(self, jobs: Iterable[Job]) -> dict[str, Job]:
-        """Give its jobs by id."""
+        """Return its jobs by id."""
         return {job.job_id: job for job in jobs if self.holds(job)}
 
 
@@ -46,13 +46,13 @@ WHOLE = Edition()
 
 
 def edition_of(key: str) -> Edition:
-    """Give the edition of a key. Errors: ValueError for an unknown kind."""
+    """Return the edition of a key. Errors: ValueError for an unknown kind."""
     kind, _, name = key.partition(":")
     return Edition(kind=EditionKind(kind), name=name)
 
 
 def recipients(settings: ReportSettings) -> dict[Edition, tuple[str, ...]]:
-    """Give the e-mail addresses of every edition that somebody gets."""
+    """Return the e-mail addresses of every edition that somebody gets."""
     found: dict[Edition, tuple[str, ...]] = {}
     if listed := addresses(settings.mail_to):
         found[WHOLE] = listed

@@ -32,7 +32,7 @@ class DayAhead:
 def days_ahead(
     groups: Sequence[GroupForecast], week: Week, edition: Edition = WHOLE
 ) -> tuple[DayAhead, ...]:
-    """Give the days that the hourly forecast of the fleet or namespace reaches; none without one.
+    """Return the days that the hourly forecast of the fleet or namespace reaches; none without one.
 
     The mean of the hours' quantiles is wider than the quantile of the day's mean, since hours are
     not perfectly tied to one another: a cautious range.

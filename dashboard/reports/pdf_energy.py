@@ -25,7 +25,7 @@ _ENERGY_HEADER = (
 
 
 def saved_part(report: WeeklyReport) -> list[Flowable]:
-    """Give what was approved, applied and really saved, and who decided."""
+    """Return what was approved, applied and really saved, and who decided."""
     saved = report.saved
     story: list[Flowable] = [
         paragraph("Approved, applied, really saved", HEADING),
@@ -77,12 +77,12 @@ def _saved_row(row: LedgerRow) -> tuple[object, ...]:
 
 
 def _kept(saved: Range | None, promised: Range | None) -> tuple[str, str]:
-    """Give what was saved, and below it what was promised."""
+    """Return what was saved, and below it what was promised."""
     return bare_text(saved), f"of {bare_text(promised)}"
 
 
 def energy_part(report: WeeklyReport) -> list[Flowable]:
-    """Give the statement: its total, then by tenant, largest jobs and days."""
+    """Return the statement: its total, then by tenant, largest jobs and days."""
     statement = report.energy.statement
     total = statement.total
     story: list[Flowable] = [
@@ -129,7 +129,7 @@ def _amounts(line: EnergyLine) -> tuple[object, ...]:
 
 
 def method_part(report: WeeklyReport) -> list[Flowable]:
-    """Give the method, every factor with year and source, and what is not known."""
+    """Return the method, every factor with year and source, and what is not known."""
     statement = report.energy.statement
     factors: list[tuple[object, ...]] = [
         (one.name, one.value, one.year or "", one.source) for one in statement.told

@@ -61,7 +61,7 @@ def register_fonts() -> None:
 
 
 def paragraph(text: object, style: ParagraphStyle = SMALL) -> Paragraph:
-    """Give untrusted text as one paragraph: no markup, nothing unprintable, cut."""
+    """Return untrusted text as one paragraph: no markup, nothing unprintable, cut."""
     plain = shown(text)
     whole = len(plain) <= _LONGEST or style in (FINDING, BODY, NOTE)
     cut = plain if whole else f"{plain[:_LONGEST]}…"
@@ -76,7 +76,7 @@ def table(
     numbers: tuple[int, ...] = (),
     notes: Sequence[str] = (),
 ) -> Table:
-    """Give a table over the page's width; `widths` are shares, `numbers` the right-aligned columns.
+    """Return table over the page's width; `widths` are shares, `numbers` the right-aligned columns.
 
     A cell that is a tuple holds a paragraph each. The header repeats on every page. Of `notes`
     each stands below its row, over all columns; '' is none.
@@ -100,7 +100,7 @@ def _line(
     number: ParagraphStyle,
     numbers: tuple[int, ...],
 ) -> list[list[Paragraph]]:
-    """Give a row's cells; a cell that is a tuple holds a paragraph each."""
+    """Return a row's cells; a cell that is a tuple holds a paragraph each."""
     return [
         [
             paragraph(text, number if column in numbers else plain)

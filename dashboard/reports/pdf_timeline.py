@@ -28,7 +28,7 @@ _GAP_HOURS = 1.5
 
 
 def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
-    """Give the picture of an hourly fleet history (StoreReader.fleet_history), in GPUs."""
+    """Return the picture of an hourly fleet history (StoreReader.fleet_history), in GPUs."""
     drawing = Drawing(WIDTH, _BOTTOM + _HEIGHT + _TOP)
     most = max(1.0, float(fleet["boards"].max()))
     hours = (fleet["slot_start"] - pd.Timestamp(week.start)).dt.total_seconds() / SECONDS_PER_HOUR
@@ -54,7 +54,7 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
 
 
 def _pieces(hours: "pd.Series[float]") -> list[slice]:
-    """Give the runs without a gap: an hour nobody measured is drawn by nobody."""
+    """Return the runs without a gap: an hour nobody measured is drawn by nobody."""
     breaks = [0, *(index for index in range(1, len(hours)) if _far(hours, index)), len(hours)]
     return [slice(start, stop) for start, stop in itertools.pairwise(breaks)]
 
@@ -64,7 +64,7 @@ def _far(hours: "pd.Series[float]", index: int) -> bool:
 
 
 def _steps(hours: "pd.Series[float]", values: "pd.Series[float]") -> list[tuple[float, float]]:
-    """Give a line of hourly steps: each value holds for its hour."""
+    """Return a line of hourly steps: each value holds for its hour."""
     pairs = zip(hours, values, strict=True)
     return [(hour + edge, value) for hour, value in pairs for edge in (0.0, 1.0)]
 

@@ -34,7 +34,7 @@ _SAVES = (
 
 
 def render_pdf(report: WeeklyReport) -> bytes:
-    """Give the report as PDF, A4, with text that can be searched. Fetches nothing."""
+    """Return the report as PDF, A4, with text that can be searched. Fetches nothing."""
     register_fonts()
     target = io.BytesIO()
     document = SimpleDocTemplate(

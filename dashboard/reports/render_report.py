@@ -17,7 +17,7 @@ from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
 from dashboard.reports.esg.periods import WHOLE_RANGE
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED, covered
-from dashboard.reports.saved import Saved
+from dashboard.reports.saved import WeeklySaved
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_report import WeeklyReport
 from data.records.decisions import Range
@@ -30,34 +30,34 @@ _CONSTANTS = {"method": METHOD, "not_included": NOT_INCLUDED}
 
 
 def bare_text(value: Range | None, ratio: float | None = None) -> str:
-    """Give a range without its unit, and the share of the board-time that it covers, if not all."""
+    """Return range without its unit, and the share of the board-time that it covers, if not all."""
     if value is None:
         return UNKNOWN
     return covered(bare_range_text(value), ratio)
 
 
 def percent_text(ratio: float | None) -> str:
-    """Give a share as a percentage, an em dash when unknown."""
+    """Return a share as a percentage, an em dash when unknown."""
     return UNKNOWN if ratio is None else f"{100 * ratio:.1f} %"
 
 
 def number_text(value: float | None) -> str:
-    """Give a number with three significant digits, an em dash when unknown."""
+    """Return a number with three significant digits, an em dash when unknown."""
     return UNKNOWN if value is None else figure_text(value)
 
 
 def time_text(at: datetime | None, week: Week) -> str:
-    """Give a time to the minute in the zone of the week."""
+    """Return a time to the minute in the zone of the week."""
     return UNKNOWN if at is None else week.text(at)
 
 
 def markdown_text(text: object, *, longest: int = _LONGEST) -> str:
-    """Give untrusted text for Markdown on one line, cut (see `foreign_text.markdown`)."""
+    """Return untrusted text for Markdown on one line, cut (see `foreign_text.markdown`)."""
     return markdown(text, limit=longest)
 
 
 def _seen(value: object) -> object:
-    """Give what a template puts out with nothing unseen in it; what is markup stays as it is."""
+    """Return what a template puts out with nothing unseen in it; what is markup stays as it is."""
     return shown(value) if type(value) is str else value
 
 
@@ -84,13 +84,13 @@ def _environment(week: Week, *, html: bool) -> Environment:
 
 
 def render_markdown(report: WeeklyReport) -> str:
-    """Give the report as Markdown."""
+    """Return the report as Markdown."""
     template = _environment(report.week, html=False).get_template("weekly.md.j2")
     return template.render(report=report, **_CONSTANTS)
 
 
 def render_html(report: WeeklyReport) -> str:
-    """Give the report as one HTML file that fetches nothing: style and plotly.js are inside."""
+    """Return the report as one HTML file that fetches nothing: style and plotly.js are inside."""
     picture = ""
     if not report.fleet.empty:
         picture = fleet_timeline(report.fleet).to_html(
@@ -101,7 +101,7 @@ def render_html(report: WeeklyReport) -> str:
 
 
 def render_json(report: WeeklyReport) -> str:
-    """Give the report as one JSON object; unknown is null."""
+    """Return the report as one JSON object; unknown is null."""
     fields = {
         name: getattr(report, name)
         for name in (
@@ -149,8 +149,8 @@ def render_json(report: WeeklyReport) -> str:
     )
 
 
-def _saved(saved: Saved) -> dict[str, object]:
-    """Give the counts, the sums, and each change with what it promised and brought."""
+def _saved(saved: WeeklySaved) -> dict[str, object]:
+    """Return the counts, the sums, and each change with what it promised and brought."""
     return {
         "approved": saved.approved,
         "rejected": saved.rejected,

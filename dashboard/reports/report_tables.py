@@ -66,7 +66,7 @@ _SAVED = (
 
 
 def csv_tables(report: WeeklyReport) -> dict[str, str]:
-    """Give CSV text by file name: what was idle, is proposed, was used and was saved."""
+    """Return CSV text by file name: what was idle, is proposed, was used and was saved."""
     waste = [asdict(row) for row in report.waste]
     advice = []
     for recommendation in report.recommendations:
@@ -99,7 +99,7 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
 
 
 def _saved_row(row: LedgerRow) -> dict[str, object]:
-    """Give one applied change: what it promised and brought, unknown empty with the reason."""
+    """Return one applied change: what it promised and brought, unknown empty with the reason."""
     said, one = row.recommendation, row.measurement
     fields: dict[str, object] = {
         "id": said.recommendation_id,

@@ -12,13 +12,13 @@ from datetime import datetime
 from dashboard.reports.week import Week
 from dashboard.savings import LedgerRow, Total, total_emissions, total_energy, total_gpu_hours
 from data.records.decisions import AuditEntry, Range
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 
-_APPLIED = (Event.APPLIED, Event.APPLIED_DIFFERENTLY)
+_APPLIED = (LifecycleEvent.APPLIED, LifecycleEvent.APPLIED_DIFFERENTLY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class WeeklySaved:
     """The changes applied or measured in a week, and the sums of those measured in it.
 
     `approved`, `rejected` and `applied` count recommendations. Of `rows`, a measurement of after
@@ -52,8 +52,8 @@ def _count(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
 
-def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry]) -> Saved:
-    """Give what the week's ledger and decisions say; both may hold more than the week's."""
+def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry]) -> WeeklySaved:
+    """Return what the week's ledger and decisions say; both may hold more than the week's."""
     ours = [
         _as_known_at_the_end(row, week)
         for row in rows
@@ -61,9 +61,9 @@ def saved_in(week: Week, rows: Iterable[LedgerRow], decided: Iterable[AuditEntry
     ]
     told = {(one.event, one.digest) for one in decided if _within(one.at, week)}
     events = Counter(event for event, _digest in told)
-    return Saved(
-        approved=events[Event.APPROVED],
-        rejected=events[Event.REJECTED],
+    return WeeklySaved(
+        approved=events[LifecycleEvent.APPROVED],
+        rejected=events[LifecycleEvent.REJECTED],
         applied=sum(events[one] for one in _APPLIED),
         rows=tuple(ours),
         gpu_hours=total_gpu_hours(ours),

@@ -40,7 +40,7 @@ class WasteRow:
 def waste_rows(
     by_job: pd.DataFrame, jobs: Iterable[Job], catalogue: GpuCatalogue
 ) -> tuple[WasteRow, ...]:
-    """Give the waste per namespace and owner, largest first; `by_job` is StoreReader.energy."""
+    """Return the waste per namespace and owner, largest first; `by_job` is StoreReader.energy."""
     known = {job.job_id: job for job in jobs}
     held = by_job[by_job["gpu_hours"] > 0]
     lines = []

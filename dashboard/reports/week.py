@@ -45,15 +45,15 @@ class Week:
         return f"week-to-{self.end.astimezone(ZoneInfo(self.zone)):%Y-%m-%d}"
 
     def text(self, at: datetime) -> str:
-        """Give a moment in the zone of the week, with the zone's abbreviation."""
+        """Return a moment in the zone of the week, with the zone's abbreviation."""
         return f"{at.astimezone(ZoneInfo(self.zone)):%Y-%m-%d %H:%M %Z}"
 
     def date_of(self, at: datetime) -> date:
-        """Give the day in the zone of the week."""
+        """Return the day in the zone of the week."""
         return at.astimezone(ZoneInfo(self.zone)).date()
 
     def midnights(self) -> tuple[datetime, ...]:
-        """Give the moments (UTC) of the week at which a day begins in its zone."""
+        """Return the moments (UTC) of the week at which a day begins in its zone."""
         first = self.date_of(self.start)
         days = (first + timedelta(days=number) for number in range(_DAYS + 2))
         found = dict.fromkeys(_midnight(day, self.zone) for day in days)
@@ -61,7 +61,7 @@ class Week:
 
 
 def last_whole_week(now: datetime, settings: ReportSettings) -> Week:
-    """Give the newest week of the settings' calendar that has ended by `now` (UTC)."""
+    """Return the newest week of the settings' calendar that has ended by `now` (UTC)."""
     require_utc("now", now)
     zone = ZoneInfo(settings.timezone)
     today = now.astimezone(zone).date()
@@ -70,12 +70,12 @@ def last_whole_week(now: datetime, settings: ReportSettings) -> Week:
 
 
 def week_to(end: datetime, zone: str) -> Week:
-    """Give the 168 h up to `end` (UTC)."""
+    """Return the 168 h up to `end` (UTC)."""
     return Week(start=end - _ROLLING, end=end, zone=zone)
 
 
 def week_filed(end: datetime, zone: str) -> Week:
-    """Give the week of the calendar that ends at `end` (UTC), a midnight of the zone."""
+    """Return the week of the calendar that ends at `end` (UTC), a midnight of the zone."""
     return _calendar_week(end.astimezone(ZoneInfo(zone)).date(), zone)
 
 
@@ -90,6 +90,6 @@ def _midnight(day: date, zone: str) -> datetime:
 
 
 def next_week_end(after: datetime, settings: ReportSettings) -> datetime:
-    """Give the first end of a week that comes after `after` (UTC)."""
+    """Return the first end of a week that comes after `after` (UTC)."""
     last = last_whole_week(after, settings).end.astimezone(ZoneInfo(settings.timezone)).date()
     return _midnight(last + timedelta(days=_DAYS), settings.timezone)

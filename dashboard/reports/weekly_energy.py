@@ -29,7 +29,7 @@ class EnergyLine:
 
     @classmethod
     def of(cls, row: StatementRow) -> "EnergyLine":
-        """Give a row under its own name."""
+        """Return a row under its own name."""
         return cls(name=row.name, row=row, measured_ratio=row.measured_ratio)
 
 
@@ -63,7 +63,7 @@ class WeeklyEnergy:
         return tuple((title, rows) for title, rows in parts if rows)
 
     def _days(self) -> Iterator[EnergyLine]:
-        """Give a line per day; what was not observed of it lowers its measured share."""
+        """Yield a line per day; what was not observed of it lowers its measured share."""
         for _start, found in groupby(self.days.rows, key=attrgetter("start")):
             rows = list(found)
             expected = sum(row.board_hours for row in rows)
@@ -90,7 +90,7 @@ def weekly_energy(
     carbon: GridCarbon,
     jobs: Mapping[str, Job] | None,
 ) -> WeeklyEnergy:
-    """Give the energy of a week, of the whole fleet or of some jobs alone."""
+    """Return the energy of a week, of the whole fleet or of some jobs alone."""
 
     def stated(by: GroupBy, every: Every) -> EsgStatement:
         return make_statement(

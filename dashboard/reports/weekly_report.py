@@ -8,7 +8,7 @@ import pandas as pd
 
 from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.next_week import DayAhead, days_ahead
-from dashboard.reports.saved import Saved, saved_in
+from dashboard.reports.saved import WeeklySaved, saved_in
 from dashboard.reports.waste import WasteRow, waste_rows
 from dashboard.reports.week import Week
 from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
@@ -47,7 +47,7 @@ class WeeklyReport:
     energy: WeeklyEnergy
     waste: tuple[WasteRow, ...]
     decided: tuple[AuditEntry, ...]
-    saved: Saved
+    saved: WeeklySaved
     recommendations: tuple[StoredRecommendation, ...]
     ahead: tuple[DayAhead, ...]
     currency: str
@@ -114,7 +114,7 @@ def make_weekly_report(
     catalogue: GpuCatalogue,
     edition: Edition = WHOLE,
 ) -> WeeklyReport:
-    """Give the report of one week, or the edition of it that a namespace or an owner gets."""
+    """Return the report of one week, or the edition of it that a namespace or an owner gets."""
     whole = edition == WHOLE
     # Of the whole fleet's only those count that held something in the week.
     jobs = edition.jobs(reader.jobs(seen_since=week.start) if whole else reader.jobs())

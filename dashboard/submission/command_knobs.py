@@ -76,12 +76,12 @@ class Need:
         return any(way <= heard for way in self.ways)
 
     def __str__(self) -> str:
-        """Give the ways as a person would write them into a command."""
+        """Return the ways as a person would write them into a command."""
         return " or ".join(" and ".join(f"{{{name}}}" for name in sorted(way)) for way in self.ways)
 
 
 def needs(layout: TrainingJob, *, launcher: str = "torchrun") -> tuple[Need, ...]:
-    """Give what a program must be told to run a layout: the one test of what can be submitted."""
+    """Return what a program must be told to run a layout: the one test of what can be submitted."""
     unasked, spread = _UNASKED.get(layout.framework, _PLAIN), layout.parallelism
     accumulated = layout.gradient_accumulation or 1
     recompute = layout.recompute or Recompute.NONE
@@ -110,7 +110,7 @@ def _need(name: str, value: object, *others: str) -> Need:
 
 
 def named_in(words: Iterable[str]) -> frozenset[str]:
-    """Give the values of a plan that the words of a command name in braces."""
+    """Return the values of a plan that the words of a command name in braces."""
     return frozenset(name for word in words for name in IN_BRACES.findall(word) if name in KNOBS)
 
 
@@ -147,7 +147,7 @@ def check_command(words: Sequence[str], *, launcher: str, has_data_path: bool) -
 
 
 def _launcher_in(words: Sequence[str]) -> str:
-    """Give the launcher that a command starts, '' when it starts none."""
+    """Return the launcher that a command starts, '' when it starts none."""
     first = words[0].rpartition("/")[2]
     if first.startswith("python") and "-m" in words[:-1]:
         first = words[words.index("-m") + 1]

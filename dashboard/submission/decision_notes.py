@@ -3,14 +3,14 @@
 from typing import Any
 
 from dashboard.submission.estimate import fit_figures, fit_text
-from dashboard.submission.placement import Considered, Decision
+from dashboard.submission.placement import Considered, PlacementDecision
 from planner.memory.predictor import gib, needed_bytes
 
 _SHOWN = 5
 
 
-def decision_notes(decision: Decision) -> tuple[str, ...]:
-    """Give the reason of a decision: its basis, every plan weighed, and what else waits."""
+def decision_notes(decision: PlacementDecision) -> tuple[str, ...]:
+    """Return the reason of a decision: its basis, every plan weighed, and what else waits."""
     free = ", ".join(
         f"{decision.free[name]} of {count} {name}" for name, count in decision.total.items()
     )
@@ -29,7 +29,7 @@ def _considered_text(one: Considered) -> str:
     )
 
 
-def _waiting_text(decision: Decision) -> str:
+def _waiting_text(decision: PlacementDecision) -> str:
     if not decision.waiting:
         return "nothing else waits, as far as the store knows"
     shown = ", ".join(f"{one.name} for {one.gpus} GPUs" for one in decision.waiting[:_SHOWN])
@@ -37,8 +37,8 @@ def _waiting_text(decision: Decision) -> str:
     return f"what else waits: {shown}" + (f" and {more} more" if more > 0 else "")
 
 
-def decision_document(decision: Decision) -> dict[str, Any]:
-    """Give a decision as one object for programs."""
+def decision_document(decision: PlacementDecision) -> dict[str, Any]:
+    """Return a decision as one object for programs."""
     return {
         "basis": str(decision.basis),
         "free": dict(decision.free),

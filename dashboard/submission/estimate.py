@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dashboard.submission.command_knobs import needs
-from dashboard.submission.fleet import Fleet, Room, Standing
+from dashboard.submission.fleet import FleetRoom, RoomAnswer, SubmissionFleet
 from dashboard.submission.placement import HostNeed, standings
 from data.errors import ImpossibleProblemError
 from planner.memory.bounds import FIT_PROBABILITY, USABLE
@@ -24,7 +24,7 @@ LIMIT = f"{100 * FIT_PROBABILITY:g} %"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class EstimatedLayout:
     """One spread of a job on one GPU type: its estimate, and why it does not fit, '' if it does."""
 
     gpu_type: str
@@ -34,7 +34,7 @@ class Layout:
 
 
 def chosen_types(types: Sequence[GpuType], wanted: Sequence[str]) -> tuple[GpuType, ...]:
-    """Give the types that were asked for, all when none was. Errors: ImpossibleProblemError.
+    """Return the types that were asked for, all when none was. Errors: ImpossibleProblemError.
 
     A name may be the catalogue's or its beginning, in any case: h100 names every H100.
     """
@@ -59,8 +59,8 @@ def layouts(
     global_batch: int,
     degrees: Mapping[str, int],
     calibration: Calibration | None = None,
-) -> tuple[Layout, ...]:
-    """Give the estimate of one fixed spread on every type, sharded over its data ranks or not.
+) -> tuple[EstimatedLayout, ...]:
+    """Return the estimate of one fixed spread on every type, sharded over its data ranks or not.
 
     Errors: ImpossibleProblemError for a spread that no framework can run, such as heads that the
     tensor-parallel GPUs do not divide, or a batch that the data ranks do not divide.
@@ -90,7 +90,7 @@ def layouts(
             )
             estimate = unbounded_peak(placed, calibration=calibration)
             found.append(
-                Layout(
+                EstimatedLayout(
                     gpu_type=gpu.name,
                     job=placed,
                     estimate=estimate,
@@ -147,7 +147,7 @@ class OfferedPlan:
     """A plan as it is listed, with whether the fleet has room for it."""
 
     plan: TrainingPlan
-    standing: Standing
+    standing: RoomAnswer
 
     @property
     def text(self) -> str:
@@ -187,11 +187,11 @@ class Offers:
                 f"no plan fits with a probability of {LIMIT}; the closest: {self.left_out[0].text}"
             )
         first = self.plans[0].standing
-        return f"the fleet holds no plan that fits: {first.text}" * (first.room is Room.NEVER)
+        return f"the fleet holds no plan that fits: {first.text}" * (first.room is FleetRoom.NEVER)
 
 
 def offered(
-    plans: Sequence[TrainingPlan], fleet: Fleet | None, host: HostNeed | None = None
+    plans: Sequence[TrainingPlan], fleet: SubmissionFleet | None, host: HostNeed | None = None
 ) -> Offers:
     """Return plans in the order in which they are shown.
 
@@ -208,7 +208,7 @@ def offered(
 
 
 def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) -> dict[str, Any]:
-    """Give a plan as the command line and the page show it; memory in GiB per GPU.
+    """Return a plan as the command line and the page show it; memory in GiB per GPU.
 
     `told` are the values that a command must name for the plan to be submitted, where its
     framework does not do them unasked.
@@ -226,8 +226,8 @@ def plan_row(shown: OfferedPlan, *, currency: str, tokens: float | None = None) 
     return row | {"told": " ".join(map(str, needs(plan.job))), "fleet": shown.standing.text}
 
 
-def layout_row(one: Layout) -> dict[str, Any]:
-    """Give a fixed layout as a row, with why it does not fit."""
+def layout_row(one: EstimatedLayout) -> dict[str, Any]:
+    """Return a fixed layout as a row, with why it does not fit."""
     row = _spread_row(one.gpu_type, one.job, one.estimate)
     return row | {"fits": not one.refusal, "why_not": one.refusal}
 
@@ -251,7 +251,7 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
 
 
 def breakdown_rows(estimate: MemoryEstimate) -> list[dict[str, Any]]:
-    """Give what the peak is made of at its binding event, then what the allocator and CUDA add."""
+    """Return what the peak is made of at its binding event, then what allocator and CUDA add."""
     rows = [{"part": name, "gib": round(size / _GIB, 3)} for name, size in estimate.breakdown]
     reserved = estimate.reserved_bytes - estimate.allocated_bytes
     outside = estimate.nvml_bytes - estimate.reserved_bytes
@@ -263,7 +263,7 @@ def breakdown_rows(estimate: MemoryEstimate) -> list[dict[str, Any]]:
 
 
 def estimate_document(estimate: MemoryEstimate) -> dict[str, Any]:
-    """Give an estimate for programs: bytes, breakdown, and what was missing or assumed."""
+    """Return an estimate for programs: bytes, breakdown, and what was missing or assumed."""
     return {
         "p50_bytes": estimate.p50_bytes,
         "p95_bytes": estimate.p95_bytes,

@@ -25,7 +25,7 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetNode:
+class SubmissionNode:
     """One node. `word` is what the cluster calls its GPUs: a gres type, a product label.
 
     `cpus` and `memory_mib` are what jobs with GPUs can share on the whole node, None when not
@@ -44,7 +44,7 @@ class FleetNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class SubmissionFleet:
     """The nodes with GPUs of known models, and where the knowledge is from.
 
     `unknown` are the GPU names that the catalogue does not know: nothing can be planned on them.
@@ -53,13 +53,13 @@ class Fleet:
     """
 
     source: str
-    nodes: tuple[FleetNode, ...]
+    nodes: tuple[SubmissionNode, ...]
     unknown: tuple[str, ...] = ()
     default_hours: float | None = None
     max_hours: float | None = None
 
     @property
-    def usable(self) -> tuple[FleetNode, ...]:
+    def usable(self) -> tuple[SubmissionNode, ...]:
         """The nodes that take jobs."""
         return tuple(node for node in self.nodes if node.takes_jobs and node.gpus)
 
@@ -69,7 +69,7 @@ class Fleet:
         return sum(one.gpus for one in self.usable)
 
     def gpu_types(self, catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
-        """Give the types on offer, each with the GPUs of its largest node."""
+        """Return the types on offer, each with the GPUs of its largest node."""
         largest: dict[str, int] = {}
         for node in self.usable:
             largest[node.gpu_type] = max(node.gpus, largest.get(node.gpu_type, 0))
@@ -79,7 +79,7 @@ class Fleet:
         )
 
 
-class Room(IntEnum):
+class FleetRoom(IntEnum):
     """Whether a fleet has room for a plan, in the order in which plans are offered."""
 
     FREE = 0
@@ -88,23 +88,23 @@ class Room(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class RoomAnswer:
     """Whether the fleet has room for a plan, and in words."""
 
-    room: Room
+    room: FleetRoom
     text: str
 
 
-FLEET_UNKNOWN = Standing(room=Room.FREE, text="fleet unknown")
+FLEET_UNKNOWN = RoomAnswer(room=FleetRoom.FREE, text="fleet unknown")
 
 
 def catalogue_types(catalogue: GpuCatalogue) -> tuple[GpuType, ...]:
-    """Give every type of the catalogue, as nodes of eight."""
+    """Return every type of the catalogue, as nodes of eight."""
     return tuple(GpuType.of(model) for model in catalogue)
 
 
-def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> Fleet:
-    """Give the fleet as the store knows it: boards that telemetry saw, else schedulers' nodes.
+def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> SubmissionFleet:
+    """Return the fleet as the store knows it: boards that telemetry saw, else schedulers' nodes.
 
     Boards cut by MIG are left out: a training run takes whole ones.
     """
@@ -119,15 +119,17 @@ def fleet_of_store(reader: StoreReader, catalogue: GpuCatalogue) -> Fleet:
     return fleet_of([*seen, *_from_schedulers(rest, given)], catalogue, source="the store")
 
 
-def fleet_of(nodes: Iterable[FleetNode], catalogue: GpuCatalogue, *, source: str) -> Fleet:
-    """Give the fleet of nodes whose GPU model the catalogue knows."""
+def fleet_of(
+    nodes: Iterable[SubmissionNode], catalogue: GpuCatalogue, *, source: str
+) -> SubmissionFleet:
+    """Return the fleet of nodes whose GPU model the catalogue knows."""
     known, unknown = [], set()
     for node in nodes:
         if catalogue.find(node.gpu_type) is not None:
             known.append(node)
         elif node.gpus:
             unknown.add(node.word or node.gpu_type or "without a name")
-    return Fleet(
+    return SubmissionFleet(
         source=source,
         nodes=tuple(sorted(known, key=lambda one: one.name)),
         unknown=tuple(sorted(unknown)),
@@ -136,7 +138,7 @@ def fleet_of(nodes: Iterable[FleetNode], catalogue: GpuCatalogue, *, source: str
 
 def _from_boards(
     boards: Iterable[Gpu], described: Mapping[str, Node], given: Mapping[tuple[str, str], int]
-) -> Iterable[FleetNode]:
+) -> Iterable[SubmissionNode]:
     found: dict[tuple[str, str], set[str]] = {}
     busy = []
     for board in boards:
@@ -148,7 +150,7 @@ def _from_boards(
     taken = taken_boards(places, busy, given)
     for (name, model), uuids in sorted(found.items()):
         node = described.get(short_name(name))
-        yield FleetNode(
+        yield SubmissionNode(
             name=name,
             gpu_type=model,
             word=model,
@@ -162,12 +164,12 @@ def _from_boards(
 
 def _from_schedulers(
     nodes: Iterable[Node], given: Mapping[tuple[str, str], int]
-) -> Iterable[FleetNode]:
+) -> Iterable[SubmissionNode]:
     nodes = list(nodes)
     places = [(node.name, node.gpu_model, node.gpu_count) for node in nodes]
     taken = taken_boards(places, (), given)
     for node in nodes:
-        yield FleetNode(
+        yield SubmissionNode(
             name=node.name,
             gpu_type=node.gpu_model,
             word=node.gpu_model,

@@ -22,14 +22,14 @@ Whole = int
 
 
 def refused(what: str, found: object, wanted: str) -> ChangeRefusedError:
-    """Give the error for a field of the job file."""
+    """Return the error for a field of the job file."""
     return ChangeRefusedError(
         f"{what} of the job file is {scrub(repr(found), limit=80)}", f"It must be {wanted}."
     )
 
 
 def plain_text(what: str, value: str) -> str:
-    """Give a text without control characters, of a decent length. Errors: ChangeRefusedError."""
+    """Return a text without control characters, of a decent length. Errors: ChangeRefusedError."""
     if len(value) > _LONGEST_TEXT or not value.isprintable():
         raise refused(what, value, f"printable text of at most {_LONGEST_TEXT} characters")
     return value
@@ -47,12 +47,12 @@ class Table:
         return f"{self.name}.{key}" if self.name else key
 
     def value(self, key: str) -> Any:
-        """Give what is stated, None when it is not."""
+        """Return what is stated, None when it is not."""
         self.asked.add(key)
         return self.values.get(key)
 
     def table(self, key: str) -> "Table":
-        """Give an inner table, empty when it is not stated."""
+        """Return an inner table, empty when it is not stated."""
         found = self.value(key)
         if found is None:
             found = {}
@@ -61,7 +61,7 @@ class Table:
         return Table(self._what(key), found)
 
     def text(self, key: str, pattern: re.Pattern[str] | None = None, *, wanted: str = "") -> str:
-        """Give a text that matches, '' when it is not stated."""
+        """Return a text that matches, '' when it is not stated."""
         found = self.value(key)
         if found is None:
             return ""
@@ -73,7 +73,7 @@ class Table:
         return found
 
     def number(self, key: str, *, low: float, high: float) -> float | None:
-        """Give a number in its range, None when it is not stated."""
+        """Return a number in its range, None when it is not stated."""
         found = self.value(key)
         if found is None:
             return None
@@ -86,7 +86,7 @@ class Table:
         return float(found)
 
     def whole(self, key: str, *, low: int = 1, high: int = 10**9) -> Whole | None:
-        """Give a whole number in its range, None when it is not stated."""
+        """Return a whole number in its range, None when it is not stated."""
         found = self.number(key, low=low, high=high)
         if found is None:
             return None
@@ -95,7 +95,7 @@ class Table:
         return int(found)
 
     def needed(self, key: str, *, low: int = 1, high: int = 10**9) -> Whole:
-        """Give a whole number that must be stated."""
+        """Return a whole number that must be stated."""
         found = self.whole(key, low=low, high=high)
         if found is None:
             raise ChangeRefusedError(
@@ -104,14 +104,14 @@ class Table:
         return found
 
     def flag(self, key: str) -> bool | None:
-        """Give true or false, None when it is not stated."""
+        """Return true or false, None when it is not stated."""
         found = self.value(key)
         if found is not None and not isinstance(found, bool):
             raise refused(self._what(key), found, "true or false")
         return found
 
     def word(self, key: str, known: Iterable[str]) -> str:
-        """Give one of the known words, '' when it is not stated."""
+        """Return one of the known words, '' when it is not stated."""
         words = tuple(known)
         found = self.text(key)
         if found and found not in words:
@@ -119,7 +119,7 @@ class Table:
         return found
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Give a list of texts, empty when it is not stated."""
+        """Return a list of texts, empty when it is not stated."""
         found = self.value(key)
         if found is None:
             return ()

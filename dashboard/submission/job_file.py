@@ -119,7 +119,7 @@ class JobFile:
 
 
 def load_job_file(path: Path) -> JobFile:
-    """Give the job of a TOML file. Errors: ChangeRefusedError, ImpossibleProblemError."""
+    """Return the job of a TOML file. Errors: ChangeRefusedError, ImpossibleProblemError."""
     try:
         body = read_small_file(path, max_bytes=LARGEST_FILE)
     except OSError as error:
@@ -136,7 +136,7 @@ def load_job_file(path: Path) -> JobFile:
 
 
 def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = None) -> JobFile:
-    """Give the job that a table describes; model configs are looked for in `folder`.
+    """Return the job that a table describes; model configs are looked for in `folder`.
 
     `model` is taken instead of the table's where it was read already.
 
@@ -236,7 +236,7 @@ def _command(table: Table) -> tuple[str, ...]:
 def _chosen(
     table: Table, key: str, known: tuple[str, ...], *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Give the words of a list that must be known ones, `default` when it is not stated."""
+    """Return the words of a list that must be known ones, `default` when it is not stated."""
     if table.value(key) is None:
         return default
     found = table.texts(key)

@@ -23,7 +23,7 @@ _RIGHTS = "Bind deploy/kubernetes-submitter.yaml's Role to this user in that nam
 _TRIAL = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "trimtab"}
 
 
-class KubernetesApi:
+class SubmissionApi:
     """One API server, as the user who may create jobs."""
 
     def __init__(self, settings: KubernetesSettings) -> None:
@@ -31,7 +31,7 @@ class KubernetesApi:
         self._configuration: Any = None
 
     def read(self, path: str, **query: str) -> Object | None:
-        """Give an object or a list, None when there is none. Errors: CollectorError."""
+        """Return an object or a list, None when there is none. Errors: CollectorError."""
         status, document = self._call("GET", path, query=query)
         if status == 404:
             return None

@@ -38,7 +38,7 @@ Object = dict[str, Any]
 def kubernetes_manifest(
     job: JobFile, placement: Placement, order: JobOrder, *, kind: str
 ) -> Manifest:
-    """Give the objects of one job as YAML, the workload first; `kind` is job, jobset or pytorchjob.
+    """Return objects of one job as YAML, the workload first; `kind` is job, jobset or pytorchjob.
 
     Errors: ChangeRefusedError when the job names no image.
     """
@@ -74,7 +74,7 @@ def kubernetes_manifest(
 
 
 def _kept_in(workload: Object) -> Object:
-    """Give the part of a workload that says how long it stays after its end."""
+    """Return the part of a workload that says how long it stays after its end."""
     spec: Object = workload["spec"]
     found: Object = spec["runPolicy"] if workload["kind"] == "PyTorchJob" else spec
     return found
@@ -100,7 +100,7 @@ def _escaped(text: str) -> str:
 
 
 def _references(kind: str, name: str) -> dict[Reference, str]:
-    """Give how a pod learns the first pod's address and its own number."""
+    """Return how a pod learns the first pod's address and its own number."""
     if kind == "pytorchjob":
         # The operator gives every pod RANK, counted in pods, and MASTER_ADDR.
         return {ADDRESS: "$(MASTER_ADDR)", NODE_RANK: "$(RANK)"}
@@ -109,7 +109,7 @@ def _references(kind: str, name: str) -> dict[Reference, str]:
 
 
 def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) -> Object:
-    """Give the pod's template: one container, the GPUs of one node, nodes with these GPUs only."""
+    """Return pod's template: one container, the GPUs of one node, nodes with these GPUs only."""
     each = placement.gpus_per_node
     limits: Object = {_GPU: str(each)}
     requests: Object = {_GPU: str(each)}
@@ -160,7 +160,7 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
 
 
 def _toleration(taint: Taint) -> Object:
-    """Give what tolerates exactly one taint."""
+    """Return what tolerates exactly one taint."""
     value = {"value": taint.value} if taint.value else {}
     return {"key": taint.key, "operator": "Equal", **value, "effect": taint.effect}
 
@@ -182,7 +182,7 @@ def _job_spec(job: JobFile, placement: Placement, pod: Object) -> Object:
 
 
 def _job(job: JobFile, placement: Placement, head: Object, pod: Object) -> list[Object]:
-    """Give a Job of indexed pods, and where there are several a service that names them."""
+    """Return a Job of indexed pods, and where there are several a service that names them."""
     one: Object = {"apiVersion": "batch/v1", "kind": "Job", "metadata": head}
     one["spec"] = _job_spec(job, placement, pod)
     if placement.node_count == 1:

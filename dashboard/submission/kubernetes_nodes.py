@@ -19,7 +19,7 @@ from collectors.kubernetes.objects import (
     shares_gpus,
     text_in,
 )
-from dashboard.submission.fleet import FleetNode, Taint
+from dashboard.submission.fleet import SubmissionNode, Taint
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import utc_now
 from data.units import BYTES_PER_MIB
@@ -46,8 +46,8 @@ def fleet_nodes(
     catalogue: GpuCatalogue,
     *,
     tolerated: Collection[str],
-) -> Iterator[FleetNode]:
-    """Give the nodes that offer whole GPUs, less what bound pods ask for.
+) -> Iterator[SubmissionNode]:
+    """Yield the nodes that offer whole GPUs, less what bound pods ask for.
 
     CPU and memory are what a node can allocate less the requests of its pods without GPUs: what
     jobs with GPUs can share. A node with a taint whose key is not tolerated takes no jobs.
@@ -63,7 +63,7 @@ def fleet_nodes(
         memory = quantity(part(document, "status", "allocatable", "memory"))
         taints = tuple(_taints(document))
         cordoned = part(document, "spec", "unschedulable") is True
-        yield FleetNode(
+        yield SubmissionNode(
             name=name,
             gpu_type=node.gpu_model,
             word=text_in(document, "metadata", "labels", PRODUCT),
@@ -81,7 +81,7 @@ def fleet_nodes(
 
 
 def asked_by(kind: str, entry: Any) -> Any:
-    """Give an entry of a list; of a pod without GPUs only its node, phase and requests.
+    """Return an entry of a list; of a pod without GPUs only its node, phase and requests.
 
     For `KubernetesClient.listed`: most pods of a cluster have no GPUs.
     """
@@ -116,7 +116,7 @@ def _held_by(pods: Iterable[Document]) -> _Held:
 
 
 def quantity(found: object) -> float | None:
-    """Give a quantity of Kubernetes such as 7910m or 527Gi, None for anything else."""
+    """Return a quantity of Kubernetes such as 7910m or 527Gi, None for anything else."""
     match = _QUANTITY.fullmatch(str(found))
     return None if match is None else float(match[1]) * _FACTORS[match[2] or ""]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from collectors.kubernetes.client import Document
 from collectors.kubernetes.objects import list_in, part, text_in
-from dashboard.submission.target import Standing, ran_out_of_gpu_memory
+from dashboard.submission.target import SentJobState, ran_out_of_gpu_memory
 from data.errors import scrub
 from data.records.submissions import SubmissionState
 
@@ -15,25 +15,25 @@ _STARTING = ("ContainerCreating", "PodInitializing")
 _LONGEST_REASON = 300
 
 
-def standing_of(workload: Document, pods: list[Any]) -> Standing:
-    """Give where a workload stands; its pods tell whether memory ran out, and why they wait."""
+def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
+    """Return where a workload stands; its pods tell whether memory ran out, and why they wait."""
     conditions = [
         one for one in list_in(workload, "status", "conditions") if text_in(one, "status") == "True"
     ]
     for one in conditions:
         if text_in(one, "type") in _DONE:
-            return Standing(state=SubmissionState.FINISHED)
+            return SentJobState(state=SubmissionState.FINISHED)
         if text_in(one, "type") in _FAILED:
             reason = text_in(one, "reason") or "failed"
-            return _cause(pods) or Standing(state=SubmissionState.FAILED, reason=reason)
+            return _cause(pods) or SentJobState(state=SubmissionState.FAILED, reason=reason)
     waiting = next(filter(None, map(_why_waiting, pods)), "")
     if any(text_in(pod, "status", "phase") == "Running" for pod in pods):
-        return Standing(state=SubmissionState.RUNNING, reason=waiting)
-    return Standing(state=SubmissionState.PENDING, reason=waiting)
+        return SentJobState(state=SubmissionState.RUNNING, reason=waiting)
+    return SentJobState(state=SubmissionState.PENDING, reason=waiting)
 
 
 def _why_waiting(pod: Any) -> str:
-    """Give why a pod does not run: the scheduler's words, else those of a container."""
+    """Return why a pod does not run: the scheduler's words, else those of a container."""
     if text_in(pod, "status", "phase") != "Pending":
         return ""
     for condition in list_in(pod, "status", "conditions"):
@@ -47,17 +47,17 @@ def _why_waiting(pod: Any) -> str:
     return ""
 
 
-def _cause(pods: list[Any]) -> Standing | None:
-    """Give which memory ran out: OOMKilled is the host's, a message of torch the GPU's."""
+def _cause(pods: list[Any]) -> SentJobState | None:
+    """Return which memory ran out: OOMKilled is the host's, a message of torch the GPU's."""
     for end in _ends(pods):
         message = part(end, "message")
         if isinstance(message, str) and ran_out_of_gpu_memory(message[-65_536:]):
             code = part(end, "exitCode")
-            return Standing(
+            return SentJobState(
                 state=SubmissionState.OUT_OF_GPU_MEMORY, reason=f"exit code {code}: CUDA memory"
             )
     if any(text_in(end, "reason") == "OOMKilled" for end in _ends(pods)):
-        return Standing(state=SubmissionState.OUT_OF_HOST_MEMORY, reason="OOMKilled")
+        return SentJobState(state=SubmissionState.OUT_OF_HOST_MEMORY, reason="OOMKilled")
     return None
 
 
@@ -76,7 +76,7 @@ def waiting_on(workload: str, pods: list[Any]) -> str:
 
 
 def last_warning(events: list[Any]) -> str:
-    """Give the words of the latest warning among events, '' when there is none."""
+    """Return the words of the latest warning among events, '' when there is none."""
     warnings = [event for event in events if text_in(event, "type") == "Warning"]
     if not warnings:
         return ""

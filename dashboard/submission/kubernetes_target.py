@@ -9,9 +9,9 @@ import yaml
 
 from collectors.kubernetes.client import Document, KubernetesClient
 from collectors.kubernetes.objects import list_in, part, text_in
-from dashboard.submission.fleet import Fleet, fleet_of
+from dashboard.submission.fleet import SubmissionFleet, fleet_of
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.kubernetes_api import KubernetesApi
+from dashboard.submission.kubernetes_api import SubmissionApi
 from dashboard.submission.kubernetes_manifest import (
     MARK_ANNOTATION,
     NAME_LABEL,
@@ -22,7 +22,7 @@ from dashboard.submission.kubernetes_nodes import asked_by, fleet_nodes
 from dashboard.submission.kubernetes_standing import last_warning, standing_of, waiting_on
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
-from dashboard.submission.target import Standing
+from dashboard.submission.target import SentJobState
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ChangeRefusedError, SourceRefusedError, UnexpectedAnswerError
 from data.records.submissions import Attempt, SubmissionState
@@ -54,14 +54,14 @@ class KubernetesTarget:
         self._submit = submit
         self._catalogue = catalogue
         self._reader = KubernetesClient(replace(settings, namespaces=""))
-        self._api = KubernetesApi(settings)
+        self._api = SubmissionApi(settings)
 
     def why_not(self) -> str:
-        """Give '': the API itself says whether the account may create jobs."""
+        """Return '': the API itself says whether the account may create jobs."""
         return ""
 
-    def fleet(self) -> Fleet:
-        """Give the nodes that offer whole GPUs, less what bound pods ask for.
+    def fleet(self) -> SubmissionFleet:
+        """Return the nodes that offer whole GPUs, less what bound pods ask for.
 
         Errors: CollectorError.
         """
@@ -80,7 +80,7 @@ class KubernetesTarget:
         return [one for one in found if isinstance(one, dict)]
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
-        """Give the objects. Errors: ChangeRefusedError."""
+        """Return the objects. Errors: ChangeRefusedError."""
         return kubernetes_manifest(job, placement, order, kind=self._submit.kubernetes_kind)
 
     def check(self, manifest: Manifest) -> str:
@@ -109,7 +109,7 @@ class KubernetesTarget:
         return "; ".join(said)
 
     def _claim(self, one: dict[str, Any], name: str) -> str:
-        """Give what is worth saying of a claim, '' when it is there. Errors: ChangeRefusedError."""
+        """Return what is worth saying of a claim, '' if it is there. Errors: ChangeRefusedError."""
         namespace = one["metadata"]["namespace"]
         path = f"api/v1/namespaces/{quote(namespace, safe='')}/persistentvolumeclaims"
         try:
@@ -157,14 +157,14 @@ class KubernetesTarget:
         return there
 
     def find(self, manifest: Manifest) -> str:
-        """Give the id of the workload that bears this mark, '' when there is none."""
+        """Return the id of the workload that bears this mark, '' when there is none."""
         first = _objects(manifest)[0]
         there = self._api.read(f"{_path(first)}/{quote(manifest.name, safe='')}") or {}
         ours = part(there, "metadata", "annotations", MARK_ANNOTATION) == manifest.mark
         return _job_id(first, manifest) if ours else ""
 
-    def standing(self, attempt: Attempt, job: JobFile) -> Standing:
-        """Give where the workload stands; its pods tell whether memory ran out."""
+    def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
+        """Return where the workload stands; its pods tell whether memory ran out."""
         names = attempt.job_id.split("/")
         if len(names) != 3 or names[1] not in _BY_WORD:
             raise UnexpectedAnswerError(
@@ -174,7 +174,7 @@ class KubernetesTarget:
         path = _PATHS[_BY_WORD[word]].format(quote(namespace, safe=""))
         found = self._api.read(f"{path}/{quote(name, safe='')}")
         if found is None:
-            return Standing(state=SubmissionState.LOST, reason=f"{word} {name} was deleted")
+            return SentJobState(state=SubmissionState.LOST, reason=f"{word} {name} was deleted")
         pods = self._api.read(
             f"api/v1/namespaces/{quote(namespace, safe='')}/pods",
             labelSelector=f"{NAME_LABEL}={name}",
@@ -186,7 +186,7 @@ class KubernetesTarget:
         return standing
 
     def _last_warning(self, namespace: str, name: str) -> str:
-        """Give the latest warning about an object; '' without one, and without the right."""
+        """Return the latest warning about an object; '' without one, and without the right."""
         try:
             found = self._api.read(
                 f"api/v1/namespaces/{quote(namespace, safe='')}/events",
@@ -202,12 +202,12 @@ def _job_id(first: dict[str, Any], manifest: Manifest) -> str:
 
 
 def _objects(manifest: Manifest) -> list[dict[str, Any]]:
-    """Give the objects of the very text that was shown."""
+    """Return the objects of the very text that was shown."""
     return [one for one in yaml.safe_load_all(manifest.text) if isinstance(one, dict)]
 
 
 def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
-    """Give the places of fields that are wanted and not kept."""
+    """Yield the places of fields that are wanted and not kept."""
     if isinstance(wanted, dict):
         for name, value in wanted.items():
             there = kept.get(name) if isinstance(kept, dict) else None
@@ -221,7 +221,7 @@ def _dropped(wanted: Any, kept: Any, place: str) -> Iterator[str]:
 
 
 def _claims(wanted: Any) -> Iterator[str]:
-    """Give the names of the claims that an object mounts, however deep its pods are."""
+    """Yield the names of the claims that an object mounts, however deep its pods are."""
     if isinstance(wanted, dict):
         claim = part(wanted, "persistentVolumeClaim", "claimName")
         if isinstance(claim, str):

@@ -29,7 +29,7 @@ NODE_RANK = Reference("node rank")
 
 
 def plan_values(job: JobFile, placement: Placement) -> dict[str, str]:
-    """Give what a command may name in braces, and what stands in TRIMTAB_… of its environment."""
+    """Return what a command may name in braces, and what stands in TRIMTAB_… of its environment."""
     plan = placement.plan
     spread = plan.job.parallelism
     values = {
@@ -50,13 +50,13 @@ def plan_values(job: JobFile, placement: Placement) -> dict[str, str]:
 
 
 def environment_of(job: JobFile, placement: Placement) -> dict[str, str]:
-    """Give the job's own variables and those that tell the plan."""
+    """Return the job's own variables and those that tell the plan."""
     told = {f"TRIMTAB_{name.upper()}": value for name, value in plan_values(job, placement).items()}
     return dict(job.environment) | told
 
 
 def program_words(job: JobFile, placement: Placement) -> tuple[str, ...]:
-    """Give the command with the plan's values in place of {micro_batch} and the like."""
+    """Return the command with the plan's values in place of {micro_batch} and the like."""
     values = plan_values(job, placement)
     return tuple(
         IN_BRACES.sub(lambda found: values.get(found[1], found[0]), word) for word in job.command
@@ -64,7 +64,7 @@ def program_words(job: JobFile, placement: Placement) -> tuple[str, ...]:
 
 
 def launch_words(job: JobFile, placement: Placement, *, rank: Word | None) -> tuple[Word, ...]:
-    """Give the words that start the job on one node.
+    """Return the words that start the job on one node.
 
     torchrun starts a process per GPU and gives each its RANK, WORLD_SIZE, MASTER_ADDR and
     MASTER_PORT. With `rank` the nodes know theirs, without it they meet at the first one.

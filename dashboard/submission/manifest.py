@@ -28,7 +28,7 @@ class JobOrder:
         return f"{MARK}:{self.submission_id}:{self.attempt}"
 
     def name_for(self, name: str) -> str:
-        """Give a name that no other attempt has, from a job's own."""
+        """Return a name that no other attempt has, from a job's own."""
         return f"{name}-{self.submission_id[:6]}-{self.attempt}"
 
 

@@ -21,7 +21,7 @@ _LATELY = timedelta(hours=1)
 
 
 def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob, ...]:
-    """Give every job that runs now, has a forecast and a known memory limit."""
+    """Return every job that runs now, has a forecast and a known memory limit."""
     latest = reader.latest_sample_at()
     if latest is None:
         return ()
@@ -43,7 +43,7 @@ def watched_in(
     recipes: Mapping[str, TrainingJob],
     latest: datetime,
 ) -> tuple[WatchedJob, ...]:
-    """Give the jobs among these that run at `latest`, have a forecast and a known memory limit.
+    """Return the jobs among these that run at `latest`, have a forecast and a known memory limit.
 
     `history` has the columns HISTORY; its last week counts.
     """
@@ -75,7 +75,7 @@ def watched_in(
 
 
 def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:
-    """Give how submitted jobs train, by the id of every job that was sent."""
+    """Return how submitted jobs train, by the id of every job that was sent."""
     return {
         attempt.job_id: recipe_of(submission, attempt)
         for submission in submissions
@@ -85,7 +85,7 @@ def recipes_of(submissions: tuple[Submission, ...]) -> dict[str, TrainingJob]:
 
 
 def recipe_of(submission: Submission, attempt: Attempt) -> TrainingJob:
-    """Give the training job of an attempt, spread as it was sent."""
+    """Return the training job of an attempt, spread as it was sent."""
     plan = attempt.plan
     return replace(
         job_of(submission).training_job,

@@ -12,7 +12,7 @@ _LARGEST = 4 << 20
 
 
 def read_model(*, known: str, config: str, folder: Path, asked: str) -> ReadModel:
-    """Give the model of a known name, or of a config.json whose path counts from `folder`.
+    """Return the model of a known name, or of a config.json whose path counts from `folder`.
 
     `asked` says where it was stated. Errors: ImpossibleProblemError.
     """
@@ -27,7 +27,7 @@ def read_model(*, known: str, config: str, folder: Path, asked: str) -> ReadMode
 
 
 def model_of_argument(argument: str) -> ReadModel:
-    """Give the model that a command line names: a file, else a public name."""
+    """Return the model that a command line names: a file, else a public name."""
     path = Path(argument)
     if not path.exists() and argument.strip().lower() in known_models():
         return ReadModel(shape=known_model(argument), assumed=())
@@ -39,7 +39,7 @@ def model_of_argument(argument: str) -> ReadModel:
 
 
 def read_config(path: Path) -> ReadModel:
-    """Give the model of a config.json. Errors: ImpossibleProblemError naming file and fault."""
+    """Return the model of a config.json. Errors: ImpossibleProblemError naming file and fault."""
     try:
         body = read_small_file(path, max_bytes=_LARGEST)
     except OSError as error:
@@ -50,7 +50,7 @@ def read_config(path: Path) -> ReadModel:
 
 
 def config_from_text(body: bytes, *, name: str) -> ReadModel:
-    """Give the model of the text of a config.json. Errors: ImpossibleProblemError."""
+    """Return the model of the text of a config.json. Errors: ImpossibleProblemError."""
     if len(body) > _LARGEST:
         raise ImpossibleProblemError(
             f"{scrub(name, limit=80)} is larger than {_LARGEST >> 20} MiB", "Give a config.json."

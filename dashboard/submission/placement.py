@@ -11,7 +11,14 @@ from enum import StrEnum
 
 import numpy as np
 
-from dashboard.submission.fleet import FLEET_UNKNOWN, Fleet, FleetNode, Room, Standing, Taint
+from dashboard.submission.fleet import (
+    FLEET_UNKNOWN,
+    FleetRoom,
+    RoomAnswer,
+    SubmissionFleet,
+    SubmissionNode,
+    Taint,
+)
 from data.errors import ImpossibleProblemError
 from planner.memory.training_plans import TrainingPlan
 from planner.nodes.fragmentation import ANY_MODEL, FragmentationPlacer, Pods, node_state
@@ -45,7 +52,7 @@ class Arrival:
     waiting: tuple[WaitingJob, ...] = ()
 
 
-class Basis(StrEnum):
+class PlacementBasis(StrEnum):
     """What a decision rests on; all but the first are fallbacks."""
 
     NOW = "with what waits, over the GPUs that are free now"
@@ -62,13 +69,13 @@ class Considered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class PlacementDecision:
     """How a placement was decided: between which plans, beside what, over which GPUs.
 
     `free` and `total` count GPUs by type.
     """
 
-    basis: Basis
+    basis: PlacementBasis
     considered: tuple[Considered, ...]
     waiting: tuple[WaitingJob, ...]
     free: Mapping[str, int]
@@ -95,7 +102,7 @@ class Placement:
     fair_memory_mib: int | None = None
     taints: tuple[Taint, ...] = ()
     misses_deadline: bool = False
-    decision: Decision | None = None
+    decision: PlacementDecision | None = None
 
     @property
     def waits(self) -> bool:
@@ -103,8 +110,8 @@ class Placement:
         return not self.nodes
 
 
-def place(plans: Sequence[TrainingPlan], fleet: Fleet, arrival: Arrival) -> Placement:
-    """Give the placement that HAS decides: on free nodes, else the plan to wait with.
+def place(plans: Sequence[TrainingPlan], fleet: SubmissionFleet, arrival: Arrival) -> Placement:
+    """Return the placement that HAS decides: on free nodes, else the plan to wait with.
 
     Errors: ImpossibleProblemError when no set of nodes could hold any plan.
     """
@@ -120,8 +127,8 @@ def place(plans: Sequence[TrainingPlan], fleet: Fleet, arrival: Arrival) -> Plac
 
 
 def standings(
-    plans: Sequence[TrainingPlan], fleet: Fleet | None, host: HostNeed | None = None
-) -> tuple[Standing, ...]:
+    plans: Sequence[TrainingPlan], fleet: SubmissionFleet | None, host: HostNeed | None = None
+) -> tuple[RoomAnswer, ...]:
     """Return for each plan whether nodes of the fleet hold it now, once they are free, or never."""
     if fleet is None:
         return (FLEET_UNKNOWN,) * len(plans)
@@ -148,21 +155,21 @@ class _Choice:
         while plan := self._round(left, self._seats.free, self._arrival.waiting):
             nodes = self._seats.now(plan)
             if nodes:
-                return self._placed(plan, nodes, Basis.NOW)
+                return self._placed(plan, nodes, PlacementBasis.NOW)
             self._unseated.append(left[plan.gpu_type].pop(0))
         return None
 
     def later(self) -> Placement | None:
         """Decide over all GPUs beside what waits, as once what runs has ended."""
         plan = self._round(self._ranked, self._seats.total, self._arrival.waiting)
-        return None if plan is None else self._placed(plan, (), Basis.LATER)
+        return None if plan is None else self._placed(plan, (), PlacementBasis.LATER)
 
     def alone(self) -> Placement:
         """Decide over all GPUs as if nothing else waited: what the cluster is asked for."""
         plan = self._round(self._ranked, self._seats.total, ())
         if plan is None:  # every plan that is ranked fits on an empty fleet
             raise ImpossibleProblemError("no plan fits on the whole fleet", "Name larger nodes.")
-        return self._placed(plan, (), Basis.ALONE)
+        return self._placed(plan, (), PlacementBasis.ALONE)
 
     def _round(
         self,
@@ -183,8 +190,10 @@ class _Choice:
         found = chosen_offer(offers, room, waiting, hours=self._hours)
         return None if found is None else best[found.gpu_type]
 
-    def _placed(self, plan: TrainingPlan, nodes: tuple[str, ...], basis: Basis) -> Placement:
-        decision = Decision(
+    def _placed(
+        self, plan: TrainingPlan, nodes: tuple[str, ...], basis: PlacementBasis
+    ) -> Placement:
+        decision = PlacementDecision(
             basis=basis,
             considered=tuple(self._considered(plan)),
             waiting=self._arrival.waiting,
@@ -194,7 +203,7 @@ class _Choice:
         return self._seats.placement(plan, nodes, late=self._arrival.late(plan), decision=decision)
 
     def _considered(self, chosen: TrainingPlan) -> Iterator[Considered]:
-        """Give the best plan of every type, those without a seat, and what became of them."""
+        """Yield the best plan of every type, those without a seat, and what became of them."""
         yield Considered(plan=chosen, verdict="chosen")
         for plan in self._unseated:
             yield Considered(plan=plan, verdict="no nodes with room for it now")
@@ -212,7 +221,7 @@ class _Choice:
 def _by_type(
     plans: Sequence[TrainingPlan], seats: "_Seats", late: Callable[[TrainingPlan], bool]
 ) -> dict[str, list[TrainingPlan]]:
-    """Give the plans by GPU type, the best first: the fewest nodes, the fewest GPUs, the cheapest.
+    """Return plans by GPU type, the best first: the fewest nodes, the fewest GPUs, the cheapest.
 
     Where a plan meets the deadline, those that do not are left out.
     """
@@ -232,7 +241,7 @@ def _affordable(plans: Sequence[TrainingPlan]) -> list[TrainingPlan]:
     return [plan for plan in fitting if plan.cost <= limit]
 
 
-def _hint(plans: Sequence[TrainingPlan], fleet: Fleet) -> str:
+def _hint(plans: Sequence[TrainingPlan], fleet: SubmissionFleet) -> str:
     if not plans:
         return "No plan was given."
     least = min(plans, key=lambda one: one.gpus)
@@ -249,20 +258,20 @@ def _hint(plans: Sequence[TrainingPlan], fleet: Fleet) -> str:
 class _Seats:
     """Counts the nodes that a plan takes; tensor-parallel groups never leave a node."""
 
-    def __init__(self, fleet: Fleet, host: HostNeed) -> None:
+    def __init__(self, fleet: SubmissionFleet, host: HostNeed) -> None:
         self._host = host
-        self._by_type: dict[str, list[FleetNode]] = {}
+        self._by_type: dict[str, list[SubmissionNode]] = {}
         for node in fleet.usable:
             self._by_type.setdefault(node.gpu_type, []).append(node)
         self._counts: dict[tuple[str, int, int, bool], int] = {}
         self.free = self._counted(lambda one: one.free_gpus)
         self.total = self._counted(lambda one: one.gpus)
 
-    def _counted(self, gpus: Callable[[FleetNode], int]) -> dict[str, int]:
+    def _counted(self, gpus: Callable[[SubmissionNode], int]) -> dict[str, int]:
         return {name: sum(map(gpus, nodes)) for name, nodes in sorted(self._by_type.items())}
 
     def count_ever(self, plan: TrainingPlan) -> int:
-        """Give the fewest nodes on an empty fleet, 0 when it holds the plan nowhere."""
+        """Return the fewest nodes on an empty fleet, 0 when it holds the plan nowhere."""
         return self._count(plan, free=False)
 
     def _count(self, plan: TrainingPlan, *, free: bool) -> int:
@@ -273,20 +282,22 @@ class _Seats:
             self._counts[key] = next(found, 0)
         return self._counts[key]
 
-    def standing(self, plan: TrainingPlan) -> Standing:
+    def standing(self, plan: TrainingPlan) -> RoomAnswer:
         """Return whether the plan has room now, once what runs has ended, or never."""
         if self._count(plan, free=True):
-            return Standing(room=Room.FREE, text="free now")
+            return RoomAnswer(room=FleetRoom.FREE, text="free now")
         there, free = (of.get(plan.gpu_type, 0) for of in (self.total, self.free))
         if self._count(plan, free=False):
-            return Standing(room=Room.BUSY, text=f"has to wait: {free} of {there} are free")
+            return RoomAnswer(room=FleetRoom.BUSY, text=f"has to wait: {free} of {there} are free")
         if there < plan.gpus:
-            return Standing(room=Room.NEVER, text=f"larger than the fleet: it has {there} of them")
+            return RoomAnswer(
+                room=FleetRoom.NEVER, text=f"larger than the fleet: it has {there} of them"
+            )
         text = "no nodes of the fleet hold it: GPUs of a node, CPU or memory do not suffice"
-        return Standing(room=Room.NEVER, text=text)
+        return RoomAnswer(room=FleetRoom.NEVER, text=text)
 
     def now(self, plan: TrainingPlan) -> tuple[str, ...]:
-        """Give the nodes that take the plan now, none when there is no room."""
+        """Return the nodes that take the plan now, none when there is no room."""
         for each, count in _shares(plan):
             nodes = self._holding(plan, each, free=True)
             if len(nodes) >= count:
@@ -294,9 +305,9 @@ class _Seats:
         return ()
 
     def placement(
-        self, plan: TrainingPlan, nodes: tuple[str, ...], *, late: bool, decision: Decision
+        self, plan: TrainingPlan, nodes: tuple[str, ...], *, late: bool, decision: PlacementDecision
     ) -> Placement:
-        """Give the placement on these nodes, or on as many as an empty fleet would take."""
+        """Return the placement on these nodes, or on as many as an empty fleet would take."""
         count = len(nodes) or self.count_ever(plan)
         each = plan.gpus // count
         of_type = [one for one in self._by_type[plan.gpu_type] if one.gpus >= each]
@@ -319,21 +330,23 @@ class _Seats:
             decision=decision,
         )
 
-    def _holding(self, plan: TrainingPlan, each: int, *, free: bool) -> list[FleetNode]:
+    def _holding(self, plan: TrainingPlan, each: int, *, free: bool) -> list[SubmissionNode]:
         return [
             node
             for node in self._by_type.get(plan.gpu_type, ())
             if (node.free_gpus if free else node.gpus) >= each and self._has_host(node, each)
         ]
 
-    def _has_host(self, node: FleetNode, each: int) -> bool:
+    def _has_host(self, node: SubmissionNode, each: int) -> bool:
         cpus = (self._host.cpus_per_gpu or 0) * each
         memory = (self._host.memory_mib_per_gpu or 0) * each
         return (node.cpus is None or cpus <= node.cpus) and (
             node.memory_mib is None or memory <= node.memory_mib
         )
 
-    def _least_stranding(self, nodes: list[FleetNode], each: int, count: int) -> tuple[str, ...]:
+    def _least_stranding(
+        self, nodes: list[SubmissionNode], each: int, count: int
+    ) -> tuple[str, ...]:
         """Choose the nodes one by one; of those that strand alike the fullest."""
         ordered = sorted(nodes, key=lambda one: (one.free_gpus, one.name))
         pod = Pod(
@@ -355,15 +368,15 @@ class _Seats:
 
 
 def _shares(plan: TrainingPlan) -> Iterator[tuple[int, int]]:
-    """Give (GPUs of each node, nodes), the fewest nodes first."""
+    """Yield (GPUs of each node, nodes), the fewest nodes first."""
     for count in range(1, plan.gpus + 1):
         each = plan.gpus // count
         if plan.gpus % count == 0 and each % plan.job.parallelism.tensor == 0:
             yield each, count
 
 
-def _state(nodes: Sequence[FleetNode], pod: Pod) -> NodeState:
-    """Give what is free; a node whose GPUs are partly held has lost as much of CPU and memory."""
+def _state(nodes: Sequence[SubmissionNode], pod: Pod) -> NodeState:
+    """Return what is free; a node whose GPUs are partly held has lost as much of CPU and memory."""
     free = np.array([node.free_gpus for node in nodes])
     share = free / np.array([node.gpus for node in nodes])
     cpus = np.array([(node.cpus or 10**6) * _MILLI for node in nodes]) * share
@@ -376,8 +389,8 @@ def _state(nodes: Sequence[FleetNode], pod: Pod) -> NodeState:
     )
 
 
-def _typical(nodes: Sequence[FleetNode]) -> Pods:
-    """Give pods that take a GPU with the CPU that comes with it on these nodes."""
+def _typical(nodes: Sequence[SubmissionNode]) -> Pods:
+    """Return pods that take a GPU with the CPU that comes with it on these nodes."""
     count = len(nodes)
     return Pods(
         cpu=np.array([(node.cpus or node.gpus) * _MILLI // node.gpus for node in nodes]),

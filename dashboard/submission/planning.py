@@ -22,7 +22,7 @@ def family_of(job: TrainingJob) -> str:
 
 
 def calibration_of(family: str, peaks: Iterable[MeasuredPeak]) -> Calibration:
-    """Give the calibration that the measured peaks of a family make."""
+    """Return the calibration that the measured peaks of a family make."""
     calibration = Calibration(family=family)
     for peak in peaks:
         calibration = calibration.with_run(
@@ -43,7 +43,7 @@ def plans_for(
     calibration: Calibration | None = None,
     raised: float = 1.0,
 ) -> tuple[TrainingPlan, ...]:
-    """Give the plans that fit and that the job's program can be told to run.
+    """Return the plans that fit and that the job's program can be told to run.
 
     Errors: ImpossibleProblemError with the smallest cluster that would do, or with what the
     program would have to support or be told.
@@ -73,7 +73,7 @@ def plans_for(
 
 
 def lacking(job: JobFile, layout: TrainingJob) -> tuple[Need, ...]:
-    """Give what the job's program would have to be told to run a layout, and is not."""
+    """Return what the job's program would have to be told to run a layout, and is not."""
     found = needs(layout, launcher=job.launcher)
     return tuple(need for need in found if not need.is_met(job.told))
 
@@ -98,13 +98,13 @@ def _takes_accumulation(job: JobFile) -> bool:
 
 
 def _whole_batches(global_batch: int) -> tuple[int, ...]:
-    """Give the micro-batches that make a global batch at once on a power of two of GPUs."""
+    """Return the micro-batches that make a global batch at once on a power of two of GPUs."""
     halves = range((global_batch & -global_batch).bit_length())
     return tuple(global_batch >> power for power in halves)
 
 
 def _untold(job: JobFile, plans: Sequence[TrainingPlan]) -> ImpossibleProblemError:
-    """Give the error for a job of which every plan that fits is one that its program cannot run."""
+    """Return error for a job of which every plan that fits is one that its program cannot run."""
     able = [plan for plan in plans if _uses(plan.job) <= set(job.supports)]
     if not able:
         words = sorted({word for plan in plans for word in _uses(plan.job)} - set(job.supports))

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from dashboard.submission.decision_notes import decision_notes
 from dashboard.submission.estimate import Offers, offered, why_unlikely
-from dashboard.submission.fleet import Fleet
+from dashboard.submission.fleet import SubmissionFleet
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Arrival, HostNeed, Placement, place
@@ -17,7 +17,7 @@ from dashboard.submission.planning import (
     misses_deadline,
     plans_for,
 )
-from dashboard.submission.target import Target
+from dashboard.submission.target import SubmissionTarget
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.records.submissions import (
@@ -44,7 +44,7 @@ class Lessons:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Proposal:
+class SubmissionProposal:
     """What would be sent, and why so. `submission` holds it as its latest attempt.
 
     `offers` are the plans that it was chosen from, `warnings` what may make the run fail.
@@ -61,7 +61,7 @@ class Proposal:
 
 def propose(
     job: JobFile,
-    target: Target,
+    target: SubmissionTarget,
     *,
     settings: SubmitSettings,
     peaks: tuple[MeasuredPeak, ...],
@@ -70,7 +70,7 @@ def propose(
     earlier: Submission | None = None,
     lessons: Lessons | None = None,
     waiting: tuple[WaitingJob, ...] = (),
-) -> Proposal:
+) -> SubmissionProposal:
     """Plan, place and write the manifest of a job; nothing is sent and nothing is kept.
 
     `earlier` is the submission whose next attempt this is, `waiting` what is in the queue besides.
@@ -121,7 +121,7 @@ def propose(
     manifest = target.manifest(job, placement, order)
     offers = offered(plans, fleet, host)
     before = () if earlier is None else earlier.attempts
-    return Proposal(
+    return SubmissionProposal(
         job=job,
         offers=offers,
         placement=placement,
@@ -133,7 +133,7 @@ def propose(
 
 
 def host_need(job: JobFile, *, raised: float = 1.0) -> HostNeed:
-    """Give what the job states that it takes of a node, its memory raised by a factor."""
+    """Return what the job states that it takes of a node, its memory raised by a factor."""
     memory = job.memory_mib_per_gpu
     return HostNeed(
         cpus_per_gpu=job.cpus_per_gpu,
@@ -141,7 +141,7 @@ def host_need(job: JobFile, *, raised: float = 1.0) -> HostNeed:
     )
 
 
-def _warnings(job: JobFile, fleet: Fleet, plan: TrainingPlan) -> tuple[str, ...]:
+def _warnings(job: JobFile, fleet: SubmissionFleet, plan: TrainingPlan) -> tuple[str, ...]:
     stated = job.time_limit_hours is not None
     late = limit_warning(
         plan,
@@ -154,7 +154,7 @@ def _warnings(job: JobFile, fleet: Fleet, plan: TrainingPlan) -> tuple[str, ...]
 
 
 def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
-    """Give the middle of the hours that a run takes, None where its tokens are not stated."""
+    """Return the middle of the hours that a run takes, None where its tokens are not stated."""
     if job.tokens is None:
         return None
     low, high = hours_range(plan, job.tokens)
@@ -163,7 +163,7 @@ def _hours(job: JobFile, plan: TrainingPlan) -> float | None:
 
 def _plans(
     job: JobFile,
-    fleet: Fleet,
+    fleet: SubmissionFleet,
     *,
     settings: SubmitSettings,
     peaks: tuple[MeasuredPeak, ...],
@@ -185,7 +185,7 @@ def _plans(
     )
 
 
-def _notes(job: JobFile, fleet: Fleet, placement: Placement) -> tuple[str, ...]:
+def _notes(job: JobFile, fleet: SubmissionFleet, placement: Placement) -> tuple[str, ...]:
     estimate = placement.plan.estimate
     notes = [f"the model's config did not state {one}" for one in job.assumed]
     notes += estimate.notes

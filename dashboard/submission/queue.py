@@ -15,7 +15,7 @@ _RECENT = timedelta(hours=1)
 
 
 def waiting_jobs(reader: StoreReader, catalogue: GpuCatalogue) -> tuple[WaitingJob, ...]:
-    """Give the jobs that wait for whole GPUs, as their scheduler told when it was last asked.
+    """Return the jobs that wait for whole GPUs, as their scheduler told when it was last asked.
 
     A job that names no type of the catalogue may run on every one, as fast as the catalogue's
     relative speeds say. How long it runs is the median of finished runs of the same job, else its

@@ -43,7 +43,7 @@ class SlurmAccount:
         return self._entry().pw_dir if self._submit.slurm_user else ""
 
     def prefix(self) -> tuple[str, ...]:
-        """Give the words that run a command as that user."""
+        """Return the words that run a command as that user."""
         if not self._submit.slurm_user or self._entry().pw_uid == os.geteuid():
             return ()
         user = self._submit.slurm_user
@@ -52,7 +52,7 @@ class SlurmAccount:
         return ("sudo", "-n", "-u", user, "--")
 
     def why_not(self) -> str:
-        """Give why a job must not be sent as that user, '' when it may. Errors: CollectorError."""
+        """Return why a job must not be sent as that user, '' if it may. Errors: CollectorError."""
         if self._submit.allow_slurm_operator:
             return ""
         user = self._entry()
@@ -62,7 +62,7 @@ class SlurmAccount:
         return f"{user.pw_name}, who would own the job, {privilege}. {_FIX}"
 
     def _privilege(self, user: pwd.struct_passwd) -> str:
-        """Give what makes a user more than one who submits, or why that is not known."""
+        """Return what makes a user more than one who submits, or why that is not known."""
         if user.pw_uid == 0:
             return "is root"
         configuration = self._commands.configuration()

@@ -28,7 +28,7 @@ _SHELL = {
 def slurm_script(
     job: JobFile, placement: Placement, order: JobOrder, *, home: str = ""
 ) -> Manifest:
-    """Give the batch script. Errors: ChangeRefusedError for a gres type that sbatch cannot take.
+    """Return the batch script. Errors: ChangeRefusedError for a gres type that sbatch cannot take.
 
     A job without a working directory starts in `home`, or where sbatch is run when that is ''.
     A gres request is of one type: where the nodes call the same GPU by several names, the first
@@ -71,7 +71,7 @@ def slurm_script(
 def _options(
     job: JobFile, placement: Placement, order: JobOrder, gres: str, home: str
 ) -> list[str]:
-    """Give the options of sbatch. Each is one word of plain characters, so that none can end it."""
+    """Return options of sbatch. Each is one word of plain characters, so that none can end it."""
     each = placement.gpus_per_node
     fair = (placement.fair_milli_cpus or 0) // 1000
     cpus = job.cpus_per_gpu * each if job.cpus_per_gpu else fair

@@ -12,13 +12,13 @@ from collectors.base import Window
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmNode
-from dashboard.submission.fleet import Fleet, FleetNode, fleet_of
+from dashboard.submission.fleet import SubmissionFleet, SubmissionNode, fleet_of
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
 from dashboard.submission.slurm_account import SlurmAccount
 from dashboard.submission.slurm_script import slurm_script
-from dashboard.submission.target import Standing, ran_out_of_gpu_memory
+from dashboard.submission.target import SentJobState, ran_out_of_gpu_memory
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import utc_now
 from data.errors import (
@@ -68,11 +68,11 @@ class SlurmTarget:
         self._account = SlurmAccount(submit, self._commands)
 
     def why_not(self) -> str:
-        """Give why a job must not be sent as the submitting user, '' when it may."""
+        """Return why a job must not be sent as the submitting user, '' when it may."""
         return self._account.why_not()
 
-    def fleet(self) -> Fleet:
-        """Give the nodes of the partition, with what is free of them now. Errors: CollectorError.
+    def fleet(self) -> SubmissionFleet:
+        """Return the nodes of the partition, with what is free of them now. Errors: CollectorError.
 
         A node with GPUs of several types is left out: it is not told which of them are free. A
         request names one gres type: where a model has several names, the commonest counts.
@@ -96,7 +96,7 @@ class SlurmTarget:
         )
 
     def _partition(self) -> dict[str, str]:
-        """Give what Slurm says of the partition of the settings, else of its default one."""
+        """Return what Slurm says of the partition of the settings, else of its default one."""
         wanted = self._submit.partition
         for line in self._commands.output("scontrol", "show", "partition", "-o").splitlines():
             facts = dict(pair.partition("=")[::2] for pair in line.split())
@@ -111,7 +111,7 @@ class SlurmTarget:
         raise ChangeRefusedError("Slurm has no default partition", "Set submit.partition.")
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
-        """Give the batch script. Errors: ChangeRefusedError."""
+        """Return the batch script. Errors: ChangeRefusedError."""
         return slurm_script(job, placement, order, home=self._account.home)
 
     def check(self, manifest: Manifest) -> str:
@@ -136,7 +136,7 @@ class SlurmTarget:
         return f"slurm:{number}"
 
     def find(self, manifest: Manifest) -> str:
-        """Give slurm:NUMBER of the job that bears this mark, '' when slurmctld knows none."""
+        """Return slurm:NUMBER of the job that bears this mark, '' when slurmctld knows none."""
         text = self._commands.output(
             "squeue", "--noheader", "--states=all", f"--name={manifest.name}", "--format=%A %k"
         )
@@ -146,8 +146,8 @@ class SlurmTarget:
                 return f"slurm:{number}"
         return ""
 
-    def standing(self, attempt: Attempt, job: JobFile) -> Standing:
-        """Give where the job stands; of a failed one the end of its log says whether memory."""
+    def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
+        """Return where the job stands; of a failed one the end of its log says whether memory."""
         number = attempt.job_id.removeprefix("slurm:")
         if _NUMBER.fullmatch(number) is None:
             raise UnexpectedAnswerError(
@@ -155,14 +155,14 @@ class SlurmTarget:
             )
         word, reason, code = self._facts(number)
         if word is None:
-            return Standing(state=SubmissionState.LOST, reason=reason)
+            return SentJobState(state=SubmissionState.LOST, reason=reason)
         state = _STATES.get(word, SubmissionState.FAILED)
         if state.is_open:
-            return Standing(state=state, reason=reason)
+            return SentJobState(state=state, reason=reason)
         if state in (SubmissionState.FAILED, SubmissionState.OUT_OF_HOST_MEMORY):
             state = self._cause(state, number, job)
         detail = f"{word}, exit code {code}" if code else word
-        return Standing(state=state, reason=detail)
+        return SentJobState(state=state, reason=detail)
 
     def _cause(self, state: SubmissionState, number: str, job: JobFile) -> SubmissionState:
         folder = job.workdir or self._account.home
@@ -171,7 +171,7 @@ class SlurmTarget:
         return SubmissionState.OUT_OF_GPU_MEMORY if ran_out_of_gpu_memory(log) else state
 
     def _facts(self, number: str) -> tuple[str | None, str, str]:
-        """Give state, reason and exit code; a state None when Slurm forgot the job."""
+        """Return state, reason and exit code; a state None when Slurm forgot the job."""
         try:
             text = self._commands.output("scontrol", "show", "job", "--oneliner", number)
         except CollectorError as error:
@@ -198,7 +198,7 @@ class SlurmTarget:
         return rows[-1][0].partition(" ")[0], "", rows[-1][1]
 
     def _run(self, command: str, *arguments: str, script: str) -> tuple[str, str]:
-        """Give what sbatch wrote on both streams. Its environment is bare: jobs inherit it."""
+        """Return what sbatch wrote on both streams. Its environment is bare: jobs inherit it."""
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
         environment |= {"LC_ALL": "C"}
         conf = self._slurm.conf_file or os.environ.get("SLURM_CONF", "")
@@ -243,7 +243,7 @@ class SlurmTarget:
 
 
 def _hours(text: str) -> float | None:
-    """Give a time of Slurm ([days-]hours:minutes:seconds) in hours, None for NONE and UNLIMITED."""
+    """Return time of Slurm ([days-]hours:minutes:seconds) in hours, None for NONE and UNLIMITED."""
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -251,9 +251,9 @@ def _hours(text: str) -> float | None:
     return 24 * days + hours + minutes / 60 + seconds / 3600
 
 
-def _fleet_node(node: SlurmNode, model: str) -> FleetNode:
+def _fleet_node(node: SlurmNode, model: str) -> SubmissionNode:
     gpus = node.gpus[0]
-    return FleetNode(
+    return SubmissionNode(
         name=node.name,
         gpu_type=model,
         word=gpus.gpu_type,
@@ -265,7 +265,7 @@ def _fleet_node(node: SlurmNode, model: str) -> FleetNode:
     )
 
 
-def _of_one_name(nodes: list[FleetNode]) -> list[FleetNode]:
+def _of_one_name(nodes: list[SubmissionNode]) -> list[SubmissionNode]:
     gpus: Counter[tuple[str, str]] = Counter()
     for node in nodes:
         gpus[node.gpu_type, node.word] += node.gpus
@@ -274,7 +274,7 @@ def _of_one_name(nodes: list[FleetNode]) -> list[FleetNode]:
 
 
 def end_of_log(path: Path) -> str:
-    """Give the last 256 KiB of a log, '' when it is none that this process can read.
+    """Return the last 256 KiB of a log, '' when it is none that this process can read.
 
     Only a plain file is opened: the path is the job author's.
     """

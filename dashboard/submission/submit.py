@@ -4,8 +4,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from dashboard.submission.manifest import Manifest
-from dashboard.submission.proposal import Proposal
-from dashboard.submission.target import Target
+from dashboard.submission.proposal import SubmissionProposal
+from dashboard.submission.target import SubmissionTarget
 from data.errors import ApplyError, ChangeRefusedError, CollectorError, TrimtabError, scrub
 from data.records.submissions import Attempt, Submission, SubmissionState
 from data.settings import Settings
@@ -13,14 +13,20 @@ from data.store import Store
 
 
 def why_not(settings: Settings) -> str:
-    """Give why nothing can be submitted, '' when it can."""
+    """Return why nothing can be submitted, '' when it can."""
     if settings.submit.enabled:
         return ""
     return "Submission is switched off: set submit.enabled in trimtab.toml."
 
 
 def submit(
-    proposal: Proposal, target: Target, store: Store, *, settings: Settings, by: str, now: datetime
+    proposal: SubmissionProposal,
+    target: SubmissionTarget,
+    store: Store,
+    *,
+    settings: Settings,
+    by: str,
+    now: datetime,
 ) -> Submission:
     """Send exactly what was shown, and give the submission as kept.
 
@@ -49,7 +55,7 @@ def submit(
 def deliver(
     submission: Submission,
     manifest: Manifest,
-    target: Target,
+    target: SubmissionTarget,
     store: Store,
     *,
     by: str,
@@ -74,7 +80,7 @@ def deliver(
 
 
 def with_latest(submission: Submission, attempt: Attempt) -> Submission:
-    """Give the submission with its latest attempt replaced."""
+    """Return the submission with its latest attempt replaced."""
     return replace(submission, attempts=(*submission.attempts[:-1], attempt))
 
 
@@ -100,7 +106,7 @@ def _keep_failure(
     )
 
 
-def _what(proposal: Proposal) -> str:
+def _what(proposal: SubmissionProposal) -> str:
     plan = proposal.submission.latest.plan
     return (
         f"{proposal.job.name}, attempt {proposal.submission.latest.number}: {plan.gpus} x "

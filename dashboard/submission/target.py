@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Protocol
 
-from dashboard.submission.fleet import Fleet
+from dashboard.submission.fleet import SubmissionFleet
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
@@ -22,14 +22,14 @@ def ran_out_of_gpu_memory(log: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class SentJobState:
     """Where a sent job stands, with the cluster's word for why."""
 
     state: SubmissionState
     reason: str = ""
 
 
-class Target(Protocol):
+class SubmissionTarget(Protocol):
     """One cluster that takes jobs."""
 
     @property
@@ -38,15 +38,15 @@ class Target(Protocol):
         ...
 
     def why_not(self) -> str:
-        """Give why nothing must be sent there, '' when it may. Errors: CollectorError."""
+        """Return why nothing must be sent there, '' when it may. Errors: CollectorError."""
         ...
 
-    def fleet(self) -> Fleet:
-        """Give the nodes as the cluster sees them now. Errors: CollectorError."""
+    def fleet(self) -> SubmissionFleet:
+        """Return the nodes as the cluster sees them now. Errors: CollectorError."""
         ...
 
     def manifest(self, job: JobFile, placement: Placement, order: JobOrder) -> Manifest:
-        """Give what would be sent; pure. Errors: ChangeRefusedError."""
+        """Return what would be sent; pure. Errors: ChangeRefusedError."""
         ...
 
     def check(self, manifest: Manifest) -> str:
@@ -64,12 +64,12 @@ class Target(Protocol):
         ...
 
     def find(self, manifest: Manifest) -> str:
-        """Give the id of the job that bears the manifest's mark, '' when there is none.
+        """Return the id of the job that bears the manifest's mark, '' when there is none.
 
         Errors: CollectorError.
         """
         ...
 
-    def standing(self, attempt: Attempt, job: JobFile) -> Standing:
-        """Give where a sent attempt stands. Errors: CollectorError."""
+    def standing(self, attempt: Attempt, job: JobFile) -> SentJobState:
+        """Return where a sent attempt stands. Errors: CollectorError."""
         ...

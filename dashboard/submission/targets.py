@@ -2,7 +2,7 @@
 
 from dashboard.submission.kubernetes_target import KubernetesTarget
 from dashboard.submission.slurm_target import SlurmTarget
-from dashboard.submission.target import Target
+from dashboard.submission.target import SubmissionTarget
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ChangeRefusedError
 from data.settings import Settings
@@ -10,7 +10,7 @@ from data.submit_settings import TARGETS
 
 
 def target_name(settings: Settings, asked: str = "") -> str:
-    """Give kubernetes or slurm. Errors: ChangeRefusedError when neither or both could be meant."""
+    """Return kubernetes or slurm. Errors: ChangeRefusedError if neither or both could be meant."""
     if asked or settings.submit.target:
         return asked or settings.submit.target
     configured = [
@@ -29,8 +29,8 @@ def target_name(settings: Settings, asked: str = "") -> str:
     return configured[0]
 
 
-def target_of(settings: Settings, name: str) -> Target:
-    """Give the target of that name."""
+def target_of(settings: Settings, name: str) -> SubmissionTarget:
+    """Return the target of that name."""
     catalogue = load_gpu_catalogue()
     if name == "slurm":
         return SlurmTarget(settings.slurm, settings.submit, catalogue)

@@ -13,7 +13,7 @@ from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.proposal import Lessons, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import deliver, submit, why_not, with_latest
-from dashboard.submission.target import Standing, Target
+from dashboard.submission.target import SentJobState, SubmissionTarget
 from dashboard.submission.targets import target_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import TrimtabError, scrub
@@ -37,7 +37,7 @@ _HOST_STEP = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class SubmissionLook:
     """What one look at a submission found; `error` when its cluster did not tell."""
 
     submission: Submission
@@ -50,8 +50,8 @@ def watch_all(
     settings: Settings,
     *,
     now: datetime,
-    targets: Callable[[str], Target] | None = None,
-) -> tuple[Look, ...]:
+    targets: Callable[[str], SubmissionTarget] | None = None,
+) -> tuple[SubmissionLook, ...]:
     """Look at every submission that is open; a cluster that does not answer is no error."""
     give = targets or (lambda name: target_of(settings, name))
     looks = []
@@ -60,14 +60,21 @@ def watch_all(
             continue
         try:
             seen = look(submission, give(submission.target), store, settings=settings, now=now)
-            looks.append(Look(submission=seen, changed=seen != submission))
+            looks.append(SubmissionLook(submission=seen, changed=seen != submission))
         except TrimtabError as error:
-            looks.append(Look(submission=submission, changed=False, error=scrub(str(error))))
+            looks.append(
+                SubmissionLook(submission=submission, changed=False, error=scrub(str(error)))
+            )
     return tuple(looks)
 
 
 def look(
-    submission: Submission, target: Target, store: Store, *, settings: Settings, now: datetime
+    submission: Submission,
+    target: SubmissionTarget,
+    store: Store,
+    *,
+    settings: Settings,
+    now: datetime,
 ) -> Submission:
     """Ask where the latest attempt stands, keep what is new, and send again where allowed.
 
@@ -103,12 +110,12 @@ def look(
 
 
 def job_of(submission: Submission) -> JobFile:
-    """Give the job file of a submission."""
+    """Return the job file of a submission."""
     return from_json(JobFile, submission.job)
 
 
 def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> float | None:
-    """Give the largest memory in bytes that telemetry saw on a GPU of the attempt, None if none."""
+    """Return largest memory in bytes that telemetry saw on a GPU of the attempt, None if none."""
     if not attempt.job_id:
         return None
     history = reader.job_history(
@@ -120,14 +127,19 @@ def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> 
     return float(largest) * BYTES_PER_MIB
 
 
-def _too_early(standing: Standing, attempt: Attempt, now: datetime) -> bool:
+def _too_early(standing: SentJobState, attempt: Attempt, now: datetime) -> bool:
     """Say whether a job counts as lost only because its cluster is slow to show it."""
     lost = standing.state is SubmissionState.LOST
     return lost and now - attempt.sent_at < _LOST_AFTER
 
 
 def _confirm(
-    submission: Submission, target: Target, store: Store, *, settings: Settings, now: datetime
+    submission: Submission,
+    target: SubmissionTarget,
+    store: Store,
+    *,
+    settings: Settings,
+    now: datetime,
 ) -> Submission:
     """Find out about a job that was written down but never confirmed.
 
@@ -155,7 +167,7 @@ def _confirm(
 
 
 def _manifest_of(submission: Submission) -> Manifest:
-    """Give the manifest that was written down."""
+    """Return the manifest that was written down."""
     attempt = submission.latest
     order = JobOrder(submission_id=submission.submission_id, attempt=attempt.number)
     on_slurm = submission.target == "slurm"
@@ -185,7 +197,7 @@ def _learn(store: Store, submission: Submission, now: datetime) -> None:
 
 
 def lessons_of(submission: Submission) -> Lessons | str:
-    """Give what the attempt that ran out of memory teaches, or why it must not be repeated."""
+    """Return what the attempt that ran out of memory teaches, or why it must not be repeated."""
     attempt, job = submission.latest, job_of(submission)
     if not job.resubmit_on_oom:
         return "the job file does not allow it"
@@ -204,7 +216,7 @@ def lessons_of(submission: Submission) -> Lessons | str:
 def _again(
     submission: Submission,
     job: JobFile,
-    target: Target,
+    target: SubmissionTarget,
     store: Store,
     *,
     settings: Settings,

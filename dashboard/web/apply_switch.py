@@ -14,7 +14,7 @@ from data.records.commands import Person
 def apply_banner() -> None:
     """Say at the top of the page when applying is stopped or its worker cannot work."""
     world = current_world()
-    found = world.desk.stopped()
+    found = world.decision_service.stopped()
     if found is not None:
         said = found.describe()
         st.error(plain(f"{said[0].upper()}{said[1:]}. Nothing is sent to any cluster."))
@@ -26,15 +26,15 @@ def apply_banner() -> None:
 def apply_sidebar(person: Person) -> None:
     """Show the switch, and who is signed in, beside the pages."""
     world = current_world()
-    access = world.desk.settings().access
+    access = world.decision_service.settings().access
     with st.sidebar:
         if person.via != "local":
             st.caption(plain(f"{person.name}, {role_of(person, access)}"))
         if person.via == "oidc":
             st.button("Sign out", on_click=st.logout)
-        if world.desk.stopped() is not None:
+        if world.decision_service.stopped() is not None:
             st.button("Resume applying", on_click=_resume, args=(person,), width="stretch")
-        elif world.desk.settings().apply.enabled:
+        elif world.decision_service.settings().apply.enabled:
             st.button("Stop applying", on_click=_stop, args=(person,), width="stretch")
         else:
             st.caption("Read-only: apply.enabled is off.")
@@ -44,11 +44,11 @@ def apply_sidebar(person: Person) -> None:
 
 
 def _stop(person: Person) -> None:
-    _try(lambda: current_world().desk.stop(person, "stopped on the page"))
+    _try(lambda: current_world().decision_service.stop(person, "stopped on the page"))
 
 
 def _resume(person: Person) -> None:
-    _try(lambda: current_world().desk.resume(person))
+    _try(lambda: current_world().decision_service.resume(person))
 
 
 def _try(action: Callable[[], object]) -> None:

@@ -6,7 +6,7 @@ from data.records.plans import Configuration
 
 
 def boards_of(one: Configuration, *, catalogue: GpuCatalogue) -> float:
-    """Give the boards that a configuration takes.
+    """Return the boards that a configuration takes.
 
     A MIG instance is 1/instances of one, the place beside another job half of one; a profile that
     the catalogue does not know counts as a whole board.

@@ -85,7 +85,7 @@ def _savings(stored: StoredRecommendation) -> None:
 
 
 def effect_text(one: Recommendation) -> str:
-    """Give when a change holds, what making it takes, and by how much work is done later."""
+    """Return when a change holds, what making it takes, and by how much work is done later."""
     found = []
     if one.transition is not None and one.transition.seconds.high > 0:
         seconds = one.transition.seconds

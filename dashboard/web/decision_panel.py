@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
-from dashboard.desk import Preview
+from dashboard.decision_service import Preview
 from dashboard.figure_text import range_text
 from dashboard.recording import NOT_APPLIED
 from dashboard.web.identity import acting, local_name, remember_name, signed_in
@@ -67,55 +67,59 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
 
 
 def _proposed(stored: StoredRecommendation) -> dict[str, Action]:
-    desk, digest = current_world().desk, _digest(stored)
+    decision_service, digest = current_world().decision_service, _digest(stored)
     actions: dict[str, Action] = {
-        "Approve": lambda given: desk.decide(
+        "Approve": lambda given: decision_service.decide(
             digest, Decision.APPROVED, given.person, given.remark, given.shown
         ),
-        "Reject": lambda given: desk.decide(digest, Decision.REJECTED, given.person, given.remark),
+        "Reject": lambda given: decision_service.decide(
+            digest, Decision.REJECTED, given.person, given.remark
+        ),
     }
-    if desk.can_apply(stored.recommendation):
-        actions["Approve and apply"] = lambda given: desk.approve_and_apply(
+    if decision_service.can_apply(stored.recommendation):
+        actions["Approve and apply"] = lambda given: decision_service.approve_and_apply(
             digest, given.person, given.remark, given.shown
         )
     return actions
 
 
 def _approved(stored: StoredRecommendation) -> dict[str, Action]:
-    desk, digest = current_world().desk, _digest(stored)
-    if desk.can_apply(stored.recommendation):
-        return {"Apply": lambda given: desk.apply(digest, given.person)}
+    decision_service, digest = current_world().decision_service, _digest(stored)
+    if decision_service.can_apply(stored.recommendation):
+        return {"Apply": lambda given: decision_service.apply(digest, given.person)}
     if stored.state == State.WRITTEN or not _has_change_text(stored):
         return {}
-    return {"Write the change file": lambda given: desk.write_change(digest, given.person)}
+    return {
+        "Write the change file": lambda given: decision_service.write_change(digest, given.person)
+    }
 
 
 def _standing(stored: StoredRecommendation) -> dict[str, Action]:
-    desk, digest = current_world().desk, _digest(stored)
+    decision_service, digest = current_world().decision_service, _digest(stored)
     actions: dict[str, Action] = {}
-    if desk.can_apply(stored.recommendation):
+    if decision_service.can_apply(stored.recommendation):
         word = "Undo the rollback" if stored.state == State.ROLLED_BACK else "Roll back"
         actions[word] = _roll_back(stored)
     if State(stored.state) in STANDING - {State.KEPT}:
-        actions["Keep"] = lambda given: desk.decide(digest, Decision.KEPT, given.person)
+        actions["Keep"] = lambda given: decision_service.decide(digest, Decision.KEPT, given.person)
     return actions
 
 
 def _roll_back(stored: StoredRecommendation) -> Action:
-    desk, again = current_world().desk, stored.state == State.ROLLED_BACK
-    return lambda given: desk.roll_back(_digest(stored), given.person, again=again)
+    decision_service, again = current_world().decision_service, stored.state == State.ROLLED_BACK
+    return lambda given: decision_service.roll_back(_digest(stored), given.person, again=again)
 
 
 def _buttons(
     stored: StoredRecommendation, key: str, actions: dict[str, Action], *, remarks: bool = False
 ) -> None:
     """Show a button per action, or why the person may not decide."""
-    desk = current_world().desk
-    access = desk.settings().access
+    decision_service = current_world().decision_service
+    access = decision_service.settings().access
     person = signed_in(access)
     if person is None or not actions:
         return
-    why_not = desk.why_not(person, stored.recommendation, approving=remarks)
+    why_not = decision_service.why_not(person, stored.recommendation, approving=remarks)
     if why_not:
         st.caption(plain(why_not))
         return
@@ -125,7 +129,9 @@ def _buttons(
             local_name(f"{key}-by")
     if remarks:
         comment.text_input("Comment", key=f"{key}-comment")
-    if desk.settings().apply_simulated.enabled and desk.can_apply(stored.recommendation):
+    if decision_service.settings().apply_simulated.enabled and decision_service.can_apply(
+        stored.recommendation
+    ):
         st.caption("Applied to the simulated cluster: no real job is touched.")
     with st.container(horizontal=True):
         for label, action in actions.items():
@@ -151,7 +157,7 @@ def _act(key: str, action: Action) -> None:
 def _given(key: str) -> Given | None:
     """Read what the click was made with."""
     held = st.session_state
-    person = acting(current_world().desk.settings().access, f"{key}-by")
+    person = acting(current_world().decision_service.settings().access, f"{key}-by")
     if person is None:
         return None
     preview: Preview | None = held.get(f"{key}-preview")
@@ -164,15 +170,17 @@ def _given(key: str) -> Given | None:
 
 def _change(stored: StoredRecommendation, key: str, *, expanded: bool = False) -> None:
     """Show the exact change: from a fresh look at the target, or the text of the change file."""
-    desk, digest = current_world().desk, _digest(stored)
-    person = signed_in(desk.settings().access)
+    decision_service, digest = current_world().decision_service, _digest(stored)
+    person = signed_in(decision_service.settings().access)
     proposed = stored.state == State.PROPOSED
-    if not desk.can_apply(stored.recommendation):
+    if not decision_service.can_apply(stored.recommendation):
         if not proposed:
             with st.expander("Change", expanded=expanded):
                 _show_text(digest)
         return
-    if person is None or desk.why_not(person, stored.recommendation, approving=proposed):
+    if person is None or decision_service.why_not(
+        person, stored.recommendation, approving=proposed
+    ):
         return
     with st.expander("Change", key=f"{key}-change", expanded=expanded):
         st.button(
@@ -189,12 +197,12 @@ def _change(stored: StoredRecommendation, key: str, *, expanded: bool = False) -
 
 def _look(key: str, digest: str) -> None:
     st.session_state.pop(f"{key}-preview", None)
-    desk = current_world().desk
-    person = acting(desk.settings().access, f"{key}-by")
+    decision_service = current_world().decision_service
+    person = acting(decision_service.settings().access, f"{key}-by")
     if person is None:
         return
     try:
-        st.session_state[f"{key}-preview"] = desk.preview(digest, person)
+        st.session_state[f"{key}-preview"] = decision_service.preview(digest, person)
     except TrimtabError as error:
         st.session_state[f"{key}-refused"] = str(error)
 
@@ -220,7 +228,7 @@ def _show_preview(preview: Preview) -> None:
 
 def _has_change_text(stored: StoredRecommendation) -> bool:
     try:
-        current_world().desk.change_text(_digest(stored))
+        current_world().decision_service.change_text(_digest(stored))
     except TrimtabError:
         return False
     return True
@@ -228,7 +236,7 @@ def _has_change_text(stored: StoredRecommendation) -> bool:
 
 def _show_text(digest: str) -> None:
     try:
-        st.code(current_world().desk.change_text(digest), language=None)
+        st.code(current_world().decision_service.change_text(digest), language=None)
     except TrimtabError as error:
         st.warning(plain(str(error)))
 

@@ -36,7 +36,7 @@ class Step:
 def simulated_banner() -> None:
     """Say on every page that the cluster is simulated, and how fast its time runs."""
     world = current_world()
-    if not world.desk.settings().apply_simulated.enabled:
+    if not world.decision_service.settings().apply_simulated.enabled:
         return
     said = "**Simulated cluster**: no real job is reached."
     if world.demo_pace is not None:
@@ -59,7 +59,7 @@ def demo_guide(title: str) -> None:
 
 
 def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Step, ...]:
-    """Give the steps for what became of the recommendations; `measured` is '' until one was."""
+    """Return the steps for what became of the recommendations; `measured` is '' until one was."""
     taken = set(states.values())
     applied = bool(taken & (STANDING | {State.ROLLED_BACK, State.APPLYING}))
     return (
@@ -119,7 +119,7 @@ def _hide(hidden: bool) -> None:
 
 
 def _progress() -> tuple[object, ...]:
-    """Give what the guide's picture follows from."""
+    """Return what the guide's picture follows from."""
     states = current_world().store.reader.states()
     return (tuple(sorted((digest, str(state)) for digest, state in states.items())), _measured())
 
@@ -142,7 +142,7 @@ def _measured() -> str:
 def _wait() -> str:
     """Say when the next change will be measured."""
     world = current_world()
-    settings = world.desk.settings()
+    settings = world.decision_service.settings()
     slots = f"{settings.apply.verify_slots} slots of {settings.planning.slot_minutes} min"
     pending = [
         one
@@ -159,6 +159,6 @@ def _wait() -> str:
 
 
 def _due(settings: Settings, applied_at: datetime) -> datetime:
-    """Give when a change is measured: after its slots and the one in which it was made."""
+    """Return when a change is measured: after its slots and the one in which it was made."""
     minutes = (settings.apply.verify_slots + 1) * settings.planning.slot_minutes
     return applied_at + timedelta(minutes=minutes)

@@ -73,6 +73,6 @@ def _asked_day(last: date) -> date:
 
 
 def _after(day: date, zone: str) -> datetime:
-    """Give the midnight (UTC) that ends a day of the zone."""
+    """Return the midnight (UTC) that ends a day of the zone."""
     midnight = datetime.combine(day + timedelta(days=1), time(), tzinfo=ZoneInfo(zone))
     return midnight.astimezone(UTC)

@@ -19,7 +19,7 @@ _COMPARABLE = 0.05
 def figure_of(
     name: str, now: StatementRow, before: StatementRow | None, *, lacking: str
 ) -> tuple[str, str]:
-    """Give an amount's central value, and below it its range and how it has changed."""
+    """Return an amount's central value, and below it its range and how it has changed."""
     value: Range | None = getattr(now, name)
     if value is None:
         return "—", lacking
@@ -45,7 +45,7 @@ def comparable(now: EsgStatement, before: EsgStatement) -> bool:
 
 
 def stack_parts(statement: EsgStatement, shown: str) -> list[StackPart]:
-    """Give the bars' parts: energy of the boards, or emissions of the site."""
+    """Return the bars' parts: energy of the boards, or emissions of the site."""
     return [
         StackPart(
             period=statement.calendar.name_of(row.start),
@@ -64,7 +64,7 @@ def _shown(row: StatementRow, shown: str) -> Range | None:
 
 
 def measured_of(statement: EsgStatement) -> Iterator[tuple[str, float | None]]:
-    """Give every period in order with the share of its board-time of which energy is known."""
+    """Yield every period in order with the share of its board-time of which energy is known."""
     for start, found in groupby(statement.rows, key=attrgetter("start")):
         rows = list(found)
         expected = sum(row.board_hours for row in rows)
@@ -73,7 +73,7 @@ def measured_of(statement: EsgStatement) -> Iterator[tuple[str, float | None]]:
 
 
 def rows_shown(statement: EsgStatement) -> pd.DataFrame:
-    """Give the table of a statement: one row per group, unknown as an em dash."""
+    """Return the table of a statement: one row per group, unknown as an em dash."""
     return pd.DataFrame(
         [
             {

@@ -67,7 +67,7 @@ _COST = re.compile(r"cost_([a-z]+)_per_work")
 
 
 def heading(name: str) -> str:
-    """Give what a column is called on a page."""
+    """Return what a column is called on a page."""
     cost = _COST.fullmatch(name)
     return f"cost per work ({cost[1].upper()})" if cost else HEADINGS.get(name, name)
 
@@ -75,7 +75,7 @@ def heading(name: str) -> str:
 def column_settings(
     rows: pd.DataFrame, *, other: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Give Streamlit's settings of a table's columns: heading, shares in %, times in UTC.
+    """Return Streamlit's settings of a table's columns: heading, shares in %, times in UTC.
 
     `other` are headings of this table alone: with its currency, or of a word that means something
     else in another table.

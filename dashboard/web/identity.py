@@ -28,7 +28,7 @@ def remember_name(name: str) -> None:
 
 
 def signed_in(access: AccessSettings) -> Person | None:
-    """Give who is signed in, None when nobody is. In local mode the name is '' until it is given.
+    """Return who is signed in, None when nobody is. In local mode the name is '' until it is given.
 
     A session that a proxy opened keeps its person until its connection ends.
     """
@@ -44,7 +44,7 @@ def signed_in(access: AccessSettings) -> Person | None:
 
 
 def acting(access: AccessSettings, key: str) -> Person | None:
-    """Give who made a click, None when nobody is signed in.
+    """Return who made a click, None when nobody is signed in.
 
     In local mode it is the name in the `local_name` of that key as it stood at the click.
     """
@@ -54,13 +54,13 @@ def acting(access: AccessSettings, key: str) -> Person | None:
 
 
 def proxied(stated: str) -> Person:
-    """Give the person that the middleware wrote into its header."""
+    """Return the person that the middleware wrote into its header."""
     found = json.loads(stated)
     return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
 
 
 def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | None:
-    """Give the person of verified claims; None without a name or with an unverified address."""
+    """Return the person of verified claims; None without a name or with an unverified address."""
     name = claims.get(access.oidc_name_claim)
     # A name with blanks around it or an odd character in it would look like another's.
     if not isinstance(name, str) or not name or name != name.strip() or not name.isprintable():
@@ -73,8 +73,8 @@ def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | No
 
 
 def current_role() -> str:
-    """Give the role of who looks, none for nobody."""
-    access = current_world().desk.settings().access
+    """Return the role of who looks, none for nobody."""
+    access = current_world().decision_service.settings().access
     person = signed_in(access)
     return "none" if person is None else role_of(person, access)
 
@@ -89,8 +89,8 @@ def _unproven(access: AccessSettings) -> str:
 
 
 def welcome() -> Person | None:
-    """Give who looks when they may; otherwise say what to do and give None."""
-    access = current_world().desk.settings().access
+    """Return who looks when they may; otherwise say what to do and give None."""
+    access = current_world().decision_service.settings().access
     person = signed_in(access)
     if person is None:
         st.markdown("#### Sign in to see the fleet.")

@@ -62,7 +62,7 @@ class Presses:
         return whole
 
     def claim(self, states: WidgetStates | None) -> WidgetStates | None:
-        """Give the states for one run's callbacks, without presses that another run has had."""
+        """Return the states for one run's callbacks, without presses that another run has had."""
         if states is None:
             return None
         with self._lock:
@@ -75,7 +75,10 @@ class Presses:
         return WidgetStates(widgets=theirs)
 
     def unheard(self) -> ClientState | None:
-        """Give a request for the whole page that carries the presses that wait; None if none do."""
+        """Return a request for the whole page that carries the presses that wait.
+
+        None if none do.
+        """
         with self._lock:
             if not self._waiting:
                 return None
@@ -95,7 +98,7 @@ class _Requests(ScriptRequests):
     in_callbacks = False
 
     def on_scriptrunner_yield(self) -> ScriptRequest | None:
-        """Give what the run must stop for: nothing while its callbacks run."""
+        """Return what the run must stop for: nothing while its callbacks run."""
         return None if self.in_callbacks else super().on_scriptrunner_yield()
 
 

@@ -80,7 +80,7 @@ def _stated(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _words(command: str) -> list[str]:
-    """Give the words of a command line as a shell would split them; no shell runs it."""
+    """Return the words of a command line as a shell would split them; no shell runs it."""
     try:
         return shlex.split(command)
     except ValueError as error:

@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.rights import why_not_submit
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.planning import family_of
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
@@ -34,7 +34,7 @@ _UNSEEN = "Nothing was sent: the preview has changed. Look at it, then submit."
 def submission_part(job: JobFile) -> None:
     """Show the preview and the submit button, and the jobs submitted so far."""
     world = current_world()
-    settings = world.desk.settings()
+    settings = world.decision_service.settings()
     person = signed_in(settings.access)
     if person is None:
         return
@@ -53,7 +53,7 @@ def submission_part(job: JobFile) -> None:
         on_click=_preview,
         args=(job,),
     )
-    proposal: Proposal | None = st.session_state.get(_PROPOSAL)
+    proposal: SubmissionProposal | None = st.session_state.get(_PROPOSAL)
     send.button(
         "Submit",
         width="stretch",
@@ -80,12 +80,12 @@ def _preview(job: JobFile) -> None:
     _attempt(lambda person: _propose(job, person))
 
 
-def _submit(shown: Proposal | None) -> None:
+def _submit(shown: SubmissionProposal | None) -> None:
     """Send what the page showed when Submit was pressed, once.
 
     The press may come a second time, after another preview, or past a button that is switched off.
     """
-    held: Proposal | None = st.session_state.get(_PROPOSAL)
+    held: SubmissionProposal | None = st.session_state.get(_PROPOSAL)
     if shown is None or held is None:
         return
     if held is not shown:
@@ -97,7 +97,7 @@ def _submit(shown: Proposal | None) -> None:
 
 def _attempt(action: Callable[[Person], None]) -> None:
     """Run a command for who asked; its refusal is kept until the page is drawn."""
-    person = acting(current_world().desk.settings().access, _BY)
+    person = acting(current_world().decision_service.settings().access, _BY)
     if person is None:
         return
     try:
@@ -109,7 +109,7 @@ def _attempt(action: Callable[[Person], None]) -> None:
 def _propose(job: JobFile, person: Person) -> None:
     """Work out where the job would run: asks the cluster, by the account that submits."""
     world = current_world()
-    settings = world.desk.settings()
+    settings = world.decision_service.settings()
     _require_submitter(person, settings.access)
     target = target_of(settings, target_name(settings))
     st.session_state[_PROPOSAL] = propose(
@@ -129,9 +129,9 @@ def _require_submitter(person: Person, access: AccessSettings) -> None:
         raise ChangeRefusedError("the job was not submitted", refusal)
 
 
-def _send(proposal: Proposal, person: Person) -> None:
+def _send(proposal: SubmissionProposal, person: Person) -> None:
     world = current_world()
-    settings = world.desk.settings()
+    settings = world.decision_service.settings()
     _require_submitter(person, settings.access)
     target = target_of(settings, proposal.submission.target)
     sent = submit(proposal, target, world.store, settings=settings, by=person.name, now=utc_now())

@@ -19,7 +19,7 @@ def troubles(
     jumps: pd.DataFrame,
     xids: pd.DataFrame,
 ) -> pd.DataFrame:
-    """Give a row per trouble: what, where, since when or why.
+    """Return a row per trouble: what, where, since when or why.
 
     `boards` are those of the last hour and `day` those of the last 24 h (StoreReader.boards),
     `jumps` the boards whose energy counter contradicts their power (energy_disagreements), and

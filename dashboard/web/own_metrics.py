@@ -60,13 +60,13 @@ class OwnMetrics:
         self._plan: _PlanFacts | None = None
 
     def exposition(self, now: datetime) -> bytes:
-        """Give the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
+        """Return the metrics at `now` (UTC) in Prometheus' text format. Errors: StoreError."""
         registry = CollectorRegistry()
         registry.register(_At(self, now))
         return generate_latest(registry)
 
     def families(self, now: datetime) -> Iterator[Metric]:
-        """Give every metric family at `now`."""
+        """Yield every metric family at `now`."""
         yield InfoMetricFamily("trimtab_build", "Release.", {"version": version("trimtab")})
         yield from self._freshness(now)
         yield from self._sources()
@@ -198,12 +198,12 @@ def _age(name: str, meaning: str, at: datetime | None, now: datetime) -> Iterato
 
 
 def _label(text: str) -> str:
-    """Give foreign text as a label value: one printable line, cut."""
+    """Return foreign text as a label value: one printable line, cut."""
     return shown(text[:_LONGEST_LABEL])
 
 
 def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:
-    """Give how many there are by state and action, what the waiting ones save, and the largest."""
+    """Yield how many there are by state and action, what the waiting ones save, and the largest."""
     every = list(stored)
     counted = GaugeMetricFamily(
         "trimtab_recommendations", "Recommendations kept.", labels=["state", "action"]
@@ -229,7 +229,7 @@ def _by_kind(
     meaning: str,
     part: Callable[[Savings], Range | None],
 ) -> Metric:
-    """Give the central savings added up by state and action; unknown ones have no part in it."""
+    """Return the central savings added up by state and action; unknown ones have no part in it."""
     sums: defaultdict[tuple[str, str], float] = defaultdict(float)
     for one in every:
         if saving := part(one.recommendation.savings):

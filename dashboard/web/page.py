@@ -31,17 +31,17 @@ def frame() -> Iterator[None]:
 
 
 def plain(text: str) -> str:
-    """Give untrusted text for Streamlit's Markdown (see `foreign_text.markdown`)."""
+    """Return untrusted text for Streamlit's Markdown (see `foreign_text.markdown`)."""
     return markdown(text)
 
 
 def number(value: float | None, unit: str) -> str:
-    """Give a number with three significant digits and its unit, an em dash when unknown."""
+    """Return a number with three significant digits and its unit, an em dash when unknown."""
     return UNKNOWN if value is None or value != value else f"{figure_text(value)} {unit}"
 
 
 def measured(value: float | None, unit: str, lacking: str) -> tuple[str, str]:
-    """Give a figure and its small print: nothing when it is known, else why it is not."""
+    """Return a figure and its small print: nothing when it is known, else why it is not."""
     shown = number(value, unit)
     return shown, lacking if shown == UNKNOWN else ""
 
@@ -154,7 +154,7 @@ def table(
 
 
 def json_text(rows: pd.DataFrame) -> str:
-    """Give rows as a JSON list of objects; unknown is null."""
+    """Return rows as a JSON list of objects; unknown is null."""
     document = json.loads(rows.to_json(orient="records", date_format="iso"))
     return json.dumps(document, ensure_ascii=False)
 

@@ -26,7 +26,7 @@ from dashboard.web.permalinks import TellAddress
 from dashboard.web.port import require_free_port
 from dashboard.web.session import register
 from dashboard.web.session_cookies import SecureCookies, shorten_sessions
-from dashboard.web.trusted_proxy import LetIn
+from dashboard.web.trusted_proxy import AuthMiddleware
 from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings, host_of
 from data.errors import SettingsError, TrimtabError
@@ -53,7 +53,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 def _sign_in_secrets(access: AccessSettings) -> dict[str, Any] | None:
-    """Give what Streamlit's sign-in needs. Errors: SettingsError without its library."""
+    """Return what Streamlit's sign-in needs. Errors: SettingsError without its library."""
     if access.mode != "oidc":
         return None
     try:
@@ -76,7 +76,7 @@ def _sign_in_secrets(access: AccessSettings) -> dict[str, Any] | None:
 
 
 def build_app(world: WebWorld) -> App:
-    """Give the ASGI application; the cycle thread runs while it does."""
+    """Return the ASGI application; the cycle thread runs while it does."""
     settings = world.settings.settings
     public = settings.access.public_origins() or ("http://localhost",)
     if settings.access.mode == "proxy" and not settings.access.names_hosts():
@@ -111,7 +111,7 @@ def build_app(world: WebWorld) -> App:
             }
         )
 
-    own_metrics = OwnMetrics(world.store.reader, world.cycle_state, world.desk.stopped)
+    own_metrics = OwnMetrics(world.store.reader, world.cycle_state, world.decision_service.stopped)
 
     def metrics(_request: Request) -> Response:
         return Response(
@@ -131,7 +131,7 @@ def build_app(world: WebWorld) -> App:
             Middleware(BrowserRules),
             Middleware(SecureCookies, access=settings.access),
             Middleware(Admission, access=settings.access, listens_on=settings.serve.host),
-            Middleware(LetIn, access=settings.access, guarded=settings.apply.enabled),
+            Middleware(AuthMiddleware, access=settings.access, guarded=settings.apply.enabled),
             Middleware(TellAddress),
         ],
         routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],

@@ -14,7 +14,7 @@ def register(world: WebWorld) -> None:
 
 
 def current_world() -> WebWorld:
-    """Give the registered world."""
+    """Return the registered world."""
     if not _registered:
         raise RuntimeError("start the dashboard with `trimtab serve`, not with `streamlit run`")
     return _registered[0]

@@ -8,7 +8,7 @@ import streamlit as st
 from dashboard.charts.run_lines import run_lines
 from dashboard.web.page import chart, table
 from data.records.jobs import Job
-from data.store.remembered import RememberingReader
+from data.store.cached_reader import CachedReader
 from forecasting.job_keys import job_key
 
 _LOOKED_AT = 400
@@ -16,7 +16,7 @@ _DRAWN, _LISTED = 5, 20
 _DAYS = 30
 
 
-def similar_runs(reader: RememberingReader, job: Job) -> None:
+def similar_runs(reader: CachedReader, job: Job) -> None:
     """Show the latest runs of the job beside this one, or say that there are none."""
     st.subheader("Runs of the same job")
     others = [

@@ -31,7 +31,7 @@ def is_listed(address: str, access: AccessSettings) -> bool:
 
 
 def person_behind(headers: Headers, address: str, access: AccessSettings) -> dict[str, object]:
-    """Give name and groups that a trusted proxy states. Errors: RequestRefusedError."""
+    """Return name and groups that a trusted proxy states. Errors: RequestRefusedError."""
     if not is_listed(address, access):
         raise RequestRefusedError(403, "requests are let in from the sign-in proxy only")
     name = _only(headers, access.proxy_user_header)
@@ -42,7 +42,7 @@ def person_behind(headers: Headers, address: str, access: AccessSettings) -> dic
 
 
 def _only(headers: Headers, name: str) -> str:
-    """Give the one value of a header, '' without one. Errors: RequestRefusedError for two."""
+    """Return the one value of a header, '' without one. Errors: RequestRefusedError for two."""
     wanted = _folded(name.encode("ascii", "ignore"))
     values = [value for key, value in headers if _folded(key) == wanted]
     if len(values) > 1:
@@ -61,7 +61,7 @@ def _folded(name: bytes) -> bytes:
     return name.lower().replace(b"_", b"-")
 
 
-class LetIn:
+class AuthMiddleware:
     """ASGI middleware: lets a request in as somebody, or answers why not.
 
     `guarded`: changes can be applied.

@@ -62,7 +62,7 @@ def _into_address(turned: dict[str, float]) -> None:
 
 
 def _start_of(name: str, in_force: float, low: float, high: float) -> float:
-    """Give where a slider starts: as the address says where it can be read, else as in force."""
+    """Return where a slider starts: as the address says where it can be read, else as in force."""
     try:
         asked = float(st.query_params.get(name, ""))
     except ValueError:
@@ -87,7 +87,7 @@ def _slider(column: "st.delta_generator.DeltaGenerator", name: str, settings: Se
 
 
 def _of(settings: Settings, name: str) -> float:
-    """Give what is in force."""
+    """Return what is in force."""
     section, field = KNOBS[name]
     return float(getattr(getattr(settings, section), field))
 

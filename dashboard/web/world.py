@@ -1,21 +1,21 @@
-"""What the pages may touch: reading the store, and the desk that takes people's wishes."""
+"""What the pages may touch: reading the store, and the decision service."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from data.clock import utc_now
 from data.load_settings import LoadedSettings
 from data.store import Store
-from data.store.remembered import RememberingReader
+from data.store.cached_reader import CachedReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebWorld:
-    """`settings` are those of the start; the desk asks for those of the moment.
+    """`settings` are those of the start; the decision service asks for those of the moment.
 
     `worker_problem` is why the apply worker cannot work, '' when it can. `clock` is the time that
     pages go by; in the demo it runs `demo_pace` times as fast as time, which is None elsewhere.
@@ -24,13 +24,13 @@ class WebWorld:
 
     store: Store
     settings: LoadedSettings
-    desk: Desk
+    decision_service: DecisionService
     cycle_state: Callable[[], CycleState]
     worker_problem: Callable[[], str]
     run_lifespan: Callable[[], AbstractContextManager[None]]
     clock: Callable[[], datetime] = utc_now
     demo_pace: float | None = None
-    reader: RememberingReader = field(init=False)
+    reader: CachedReader = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reader", self.store.reader_for_pages())

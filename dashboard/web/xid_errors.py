@@ -28,12 +28,15 @@ _CODE_COLUMNS = [
 
 
 def latest_xids(xids: pd.DataFrame) -> pd.DataFrame:
-    """Give the row of each board's latest code (columns XIDS); `xids` as `board_xids` gives it."""
+    """Return the row of each board's latest code (columns XIDS).
+
+    `xids` as `board_xids` gives it.
+    """
     return xids.drop_duplicates("gpu_uuid", ignore_index=True)
 
 
 def xid_texts(boards: pd.DataFrame, xids: pd.DataFrame) -> pd.Series:
-    """Give for each board its latest code, 'none', or None when nobody reports it."""
+    """Return for each board its latest code, 'none', or None when nobody reports it."""
     latest = latest_xids(xids).set_index("gpu_uuid")["xid"]
     found = boards["gpu_uuid"].map(latest)
     texts = [None if pd.isna(one) else _text(int(one)) for one in found]
@@ -45,7 +48,7 @@ def _text(xid: int) -> str:
 
 
 def errors_in(xids: pd.DataFrame) -> pd.DataFrame:
-    """Give the rows that show an error, the latest first."""
+    """Return the rows that show an error, the latest first."""
     errors = xids[xids["xid"] != NO_ERROR]
     return errors.sort_values(
         ["last_seen_at", "first_seen_at", "gpu_uuid"],
@@ -55,7 +58,7 @@ def errors_in(xids: pd.DataFrame) -> pd.DataFrame:
 
 
 def worth_a_look(xids: pd.DataFrame, *, since: datetime) -> pd.DataFrame:
-    """Give the boards' latest errors that do not concern a job alone, or are new since then.
+    """Return the boards' latest errors that do not concern a job alone, or are new since then.
 
     A job's own fault of last month is still shown by its board, and is nobody's trouble any more.
     """
@@ -65,7 +68,7 @@ def worth_a_look(xids: pd.DataFrame, *, since: datetime) -> pd.DataFrame:
 
 
 def board_rows(xids: pd.DataFrame) -> pd.DataFrame:
-    """Give a row per board and error: where, the code, what it means, when it was shown."""
+    """Return a row per board and error: where, the code, what it means, when it was shown."""
     return pd.DataFrame(
         [
             {
@@ -85,7 +88,7 @@ def board_rows(xids: pd.DataFrame) -> pd.DataFrame:
 
 
 def code_rows(xids: pd.DataFrame) -> pd.DataFrame:
-    """Give a row per code that boards showed: on how many, since when, and what to do."""
+    """Return a row per code that boards showed: on how many, since when, and what to do."""
     rows = (
         errors_in(xids)
         .groupby("xid", as_index=False)
@@ -102,7 +105,7 @@ def code_rows(xids: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding(xids: pd.DataFrame, *, end: datetime, days: int) -> str:
-    """Give the answer in one sentence."""
+    """Return the answer in one sentence."""
     if xids.empty:
         return f"Unknown: {NOT_REPORTED}."
     reporting = xids["gpu_uuid"].nunique()

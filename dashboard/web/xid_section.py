@@ -6,13 +6,13 @@ import streamlit as st
 
 from dashboard.web.page import plain, table
 from dashboard.web.xid_errors import board_rows, code_rows, finding
-from data.store.remembered import RememberingReader
+from data.store.cached_reader import CachedReader
 
 _DAYS = 7
 _SHOWN = 200
 
 
-def xid_section(reader: RememberingReader, now: datetime) -> None:
+def xid_section(reader: CachedReader, now: datetime) -> None:
     """Say which errors boards showed in the last days, code by code and board by board."""
     st.subheader("XID errors")
     end = reader.latest_sample_at() or now

@@ -34,7 +34,7 @@ class CarbonTable:
         self._by_region = {grid.region: grid for grid in grids}
 
     def get(self, region: str) -> GridCarbon:
-        """Give the grid of a region. Errors: SettingsError with the nearest known region."""
+        """Return the grid of a region. Errors: SettingsError with the nearest known region."""
         grid = self._by_region.get(region.upper())
         if grid is None:
             near = difflib.get_close_matches(region.upper(), self._by_region, n=1, cutoff=0.4)
@@ -48,7 +48,7 @@ class CarbonTable:
 
 @cache
 def load_carbon_table() -> CarbonTable:
-    """Give the table that ships with Trimtab."""
+    """Return the table that ships with Trimtab."""
     text = files("data.catalogue").joinpath("grid_carbon.csv").read_text(encoding="utf-8")
     grids = []
     for row in csv.DictReader(text.splitlines()):

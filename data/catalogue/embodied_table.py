@@ -26,7 +26,7 @@ class EmbodiedCarbon:
     source: str
 
     def kgco2e_per_hour(self, life_years: float) -> tuple[float, float, float]:
-        """Give low, central and high of what an hour of the board's life carries."""
+        """Return low, central and high of what an hour of the board's life carries."""
         hours = life_years * HOURS_PER_YEAR
         return (
             self.kgco2e_low / (hours * (1 + LIFE_SPREAD_RATIO)),
@@ -52,7 +52,7 @@ def _shipped() -> tuple[EmbodiedCarbon, ...]:
 
 
 def load_embodied_carbon(stated: dict[str, float] | None = None) -> dict[str, EmbodiedCarbon]:
-    """Give the footprints by GPU model, those `stated` (kgCO2e) before those that ship.
+    """Return the footprints by GPU model, those `stated` (kgCO2e) before those that ship.
 
     A model that is not in it has no known footprint.
     """

@@ -61,7 +61,7 @@ class GpuModel:
         return 8 if max((profile.slices for profile in self.mig_profiles), default=1) > 4 else 4
 
     def mig_placement(self, profile: MigProfile) -> MigPlacement | None:
-        """Give where instances of a profile may begin on a board, None when that is not known."""
+        """Return where instances of a profile may begin on a board, None when that is not known."""
         whole = max((one.slices for one in self.mig_profiles), default=1)
         wanted = profile.memory_mib / self.memory_mib * self.memory_slices
         known = [
@@ -72,7 +72,7 @@ class GpuModel:
         return min(known, key=lambda one: abs(one.memory_slices - wanted), default=None)
 
     def mig_profile(self, name: str) -> MigProfile | None:
-        """Give the profile of that name, or None.
+        """Return the profile of that name, or None.
 
         Exporters and Kubernetes may differ by a GB in the name (7g.79gb and 7g.80gb), and media
         extensions (1g.10gb+me) change neither memory nor compute: the slice count and the nearest
@@ -106,11 +106,11 @@ class GpuCatalogue:
         return iter(self.models)
 
     def find(self, name: str) -> GpuModel | None:
-        """Give the model of that catalogue name, or None."""
+        """Return the model of that catalogue name, or None."""
         return self._by_name.get(name)
 
     def get(self, name: str) -> GpuModel:
-        """Give the model of that catalogue name. Errors: UnknownGpuModelError with the nearest."""
+        """Return model of that catalogue name. Errors: UnknownGpuModelError with the nearest."""
         model = self.find(name)
         if model is None:
             near = difflib.get_close_matches(name, self._by_name, n=1, cutoff=0.4)
@@ -123,7 +123,7 @@ class GpuCatalogue:
         return model
 
     def recognise(self, reported: str) -> str:
-        """Give the catalogue name of a reported name such as `NVIDIA H100 80GB HBM3`.
+        """Return the catalogue name of a reported name such as `NVIDIA H100 80GB HBM3`.
 
         A MIG device reports `NVIDIA H100 80GB HBM3 MIG 1g.10gb`, a node label
         `NVIDIA-H100-80GB-HBM3`. An unknown name is given back.
@@ -135,7 +135,7 @@ class GpuCatalogue:
 
 
 def _words(reported: str) -> str:
-    """Give a reported name as its words: labels join them by hyphens."""
+    """Return a reported name as its words: labels join them by hyphens."""
     return reported.replace("-", " ").casefold()
 
 
@@ -146,7 +146,7 @@ def _rows(name: str) -> list[dict[str, str]]:
 
 @cache
 def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
-    """Give (compute slices of the whole board, of the instance, placement) of the table."""
+    """Return (compute slices of the whole board, of the instance, placement) of the table."""
     return tuple(
         (
             int(row["whole_slices"]),
@@ -162,7 +162,7 @@ def _mig_placements() -> tuple[tuple[int, int, MigPlacement], ...]:
 
 @cache
 def load_gpu_catalogue() -> GpuCatalogue:
-    """Give the catalogue that ships with Trimtab."""
+    """Return the catalogue that ships with Trimtab."""
     profiles: dict[str, list[dict[str, str]]] = {}
     for row in _rows("mig_profiles.csv"):
         profiles.setdefault(row["gpu_model"], []).append(row)

@@ -14,7 +14,7 @@ _ANY = "any"
 
 @cache
 def load_cap_laws() -> Mapping[str, CapLaw]:
-    """Give the laws that ship with Trimtab, by generation; `any` pools all that was measured."""
+    """Return the laws that ship with Trimtab, by generation; `any` pools all that was measured."""
     text = files("data.catalogue").joinpath("power_cap_laws.csv").read_text(encoding="utf-8")
     rows: dict[str, list[dict[str, str]]] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -36,6 +36,6 @@ def load_cap_laws() -> Mapping[str, CapLaw]:
 
 
 def cap_law_of(generation: str) -> CapLaw:
-    """Give the law of a generation, else that of all measured ones together."""
+    """Return the law of a generation, else that of all measured ones together."""
     laws = load_cap_laws()
     return laws.get(generation, laws[_ANY])

@@ -37,7 +37,7 @@ def _shipped() -> Mapping[int, XidMeaning]:
 
 
 def meaning_of(xid: int) -> XidMeaning:
-    """Give what a code means; one that is not in the table says where to look."""
+    """Return what a code means; one that is not in the table says where to look."""
     known = _shipped().get(xid)
     return known or XidMeaning(
         xid=xid,

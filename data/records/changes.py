@@ -104,7 +104,7 @@ class StepResult:
     wait_within_seconds: float | None = None
 
 
-class Seen(StrEnum):
+class VerificationResult(StrEnum):
     """What reading back a change finds."""
 
     AS_INTENDED = "as-intended"
@@ -125,6 +125,6 @@ class ReadBack:
     set and the work suffers (pods pending, crashing, out of memory; Reason BadConstraints).
     """
 
-    seen: Seen
+    seen: VerificationResult
     detail: str
     observed: tuple[tuple[str, str], ...] = ()

@@ -51,7 +51,7 @@ class Node:
 
     @property
     def platform(self) -> Platform:
-        """Give the kind of its scheduler: sources are called `kubernetes NAME` and `slurm URL`."""
+        """Return kind of its scheduler: sources are called `kubernetes NAME` and `slurm URL`."""
         word = self.source.partition(" ")[0]
         return Platform(word) if word in set(Platform) else Platform.UNKNOWN
 

@@ -48,7 +48,7 @@ class Command:
 
 
 def command_id_of(kind: CommandKind, subject: str) -> str:
-    """Give the id that makes a command unique."""
+    """Return the id that makes a command unique."""
     return digest_of([kind, subject])
 
 

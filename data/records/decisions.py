@@ -178,7 +178,7 @@ class Recommendation:
         return self.digest[:SHORT_ID_LENGTH]
 
     def as_dict(self) -> dict[str, Any]:
-        """Give the recommendation as the command line prints it."""
+        """Return the recommendation as the command line prints it."""
         return {
             "id": self.recommendation_id,
             "digest": self.digest,

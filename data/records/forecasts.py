@@ -133,7 +133,7 @@ class DemandForecast:
     borrowed_from: str = ""
 
     def path(self, quantity: Quantity) -> QuantilePath | None:
-        """Give the path of a quantity, or None when it could not be forecast."""
+        """Return the path of a quantity, or None when it could not be forecast."""
         return next((path for path in self.paths if path.quantity is quantity), None)
 
 
@@ -170,5 +170,5 @@ class GroupForecast:
     known_slots: int
 
     def path(self, quantity: Quantity) -> QuantilePath | None:
-        """Give the path of a quantity, or None when it could not be forecast."""
+        """Return the path of a quantity, or None when it could not be forecast."""
         return next((path for path in self.paths if path.quantity is quantity), None)

@@ -18,7 +18,7 @@ def _plain(value: object) -> object:
 
 
 def canonical_json(value: Any) -> str:
-    """Give one JSON text for one value: sorted keys, no spaces, times in ISO 8601."""
+    """Return one JSON text for one value: sorted keys, no spaces, times in ISO 8601."""
     return json.dumps(
         value,
         default=_plain,
@@ -30,10 +30,10 @@ def canonical_json(value: Any) -> str:
 
 
 def digest_of(value: Any) -> str:
-    """Give the SHA-256 of the canonical JSON of a record or plain value, as 64 hex digits."""
+    """Return the SHA-256 of the canonical JSON of a record or plain value, as 64 hex digits."""
     return digest_of_text(canonical_json(value))
 
 
 def digest_of_text(text: str) -> str:
-    """Give the SHA-256 of a text, such as the canonical JSON that a record is kept as."""
+    """Return the SHA-256 of a text, such as the canonical JSON that a record is kept as."""
     return hashlib.sha256(text.encode()).hexdigest()

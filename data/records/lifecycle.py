@@ -36,7 +36,7 @@ class State(StrEnum):
     SUPERSEDED = "superseded"
 
 
-class Event(StrEnum):
+class LifecycleEvent(StrEnum):
     """What moves a recommendation from one state to another."""
 
     APPROVED = "approved"
@@ -61,66 +61,75 @@ class Event(StrEnum):
 
 
 _STANDING = {
-    Event.FAILING: State.FAILING,
-    Event.VERIFIED: State.VERIFIED,
-    Event.FELL_SHORT: State.FELL_SHORT,
-    Event.KEPT: State.KEPT,
-    Event.ROLLBACK_ASKED: State.ROLLING_BACK,
-    Event.UNDONE_OUTSIDE: State.UNDONE_OUTSIDE,
-    Event.CHANGED_OUTSIDE: State.CHANGED_OUTSIDE,
-    Event.TARGET_GONE: State.TARGET_GONE,
-    Event.REPLACED: State.REPLACED,
+    LifecycleEvent.FAILING: State.FAILING,
+    LifecycleEvent.VERIFIED: State.VERIFIED,
+    LifecycleEvent.FELL_SHORT: State.FELL_SHORT,
+    LifecycleEvent.KEPT: State.KEPT,
+    LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
+    LifecycleEvent.UNDONE_OUTSIDE: State.UNDONE_OUTSIDE,
+    LifecycleEvent.CHANGED_OUTSIDE: State.CHANGED_OUTSIDE,
+    LifecycleEvent.TARGET_GONE: State.TARGET_GONE,
+    LifecycleEvent.REPLACED: State.REPLACED,
 }
 """What may follow once a change stands in the cluster."""
 
-TRANSITIONS: dict[State, dict[Event, State]] = {
-    State.PROPOSED: {Event.APPROVED: State.APPROVED, Event.REJECTED: State.REJECTED},
-    State.APPROVED: {
-        Event.REJECTED: State.REJECTED,
-        Event.WRITTEN: State.WRITTEN,
-        Event.APPLY_ASKED: State.APPLYING,
+TRANSITIONS: dict[State, dict[LifecycleEvent, State]] = {
+    State.PROPOSED: {
+        LifecycleEvent.APPROVED: State.APPROVED,
+        LifecycleEvent.REJECTED: State.REJECTED,
     },
-    State.WRITTEN: {Event.REJECTED: State.REJECTED, Event.APPLY_ASKED: State.APPLYING},
+    State.APPROVED: {
+        LifecycleEvent.REJECTED: State.REJECTED,
+        LifecycleEvent.WRITTEN: State.WRITTEN,
+        LifecycleEvent.APPLY_ASKED: State.APPLYING,
+    },
+    State.WRITTEN: {
+        LifecycleEvent.REJECTED: State.REJECTED,
+        LifecycleEvent.APPLY_ASKED: State.APPLYING,
+    },
     State.APPLYING: {
-        Event.APPLIED: State.APPLIED,
-        Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
-        Event.FAILING: State.FAILING,
-        Event.REFUSED: State.REFUSED,
-        Event.UNKNOWN: State.UNKNOWN,
-        Event.ROLLBACK_ASKED: State.ROLLING_BACK,
+        LifecycleEvent.APPLIED: State.APPLIED,
+        LifecycleEvent.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
+        LifecycleEvent.FAILING: State.FAILING,
+        LifecycleEvent.REFUSED: State.REFUSED,
+        LifecycleEvent.UNKNOWN: State.UNKNOWN,
+        LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
     },
     State.APPLIED: _STANDING,
     State.APPLIED_DIFFERENTLY: _STANDING,
     State.UNKNOWN: {
         **_STANDING,
-        Event.APPLIED: State.APPLIED,
-        Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
-        Event.REFUSED: State.REFUSED,
-        Event.ROLLED_BACK: State.ROLLED_BACK,
-        Event.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
+        LifecycleEvent.APPLIED: State.APPLIED,
+        LifecycleEvent.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
+        LifecycleEvent.REFUSED: State.REFUSED,
+        LifecycleEvent.ROLLED_BACK: State.ROLLED_BACK,
+        LifecycleEvent.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
     },
     State.FAILING: {
         **_STANDING,
-        Event.APPLIED: State.APPLIED,
-        Event.ROLLED_BACK: State.ROLLED_BACK,
+        LifecycleEvent.APPLIED: State.APPLIED,
+        LifecycleEvent.ROLLED_BACK: State.ROLLED_BACK,
     },
     State.VERIFIED: _STANDING,
     State.FELL_SHORT: _STANDING,
-    State.KEPT: {**_STANDING, Event.VERIFIED: State.KEPT},
+    State.KEPT: {**_STANDING, LifecycleEvent.VERIFIED: State.KEPT},
     State.ROLLING_BACK: {
-        Event.ROLLED_BACK: State.ROLLED_BACK,
-        Event.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
-        Event.APPLIED: State.APPLIED,
-        Event.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
-        Event.FAILING: State.FAILING,
-        Event.UNKNOWN: State.UNKNOWN,
-        Event.ROLLBACK_ASKED: State.ROLLING_BACK,
+        LifecycleEvent.ROLLED_BACK: State.ROLLED_BACK,
+        LifecycleEvent.ROLLBACK_REFUSED: State.ROLLBACK_REFUSED,
+        LifecycleEvent.APPLIED: State.APPLIED,
+        LifecycleEvent.APPLIED_DIFFERENTLY: State.APPLIED_DIFFERENTLY,
+        LifecycleEvent.FAILING: State.FAILING,
+        LifecycleEvent.UNKNOWN: State.UNKNOWN,
+        LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
     },
-    State.ROLLED_BACK: {Event.FAILING: State.FAILING, Event.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.ROLLED_BACK: {
+        LifecycleEvent.FAILING: State.FAILING,
+        LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK,
+    },
     State.ROLLBACK_REFUSED: _STANDING,
-    State.UNDONE_OUTSIDE: {Event.ROLLBACK_ASKED: State.ROLLING_BACK},
-    State.CHANGED_OUTSIDE: {Event.ROLLBACK_ASKED: State.ROLLING_BACK},
-    State.REPLACED: {Event.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.UNDONE_OUTSIDE: {LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.CHANGED_OUTSIDE: {LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK},
+    State.REPLACED: {LifecycleEvent.ROLLBACK_ASKED: State.ROLLING_BACK},
     State.TARGET_GONE: {},
     State.REFUSED: {},
     State.REJECTED: {},
@@ -133,10 +142,10 @@ field of the same object."""
 
 OPEN = frozenset({State.APPLYING, State.ROLLING_BACK})
 """A command is under way."""
-STANDING = frozenset(state for state, after in TRANSITIONS.items() if Event.KEPT in after)
+STANDING = frozenset(state for state, after in TRANSITIONS.items() if LifecycleEvent.KEPT in after)
 """The change, or part of it, is in the cluster and can be kept or rolled back."""
 REVERSIBLE = frozenset(
-    state for state, after in TRANSITIONS.items() if Event.ROLLBACK_ASKED in after
+    state for state, after in TRANSITIONS.items() if LifecycleEvent.ROLLBACK_ASKED in after
 )
 """A rollback can be asked for; of what was rolled back it applies again."""
 
@@ -145,8 +154,8 @@ class IllegalEventError(ValueError):
     """An event that may not follow the present state."""
 
 
-def next_state(state: State, event: Event) -> State:
-    """Give the state after the event. Errors: IllegalEventError."""
+def next_state(state: State, event: LifecycleEvent) -> State:
+    """Return the state after the event. Errors: IllegalEventError."""
     after = TRANSITIONS[state].get(event)
     if after is None:
         allowed = ", ".join(TRANSITIONS[state]) or "nothing"
@@ -163,15 +172,15 @@ def state_after(events: Iterable[str]) -> State:
     state = State.PROPOSED
     for word in events:
         if word in _WORDS:
-            state = TRANSITIONS[state].get(Event(word), state)
+            state = TRANSITIONS[state].get(LifecycleEvent(word), state)
     return state
 
 
-_WORDS = frozenset(map(str, Event))
+_WORDS = frozenset(map(str, LifecycleEvent))
 
 
 def shown_state(state: State, *, expired: bool, superseded: bool) -> State:
-    """Give the state as people see it: what nobody took up expires or is superseded."""
+    """Return the state as people see it: what nobody took up expires or is superseded."""
     if expired and state in (State.PROPOSED, State.APPROVED):
         return State.EXPIRED
     if superseded and state is State.PROPOSED:

@@ -20,7 +20,7 @@ class Configuration:
     shared_with: str = ""
 
     def describe(self) -> str:
-        """Give the configuration in words, such as `2 × H100-SXM5-80GB capped at 490 W`."""
+        """Return the configuration in words, such as `2 × H100-SXM5-80GB capped at 490 W`."""
         if self.gpu_count == 0:
             return "no GPU"
         slice_ = f" slice {self.mig_profile}" if self.mig_profile else ""
@@ -109,7 +109,7 @@ class JobPlan:
     idle: IdleGpus | None = None
 
     def stretches(self) -> tuple[tuple[int, int, Configuration], ...]:
-        """Give (start, end, configuration) of the stretches of slots without a change."""
+        """Return (start, end, configuration) of the stretches of slots without a change."""
         steps = self.steps
         starts = [slot for slot in range(len(steps)) if slot == 0 or steps[slot] != steps[slot - 1]]
         ends = [*starts[1:], len(steps)]

@@ -44,7 +44,7 @@ def next_entry(
     covers: str = "",
     row_digest: str = "",
 ) -> AuditEntry:
-    """Give the entry that follows `previous`."""
+    """Return the entry that follows `previous`."""
     entry = AuditEntry(
         sequence=1 if previous is None else previous.sequence + 1,
         at=at,

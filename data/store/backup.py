@@ -73,7 +73,7 @@ def restore(
 
 @contextmanager
 def _workpiece(beside: Path, what: str) -> Iterator[Path]:
-    """Give the path of a file to work on, which is gone afterwards with all that belongs to it."""
+    """Yield the path of a file to work on, which is gone afterwards with all that belongs to it."""
     path = beside.with_name(f".{beside.name}.{what}-{os.getpid()}")
     try:
         yield path
@@ -88,7 +88,7 @@ def _parts(path: Path) -> tuple[Path, ...]:
 
 
 def _move(made: Path, to: Path) -> None:
-    """Give a closed file its name, once it is on the disk. Errors: StoreError."""
+    """Return a closed file its name, once it is on the disk. Errors: StoreError."""
     try:
         with made.open("rb") as body:
             os.fsync(body.fileno())

@@ -55,7 +55,7 @@ def hold(connection: sa.Connection, *locks: Lock) -> None:
 
 
 def claimable(connection: sa.Connection, rows: sa.Select[Any], table: sa.Table) -> sa.Select[Any]:
-    """Give the query so that rows of the table which another process is claiming are passed over.
+    """Return the query so that rows of the table which another process is claiming are passed over.
 
     DuckDB knows no row locks and needs none: its one process claims in one thread at a time.
     """
@@ -63,12 +63,12 @@ def claimable(connection: sa.Connection, rows: sa.Select[Any], table: sa.Table) 
 
 
 def spoken(connection: sa.Connection, query: str) -> str:
-    """Give the query in the words of the engine."""
+    """Return the query in the words of the engine."""
     return _ARG_MAX.sub(_LATEST, query) if is_postgres(connection) else query
 
 
 def postgres_types(script: str) -> str:
-    """Give a script of CREATE and ALTER TABLE with PostgreSQL's names of the types."""
+    """Return a script of CREATE and ALTER TABLE with PostgreSQL's names of the types."""
     for pattern, name in _TYPES:
         script = pattern.sub(name, script)
     return script

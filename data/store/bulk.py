@@ -92,7 +92,7 @@ def put_rows(
 def read_table(
     connection: sa.Connection, query: str, parameters: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """Give the rows of a query of our own text; NULL stays NULL."""
+    """Return the rows of a query of our own text; NULL stays NULL."""
     if is_postgres(connection):
         from data.store.postgres_frames import copy_out
 
@@ -108,7 +108,7 @@ def read_table(
 def read_frame(
     connection: sa.Connection, query: str, parameters: Mapping[str, Any] | None = None
 ) -> pd.DataFrame:
-    """Give the rows of a query as a frame; times are UTC-aware, NULL numbers are NaN."""
+    """Return the rows of a query as a frame; times are UTC-aware, NULL numbers are NaN."""
     frame: pd.DataFrame = read_table(connection, query, parameters).to_pandas()
     for name in frame.columns:
         if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
@@ -136,7 +136,7 @@ def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
 
 
 def _storable(rows: pa.Table) -> pa.Table:
-    """Give the rows with NUL replaced in texts, as `without_nul` does."""
+    """Return the rows with NUL replaced in texts, as `without_nul` does."""
     for index, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
         text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
         if text and pc.any(pc.match_substring(column, "\0")).as_py():

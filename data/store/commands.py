@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from data.errors import LeaseLostError, StalePlanError
 from data.records.commands import Command, CommandKind, Lease, Person, command_id_of
-from data.records.lifecycle import Event, IllegalEventError, next_state, state_after
+from data.records.lifecycle import IllegalEventError, LifecycleEvent, next_state, state_after
 from data.store import tables
 from data.store.bridge import Lock, Transaction, claimable
 from data.store.fact_reader import as_utc
@@ -31,7 +31,7 @@ class Asked:
 
 
 def command_of(row: Any) -> Command:
-    """Give the command of a row of its table."""
+    """Return the command of a row of its table."""
     return Command(
         command_id=row.command_id,
         kind=CommandKind(row.kind),
@@ -44,7 +44,7 @@ def command_of(row: Any) -> Command:
     )
 
 
-def require_may_follow(connection: sa.Connection, digest: str, event: Event) -> None:
+def require_may_follow(connection: sa.Connection, digest: str, event: LifecycleEvent) -> None:
     """Refuse (StalePlanError) an event that may not follow the recommendation's present state."""
     try:
         next_state(state_after(record_events(connection, digest)), event)
@@ -91,7 +91,7 @@ class Commands:
             ).first()
             if known is not None:
                 return Asked(command=command_of(known), fresh=False)
-            require_may_follow(connection, digest, Event(f"{kind}-asked"))
+            require_may_follow(connection, digest, LifecycleEvent(f"{kind}-asked"))
             _insert_command(connection, command)
         return Asked(command=command, fresh=True)
 
@@ -146,9 +146,9 @@ class Commands:
         """
         with self._transaction(Lock.RECORD) as connection:
             _swap(connection, lease, until=at + lasting)
-            if event in set(Event):
+            if event in set(LifecycleEvent):
                 _require_latest(connection, lease.command_id, digest)
-                require_may_follow(connection, digest, Event(event))
+                require_may_follow(connection, digest, LifecycleEvent(event))
             row = _journal_row(lease, digest, event, step=step, at=at, detail=detail, record=record)
             append_row(
                 connection,
@@ -164,7 +164,7 @@ class Commands:
                 _replace(connection, lease, command, at=at, actor=actor, by=digest)
 
     def release(self, lease: Lease, *, not_before: datetime, held: str = "") -> None:
-        """Give the command back until `not_before`, saying why it waits. Errors: LeaseLostError."""
+        """Return command back until `not_before`, saying why it waits. Errors: LeaseLostError."""
         with self._transaction() as connection:
             _swap(connection, lease, owner=_NOBODY, not_before=not_before, held=held)
 
@@ -220,10 +220,10 @@ def _replace(
 ) -> None:
     """Write that a standing change is replaced, unless it has ended meanwhile."""
     try:
-        next_state(state_after(record_events(connection, old.digest)), Event.REPLACED)
+        next_state(state_after(record_events(connection, old.digest)), LifecycleEvent.REPLACED)
     except IllegalEventError:
         return
-    event, detail = str(Event.REPLACED), f"by recommendation {by[:12]}"
+    event, detail = str(LifecycleEvent.REPLACED), f"by recommendation {by[:12]}"
     row = _journal_row(lease, old.digest, event, step=-1, at=at, detail=detail, record="")
     append_row(
         connection,

@@ -68,7 +68,7 @@ def prove(store: Store, *, progress: Progress) -> tuple[TableProof, ...]:
 
 
 def _snapshot(store: Store) -> Any:
-    """Give a connection that sees one moment, whatever other processes write meanwhile."""
+    """Return a connection that sees one moment, whatever other processes write meanwhile."""
     engine = store._engine  # noqa: SLF001 - this module is the store's own
     if is_postgres(engine):
         return engine.execution_options(isolation_level="REPEATABLE READ").begin()
@@ -94,7 +94,7 @@ def _count(connection: sa.Connection, table: str) -> int:
 
 
 def _rows_of(table: str) -> str:
-    """Give SQL for the rows of a table that belong to a store, wherever it is kept."""
+    """Return SQL for the rows of a table that belong to a store, wherever it is kept."""
     own = f" WHERE name <> '{ACKNOWLEDGED}'" if table == tables.cursors.name else ""
     return f"FROM {table}{own}"
 
@@ -135,7 +135,7 @@ def _copy_table(
 
 
 def _batches(connection: sa.Connection, table: str) -> Iterator[pa.Table]:
-    """Give the rows block by block, with the types that both engines have."""
+    """Yield the rows block by block, with the types that both engines have."""
     query = f"SELECT * {_rows_of(table)}"
     if is_postgres(connection):
         from data.store.postgres_frames import copy_out_batches
@@ -165,7 +165,7 @@ class _Sum:
         self.total = 0
 
     def proof(self, table: str) -> TableProof:
-        """Give the proof of the rows counted in, all of one table."""
+        """Return the proof of the rows counted in, all of one table."""
         return TableProof(table=table, rows=self.rows, checksum=f"{self.total:016x}")
 
     def add(self, rows: pa.Table) -> None:

@@ -112,7 +112,7 @@ _FORGOTTEN_BEFORE = (
 
 
 def _slots_of(start: datetime, end: datetime, periods: Periods) -> sa.Subquery:
-    """Give the roll-up rows of the slots that begin in [start, end), each once; `at` is when."""
+    """Return the roll-up rows of the slots that begin in [start, end), each once; `at` is when."""
     first, last = _ceiling(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
     first_hour, last_hour = _ceiling(first, SECONDS_PER_HOUR), floor_to_slot(last, SECONDS_PER_HOUR)
     known_since: sa.ColumnElement[datetime] = sa.literal_column(_FORGOTTEN_BEFORE)
@@ -167,7 +167,7 @@ def _seconds(rollup: sa.TableClause) -> sa.ColumnElement[Any]:
 
 
 def _number(at: sa.ColumnElement[Any], periods: Periods) -> sa.ColumnElement[int]:
-    """Give SQL for the number of the period that a time (s of the epoch) lies in."""
+    """Return SQL for the number of the period that a time (s of the epoch) lies in."""
     if not periods.seconds:
         return sa.literal_column("0")
     return _whole((at + periods.shift_seconds) / periods.seconds)
@@ -179,7 +179,7 @@ def _ceiling(at: datetime, seconds: int) -> datetime:
 
 
 def _names(field: EnergyKey) -> sa.Subquery:
-    """Give every job's namespace, owner or account, NULL when it has none.
+    """Return every job's namespace, owner or account, NULL when it has none.
 
     Apart from the sums, so that each job's record is read once and not once a slot.
     """
@@ -252,7 +252,7 @@ def _parts(
 
 
 def _keyed(key: EnergyKey, slots: sa.Subquery) -> tuple[sa.ColumnElement[str], sa.FromClause]:
-    """Give SQL for the key of a slot's row, and what to read it from."""
+    """Return SQL for the key of a slot's row, and what to read it from."""
     if key is EnergyKey.FLEET:
         return sa.literal_column(f"'{key.value}'"), slots
     if key in _KEY_COLUMNS:
@@ -278,7 +278,7 @@ class EnergyReader(FactReader):
         periods: Periods,
         by_hour_of_day: bool,
     ) -> pd.DataFrame:
-        """Give what the statement adds up, a row per period, UTC hour of day, holder, key, model.
+        """Return what the statement adds up, a row per period, UTC hour of day, holder, key, model.
 
         Columns period (its number on the grid), hour_of_day (0 unless asked for), holder (job,
         free, unattributed; any where the key is no job's), key, gpu_model; sums in s and J:
@@ -292,7 +292,7 @@ class EnergyReader(FactReader):
         return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
-        """Give since when each board seen in [start, end) is to be accounted for, s of the epoch.
+        """Return since when each board seen in [start, end) is to be accounted for, s of the epoch.
 
         That is `start`, or later for a board that first appeared while others were watched.
         """

@@ -29,7 +29,7 @@ _CONFIG = {
 
 
 def store_path(url: str) -> Path:
-    """Give the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
+    """Return the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
 
     The rest of the address is the path as it is: no escapes, no options. DuckDB's own words for
     what is no file (:memory:, md:) are refused, since nothing would be kept there; it also cuts
@@ -45,7 +45,7 @@ def store_path(url: str) -> Path:
 
 
 def open_engine(path: Path, *, create: bool) -> sa.Engine:
-    """Give an engine on the file, proven to open. Errors: StoreBusyError, StoreError."""
+    """Return an engine on the file, proven to open. Errors: StoreBusyError, StoreError."""
     if not create and not path.is_file():
         raise StoreError(
             f"there is no store at {path}", "Run `trimtab cycle` or `trimtab import` first."
@@ -95,7 +95,7 @@ def failures_named(connection: sa.Connection) -> Iterator[None]:
 
 
 def _named(path: Path, text: str) -> StoreError:
-    """Give the failure in our words; every error of the driver passes here."""
+    """Return the failure in our words; every error of the driver passes here."""
     text = text.replace(str(path), path.name)
     if "Could not set lock" in text:
         holder = _HOLDER.search(text)

@@ -39,7 +39,7 @@ _FAR = datetime(9000, 1, 1, tzinfo=UTC)
 
 
 def as_utc(at: Any) -> datetime:
-    """Give a time from the driver as a standard UTC datetime."""
+    """Return a time from the driver as a standard UTC datetime."""
     elapsed: timedelta = at - _EPOCH
     return _EPOCH + elapsed
 
@@ -56,7 +56,7 @@ def _ceiling(at: datetime, seconds: int) -> datetime:
 
 
 def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
-    """Give the window of slots that (start, end] touches, and the whole hours inside it."""
+    """Return the window of slots that (start, end] touches, and the whole hours inside it."""
     first, last = floor_to_slot(start, SLOT_SECONDS), _ceiling(end, SLOT_SECONDS)
     return {
         "start": first,
@@ -88,13 +88,13 @@ class FactReader:
             return list(connection.execute(statement).all())
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
-        """Give the time of the newest sample, up to `until`; None when there is none."""
+        """Return the time of the newest sample, up to `until`; None when there is none."""
         instant = sa.bindparam("until", until or _FAR, type_=sa.DateTime(timezone=True))
         rows = self._rows(sa.text(samples_sql.NEWEST).bindparams(instant))
         return as_utc(rows[0][0]) if rows else None
 
     def observed_until(self, now: datetime) -> datetime | None:
-        """Give the newest hour up to `now` that retention may count from; None: no hour yet.
+        """Return the newest hour up to `now` that retention may count from; None: no hour yet.
 
         That is one with samples in at least a quarter of the two days up to it. A clock that runs
         ahead by months leaves a few hours alone there, from which nothing follows.
@@ -104,7 +104,7 @@ class FactReader:
         return as_utc(rows[0][0]) if rows else None
 
     def planning_view(self, now: datetime, *, slot_seconds: int, history_days: int) -> PlanningView:
-        """Give fleet, jobs and history as known at `now`; later samples are not looked at.
+        """Return fleet, jobs and history as known at `now`; later samples are not looked at.
 
         When there are later samples, only complete 5-minute slots are.
         """
@@ -142,7 +142,7 @@ class FactReader:
         )
 
     def jobs(self, *, seen_since: datetime = _EPOCH) -> tuple[Job, ...]:
-        """Give every job seen since then, by id; a pod whose workload is known is not its own.
+        """Return every job seen since then, by id; a pod whose workload is known is not its own.
 
         A large fleet has seen a hundred thousand, and few of them lately.
         """
@@ -150,19 +150,19 @@ class FactReader:
         return self._completed(from_json(Job, row.record) for row in rows)
 
     def job(self, job_id: str) -> Job | None:
-        """Give one job, None when it was never seen."""
+        """Return one job, None when it was never seen."""
         rows = self._rows(sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id == job_id))
         found = self._completed(from_json(Job, row.record) for row in rows)
         return found[0] if found else None
 
     def jobs_of(self, job_ids: Collection[str]) -> dict[str, Job]:
-        """Give those of these jobs that were ever seen, by id, in one question."""
+        """Return those of these jobs that were ever seen, by id, in one question."""
         wanted = sa.select(tables.jobs.c.record).where(tables.jobs.c.job_id.in_(job_ids))
         rows = self._rows(wanted)
         return {job.job_id: job for job in self._completed(from_json(Job, r.record) for r in rows)}
 
     def _completed(self, jobs: Iterable[Job]) -> tuple[Job, ...]:
-        """Give the jobs with the GPU model that telemetry reports where a scheduler has none.
+        """Return the jobs with the GPU model that telemetry reports where a scheduler has none.
 
         Schedulers know a gres type or nothing; the catalogue knows the boards that a job held in
         the last day.
@@ -190,14 +190,14 @@ class FactReader:
         )
 
     def nodes(self) -> tuple[Node, ...]:
-        """Give every node as its scheduler described it last, by name."""
+        """Return every node as its scheduler described it last, by name."""
         statement = sa.select(tables.nodes.c.record).order_by(
             tables.nodes.c.name, tables.nodes.c.source
         )
         return tuple(from_json(Node, row.record) for row in self._rows(statement))
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
-        """Give the boards and MIG instances as last seen in the slots of (start, end]."""
+        """Return the boards and MIG instances as last seen in the slots of (start, end]."""
         rows: Iterable[Any] = self._frame(samples_sql.GPUS, **slots_of(start, end)).itertuples()
         return tuple(
             Gpu(
@@ -217,7 +217,7 @@ class FactReader:
         )
 
     def boards(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Give every board seen in (start, end]: who held it, what it did, what it drew.
+        """Return every board seen in (start, end]: who held it, what it did, what it drew.
 
         Columns node, gpu_index, gpu_uuid, gpu_model, mig_profiles and jobs (one a line),
         allocated_ratio, used_ratio (0..1 of the board), memory_used_mib (largest, summed over MIG
@@ -229,7 +229,7 @@ class FactReader:
     def board_history(
         self, gpu_uuid: str, *, start: datetime, end: datetime, slot_seconds: int
     ) -> pd.DataFrame:
-        """Give one board's past per slot and MIG instance ('' for a whole board).
+        """Return one board's past per slot and MIG instance ('' for a whole board).
 
         Columns mig_instance, slot_start, mig_profile, jobs, utilization_ratio, memory_used_mib
         (largest), memory_total_mib, power_watts (mean; an instance's share of its board).
@@ -246,7 +246,7 @@ class FactReader:
     def job_history(
         self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
     ) -> pd.DataFrame:
-        """Give the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
+        """Return the history (columns HISTORY) of one job, or of all for '', in (start, end]."""
         window = slots_of(start, end)
         frame = self._frame(
             samples_sql.JOB_HISTORY,
@@ -258,7 +258,7 @@ class FactReader:
         return check_frame(frame, HISTORY)
 
     def fleet_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
-        """Give per slot: boards, and how many are used, idle, unknown, unattributed and free.
+        """Return per slot: boards, and how many are used, idle, unknown, unattributed and free.
 
         Allocated = used + idle + unknown; power in W, NaN where no board reported it.
         """
@@ -271,7 +271,7 @@ class FactReader:
         )
 
     def group_history(self, *, start: datetime, end: datetime, slot_seconds: int) -> pd.DataFrame:
-        """Give the history of fleet, namespaces and GPU models (columns GROUP_HISTORY).
+        """Return the history of fleet, namespaces and GPU models (columns GROUP_HISTORY).
 
         `slot_seconds` is a multiple of an hour; the hours of (start, end] are whole ones.
         """
@@ -284,7 +284,7 @@ class FactReader:
         return check_frame(frame, GROUP_HISTORY)
 
     def power_readings(self, *, start: datetime, end: datetime, most: int) -> pd.DataFrame:
-        """Give whole boards' samples (columns SAMPLES) of (start, end] that have power and use.
+        """Return whole boards' samples (columns SAMPLES) of (start, end] that have power and use.
 
         At most `most` of each GPU model and utilization signal.
         """
@@ -292,7 +292,7 @@ class FactReader:
         return check_frame(frame, SAMPLES)
 
     def energy(self, *, start: datetime, end: datetime, by: str) -> pd.DataFrame:
-        """Give key, energy_kwh with its low and high, gpu_hours, idle_gpu_hours, observed_hours.
+        """Return key, energy_kwh with its low and high, gpu_hours, idle_gpu_hours, observed_hours.
 
         `by` is job, namespace, node, gpu_model, day, hour or fleet. Key '' is what no job held and
         stood idle, `(unattributed)` what worked for nobody known. Low and high span the rules by
@@ -305,7 +305,7 @@ class FactReader:
         return self._frame(query, **slots_of(_ceiling(start, SLOT_SECONDS), end))
 
     def energy_disagreements(self, *, start: datetime, end: datetime) -> pd.DataFrame:
-        """Give the boards whose counter and power integral differ by more than a tenth, in kWh."""
+        """Return boards whose counter and power integral differ by more than a tenth, in kWh."""
         return self._frame(
             samples_sql.DISAGREEMENTS,
             start=floor_to_slot(start, SECONDS_PER_HOUR),
@@ -313,14 +313,14 @@ class FactReader:
         )
 
     def board_xids(self, *, since: datetime) -> pd.DataFrame:
-        """Give the XID codes that boards showed since then (columns XIDS), latest first per board.
+        """Return XID codes that boards showed since then (columns XIDS), latest first per board.
 
         Code 0 says that a board had none; a board that is not in it, that nobody reports them.
         """
         return check_frame(self._frame(board_xids.LATEST, since=since), XIDS)
 
     def source_reports(self) -> tuple[SourceReport, ...]:
-        """Give the latest report of every source."""
+        """Return the latest report of every source."""
         return tuple(from_json(SourceReport, row.report) for row in self._newest_reports())
 
     def _newest_reports(self) -> list[Any]:
@@ -347,7 +347,7 @@ class FactReader:
         )
 
     def collected_until(self, now: datetime) -> dict[str, datetime]:
-        """Give per source the time up to which everything was asked for and answered.
+        """Return per source the time up to which everything was asked for and answered.
 
         A source that failed stays where it was, so that its next collection fills the gap. What
         reaches beyond `now` was asked by a clock that ran ahead, and does not count.

@@ -86,7 +86,7 @@ def keep_collected(
 
 
 def _score(row: str) -> str:
-    """Give SQL that orders utilizations: by signal first, unknown when there is none."""
+    """Return SQL that orders utilizations: by signal first, unknown when there is none."""
     return (
         f"({row}.utilization_ratio + CASE {row}.utilization_signal WHEN 'sm_active' THEN 30 "
         "WHEN 'gr_engine_active' THEN 20 WHEN 'gpu_util' THEN 10 ELSE 0 END)"
@@ -124,7 +124,7 @@ def keep_samples(
 
 
 def _without_repeats(connection: sa.Connection) -> str:
-    """Give the relation that holds the incoming samples once per key."""
+    """Return the relation that holds the incoming samples once per key."""
     key = ", ".join(_SAMPLE_KEY)
     repeated = connection.exec_driver_sql(
         f"SELECT 1 FROM {_INCOMING} GROUP BY {key} HAVING count(*) > 1 LIMIT 1"  # noqa: S608
@@ -281,7 +281,7 @@ def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
 
 
 def merged_job(one: Job, other: Job) -> Job:
-    """Give what two reports of one job say together, in either order the same.
+    """Return what two reports of one job say together, in either order the same.
 
     A scheduler's word beats telemetry's, the later the earlier; what the winner does not say is
     taken from the other. First and last time seen are those of both.

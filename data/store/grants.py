@@ -57,7 +57,7 @@ _FUNCTIONS = ("make_partition(TEXT, TIMESTAMPTZ)", "drop_partitions(TEXT, TIMEST
 
 
 def grants_sql(*, prefix: str = "trimtab", schema: str = "public") -> str:
-    """Give the statements that a database's owner runs after `trimtab store migrate`.
+    """Return the statements that a database's owner runs after `trimtab store migrate`.
 
     They may be run again. Roles are made without a password: ALTER ROLE sets one, or pg_hba.conf
     asks for a certificate. Errors: StoreError for a name that is no plain word.

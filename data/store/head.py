@@ -46,12 +46,12 @@ class Mark:
 
 
 def head_path(path: Path) -> Path:
-    """Give the file that notes the head of the DuckDB file at `path`."""
+    """Return the file that notes the head of the DuckDB file at `path`."""
     return path.with_name(f"{path.name}.head")
 
 
 def log_path(path: Path) -> Path:
-    """Give the write-ahead log of the DuckDB file at `path`."""
+    """Return the write-ahead log of the DuckDB file at `path`."""
     return path.with_name(f"{path.name}.wal")
 
 
@@ -77,7 +77,7 @@ class Head:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Give a connection whose writes are kept whole or not, and noted once they are."""
+        """Yield a connection whose writes are kept whole or not, and noted once they are."""
         self.make_log()
         with self._engine.begin() as connection:
             connection.info.pop(_WROTE, None)
@@ -153,7 +153,7 @@ def _remember_write(
 
 
 def _read(path: Path) -> tuple[Mark, str]:
-    """Give the mark that was noted and why it cannot be read; an empty one where none was."""
+    """Return the mark that was noted and why it cannot be read; an empty one where none was."""
     try:
         said = json.loads(path.read_bytes())
         losses = tuple(str(loss) for loss in said.pop("losses"))

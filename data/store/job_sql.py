@@ -7,7 +7,7 @@ from data.store.samples_sql import whole_slots
 
 
 def _said(*path: str) -> str:
-    """Give SQL for a text of the job's record, such as namespace or scheduler, user."""
+    """Return SQL for a text of the job's record, such as namespace or scheduler, user."""
     return f"coalesce(record::JSON{''.join(f'->{one!r}' for one in path[:-1])}->>{path[-1]!r}, '')"
 
 
@@ -68,7 +68,7 @@ def _chosen(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
 
 
 def job_page(fields: tuple[str, ...], order: str, *, searched: bool, running: bool) -> str:
-    """Give the query for one page of jobs with these filters."""
+    """Return the query for one page of jobs with these filters."""
     chosen = _chosen(fields, searched=searched, running=running)
     return f"""
         {chosen} SELECT * FROM chosen
@@ -77,7 +77,7 @@ def job_page(fields: tuple[str, ...], order: str, *, searched: bool, running: bo
 
 
 def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str:
-    """Give the query for what all pages hold together."""
+    """Return the query for what all pages hold together."""
     return f"""
         {_chosen(fields, searched=searched, running=running)}
         SELECT count(*) AS found, sum(gpu_hours) AS gpu_hours,
@@ -88,7 +88,7 @@ def job_totals(fields: tuple[str, ...], *, searched: bool, running: bool) -> str
 
 
 def job_choices(field: str) -> str:
-    """Give the query for the values of a filter."""
+    """Return the query for the values of a filter."""
     return f"SELECT DISTINCT {FIELDS[field]} AS value FROM ({_KNOWN}) AS known ORDER BY value"  # noqa: S608
 
 

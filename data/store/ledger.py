@@ -14,7 +14,7 @@ from data.store.fact_reader import as_utc
 
 
 def audit_entry(row: Any) -> AuditEntry:
-    """Give the entry of a row of the audit table."""
+    """Return the entry of a row of the audit table."""
     return AuditEntry(
         sequence=row.sequence,
         at=as_utc(row.entry_at),
@@ -30,13 +30,13 @@ def audit_entry(row: Any) -> AuditEntry:
 
 
 def next_sequence(connection: sa.Connection, table: sa.Table) -> int:
-    """Give the number of the table's next row."""
+    """Return the number of the table's next row."""
     highest = connection.execute(sa.select(sa.func.max(table.c.sequence))).scalar_one()
     return int(highest or 0) + 1
 
 
 def row_digest(row: dict[str, Any]) -> str:
-    """Give the digest of a row, its times in UTC whatever zone the driver speaks."""
+    """Return the digest of a row, its times in UTC whatever zone the driver speaks."""
     return digest_of(
         {
             name: as_utc(value) if isinstance(value, datetime) else value
@@ -119,12 +119,12 @@ def append_row(
 
 
 def record_events(connection: sa.Connection, digest: str) -> list[str]:
-    """Give the words that moved one recommendation, oldest first."""
+    """Return the words that moved one recommendation, oldest first."""
     return [word for _digest, word in events_by_digest(connection, digest)]
 
 
 def events_by_digest(connection: sa.Connection, digest: str = "") -> list[tuple[str, str]]:
-    """Give (digest, word) of every decision, command and journal row, oldest first."""
+    """Return (digest, word) of every decision, command and journal row, oldest first."""
     decisions, commands, journal = tables.COVERED
     parts = [
         sa.select(

@@ -17,7 +17,7 @@ _NAME = re.compile(r"(\d{4})_\w+\.sql")
 
 
 def migration_scripts() -> dict[int, str]:
-    """Give every migration script by its number, in order."""
+    """Return every migration script by its number, in order."""
     return _scripts(_NAME)
 
 
@@ -61,7 +61,7 @@ def migrate(engine: sa.Engine) -> int:
 
 
 def schema_version(connection: sa.Connection) -> int:
-    """Give the schema of the store, 0 for an empty one."""
+    """Return the schema of the store, 0 for an empty one."""
     known = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
     if not connection.execute(sa.text(f"{known} AND tablename = 'schema_version'")).scalar_one():
         return 0

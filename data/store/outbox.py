@@ -76,7 +76,7 @@ class Outbox:
         return written
 
     def waiting(self) -> tuple[str, ...]:
-        """Give what was tried and did not arrive yet, each with its problem."""
+        """Return what was tried and did not arrive yet, each with its problem."""
         box = tables.outbox.c
         with self._transaction() as connection:
             rows = connection.execute(
@@ -156,7 +156,7 @@ def void_claims(connection: sa.Connection) -> None:
 
 
 def waiting_row(message: Message, now: datetime) -> dict[str, object]:
-    """Give the row of a message that is to be sent."""
+    """Return the row of a message that is to be sent."""
     return {
         "message_id": message.message_id,
         "entry": message.entry,

@@ -40,7 +40,7 @@ class PageReader(FactReader):
         most: int,
         skipped: int = 0,
     ) -> JobPage:
-        """Give `most` jobs from the `skipped`-th on, with their use in (start, end].
+        """Return `most` jobs from the `skipped`-th on, with their use in (start, end].
 
         `order` is a name of `job_sql.ORDERS`, the largest first; unknown use comes last.
         """
@@ -75,18 +75,18 @@ class PageReader(FactReader):
         )
 
     def job_choices(self, field: str) -> tuple[str, ...]:
-        """Give the values of a filter of jobs (see `JobFilter`), without the empty one."""
+        """Return the values of a filter of jobs (see `JobFilter`), without the empty one."""
         return tuple(
             row.value for row in self._rows(sa.text(job_sql.job_choices(field))) if row.value
         )
 
     def running_jobs(self, *, since: datetime) -> tuple[str, ...]:
-        """Give the ids of the jobs seen since then."""
+        """Return the ids of the jobs seen since then."""
         rows = self._rows(sa.text(job_sql.RUNNING).bindparams(since=since))
         return tuple(row.job_id for row in rows)
 
     def similar_jobs(self, job: Job, *, most: int) -> tuple[Job, ...]:
-        """Give the latest jobs of the same kind, owner, namespace and GPU model."""
+        """Return the latest jobs of the same kind, owner, namespace and GPU model."""
         rows = self._rows(
             sa.text(job_sql.SIMILAR).bindparams(
                 namespace=job.namespace,
@@ -100,7 +100,7 @@ class PageReader(FactReader):
         return tuple(from_json(Job, row.record) for row in rows)
 
     def job_hours(self, job_ids: tuple[str, ...], *, start: datetime) -> pd.DataFrame:
-        """Give per job and hour from `start` on what it held and did.
+        """Return per job and hour from `start` on what it held and did.
 
         Columns job_id, slot_start, gpu_hours, used_gpu_hours, idle_gpu_hours, energy_kwh.
         """
@@ -109,7 +109,7 @@ class PageReader(FactReader):
     def forecast(
         self, job_id: str, *, plan_id: str = ""
     ) -> DemandForecast | ForecastSkipped | None:
-        """Give the forecast of one job behind a plan, by default the latest; None without one."""
+        """Return the forecast of one job behind a plan, by default the latest; None without one."""
         cycle = sa.select(tables.cycles.c.cycle_id).where(tables.cycles.c.plan_id == plan_id)
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, tables.forecasts.c.record).where(
@@ -127,7 +127,7 @@ class PageReader(FactReader):
         return from_json(DemandForecast, record)
 
     def forecasts_of(self, quantity: Quantity) -> tuple[DemandForecast, ...]:
-        """Give the latest cycle's forecasts with the path and peaks of one quantity alone.
+        """Return the latest cycle's forecasts with the path and peaks of one quantity alone.
 
         All quantities of a large fleet are ten times as long to make records of, and of one
         path the weights of the mix are a third: they are left out.
@@ -144,7 +144,7 @@ class PageReader(FactReader):
         return tuple(found)
 
     def forecast_counts(self) -> tuple[int, int]:
-        """Give how many jobs the latest cycle forecast, and how many it could not."""
+        """Return how many jobs the latest cycle forecast, and how many it could not."""
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, sa.func.count().label("jobs"))
             .where(tables.forecasts.c.cycle_id == newest_cycle())
@@ -154,7 +154,7 @@ class PageReader(FactReader):
         return counts.get(False, 0), counts.get(True, 0)
 
     def forecast_jobs(self) -> tuple[tuple[str, bool], ...]:
-        """Give the jobs of the latest cycle, and of each whether it could not be forecast."""
+        """Return the jobs of the latest cycle, and of each whether it could not be forecast."""
         forecasts = tables.forecasts.c
         rows = self._rows(
             sa.select(forecasts.job_id, forecasts.skipped)
@@ -164,7 +164,7 @@ class PageReader(FactReader):
         return tuple((row.job_id, bool(row.skipped)) for row in rows)
 
     def skipped_forecasts(self) -> tuple[ForecastSkipped, ...]:
-        """Give the jobs that the latest cycle could not forecast, and why."""
+        """Return the jobs that the latest cycle could not forecast, and why."""
         rows = self._rows(
             sa.select(tables.forecasts.c.record)
             .where(tables.forecasts.c.cycle_id == newest_cycle(), tables.forecasts.c.skipped)
@@ -173,7 +173,7 @@ class PageReader(FactReader):
         return tuple(from_json(ForecastSkipped, row.record) for row in rows)
 
     def forecast_tests(self) -> tuple[ForecastTest, ...]:
-        """Give how every path of the latest cycle's forecasts was tested."""
+        """Return how every path of the latest cycle's forecasts was tested."""
         return tuple(
             ForecastTest(
                 job_id=forecast["job_id"],
@@ -217,7 +217,7 @@ class PageReader(FactReader):
         )
 
     def _known_forecasts(self) -> Iterator[dict[str, Any]]:
-        """Give the documents of the latest cycle's forecasts, without making records of them."""
+        """Return the documents of the latest cycle's forecasts, without making records of them."""
         rows = self._rows(
             sa.select(tables.forecasts.c.record)
             .where(
@@ -230,7 +230,7 @@ class PageReader(FactReader):
 
 
 def newest_cycle() -> sa.ScalarSelect[str]:
-    """Give the id of the latest cycle, as part of a question."""
+    """Return the id of the latest cycle, as part of a question."""
     return (
         sa.select(tables.cycles.c.cycle_id).order_by(tables.cycles.c.sequence.desc()).limit(1)
     ).scalar_subquery()

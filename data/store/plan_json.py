@@ -14,7 +14,7 @@ from data.store.record_json import build, from_json
 
 
 def plan_to_json(plan: Plan) -> str:
-    """Give the canonical JSON of a plan."""
+    """Return the canonical JSON of a plan."""
     jobs = [
         [replace(job, steps=()), [[end - start, step] for start, end, step in job.stretches()]]
         for job in plan.jobs
@@ -23,7 +23,7 @@ def plan_to_json(plan: Plan) -> str:
 
 
 def plan_from_json(text: str) -> Plan:
-    """Give the plan back. Errors: ValueError, TypeError when the text does not fit."""
+    """Return the plan back. Errors: ValueError, TypeError when the text does not fit."""
     document = json.loads(text)
     if "plan" not in document:
         return from_json(Plan, text)

@@ -30,15 +30,15 @@ class _Text(StrDumper):
     """Sends text without what PostgreSQL takes in none: questions too may hold what people send."""
 
     def dump(self, obj: str) -> Buffer | None:
-        """Give the bytes."""
+        """Return the bytes."""
         return super().dump(without_nul(obj))
 
 
-class _Pool(sa.QueuePool):
+class _BoundedPool(sa.QueuePool):
     """A pool whose exhaustion is an error in our words."""
 
     def connect(self) -> sa.PoolProxiedConnection:
-        """Give a connection. Errors: StoreBusyError when none came free in time."""
+        """Return a connection. Errors: StoreBusyError when none came free in time."""
         try:
             return super().connect()
         except sa.exc.TimeoutError as error:
@@ -49,7 +49,7 @@ class _Pool(sa.QueuePool):
 
 
 def postgres_url(address: str) -> sa.URL:
-    """Give the address with its driver. Errors: StoreError without a database name."""
+    """Return the address with its driver. Errors: StoreError without a database name."""
     try:
         url = sa.make_url(address).set(drivername="postgresql+psycopg")
     except (sa.exc.ArgumentError, ValueError):
@@ -63,12 +63,12 @@ def postgres_url(address: str) -> sa.URL:
 
 
 def open_postgres(address: str, *, program: str = "trimtab") -> sa.Engine:
-    """Give an engine on the database, proven to answer. Errors: StoreBusyError, StoreError."""
+    """Return an engine on the database, proven to answer. Errors: StoreBusyError, StoreError."""
     url = postgres_url(address)
     options = " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
     engine = sa.create_engine(
         url,
-        poolclass=_Pool,
+        poolclass=_BoundedPool,
         pool_size=_POOL,
         max_overflow=_OVERFLOW,
         pool_timeout=_POOL_SECONDS,
@@ -101,7 +101,7 @@ def open_postgres(address: str, *, program: str = "trimtab") -> sa.Engine:
 
 
 def named_failure(url: sa.URL, failure: psycopg.Error) -> StoreError:
-    """Give the failure in our words; the address is told without its password."""
+    """Return the failure in our words; the address is told without its password."""
     where = f"the store {url.database} at {url.host or url.query.get('host', 'the local server')}"
     said = scrub(str(failure).splitlines()[0] if str(failure) else type(failure).__name__)
     state = failure.sqlstate or ""

@@ -43,7 +43,7 @@ def _driver(connection: sa.Connection) -> psycopg.Connection[Any]:
 
 @contextmanager
 def _named(connection: sa.Connection) -> Iterator[None]:
-    """Give failures of the driver, which SQLAlchemy does not see here, in our words."""
+    """Yield failures of the driver, which SQLAlchemy does not see here, in our words."""
     try:
         yield
     except psycopg.Error as error:
@@ -87,13 +87,13 @@ def copy_in(connection: sa.Connection, target: str, rows: pa.Table) -> None:
 
 
 def copy_out(connection: sa.Connection, query: str, parameters: dict[str, Any]) -> pa.Table:
-    """Give the rows of a query of our own text; the parameters are quoted by libpq's rules."""
+    """Return the rows of a query of our own text; the parameters are quoted by libpq's rules."""
     with _copying(connection, query, parameters) as reader:
         return reader.read_all()
 
 
 def copy_out_batches(connection: sa.Connection, query: str) -> Iterator[pa.RecordBatch]:
-    """Give the rows of a query a block after the other, however many there are."""
+    """Yield the rows of a query a block after the other, however many there are."""
     with _copying(connection, query, {}) as reader:
         yield from reader
 
@@ -123,7 +123,7 @@ def _columns(cursor: psycopg.Cursor[Any]) -> list[psycopg.Column]:
 
 
 def _read(stream: "_Stream", kinds: dict[str, pa.DataType]) -> Any:
-    """Give a reader of record batches; an empty answer has the columns and no rows."""
+    """Return a reader of record batches; an empty answer has the columns and no rows."""
     schema = pa.schema(list(kinds.items()))
     if not stream.fill():
         return pa.RecordBatchReader.from_batches(schema, [])

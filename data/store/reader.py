@@ -54,7 +54,7 @@ class StoredRecommendation:
 
 
 def unknown_recommendation(id_or_digest: str, count: int = 0) -> StoreError:
-    """Give the answer to an id that names none, or `count` of them."""
+    """Return the answer to an id that names none, or `count` of them."""
     what = f"{count} recommendations" if count else "no recommendation"
     return StoreError(
         f"{what} with the id {id_or_digest!r}", "`trimtab recommendations list` shows the ids."
@@ -71,17 +71,17 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         return rows[0].plan_id if rows else None
 
     def latest_plan(self) -> Plan | None:
-        """Give the plan of the latest cycle."""
+        """Return the plan of the latest cycle."""
         plan_id = self._latest_plan_id()
         return None if plan_id is None else self.plan(plan_id)
 
     def plan(self, plan_id: str) -> Plan | None:
-        """Give one plan, None when it is not kept."""
+        """Return one plan, None when it is not kept."""
         rows = self._rows(sa.select(tables.plans.c.record).where(tables.plans.c.plan_id == plan_id))
         return plan_from_json(rows[0].record) if rows else None
 
     def forecasts(self, plan_id: str | None = None) -> tuple[DemandForecast | ForecastSkipped, ...]:
-        """Give the forecasts behind a plan, by default the latest."""
+        """Return the forecasts behind a plan, by default the latest."""
         wanted = plan_id or self._latest_plan_id()
         rows = self._rows(
             sa.select(tables.forecasts.c.skipped, tables.forecasts.c.record)
@@ -97,7 +97,7 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         )
 
     def group_forecasts(self) -> tuple[GroupForecast, ...]:
-        """Give the latest cycle's forecasts of fleet, namespaces and GPU models."""
+        """Return the latest cycle's forecasts of fleet, namespaces and GPU models."""
         rows = self._rows(
             sa.select(tables.group_forecasts.c.record)
             .where(tables.group_forecasts.c.cycle_id == newest_cycle())
@@ -106,7 +106,7 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         return tuple(from_json(GroupForecast, row.record) for row in rows)
 
     def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
-        """Give what the latest cycle foresaw of the running jobs' memory, None if it did not look.
+        """Return what the latest cycle foresaw of the running jobs' memory, None if it did none.
 
         As `watch_memory` orders it: the likeliest to run out first, then the largest room.
         """
@@ -118,7 +118,7 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         return from_json(tuple[MemoryFinding, ...], rows[0].record) if rows else None
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Give all, the newest plan first, then by central cost saving, largest first."""
+        """Return all, the newest plan first, then by central cost saving, largest first."""
         newest = self._latest_plan_id()
         found = self._stored(sa.select(tables.recommendations), now)
         return tuple(
@@ -138,7 +138,7 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         )
 
     def recommendation(self, id_or_digest: str, *, now: datetime) -> StoredRecommendation:
-        """Give the one whose digest starts so. Errors: StoreError when none or several do."""
+        """Return the one whose digest starts so. Errors: StoreError when none or several do."""
         wanted = id_or_digest.strip().lower()
         if len(wanted) < SHORTEST_PREFIX:
             raise StoreError(
@@ -199,7 +199,7 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         return stored
 
     def last_cycle(self) -> CycleRow | None:
-        """Give the latest cycle, None before the first."""
+        """Return the latest cycle, None before the first."""
         rows = self._rows(
             sa.select(tables.cycles).order_by(tables.cycles.c.sequence.desc()).limit(1)
         )
@@ -212,11 +212,11 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         return CycleRow(**values)
 
     def free_mib(self) -> float | None:
-        """Give the free space of the store's disk, MiB; None where a database server keeps it."""
+        """Return the free space of the store's disk, MiB; None where a database server keeps it."""
         return free_mib(self._engine)
 
     def counts(self) -> dict[str, int]:
-        """Give the number of rows per table."""
+        """Return the number of rows per table."""
         names = (*_FRAMES, *sorted(tables.metadata.tables))
         query = " UNION ALL ".join(
             f"SELECT '{name}' AS name, count(*) AS rows FROM {name}"  # noqa: S608 - our own names

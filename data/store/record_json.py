@@ -17,12 +17,12 @@ _AS_JSON_HAS_IT = (str, int, float, bool)
 
 
 def to_json(record: object) -> str:
-    """Give the canonical JSON of a record, as a store can hold it."""
+    """Return the canonical JSON of a record, as a store can hold it."""
     return json_without_nul(canonical_json(record))
 
 
 def from_json(kind: type[Record], text: str) -> Record:
-    """Give the record of that kind back. Errors: ValueError, TypeError when the text does not fit.
+    """Return record of that kind back. Errors: ValueError, TypeError when the text does not fit.
 
     A field that the text lacks takes its default: records kept by an earlier version stay readable.
     """
@@ -30,7 +30,7 @@ def from_json(kind: type[Record], text: str) -> Record:
 
 
 def build(kind: type[Record], value: Any) -> Record:
-    """Give the record of that kind that a JSON document holds. Errors: as `from_json`."""
+    """Return the record of that kind that a JSON document holds. Errors: as `from_json`."""
     return typing.cast("Record", _build(kind, value))
 
 

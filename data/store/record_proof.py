@@ -46,7 +46,7 @@ def record_problems(
 
 
 def _decided_on(covered: Mapping[str, Rows]) -> set[str]:
-    """Give the recommendations that a row speaks of; entries of submissions name other things."""
+    """Return the recommendations that a row speaks of; entries of submissions name other things."""
     return {str(row["digest"]) for rows in covered.values() for row in rows if row["digest"]}
 
 

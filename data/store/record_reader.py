@@ -20,7 +20,7 @@ class RecordReader(FactReader):
     """What people decided and what the worker did about it; nothing here writes."""
 
     def states(self) -> dict[str, State]:
-        """Give the state of every recommendation that anything happened to, by digest."""
+        """Return the state of every recommendation that anything happened to, by digest."""
         words: dict[str, list[str]] = defaultdict(list)
         with self._engine.connect() as connection:
             for digest, word in events_by_digest(connection):
@@ -28,7 +28,7 @@ class RecordReader(FactReader):
         return {digest: state_after(events) for digest, events in words.items()}
 
     def commands(self, digest: str = "") -> tuple[CommandStatus, ...]:
-        """Give the commands of one recommendation or of all, oldest first."""
+        """Return the commands of one recommendation or of all, oldest first."""
         statement = (
             sa.select(tables.commands, tables.leases.c.finished, tables.leases.c.held)
             .join(tables.leases, tables.leases.c.command_id == tables.commands.c.command_id)
@@ -42,14 +42,14 @@ class RecordReader(FactReader):
         )
 
     def command(self, command_id: str) -> Command:
-        """Give one command that must exist."""
+        """Return one command that must exist."""
         rows = self._rows(
             sa.select(tables.commands).where(tables.commands.c.command_id == command_id)
         )
         return command_of(rows[0])
 
     def approval_row(self, digest: str) -> Any:
-        """Give the last approval of a recommendation as its row, None without one."""
+        """Return the last approval of a recommendation as its row, None without one."""
         decisions = tables.decisions.c
         rows = self._rows(
             sa.select(tables.decisions)
@@ -62,7 +62,7 @@ class RecordReader(FactReader):
     def journal(
         self, *, command_id: str = "", digest: str = "", events: tuple[str, ...] = ()
     ) -> tuple[JournalRow, ...]:
-        """Give what the worker wrote, oldest first, for a command, a recommendation or all."""
+        """Return what the worker wrote, oldest first, for a command, a recommendation or all."""
         columns = tables.journal.c
         statement = sa.select(tables.journal).order_by(columns.sequence)
         if command_id:
@@ -76,7 +76,10 @@ class RecordReader(FactReader):
     def prepared_since(
         self, at: datetime, kind: CommandKind | None = None
     ) -> tuple[tuple[Command, datetime], ...]:
-        """Give the commands of which a change was prepared after `at`, with when; oldest first."""
+        """Return the commands of which a change was prepared after `at`, with when.
+
+        Oldest first.
+        """
         journal, commands = tables.journal.c, tables.commands.c
         statement = (
             sa.select(tables.commands, journal.written_at)
@@ -89,20 +92,20 @@ class RecordReader(FactReader):
         return tuple((command_of(row), as_utc(row.written_at)) for row in self._rows(statement))
 
     def audit(self) -> tuple[AuditEntry, ...]:
-        """Give the append-only record in order."""
+        """Return the append-only record in order."""
         return tuple(
             audit_entry(row)
             for row in self._rows(sa.select(tables.audit).order_by(tables.audit.c.sequence))
         )
 
     def entries(self, events: tuple[str, ...]) -> tuple[AuditEntry, ...]:
-        """Give the entries of these events, in order."""
+        """Return the entries of these events, in order."""
         audit = tables.audit.c
         statement = sa.select(tables.audit).where(audit.event.in_(events)).order_by(audit.sequence)
         return tuple(audit_entry(row) for row in self._rows(statement))
 
     def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
-        """Give every break of the record; nothing when it is intact.
+        """Return every break of the record; nothing when it is intact.
 
         The chain itself, every row that it covers, and the recommendations that were decided on.
         `head`: an entry hash noted down before, which must still be there.

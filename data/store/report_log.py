@@ -25,13 +25,13 @@ class ReportLog:
         self._transaction = transaction
 
     def filed(self) -> frozenset[tuple[str, str]]:
-        """Give every (period, edition) that was filed."""
+        """Return every (period, edition) that was filed."""
         with self._transaction() as connection:
             rows = connection.execute(sa.select(tables.reports.c.period, tables.reports.c.edition))
             return frozenset((row.period, row.edition) for row in rows)
 
     def told_since(self, owner: str, since: datetime) -> frozenset[str]:
-        """Give the findings that the owner was told of after `since`."""
+        """Return the findings that the owner was told of after `since`."""
         told = tables.findings_told.c
         with self._transaction() as connection:
             rows = connection.execute(

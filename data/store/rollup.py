@@ -62,7 +62,7 @@ def mark_spans(connection: sa.Connection, source: str) -> None:
 
 
 def _dirty_chunks(connection: sa.Connection) -> Iterator[tuple[int, int]]:
-    """Give the dirty hours as [start, end) in s since the epoch, neighbours together."""
+    """Yield the dirty hours as [start, end) in s since the epoch, neighbours together."""
     rows = connection.exec_driver_sql(
         "SELECT epoch(hour_start)::BIGINT AS hour FROM dirty_hours ORDER BY hour"
     ).all()
@@ -89,9 +89,9 @@ def roll_up(
         if progress is not None:
             progress(position, len(chunks))
         if is_postgres(connection):
-            from data.store.rollup_beside import make_beside
+            from data.store.postgres_rollup import make_postgres_rollup
 
-            make_beside(connection, start, end)
+            make_postgres_rollup(connection, start, end)
         else:
             make_hours(connection, start, end)
     if progress is not None and chunks:
@@ -129,7 +129,7 @@ def _models() -> pd.DataFrame:
 
 
 def kept_since(connection: sa.Connection, resolution: str) -> datetime:
-    """Give the time before which that resolution was forgotten; the epoch when it never was."""
+    """Return the time before which that resolution was forgotten; the epoch when it never was."""
     row = connection.execute(
         sa.text("SELECT epoch(since) AS since FROM retained WHERE resolution = :resolution"),
         {"resolution": resolution},

@@ -30,7 +30,7 @@ UNKNOWN_LIMIT_WATTS = 2000.0
 
 
 def host(column: str) -> str:
-    """Give SQL for a node's short lower-case name, so that a FQDN and a host name meet."""
+    """Return SQL for a node's short lower-case name, so that a FQDN and a host name meet."""
     return (
         f"lower(CASE WHEN regexp_full_match({column}, '[0-9.]+') THEN {column} "
         f"ELSE split_part({column}, '.', 1) END)"

@@ -16,7 +16,10 @@ _MEBIBYTE = 2**20
 
 
 def free_mib(engine: sa.Engine) -> float | None:
-    """Give the free space where a DuckDB file lies, MiB; None where a database server keeps it."""
+    """Return the free space where a DuckDB file lies, MiB.
+
+    None where a database server keeps it.
+    """
     if is_postgres(engine) or not engine.url.database:
         return None
     try:

@@ -18,7 +18,7 @@ _WINDOW = "slot_start >= :start AND slot_start < :end"
 
 
 def whole_slots(*columns: str) -> str:
-    """Give the relation of a window's whole hours and the five minutes at its ends."""
+    """Return the relation of a window's whole hours and the five minutes at its ends."""
     return _ENDS.format(columns=", ".join(columns))
 
 
@@ -137,7 +137,7 @@ ORDER BY kind, name, slot_start
 
 
 def fleet_history(slot_seconds: int) -> str:
-    """Give the fleet's history by slot; whole hours are read from the hourly roll-up."""
+    """Return the fleet's history by slot; whole hours are read from the hourly roll-up."""
     table = "five_minute" if slot_seconds % 3600 else "hourly"
     return FLEET_HISTORY.format(slot=_SLOT, table=table)
 

@@ -17,7 +17,7 @@ from data.records.cluster import SourceReport
 from data.records.commands import Person
 from data.records.decisions import AuditEntry, Decision, Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
@@ -25,6 +25,7 @@ from data.settings import RetentionSettings
 from data.store import tables
 from data.store.bridge import Lock, hold, is_postgres, is_postgres_url
 from data.store.bulk import insert_new_rows
+from data.store.cached_reader import CachedReader
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
 from data.store.facts import Kept, keep_collected
@@ -33,20 +34,19 @@ from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
 from data.store.outbox import Outbox, void_claims
 from data.store.plan_json import plan_to_json
+from data.store.plan_retention import forget_plans
 from data.store.reader import StoreReader
 from data.store.record_json import to_json
-from data.store.remembered import RememberingReader
 from data.store.report_log import ReportLog
 from data.store.rollup import forget, kept_since, roll_up
 from data.store.sole_holder import SoleHolder
 from data.store.submissions import write_measured_peak, write_submission
-from data.store.thoughts import forget_thoughts
 
 Progress = Callable[[int, int], None]
 
 
 def open_store(url: str, *, create: bool = True) -> "Store":
-    """Give the store at duckdb:///PATH or postgresql+psycopg://…, at the newest schema.
+    """Return the store at duckdb:///PATH or postgresql+psycopg://…, at the newest schema.
 
     Errors: StoreBusyError naming the process that holds it, SchemaTooNewError, StoreError.
     """
@@ -72,7 +72,7 @@ def open_store(url: str, *, create: bool = True) -> "Store":
 
 
 def _shared_engine(url: str, *, create: bool) -> sa.Engine:
-    """Give an engine on a database that other processes use as well; their leases run out."""
+    """Return an engine on a database that other processes use as well; their leases run out."""
     from data.store.postgres_engine import open_postgres
 
     engine = open_postgres(url)
@@ -121,9 +121,9 @@ class Store:
     ) -> None:
         self.close()
 
-    def reader_for_pages(self) -> RememberingReader:
-        """Give a reader that answers again what it answered before, until the data change."""
-        return RememberingReader(self._engine)
+    def reader_for_pages(self) -> CachedReader:
+        """Return a reader that answers again what it answered before, until the data change."""
+        return CachedReader(self._engine)
 
     def close(self) -> None:
         """Release the file."""
@@ -158,12 +158,12 @@ class Store:
             return schema_version(connection)
 
     def sole(self, part: str) -> SoleHolder:
-        """Give the claim to be the only process that does a part of the work on a shared store."""
+        """Return claim to be the only process that does a part of the work on a shared store."""
         return SoleHolder(self._engine, part)
 
     @contextmanager
     def _transaction(self, *locks: Lock) -> Iterator[sa.Connection]:
-        """Give a connection whose writes are kept together or not at all.
+        """Yield a connection whose writes are kept together or not at all.
 
         One writer at a time of what the locks name; on DuckDB of everything.
         """
@@ -202,7 +202,7 @@ class Store:
     def forget(self, retention: RetentionSettings, now: datetime) -> dict[str, int]:
         """Delete facts and thoughts beyond their retention; give the rows deleted by table."""
         with self._transaction(Lock.FACTS, Lock.RECORD) as connection:
-            return forget(connection, retention, now) | forget_thoughts(connection, retention, now)
+            return forget(connection, retention, now) | forget_plans(connection, retention, now)
 
     def keep_cycle(
         self,
@@ -313,7 +313,7 @@ class Store:
                     f"no recommendation has the digest {digest[:80]!r}",
                     "`trimtab recommendations list` shows the ids.",
                 )
-            require_may_follow(connection, digest, Event(decision))
+            require_may_follow(connection, digest, LifecycleEvent(decision))
             return append_row(
                 connection,
                 tables.decisions,

@@ -17,14 +17,14 @@ class SubmissionReader(FactReader):
     """What is known of submitted jobs."""
 
     def submissions(self) -> tuple[Submission, ...]:
-        """Give every submission, the latest first."""
+        """Return every submission, the latest first."""
         statement = sa.select(tables.submissions.c.record).order_by(
             tables.submissions.c.sequence.desc()
         )
         return tuple(from_json(Submission, row.record) for row in self._rows(statement))
 
     def submission(self, submission_id: str) -> Submission:
-        """Give the one whose id starts so. Errors: StoreError when none or several do."""
+        """Return the one whose id starts so. Errors: StoreError when none or several do."""
         wanted = submission_id.strip().lower()
         column = tables.submissions.c.submission_id
         rows = (
@@ -45,7 +45,7 @@ class SubmissionReader(FactReader):
         return from_json(Submission, rows[0].record)
 
     def measured_peaks(self, family: str) -> tuple[MeasuredPeak, ...]:
-        """Give what finished runs of a family measured, the oldest first."""
+        """Return what finished runs of a family measured, the oldest first."""
         table = tables.measured_peaks
         statement = (
             sa.select(table.c.record)

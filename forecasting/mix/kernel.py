@@ -41,7 +41,7 @@ q10..q90; origins tested."""
 
 @inner
 def _select(values: Any, count: int, rank: int) -> Any:
-    """Give the value of that rank among the first `count`, reordering them (Hoare's selection)."""
+    """Return value of that rank among the first `count`, reordering them (Hoare's selection)."""
     low, high = 0, count - 1
     while low < high:
         pivot = values[(low + high) // 2]
@@ -146,7 +146,7 @@ def _pinball(truth: float, low: float, middle: float, high: float) -> float:
 def _judge(
     truth: Any, points: Any, weights: Any, probes: Any, origin: int, band: Any, wide: float
 ) -> Any:
-    """Give (pinball, share inside, known) of one origin: band [5] around the weighted points."""
+    """Return (pinball, share inside, known) of one origin: band [5] around the weighted points."""
     loss, inside, known = 0.0, 0, 0
     for probe in range(probes[0], probes[1]):
         value = truth[origin, probe]
@@ -167,7 +167,7 @@ def _judge(
 
 @outer
 def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, hour: float) -> Any:
-    """Give (truth [origins, probes], points [members + 1, origins, probes]) of the past.
+    """Return (truth [origins, probes], points [members + 1, origins, probes]) of the past.
 
     origins: ascending numbers of slots already known at each moment; probes: leads in slots.
     """
@@ -195,7 +195,7 @@ def collect_points(y: Any, logs: Any, origins: Any, probes: Any, season: int, ho
 
 @inner
 def _mean_losses(truth: Any, points: Any, probes: Any) -> Any:
-    """Give the mean absolute error [origins, members] over a bucket's probes, NaN when unknown."""
+    """Return mean absolute error [origins, members] over a bucket's probes, NaN when unknown."""
     members = len(MEMBERS)
     losses = np.full((truth.shape[0], members), np.nan)
     for origin in range(truth.shape[0]):
@@ -245,7 +245,7 @@ def _fit(
 def mix_bucket(
     truth: Any, points: Any, probes: Any, complete: int, per_day: float, replays: int
 ) -> Any:
-    """Give (weights [rows], band [5], backtest [MEASURES], enough) of one bucket of lead times.
+    """Return (weights [rows], band [5], backtest [MEASURES], enough) of one bucket of lead times.
 
     `probes` is the bucket's range of columns; `complete` is the number of leading origins whose
     truths of this bucket are past; an origin k of a replay may use those before

@@ -26,7 +26,7 @@ _FEWEST_DAYS = 2
 
 @inner
 def _median(values: Any, count: int) -> Any:
-    """Give the median of the first `count` values, which it sorts in place."""
+    """Return the median of the first `count` values, which it sorts in place."""
     for i in range(1, count):
         value, j = values[i], i - 1
         while j >= 0 and values[j] > value:
@@ -87,7 +87,7 @@ def _smooth(profile: Any, filler: float, reach: int, out: Any) -> None:
 
 @inner
 def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged: bool) -> Any:
-    """Give the share of a departure from the profile that lasts 1, 3, 6, 12, 24 h, 0..0.999.
+    """Return the share of a departure from the profile that lasts 1, 3, 6, 12, 24 h, 0..0.999.
 
     `lagged` divides by the squares of the earlier departure only. Pairs are taken an hour apart. A
     lag with fewer than eight pairs goes on as the shorter ones fell.
@@ -119,7 +119,7 @@ def _lasting(z: Any, profile: Any, start: int, origin: int, hour: float, lagged:
 
 @inner
 def _share_at(shares: Any, hours: float) -> Any:
-    """Give the lasting share at a lead of `hours`: linear in log time, falling beyond a day."""
+    """Return the lasting share at a lead of `hours`: linear in log time, falling beyond a day."""
     if hours <= _LAGS_H[0]:
         return shares[0] ** max(hours, 0.0)
     if hours > _LAGS_H[-1]:
@@ -134,7 +134,7 @@ def _share_at(shares: Any, hours: float) -> Any:
 
 @inner
 def _recent_departure(z: Any, profile: Any, origin: int, slots: int, otherwise: float) -> Any:
-    """Give the mean departure of the last `slots` slots; `otherwise` when none is known."""
+    """Return the mean departure of the last `slots` slots; `otherwise` when none is known."""
     total, count = 0.0, 0
     for t in range(max(0, origin - slots), origin):
         if not np.isnan(z[t]):
@@ -166,7 +166,7 @@ def _damped(
 
 @inner
 def _known_median(y: Any, origin: int, season: int) -> Any:
-    """Give the median of the known values of the last 28 d, hour by hour when there are many."""
+    """Return the median of the known values of the last 28 d, hour by hour when there are many."""
     start = max(0, origin - _LONG_DAYS * season)
     step = max(1, (origin - start) // 256)
     values = np.empty((origin - start) // step + 1)

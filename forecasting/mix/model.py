@@ -71,12 +71,12 @@ class MixModel:
     name: str = "mix"
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles; see DemandModel. Errors: NotEnoughHistoryError below four slots."""
+        """Return the quantiles; see DemandModel. Errors: NotEnoughHistoryError below four slots."""
         return mix(series, horizon).quantiles
 
 
 def mix(series: DemandSeries, horizon: int) -> MixForecast:
-    """Give the mixed forecast of the next `horizon` slots and its evidence.
+    """Return the mixed forecast of the next `horizon` slots and its evidence.
 
     Errors: NotEnoughHistoryError with fewer than FEWEST_KNOWN known slots.
     """
@@ -84,7 +84,7 @@ def mix(series: DemandSeries, horizon: int) -> MixForecast:
 
 
 def mix_many(series: Sequence[DemandSeries], horizons: Sequence[int]) -> list[MixForecast]:
-    """Give the mixed forecasts of many series, each the same as alone; one batch for Prophet.
+    """Return the mixed forecasts of many series, each the same as alone; one batch for Prophet.
 
     Errors: NotEnoughHistoryError when one has fewer than FEWEST_KNOWN known slots.
     """
@@ -185,7 +185,7 @@ def _mixed(one: _Ready, said: Values) -> MixForecast:
 
 
 def _buckets(horizon: int, hour: float) -> tuple[list[_Bucket], npt.NDArray[np.int64]]:
-    """Give the buckets up to the horizon and the leads (slots) at which they are judged."""
+    """Return the buckets up to the horizon and the leads (slots) at which they are judged."""
     ends = {max(1, round(end * hour)) for end in _BUCKET_ENDS_HOURS}
     ends = {end for end in ends if end <= _SHARE_WITH_LAST * horizon} | {horizon}
     buckets: list[_Bucket] = []
@@ -202,7 +202,7 @@ def _buckets(horizon: int, hour: float) -> tuple[list[_Bucket], npt.NDArray[np.i
 
 
 def _origins(length: int, stride: int, most: int) -> npt.NDArray[np.int64]:
-    """Give past moments as numbers of slots known then, the newest one stride ago, ascending."""
+    """Return past moments as numbers of slots known then, the newest one stride ago, ascending."""
     found = np.arange(length - stride, max(0, length - stride * (most + 1)), -stride)
     return np.ascontiguousarray(found[::-1]).astype(np.int64)
 
@@ -219,7 +219,7 @@ def _points_now(
 
 
 def _first_band(y: Values, lead: float) -> Values:
-    """Give a band from changes between neighbouring slots, grown as a random walk's."""
+    """Return a band from changes between neighbouring slots, grown as a random walk's."""
     changes = np.diff(y[np.isfinite(y)])
     low, high = np.quantile(changes, [0.1, 0.9]) if len(changes) else (0.0, 0.0)
     reach = np.sqrt(lead) * np.array([1.28 * min(low, 0.0), min(low, 0.0), 0.0])
@@ -245,7 +245,7 @@ def _quantiles(
     bands: Values,
     ahead: npt.NDArray[np.int64],
 ) -> Quantiles:
-    """Give point plus band: [buckets, LEVELS] bands, linear between the buckets' middles."""
+    """Return point plus band: [buckets, LEVELS] bands, linear between the buckets' middles."""
     middles = np.array([bucket.middle for bucket in buckets])
     rows = np.stack([np.interp(ahead, middles, bands[:, level]) for level in range(len(LEVELS))])
     values = np.clip(np.sort(point + rows, axis=0), series.lower, series.upper)

@@ -34,7 +34,10 @@ class PhaseAdjustment:
 def phase_adjusted(
     series: DemandSeries, found: Quantiles, signal: Signal
 ) -> PhaseAdjustment | None:
-    """Give the quantiles with the epoch in them; None where it is unknown or foretells nothing."""
+    """Return the quantiles with the epoch in them.
+
+    None where it is unknown or foretells nothing.
+    """
     horizon = len(found.q50)
     phases, said = _said(series, horizon, signal)
     if said is None:
@@ -58,7 +61,7 @@ def phase_adjusted(
 
 
 def _said(series: DemandSeries, horizon: int, signal: Signal) -> tuple[Phases, Values | None]:
-    """Give the phases and the level they make likely in each slot ahead."""
+    """Return the phases and the level they make likely in each slot ahead."""
     phases = find_phases(series.values, series.slot_seconds, signal=signal)
     seconds = phases.epoch.seconds
     if seconds is None or seconds < FEWEST_SLOTS_PER_EPOCH * series.slot_seconds:
@@ -68,7 +71,7 @@ def _said(series: DemandSeries, horizon: int, signal: Signal) -> tuple[Phases, V
 
 
 def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, float, float] | None:
-    """Give the mean absolute error of the mix, of half and of all of the phases' word."""
+    """Return the mean absolute error of the mix, of half and of all of the phases' word."""
     length = len(series.values)
     moments = np.unique(np.linspace(length // 2, length - ahead, _MOMENTS).round().astype(int))
     sums = []

@@ -29,7 +29,7 @@ _LARGEST_CORRELATION = 0.8
 
 
 def noise_scale(values: Values) -> float:
-    """Give the noise level s of known values, in their unit; always above 0.
+    """Return the noise level s of known values, in their unit; always above 0.
 
     s = MAD(diff) / 0.6745 / sqrt(2 (1 - r)) + 0.3 % of the median magnitude. Differences do not see
     levels, but understate noise that resembles itself from sample to sample: r is that correlation,
@@ -48,7 +48,7 @@ def noise_scale(values: Values) -> float:
 
 
 def _deviation(steps: Values) -> float:
-    """Give the robust standard deviation of differences, 0 for none."""
+    """Return the robust standard deviation of differences, 0 for none."""
     if not len(steps):
         return 0.0
     return float(np.median(np.abs(steps - np.median(steps)))) / 0.6745
@@ -61,7 +61,7 @@ def change_points(
     penalty_factor: float = PENALTY_FACTOR,
     shortest: int = SHORTEST,
 ) -> Positions:
-    """Give the first sample of every new level, ascending, without 0 and n.
+    """Return the first sample of every new level, ascending, without 0 and n.
 
     `values` are finite, shape (n,); `noise` in their unit defaults to `noise_scale`;
     every level has at least `shortest` samples. Above 4,096
@@ -86,7 +86,7 @@ def change_points(
 def _search(
     scaled: Values, candidates: Positions, penalty_factor: float, shortest: int
 ) -> Positions:
-    """Give the best change points among the candidates."""
+    """Return the best change points among the candidates."""
     sums = np.concatenate([[0.0], np.cumsum(scaled)])
     squares = np.concatenate([[0.0], np.cumsum(scaled * scaled)])
     penalty = penalty_factor * math.log(len(scaled))

@@ -14,7 +14,7 @@ States = npt.NDArray[np.int8]
 def pelt_l2(
     sums: Values, squares: Values, candidates: Positions, penalty: float, shortest: int
 ) -> Positions:
-    """Give the change points that minimise the sum of squares plus `penalty` for each.
+    """Return the change points that minimise the sum of squares plus `penalty` for each.
 
     `sums` and `squares` are cumulative with a leading 0, shape (n + 1,); `candidates` are the
     positions a segment may end at, ascending, the last one n; segments have at least `shortest`
@@ -66,7 +66,7 @@ def pelt_l2(
 
 @outer
 def hysteresis(values: Values, plateau: float, far: float, near: float) -> States:
-    """Give -1 below, 0 on and 1 above the plateau for every sample; no value may be NaN.
+    """Return -1 below, 0 on and 1 above the plateau for every sample; no value may be NaN.
 
     The plateau is left by one sample beyond `far` from it or two in a row beyond `near`, from the
     first of them; it is met again by one sample within `near` / 4 or two within `near` / 1.5, from

@@ -28,7 +28,7 @@ _LONGEST_EXACT = 1 << 18
 
 
 def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) -> Recurrence:
-    """Give the recurrence of dips that begin at the samples `starts`, ascending.
+    """Return the recurrence of dips that begin at the samples `starts`, ascending.
 
     `values` has NaN where unknown, shape (n,).
     """
@@ -76,7 +76,7 @@ def _disagreement(gaps: Values, gap: float, by_correlation: float | None) -> str
 
 
 def _regular_grid(begins: Values, gap: float) -> tuple[float, float]:
-    """Give period and phase of the grid through the dips, by least squares.
+    """Return period and phase of the grid through the dips, by least squares.
 
     Every dip counts from its predecessor, so that missed dips skip grid lines and drift does not
     add up; dips off the grid by more than a quarter of a period are left out.
@@ -98,7 +98,7 @@ def _regular_grid(begins: Values, gap: float) -> tuple[float, float]:
 
 
 def autocorrelation_period(values: Values) -> float | None:
-    """Give the lag in samples at which the series resembles itself first, or None.
+    """Return the lag in samples at which the series resembles itself first, or None.
 
     Values are clipped from below at 0.7 of their median, so that deep dips do not outweigh many;
     the unbiased autocorrelation's first peak of at least 0.85 of its highest, and above 0.2, with
@@ -120,7 +120,7 @@ def autocorrelation_period(values: Values) -> float | None:
 
 
 def _unbiased_autocorrelation(centred: Values, known: npt.NDArray[np.bool_]) -> Values:
-    """Give the autocorrelation at every lag, each over the pairs that are known."""
+    """Return the autocorrelation at every lag, each over the pairs that are known."""
     size = 1 << math.ceil(math.log2(2 * len(centred)))
     products = np.fft.irfft(np.abs(np.fft.rfft(centred, size)) ** 2, size)[: len(centred)]
     pairs = np.fft.irfft(np.abs(np.fft.rfft(known.astype(float), size)) ** 2, size)[: len(centred)]
@@ -129,7 +129,7 @@ def _unbiased_autocorrelation(centred: Values, known: npt.NDArray[np.bool_]) -> 
 
 
 def _first_peak(correlation: Values) -> float | None:
-    """Give the lag of the first high peak, refined by the parabola through its neighbours."""
+    """Return the lag of the first high peak, refined by the parabola through its neighbours."""
     if len(correlation) < 4:
         return None
     inner = correlation[1:-1]

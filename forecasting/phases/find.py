@@ -72,7 +72,7 @@ def find_phases(
     rules: PhaseRules | None = None,
     hints: Hints | None = None,
 ) -> Phases:
-    """Give the phases of a whole series from its change points.
+    """Return the phases of a whole series from its change points.
 
     `values` are readings every `step_seconds`, shape (n,), in the signal's unit; NaN, infinite and
     impossible ones are unknown.
@@ -87,7 +87,7 @@ def current_phases(
     signal: Signal = Signal.POWER,
     rules: PhaseRules | None = None,
 ) -> Phases:
-    """Give the phases of a job that still runs, from hysteresis: the last segment is now.
+    """Return the phases of a job that still runs, from hysteresis: the last segment is now.
 
     Cheaper than `find_phases` and without a delay of its own; dips shallower than three times the
     noise or 4 % of the plateau are not seen. `values` as in `find_phases`.
@@ -138,7 +138,7 @@ def _phases(
 
 
 def _epoch(segments: tuple[PhaseSegment, ...], values: Values, step: float) -> Recurrence:
-    """Give the recurrence of dips within the work, without what comes before and after it.
+    """Return the recurrence of dips within the work, without what comes before and after it.
 
     A tail counts as a dip, for a job mostly ends with an evaluation or a checkpoint.
     """
@@ -156,7 +156,7 @@ def _epoch(segments: tuple[PhaseSegment, ...], values: Values, step: float) -> R
 
 
 def _shortest(step: float) -> int:
-    """Give the samples of the shortest level: one where a single sample may hold a whole dip."""
+    """Return the samples of the shortest level: one where a single sample may hold a whole dip."""
     return 1 if step > _COARSE_SECONDS / 2 else SHORTEST
 
 
@@ -165,7 +165,7 @@ def _idle_below(rules: PhaseRules, plateau: float, signal: Signal) -> float:
 
 
 def _nothing_known(samples: int, step: float, signal: Signal, notes: list[str]) -> Phases:
-    """Give the phases of a series without a single reading."""
+    """Return the phases of a series without a single reading."""
     reason = "no sample is known"
     whole = (
         [PhaseSegment(start=0, end=samples, kind=PhaseKind.UNKNOWN, level=None)] if samples else []

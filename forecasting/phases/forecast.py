@@ -16,7 +16,7 @@ _LIKELY = 0.5
 
 
 def phase_forecast(profile: PhaseProfile, slot_values: npt.ArrayLike) -> Values | None:
-    """Give one level per future slot, or None where the epoch is unknown or no slot is.
+    """Return one level per future slot, or None where the epoch is unknown or no slot is.
 
     `slot_values` are the means of the profile's past slots, oldest first, NaN unknown; the unit is
     theirs. A slot that is most likely of one kind has that kind's level, another the mixture that
@@ -34,7 +34,7 @@ def phase_forecast(profile: PhaseProfile, slot_values: npt.ArrayLike) -> Values 
 
 
 def _levels(shares: Values, seen: Values) -> Values:
-    """Give the level of each kind: the median of slots, weighted by the cube of the kind's share.
+    """Return the level of each kind: the median of slots, weighted by the cube of the kind's share.
 
     Means of slots, not levels of segments: a ripple of training steps puts the one 2 % below the
     other. The cube leaves the slots that are wholly of a kind to speak for it.

@@ -33,7 +33,7 @@ class Hints:
 
 
 def told_apart(labels: list[Label], positions: Positions, hints: Hints) -> list[Label]:
-    """Give the labels with each dip named where the hints allow it.
+    """Return the labels with each dip named where the hints allow it.
 
     Labels count known samples; `positions` are their places in the series of the hints.
     """
@@ -67,7 +67,7 @@ def told_apart(labels: list[Label], positions: Positions, hints: Hints) -> list[
 
 
 def _at(series: Values | None, places: Positions) -> Values:
-    """Give the known values of a series at the places; none where it is missing or shorter."""
+    """Return the known values of a series at the places; none where it is missing or shorter."""
     if series is None:
         return np.zeros(0)
     found = np.asarray(series, dtype=np.float64)[places[places < len(series)]]

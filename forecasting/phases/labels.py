@@ -54,7 +54,7 @@ Label = tuple[int, int, PhaseKind]
 
 
 def labels_of(values: Values, rules: LabelRules) -> list[Label]:
-    """Give (start, end, kind) of every stretch of the known values, in order, without gaps."""
+    """Return (start, end, kind) of every stretch of the known values, in order, without gaps."""
     if not len(values):
         return []
     if len(values) < FEWEST_SAMPLES:
@@ -64,7 +64,7 @@ def labels_of(values: Values, rules: LabelRules) -> list[Label]:
 
 
 def group_medians(values: Values, edges: Positions) -> Values:
-    """Give the median of values[edges[i]:edges[i + 1]] for every i; no group may be empty."""
+    """Return the median of values[edges[i]:edges[i + 1]] for every i; no group may be empty."""
     sizes = np.diff(edges)
     group = np.repeat(np.arange(len(sizes)), sizes)
     ordered = values[np.lexsort((values, group))]
@@ -74,7 +74,7 @@ def group_medians(values: Values, edges: Positions) -> Values:
 
 
 def _labels(values: Values, offset: int, rules: LabelRules, depth: int) -> list[Label]:
-    """Give the labels of a part of the values that begins at `offset`."""
+    """Return the labels of a part of the values that begins at `offset`."""
     levels = levels_of(values, noise=rules.noise)
     runs = _runs(values, offset, levels, rules)
     if len(runs) == 1:
@@ -91,7 +91,7 @@ def _labels(values: Values, offset: int, rules: LabelRules, depth: int) -> list[
 def _labels_of_run(
     part: Values, run: _Run, rules: LabelRules, depth: int, *, first: bool, last: bool
 ) -> list[Label]:
-    """Give the labels of one run of equal state."""
+    """Return the labels of one run of equal state."""
     short = run.end - run.start <= rules.longest_dip
     idle = _is_idle(run.level, rules)
     if run.state >= 0:
@@ -151,7 +151,7 @@ def _is_idle(level: float, rules: LabelRules) -> bool:
 
 
 def _runs(values: Values, offset: int, levels: Levels, rules: LabelRules) -> list[_Run]:
-    """Give the runs of equal state of a part of the values."""
+    """Return the runs of equal state of a part of the values."""
     if rules.changes is None:
         states = hysteresis(values, levels.plateau, levels.leave, levels.leave_twice)
         edges = np.concatenate([[0], np.flatnonzero(np.diff(states)) + 1, [len(values)]])

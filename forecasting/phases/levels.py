@@ -43,7 +43,7 @@ class Levels:
         return max(LEAVE_TWICE_NOISES * self.noise, LEAVE_SHARE * abs(self.plateau))
 
     def leave_of(self, samples: int) -> float:
-        """Give the distance beyond which the mean of so many samples has left the plateau.
+        """Return the distance beyond which the mean of so many samples has left the plateau.
 
         Noise averages out, the 4 % stay: 5 s for one sample, never below 2 s.
         """
@@ -52,7 +52,7 @@ class Levels:
 
 
 def known_of(values: npt.ArrayLike) -> tuple[Values, Flags]:
-    """Give any series as floats, and which are readings: finite and of a possible magnitude.
+    """Return any series as floats, and which are readings: finite and of a possible magnitude.
 
     Traces of a unit (below 1e-12) are 0: nothing can be divided by them.
     """
@@ -62,7 +62,7 @@ def known_of(values: npt.ArrayLike) -> tuple[Values, Flags]:
 
 
 def levels_of(known: Values, *, noise: float | None = None) -> Levels:
-    """Give plateau and noise of known values, at least one.
+    """Return plateau and noise of known values, at least one.
 
     The plateau is the median of the upper class of Otsu's two (1979, "A threshold selection
     method"), or of all values where the classes are no further apart than noise. An upper class
@@ -86,7 +86,7 @@ def levels_of(known: Values, *, noise: float | None = None) -> Levels:
 
 
 def _otsu_threshold(values: Values) -> float:
-    """Give the threshold between two classes with the largest variance between them."""
+    """Return the threshold between two classes with the largest variance between them."""
     low, high = float(values.min()), float(values.max())
     if high - low <= _SMALLEST_RANGE * max(abs(high), abs(low)):
         return high

@@ -48,7 +48,7 @@ class PhaseProfile:
     notes: tuple[str, ...]
 
     def expected(self, kind: PhaseKind) -> float:
-        """Give the expected share of the remaining horizon in a kind, 0..1."""
+        """Return the expected share of the remaining horizon in a kind, 0..1."""
         if kind not in self.kinds or not len(self.future_shares):
             return 0.0
         return float(self.future_shares[:, self.kinds.index(kind)].mean())
@@ -62,7 +62,7 @@ def phase_profile(
     offset_seconds: float = 0.0,
     ends_in_seconds: float | None = None,
 ) -> PhaseProfile:
-    """Give the profile of a job over its past slots and the next `horizon` ones.
+    """Return the profile of a job over its past slots and the next `horizon` ones.
 
     `offset_seconds` is where in its slot the first sample lies; `ends_in_seconds` when the job is
     known to end, from its last sample. Errors: ValueError for a slot or horizon that is none.
@@ -110,7 +110,7 @@ def phase_profile(
 def _past_shares(
     phases: Phases, kinds: Sequence[PhaseKind], edges: Values, slot_seconds: float
 ) -> Values:
-    """Give the share of every past slot in each kind, by the time that segments overlap it."""
+    """Return the share of every past slot in each kind, by the time that segments overlap it."""
     bounds = np.array([0, *(segment.end for segment in phases.segments)]) * phases.step_seconds
     shares = np.zeros((len(edges) - 1, len(kinds)))
     for column, kind in enumerate(kinds):
@@ -126,7 +126,7 @@ def _past_shares(
 def _future_shares(
     phases: Phases, kinds: Sequence[PhaseKind], edges: Values, *, ends_in_seconds: float | None
 ) -> tuple[Values, Values]:
-    """Give the expected share of every future slot in each kind, and in being ended.
+    """Return the expected share of every future slot in each kind, and in being ended.
 
     `edges` are seconds after the last sample. Expected occupation of the chain: the integral of
     p exp(Qt), from the exponential of [[Q, I], [0, 0]] (Van Loan 1978).
@@ -156,7 +156,7 @@ def _future_shares(
 
 
 def _rates(phases: Phases, kinds: Sequence[PhaseKind]) -> Values:
-    """Give the chain's rates per second between the kinds and, last, being ended.
+    """Return the chain's rates per second between the kinds and, last, being ended.
 
     A kind that passes by its nature and was never seen to end is taken to end at the rate of one
     exit in the time seen; work and idle without an exit last.
@@ -180,7 +180,7 @@ def _rates(phases: Phases, kinds: Sequence[PhaseKind]) -> Values:
 
 
 def _angle(phases: Phases, edges: Values, slot_seconds: float) -> tuple[Values | None, str]:
-    """Give the position of every slot's middle in the epoch, or None and the reason."""
+    """Return the position of every slot's middle in the epoch, or None and the reason."""
     epoch = phases.epoch
     if epoch.seconds is None or epoch.phase_seconds is None:
         return None, f"the epoch is unknown: {epoch.reason}"
@@ -202,7 +202,7 @@ def _dips_where_they_were(
     epoch_seconds: float,
     edges: Values,
 ) -> Values:
-    """Give the future shares with dips placed by the mean past share at the same angle.
+    """Return the future shares with dips placed by the mean past share at the same angle.
 
     The epoch has as many angles as slots; what is not a dip shares the rest as before.
     """
@@ -234,7 +234,7 @@ def _regressors(
     epoch_seconds: float | None,
     slot_seconds: float,
 ) -> tuple[tuple[str, ...], Values]:
-    """Give names and columns: the share of each kind but steady, then waves of the epoch."""
+    """Return names and columns: the share of each kind but steady, then waves of the epoch."""
     columns = [f"{kind}_share" for kind in kinds if kind is not PhaseKind.STEADY]
     parts = [shares[:, [kind is not PhaseKind.STEADY for kind in kinds]]]
     if angle is not None and epoch_seconds is not None:

@@ -103,7 +103,7 @@ class Phases:
         return self.epoch.seconds
 
     def share(self, kind: PhaseKind) -> float | None:
-        """Give the share of the samples in segments of a kind, None for an empty series."""
+        """Return the share of the samples in segments of a kind, None for an empty series."""
         if not self.samples:
             return None
         return (

@@ -27,7 +27,7 @@ ratio of power under the cap to power without (medians of bins of 0.05)."""
 def power_under_cap(
     demand_watts: npt.ArrayLike, cap_watts: npt.ArrayLike, *, reach: float = REACH
 ) -> Values:
-    """Give the board power in W of work that draws `demand_watts` without the cap.
+    """Return the board power in W of work that draws `demand_watts` without the cap.
 
     `reach` is the share of the cap that the board settles at. NaN and infinite caps are no cap;
     demand of 0 or less stays.
@@ -45,7 +45,7 @@ def power_under_cap(
 
 
 def slowdown_under_cap(power_ratio: npt.ArrayLike) -> tuple[Values, Values, Values]:
-    """Give time under a cap over time without: q10, q50, q90 over the configurations of Zeus.
+    """Return time under a cap over time without: q10, q50, q90 over the configurations of Zeus.
 
     `power_ratio` is the board power under the cap over that without, 0..1. Below 0.43 nothing was
     measured: NaN.

@@ -9,7 +9,7 @@ from forecasting.power.model import PowerModel
 
 
 def learned_cap_laws(models: Iterable[PowerModel], catalogue: GpuCatalogue) -> dict[str, CapLaw]:
-    """Give by GPU model its published law with the reach of this fleet's boards.
+    """Return by GPU model its published law with the reach of this fleet's boards.
 
     Readings tell at which share of a cap boards settle, not how much longer work takes: the
     slowdown stays that of the generation. Of several signals the one last in order counts.

@@ -25,7 +25,7 @@ PowerModels = Mapping[tuple[str, str], PowerModel]
 
 
 def power_models(readings: pd.DataFrame, catalogue: GpuCatalogue) -> PowerModels:
-    """Give what a fleet's readings (columns SAMPLES) teach, else the catalogue's law."""
+    """Return what a fleet's readings (columns SAMPLES) teach, else the catalogue's law."""
     samples = readings_by_model(readings)
     signals = {signal for _model, signal in samples} | set(readings["utilization_signal"]) - {""}
     return {
@@ -46,7 +46,7 @@ def with_estimated_power(
     models: PowerModels,
     signals: Mapping[str, str],
 ) -> tuple[Forecast, ...]:
-    """Give the forecasts, with a power path where power was never reported but can be estimated.
+    """Return the forecasts, with a power path where power was never reported but can be estimated.
 
     `signals` maps a job to its utilization signal. MIG slices and jobs that share their boards have
     no board to estimate.
@@ -74,7 +74,7 @@ def _estimated(
 
 
 def _path(demand: QuantilePath, model: PowerModel, boards: int) -> QuantilePath:
-    """Give the boards' power: low at the low demand, central at the middle, high at the high."""
+    """Return the boards' power: low at the low demand, central at the middle, high at the high."""
 
     def watts(path: Sequence[float], level: str) -> Values:
         found = model.predict(np.asarray(path) / boards, held=1.0)

@@ -34,7 +34,7 @@ class Design:
     group: npt.NDArray[np.int64]
 
     def rows(self, keep: npt.NDArray[np.bool_]) -> "Design":
-        """Give some of the rows."""
+        """Return some of the rows."""
         return Design(
             columns=self.columns[keep],
             idle_watts=self.idle_watts,
@@ -46,7 +46,7 @@ class Design:
 
 
 def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) -> Values:
-    """Give the coefficients, each 0 or more, shape (terms,).
+    """Return the coefficients, each 0 or more, shape (terms,).
 
     Huber's weights at 1.345 robust deviations, refitted until they settle; the prior adds
     `prior_weight` readings' worth of pull to each coefficient. A reading at its cap says only that
@@ -78,7 +78,7 @@ def fit(design: Design, prior: Values, *, prior_weight: float = PRIOR_WEIGHT) ->
 
 
 def _weights(residual: Values) -> Values:
-    """Give Huber's weights for residuals in W."""
+    """Return Huber's weights for residuals in W."""
     if not len(residual):
         return np.ones(0)
     spread = max(1.4826 * float(np.median(np.abs(residual))), _SMALLEST_SPREAD_WATTS)
@@ -86,13 +86,16 @@ def _weights(residual: Values) -> Values:
 
 
 def predict(design: Design, coefficients: Values) -> Values:
-    """Give the board power in W under the caps."""
+    """Return the board power in W under the caps."""
     demand = design.idle_watts + design.columns @ coefficients
     return power_under_cap(demand, design.cap_watts, reach=design.reach)
 
 
 def left_out_predictions(design: Design, prior: Values) -> Values:
-    """Give the prediction of every row from a fit without its group's fold; NaN with one group."""
+    """Return the prediction of every row from a fit without its group's fold.
+
+    NaN with one group.
+    """
     names, number = np.unique(design.group, return_inverse=True)
     folds = min(FOLDS, len(names))
     predicted = np.full(len(design.power_watts), np.nan)
@@ -105,7 +108,7 @@ def left_out_predictions(design: Design, prior: Values) -> Values:
 
 
 def error_of(design: Design, predicted: Values) -> PowerError | None:
-    """Give the error of left-out predictions, None where there are none."""
+    """Return the error of left-out predictions, None where there are none."""
     seen = np.isfinite(predicted)
     if not seen.any():
         return None

@@ -57,7 +57,7 @@ class PowerModel:
     notes: tuple[str, ...]
 
     def best_fit(self, known: tuple[str, ...]) -> PowerFit:
-        """Give the fit that errs least among those whose inputs are all known.
+        """Return the fit that errs least among those whose inputs are all known.
 
         Without any error to compare, the one with the fewest inputs.
         """
@@ -73,7 +73,7 @@ class PowerModel:
         held: npt.ArrayLike | None = None,
         power_cap_watts: npt.ArrayLike | None = None,
     ) -> Watts:
-        """Give board power in W, low, central and high; inputs as in PowerSamples, NaN unknown.
+        """Return board power in W, low, central and high; inputs as in PowerSamples, NaN unknown.
 
         A number stands for one value; shorter inputs are repeated by the rules of broadcasting. No
         cap, or an unknown one, is the TDP.
@@ -110,7 +110,7 @@ class PowerModel:
     def _rows(
         self, chosen: PowerFit, rows: dict[str, Values], caps: Values
     ) -> tuple[Values, Flags, Flags]:
-        """Give watts (3, n), which are extrapolated, which capped."""
+        """Return watts (3, n), which are extrapolated, which capped."""
         span = self.tdp_watts - self.idle_watts
         shares = columns_of(rows, chosen.inputs) @ np.array(chosen.coefficients)
         demand = self.idle_watts + span * shares
@@ -128,7 +128,7 @@ class PowerModel:
 def _by_known(
     values: dict[str, Values], asked: Flags, names: tuple[str, ...]
 ) -> list[tuple[tuple[str, ...], Flags]]:
-    """Give each set of known inputs with the places where exactly those are known."""
+    """Return each set of known inputs with the places where exactly those are known."""
     code = np.zeros(asked.shape, dtype=int)
     for bit, name in enumerate(names):
         code += np.isfinite(values[name]).astype(int) << bit

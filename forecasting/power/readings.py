@@ -10,7 +10,7 @@ HOLDS_MEMORY_RATIO = 0.05
 
 
 def readings_by_model(samples: pd.DataFrame) -> dict[tuple[str, str], PowerSamples]:
-    """Give the readings of whole boards by GPU model and utilization signal.
+    """Return the readings of whole boards by GPU model and utilization signal.
 
     `samples` has the columns of data.columns.SAMPLES. MIG instances are left out: their board's
     power is not theirs. Readings of one job, or of one free board, belong together.

@@ -37,7 +37,7 @@ class PowerSamples:
                 raise ValueError(f"{field.name} has {len(column)} rows, power_watts {rows}")
 
     def column(self, name: str) -> Values:
-        """Give a column by name, unknown throughout where it was not measured."""
+        """Return a column by name, unknown throughout where it was not measured."""
         found = getattr(self, name)
         if found is None:
             return np.full(len(self.power_watts), np.nan)

@@ -30,21 +30,21 @@ PRIOR_HELD = 0.06
 
 
 def term_names(inputs: tuple[str, ...]) -> tuple[str, ...]:
-    """Give the names of the columns for the inputs at hand beside the utilization."""
+    """Return the names of the columns for the inputs at hand beside the utilization."""
     names = [f"utilization {100 * low:.0f}-{100 * high:.0f} %" for low, high in pairwise(KNOTS)]
     names += ["memory"] * ("memory_activity" in inputs) + ["held"] * ("held" in inputs)
     return tuple(names)
 
 
 def prior_of(inputs: tuple[str, ...]) -> Values:
-    """Give the coefficients before anything was measured."""
+    """Return the coefficients before anything was measured."""
     with_memory = "memory_activity" in inputs
     steps = np.diff(PRIOR_CURVE_WITH_MEMORY if with_memory else PRIOR_CURVE)
     return np.array([*steps, *[PRIOR_MEMORY] * with_memory, *[PRIOR_HELD] * ("held" in inputs)])
 
 
 def columns_of(values: dict[str, Values], inputs: tuple[str, ...]) -> Values:
-    """Give the columns, shape (n, terms), from the utilization and the inputs, all known."""
+    """Return the columns, shape (n, terms), from the utilization and the inputs, all known."""
     clock = np.clip(values["clock_ratio"], 0.0, 1.0) if "clock_ratio" in inputs else 1.0
     columns = [
         np.clip((values["utilization"] - low) / (high - low), 0.0, 1.0) * clock**2

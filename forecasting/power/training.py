@@ -39,7 +39,7 @@ _HIGH = 0.9
 def fit_power_models(
     samples: Mapping[str, PowerSamples], catalogue: GpuCatalogue, *, signal: str
 ) -> dict[str, PowerModel]:
-    """Give a power model for every GPU model of the catalogue and of the samples.
+    """Return a power model for every GPU model of the catalogue and of the samples.
 
     `samples` by GPU model, all with the same utilization signal. A model that the catalogue does
     not know takes its idle power and TDP from its own readings; with fewer than eight it is left
@@ -85,7 +85,7 @@ class _Board:
 
 
 def _thinned(samples: PowerSamples) -> PowerSamples:
-    """Give the usable rows, at most 5,000, evenly chosen."""
+    """Return the usable rows, at most 5,000, evenly chosen."""
     rows = np.flatnonzero(samples.usable)
     if len(rows) > MOST_SAMPLES:
         rows = rows[np.linspace(0, len(rows) - 1, MOST_SAMPLES).astype(int)]
@@ -105,7 +105,7 @@ def _thinned(samples: PowerSamples) -> PowerSamples:
 
 
 def _board_of(model: GpuModel, samples: PowerSamples | None) -> _Board:
-    """Give a listed board, its idle power from readings at rest where there are enough."""
+    """Return a listed board, its idle power from readings at rest where there are enough."""
     idle, notes = model.idle_watts, (f"idle and TDP: catalogue ({model.source})",)
     if samples is not None:
         quiet = samples.power_watts[np.flatnonzero(samples.utilization <= IDLE_BELOW)]
@@ -122,7 +122,7 @@ def _board_of(model: GpuModel, samples: PowerSamples | None) -> _Board:
 
 
 def _reach(samples: PowerSamples, tdp_watts: float) -> float:
-    """Give the share of their cap that the busiest readings reach: the 95th percentile near it."""
+    """Return share of their cap that the busiest readings reach: the 95th percentile near it."""
     caps = samples.column("cap_watts")
     share = samples.power_watts / np.where(np.isfinite(caps) & (caps > 0), caps, tdp_watts)
     near = share[np.flatnonzero(share > _NEAR_CAP)]
@@ -132,7 +132,7 @@ def _reach(samples: PowerSamples, tdp_watts: float) -> float:
 
 
 def _unlisted_board(name: str, samples: PowerSamples) -> _Board:
-    """Give a board that the catalogue lacks, from its readings alone."""
+    """Return a board that the catalogue lacks, from its readings alone."""
     caps = samples.column("cap_watts")
     known = caps[np.isfinite(caps)]
     largest = float(known.max()) if len(known) else float(samples.power_watts.max())
@@ -147,7 +147,7 @@ def _unlisted_board(name: str, samples: PowerSamples) -> _Board:
 
 
 def _design(inputs: tuple[str, ...], samples: PowerSamples, board: _Board) -> tuple[Design, Values]:
-    """Give the rows whose inputs are all known, and those inputs, shape (rows, 1 + inputs)."""
+    """Return the rows whose inputs are all known, and those inputs, shape (rows, 1 + inputs)."""
     names = ("utilization", *inputs)
     values = {name: samples.column(name) for name in names}
     known = np.asarray(np.isfinite(np.column_stack(list(values.values()))).all(axis=1))
@@ -169,7 +169,7 @@ def _design(inputs: tuple[str, ...], samples: PowerSamples, board: _Board) -> tu
 def _pooled(
     inputs: tuple[str, ...], samples: Mapping[str, PowerSamples], boards: Mapping[str, _Board]
 ) -> Values:
-    """Give the coefficients of all models together: each model's own fit, averaged with the prior.
+    """Return coefficients of all models together: each model's own fit, averaged with the prior.
 
     A model counts by its readings, at most as the prior does: none rules the others.
     """
@@ -186,7 +186,7 @@ def _pooled(
 def _fit(
     inputs: tuple[str, ...], samples: PowerSamples | None, board: _Board, pooled: Values
 ) -> PowerFit:
-    """Give the fit of one model for one set of inputs."""
+    """Return the fit of one model for one set of inputs."""
     span = board.tdp_watts - board.idle_watts
     wide = tuple(share * span for share in _PRIOR_SPREADS)
     prior_only = PowerFit(
@@ -213,7 +213,7 @@ def _fit(
 
 
 def _spread(power: Values, predicted: Values, prior: PowerFit, groups: int) -> PowerFit:
-    """Give the prior with its spread moved to q10 and q90 of the residuals in each third.
+    """Return the prior with its spread moved to q10 and q90 of the residuals in each third.
 
     The quantiles are those that split-conformal prediction takes for a new group when so many were
     seen: 0.9 (1 + 1 / groups). Without it the range of 15 groups holds 70 % instead of 80 %.

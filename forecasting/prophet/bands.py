@@ -37,7 +37,7 @@ class TrendNoise:
 
 
 def deviations(noise: TrendNoise, horizon: int, quantiles: tuple[float, ...]) -> Floats:
-    """Give each quantile less yhat: [quantiles, series, horizon], of y / y_scale."""
+    """Return each quantile less yhat: [quantiles, series, horizon], of y / y_scale."""
     middles = np.arange(horizon) + 0.5
     second, fourth = np.cumsum(middles**2), np.cumsum(middles**4)
     rate = np.minimum(noise.rate, 1.0)

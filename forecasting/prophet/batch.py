@@ -17,8 +17,8 @@ from forecasting.prophet.fits import FitStatus, ProphetFits, TermGroup, regresso
 from forecasting.prophet.gram_kernel import gram_of
 from forecasting.prophet.rows_kernel import (
     Answers,
-    Recipe,
-    Survey,
+    DesignRecipe,
+    RowSurvey,
     passes_through,
     scale_rows,
     smooth_columns,
@@ -113,7 +113,7 @@ class _Batch:
     slot_seconds: int
     options: ProphetOptions
     regressors: Floats
-    survey: Survey
+    survey: RowSurvey
     scale: Floats
     answers: Answers
 
@@ -131,7 +131,7 @@ class _Pattern:
     offsets: Integers
 
 
-def _first_status(values: Floats, survey: Survey, regressors: Floats) -> npt.NDArray[np.int8]:
+def _first_status(values: Floats, survey: RowSurvey, regressors: Floats) -> npt.NDArray[np.int8]:
     status = np.full(len(values), FitStatus.FITTED, dtype=np.int8)
     if not np.isfinite(regressors).all():
         missing = ~np.isfinite(regressors).all(axis=2)
@@ -143,7 +143,7 @@ def _first_status(values: Floats, survey: Survey, regressors: Floats) -> npt.NDA
 
 
 def _term_groups(
-    survey: Survey, rows: Integers, slot_seconds: int, options: ProphetOptions
+    survey: RowSurvey, rows: Integers, slot_seconds: int, options: ProphetOptions
 ) -> tuple[TermGroup, ...]:
     """Group these rows by their seasonalities, which span and closest points decide."""
     spans = survey.last[rows] - survey.first[rows]
@@ -163,7 +163,7 @@ def _term_groups(
 
 
 def _no_answers(series: int, widest: int, regressors: int, options: ProphetOptions) -> Answers:
-    """Give the place of the answers, NaN where there will be none."""
+    """Return the place of the answers, NaN where there will be none."""
     return Answers(
         smooth=np.zeros((series, widest)),
         delta=np.zeros((series, max(options.changepoints, 1))),
@@ -189,7 +189,7 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
     rough = [_solve_pattern(batch, pattern, clock, group.seasonalities) for pattern in patterns]
     options = batch.options
     precision = smooth_precision(group.seasonalities, batch.regressors.shape[2], options)
-    recipe = Recipe(
+    recipe = DesignRecipe(
         batch.linear,
         options.changepoints,
         options.changepoint_range,
@@ -210,7 +210,7 @@ def _solve_group(batch: _Batch, group: TermGroup) -> None:
 
 
 def _patterns(batch: _Batch, rows: Integers) -> tuple[list[_Pattern], Integers]:
-    """Give the patterns of known slots that several series share, and the series left alone."""
+    """Return the patterns of known slots that several series share, and the series left alone."""
     survey = batch.survey
     if len(batch.regressors) > 1:
         return [], rows

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from data.errors import ForecastError
 from forecasting.prophet.bands import TrendNoise, deviations
-from forecasting.prophet.rows_kernel import Answers, Survey
+from forecasting.prophet.rows_kernel import Answers, RowSurvey
 from forecasting.prophet.terms import (
     Floats,
     Integers,
@@ -81,7 +81,7 @@ class ProphetFits:
     first_slot: Integers
     values: Floats
     regressors: Floats
-    survey: Survey
+    survey: RowSurvey
     groups: tuple[TermGroup, ...]
     answers: Answers
     scale: Floats
@@ -116,14 +116,14 @@ class ProphetFits:
         return self.status < FitStatus.TOO_FEW_POINTS
 
     def design(self, series: int) -> ProphetDesign:
-        """Give the design of one series. Errors: ForecastError below two known points."""
+        """Return the design of one series. Errors: ForecastError below two known points."""
         slots = np.flatnonzero(np.isfinite(self.values[series]))
         own = self.regressors[series if len(self.regressors) > 1 else 0]
         times = self.first_slot[series] + slots * self.slot_seconds
         return prophet_design(times, self.options, own[slots])
 
     def parameters(self, series: int) -> dict[str, Floats | float]:
-        """Give one fit as Prophet's params: k, m, delta, beta, sigma_obs.
+        """Return one fit as Prophet's params: k, m, delta, beta, sigma_obs.
 
         They start Prophet where we ended: `Prophet().fit(history, init=parameters)`.
         """
@@ -144,7 +144,7 @@ class ProphetFits:
         quantiles: tuple[float, ...] = (0.1, 0.5, 0.9),
         regressors: Floats | None = None,
     ) -> ProphetForecast:
-        """Give the forecast of the `horizon` slots after the window, NaN where there is no fit.
+        """Return the forecast of the `horizon` slots after the window, NaN where there is no fit.
 
         `regressors` at those slots, as in `fit_batch`. Errors: ForecastError for a horizon below 1,
         a quantile not strictly between 0 and 1, or other regressors than those of the fit.
@@ -174,13 +174,13 @@ class ProphetFits:
         return 2 if self.options.growth == "linear" else 1
 
     def _trend(self, slots: Integers) -> Floats:
-        """Give the trend at slots after the last changepoint: [series, slots], of y / y_scale."""
+        """Return the trend at slots after the last changepoint: [series, slots], of y / y_scale."""
         span = np.maximum(self.survey.last - self.survey.first, 1)[:, None]
         t = (slots - self.survey.first[:, None]) / span
         return np.asarray(self.answers.intercept[:, None] + self.answers.slope[:, None] * t)
 
     def _beside_trend(self, group: TermGroup, slots: Integers, ahead: Floats) -> Floats:
-        """Give seasonality and regression of one group: [rows, slots], of y / y_scale."""
+        """Return seasonality and regression of one group: [rows, slots], of y / y_scale."""
         columns = fourier_columns(slots * self.slot_seconds, group.seasonalities)
         first = self._trend_columns
         after = first + columns.shape[1]
@@ -193,7 +193,10 @@ class ProphetFits:
         return np.asarray(result)
 
     def _trend_noise(self, horizon: int) -> TrendNoise:
-        """Give what spreads the bands; of a single slot ahead Prophet takes the mean known step."""
+        """Return what spreads the bands.
+
+        Of a single slot ahead Prophet takes the mean known step.
+        """
         steps = self.survey.known - 1 if horizon == 1 else self.survey.last - self.survey.first
         step = 1.0 / np.maximum(steps, 1)
         change = self.answers.change_scale + _LEAST_CHANGE
@@ -207,7 +210,7 @@ class ProphetFits:
 
 
 def regressor_block(regressors: Floats | None, series: int, slots: int) -> Floats:
-    """Give regressors as [1 or series, slots, regressors]; without any, the last is 0 long.
+    """Return regressors as [1 or series, slots, regressors]; without any, the last is 0 long.
 
     Errors: ForecastError when they are for another number of series or slots.
     """

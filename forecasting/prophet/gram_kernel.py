@@ -58,7 +58,7 @@ def hinge_gram(t: Floats, rows: Any, result: Floats) -> None:
 
 @inner
 def _triangle(eigenvalues: Floats, cross: Floats, hinges: Floats) -> Floats:
-    """Give U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
+    """Return U, U'U = hinges - cross' / eigenvalues cross; rows of dependent hinges are 0."""
     left = hinges.copy()
     changes = len(left)
     for q in range(len(eigenvalues)):
@@ -86,7 +86,7 @@ def gram_of(
     tau: float,
     bounded: bool,
 ) -> Gram:
-    """Give the Gram matrix of a design.
+    """Return the Gram matrix of a design.
 
     `smooth` [points, q] are the columns with normal priors of this `precision`, the constant in
     column `level`; `rows` are the points on which hinges begin, `tau` the scale of their prior.
@@ -119,7 +119,7 @@ def gram_of(
 
 @inner
 def row_around(y: Floats, origin: Floats, t: Floats, smooth: Floats, rows: Any, gram: Gram) -> Row:
-    """Give what the solver needs of one scaled series, the smooth terms `origin` taken out."""
+    """Return what the solver needs of one scaled series, the smooth terms `origin` taken out."""
     rest = np.dot(smooth, np.dot(gram.basis, origin))
     for i in range(len(y)):
         rest[i] = y[i] - rest[i]

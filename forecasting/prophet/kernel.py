@@ -58,7 +58,7 @@ class Row(NamedTuple):
     hinge: Floats
 
 
-class Desk(NamedTuple):
+class RowWorkspace(NamedTuple):
     """Working arrays of one row, made once per batch."""
 
     z: Floats
@@ -79,9 +79,9 @@ class Desk(NamedTuple):
 
 
 @inner
-def make_desk(smooth: int, changes: int) -> Desk:
-    """Give working arrays; z [q] and d [S] hold the answer after `solve_row`."""
-    return Desk(
+def make_desk(smooth: int, changes: int) -> RowWorkspace:
+    """Return working arrays; z [q] and d [S] hold the answer after `solve_row`."""
+    return RowWorkspace(
         np.zeros(smooth),
         np.zeros(changes),
         np.zeros(smooth),
@@ -101,166 +101,166 @@ def make_desk(smooth: int, changes: int) -> Desk:
 
 
 @inner
-def _add_schur(gram: Gram, desk: Desk, place: int) -> None:
+def _add_schur(gram: Gram, workspace: RowWorkspace, place: int) -> None:
     """Fill the Schur column of the change at this place of the active set."""
-    column = desk.active[place]
-    for j in range(len(desk.d)):
-        desk.schur[place, j] = gram.hinges[column, j]
-    for q in range(len(desk.z)):
-        share = gram.cross[q, column] * desk.weight[q]
-        for j in range(len(desk.d)):
-            desk.schur[place, j] -= share * gram.cross[q, j]
+    column = workspace.active[place]
+    for j in range(len(workspace.d)):
+        workspace.schur[place, j] = gram.hinges[column, j]
+    for q in range(len(workspace.z)):
+        share = gram.cross[q, column] * workspace.weight[q]
+        for j in range(len(workspace.d)):
+            workspace.schur[place, j] -= share * gram.cross[q, j]
 
 
 @inner
-def eliminate(gram: Gram, row: Row, desk: Desk, variance: float) -> None:
+def eliminate(gram: Gram, row: Row, workspace: RowWorkspace, variance: float) -> None:
     """Eliminate the smooth terms at this noise variance; active columns are made anew."""
-    for j in range(len(desk.d)):
-        desk.correlation[j] = row.hinge[j]
-    for q in range(len(desk.z)):
-        desk.weight[q] = 1.0 / (gram.eigenvalues[q] + variance)
-        desk.free[q] = (row.smooth[q] - variance * row.origin[q]) * desk.weight[q]
-        for j in range(len(desk.d)):
-            desk.correlation[j] -= desk.free[q] * gram.cross[q, j]
-    for place in range(desk.count[0]):
-        _add_schur(gram, desk, place)
+    for j in range(len(workspace.d)):
+        workspace.correlation[j] = row.hinge[j]
+    for q in range(len(workspace.z)):
+        workspace.weight[q] = 1.0 / (gram.eigenvalues[q] + variance)
+        workspace.free[q] = (row.smooth[q] - variance * row.origin[q]) * workspace.weight[q]
+        for j in range(len(workspace.d)):
+            workspace.correlation[j] -= workspace.free[q] * gram.cross[q, j]
+    for place in range(workspace.count[0]):
+        _add_schur(gram, workspace, place)
 
 
 @inner
-def _factorised(desk: Desk) -> bool:
+def _factorised(workspace: RowWorkspace) -> bool:
     """Factorise the active block (Cholesky); False when a change depends on the others."""
-    for i in range(desk.count[0]):
+    for i in range(workspace.count[0]):
         for j in range(i):
-            total = desk.schur[j, desk.active[i]]
+            total = workspace.schur[j, workspace.active[i]]
             for k in range(j):
-                total -= desk.factor[i, k] * desk.factor[j, k]
-            desk.factor[i, j] = total / desk.factor[j, j]
-        own = desk.schur[i, desk.active[i]]
+                total -= workspace.factor[i, k] * workspace.factor[j, k]
+            workspace.factor[i, j] = total / workspace.factor[j, j]
+        own = workspace.schur[i, workspace.active[i]]
         total = own
         for k in range(i):
-            total -= desk.factor[i, k] * desk.factor[i, k]
+            total -= workspace.factor[i, k] * workspace.factor[i, k]
         if total <= 1e-14 * own:
             return False
-        desk.factor[i, i] = np.sqrt(total)
+        workspace.factor[i, i] = np.sqrt(total)
     return True
 
 
 @inner
-def _solve_active(desk: Desk, penalty: float) -> None:
+def _solve_active(workspace: RowWorkspace, penalty: float) -> None:
     """Solve for the active changes with their signs held, into `step`."""
-    count = desk.count[0]
+    count = workspace.count[0]
     for i in range(count):
-        total = desk.correlation[desk.active[i]] - penalty * desk.sign[i]
+        total = workspace.correlation[workspace.active[i]] - penalty * workspace.sign[i]
         for k in range(i):
-            total -= desk.factor[i, k] * desk.step[k]
-        desk.step[i] = total / desk.factor[i, i]
+            total -= workspace.factor[i, k] * workspace.step[k]
+        workspace.step[i] = total / workspace.factor[i, i]
     for i in range(count - 1, -1, -1):
-        total = desk.step[i]
+        total = workspace.step[i]
         for k in range(i + 1, count):
-            total -= desk.factor[k, i] * desk.step[k]
-        desk.step[i] = total / desk.factor[i, i]
+            total -= workspace.factor[k, i] * workspace.step[k]
+        workspace.step[i] = total / workspace.factor[i, i]
 
 
 @inner
-def _drop(desk: Desk, place: int) -> None:
+def _drop(workspace: RowWorkspace, place: int) -> None:
     """Take the change at this place out of the active set."""
-    desk.count[0] -= 1
-    last = desk.count[0]
-    desk.d[desk.active[place]] = 0.0
-    desk.active[place] = desk.active[last]
-    desk.sign[place] = desk.sign[last]
-    for j in range(len(desk.d)):
-        desk.schur[place, j] = desk.schur[last, j]
+    workspace.count[0] -= 1
+    last = workspace.count[0]
+    workspace.d[workspace.active[place]] = 0.0
+    workspace.active[place] = workspace.active[last]
+    workspace.sign[place] = workspace.sign[last]
+    for j in range(len(workspace.d)):
+        workspace.schur[place, j] = workspace.schur[last, j]
 
 
 @inner
-def _walk(desk: Desk, penalty: float) -> None:
+def _walk(workspace: RowWorkspace, penalty: float) -> None:
     """Go to the minimum over the active changes, dropping each at its first change of sign."""
-    while desk.count[0] > 0:
-        count = desk.count[0]
-        if not _factorised(desk):
-            _drop(desk, count - 1)
+    while workspace.count[0] > 0:
+        count = workspace.count[0]
+        if not _factorised(workspace):
+            _drop(workspace, count - 1)
             continue
-        _solve_active(desk, penalty)
+        _solve_active(workspace, penalty)
         leaving, share = count, 1.0
         for i in range(count):
-            if desk.step[i] * desk.sign[i] <= 0.0:
-                now = desk.d[desk.active[i]]
-                crossing = now / (now - desk.step[i]) if now != desk.step[i] else 0.0
+            if workspace.step[i] * workspace.sign[i] <= 0.0:
+                now = workspace.d[workspace.active[i]]
+                crossing = now / (now - workspace.step[i]) if now != workspace.step[i] else 0.0
                 if leaving == count or crossing < share:
                     leaving, share = i, crossing
         for i in range(count):
-            j = desk.active[i]
-            desk.d[j] += share * (desk.step[i] - desk.d[j])
+            j = workspace.active[i]
+            workspace.d[j] += share * (workspace.step[i] - workspace.d[j])
         if leaving == count:
             return
-        _drop(desk, leaving)
+        _drop(workspace, leaving)
 
 
 @inner
-def steepest(desk: Desk) -> int:
-    """Give the inactive change with the largest gradient; gradients of all go to `gradient`."""
-    for j in range(len(desk.d)):
-        desk.gradient[j] = desk.correlation[j]
-    for i in range(desk.count[0]):
-        value = desk.d[desk.active[i]]
-        for j in range(len(desk.d)):
-            desk.gradient[j] -= value * desk.schur[i, j]
+def steepest(workspace: RowWorkspace) -> int:
+    """Return the inactive change with the largest gradient; gradients of all go to `gradient`."""
+    for j in range(len(workspace.d)):
+        workspace.gradient[j] = workspace.correlation[j]
+    for i in range(workspace.count[0]):
+        value = workspace.d[workspace.active[i]]
+        for j in range(len(workspace.d)):
+            workspace.gradient[j] -= value * workspace.schur[i, j]
     worst, largest = -1, -1.0
-    for j in range(len(desk.d)):
-        if desk.d[j] == 0.0 and abs(desk.gradient[j]) > largest:
-            worst, largest = j, abs(desk.gradient[j])
+    for j in range(len(workspace.d)):
+        if workspace.d[j] == 0.0 and abs(workspace.gradient[j]) > largest:
+            worst, largest = j, abs(workspace.gradient[j])
     return worst
 
 
 @inner
-def settle(gram: Gram, desk: Desk, penalty: float) -> None:
+def settle(gram: Gram, workspace: RowWorkspace, penalty: float) -> None:
     """Solve the lasso in the changes of slope from the active set at hand."""
     largest = 0.0
-    for j in range(len(desk.d)):
-        largest = max(largest, abs(desk.correlation[j]))
+    for j in range(len(workspace.d)):
+        largest = max(largest, abs(workspace.correlation[j]))
     limit = penalty * (1.0 + 1e-9) + 1e-15 * largest
-    _walk(desk, penalty)
+    _walk(workspace, penalty)
     for _ in range(_CHANGES):
-        worst = steepest(desk)
-        if worst < 0 or abs(desk.gradient[worst]) <= limit:
+        worst = steepest(workspace)
+        if worst < 0 or abs(workspace.gradient[worst]) <= limit:
             return
-        place = desk.count[0]
-        desk.active[place] = worst
-        desk.sign[place] = 1.0 if desk.gradient[worst] > 0.0 else -1.0
-        _add_schur(gram, desk, place)
-        desk.count[0] += 1
-        _walk(desk, penalty)
-        if desk.d[worst] == 0.0:  # entered and left at once: nothing is gained beyond rounding
+        place = workspace.count[0]
+        workspace.active[place] = worst
+        workspace.sign[place] = 1.0 if workspace.gradient[worst] > 0.0 else -1.0
+        _add_schur(gram, workspace, place)
+        workspace.count[0] += 1
+        _walk(workspace, penalty)
+        if workspace.d[worst] == 0.0:  # entered and left at once: nothing is gained beyond rounding
             return
 
 
 @inner
-def place_smooth(gram: Gram, row: Row, desk: Desk) -> float:
+def place_smooth(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
     """Put the smooth terms (less the origin) to their minimum given d; give the RSS."""
-    for q in range(len(desk.z)):
-        desk.pull[q] = 0.0
-        for i in range(desk.count[0]):
-            j = desk.active[i]
-            desk.pull[q] += gram.cross[q, j] * desk.d[j]
-        desk.z[q] = desk.free[q] - desk.weight[q] * desk.pull[q]
+    for q in range(len(workspace.z)):
+        workspace.pull[q] = 0.0
+        for i in range(workspace.count[0]):
+            j = workspace.active[i]
+            workspace.pull[q] += gram.cross[q, j] * workspace.d[j]
+        workspace.z[q] = workspace.free[q] - workspace.weight[q] * workspace.pull[q]
     rss = row.squares
-    for q in range(len(desk.z)):
-        own = gram.eigenvalues[q] * desk.z[q]
-        rss += desk.z[q] * (own + 2.0 * (desk.pull[q] - row.smooth[q]))
-    for i in range(desk.count[0]):
-        j = desk.active[i]
+    for q in range(len(workspace.z)):
+        own = gram.eigenvalues[q] * workspace.z[q]
+        rss += workspace.z[q] * (own + 2.0 * (workspace.pull[q] - row.smooth[q]))
+    for i in range(workspace.count[0]):
+        j = workspace.active[i]
         total = -2.0 * row.hinge[j]
-        for other in range(desk.count[0]):
-            k = desk.active[other]
-            total += gram.hinges[j, k] * desk.d[k]
-        rss += desk.d[j] * total
+        for other in range(workspace.count[0]):
+            k = workspace.active[other]
+            total += gram.hinges[j, k] * workspace.d[k]
+        rss += workspace.d[j] * total
     return rss
 
 
 @inner
-def clear(desk: Desk) -> None:
+def clear(workspace: RowWorkspace) -> None:
     """Begin without any change of slope."""
-    desk.count[0] = 0
-    for j in range(len(desk.d)):
-        desk.d[j] = 0.0
+    workspace.count[0] = 0
+    for j in range(len(workspace.d)):
+        workspace.d[j] = 0.0

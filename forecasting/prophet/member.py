@@ -52,7 +52,7 @@ class _Hourly:
 
 
 def prophet_points(moments: Sequence[Moments]) -> list[Values]:
-    """Give per series what Prophet would have said [origins, horizon]; NaN where it had too little.
+    """Return per series what Prophet would have said [origins, horizon]; NaN if data are too few.
 
     All windows of one length are fitted in one batch, whichever series they are of. Series below
     zero are fitted as they are. Slots longer than an hour are not forecast: the daily course,
@@ -122,7 +122,7 @@ def _by_hour(one: Moments) -> _Hourly:
 
 
 def _windows(rows: Values, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Give the longest window in hours that fits before each end, 0 when half of it is unknown."""
+    """Return longest window in hours that fits before each end, 0 when half of it is unknown."""
     lengths = np.array([0, *(24 * days for days in _WINDOW_DAYS)])
     longest = lengths[np.searchsorted(lengths, ends, side="right") - 1]
     known = np.concatenate([[0], np.cumsum(np.isfinite(rows))])

@@ -41,7 +41,7 @@ class ProphetModel:
     name: str = "prophet"
 
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
-        """Give the quantiles; see DemandModel. Errors: NotEnoughHistoryError below 12 slots."""
+        """Return the quantiles; see DemandModel. Errors: NotEnoughHistoryError below 12 slots."""
         known = series.known
         if int(known.sum()) < _FEWEST_POINTS:
             raise NotEnoughHistoryError(f"Prophet needs {_FEWEST_POINTS} known slots")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from data.compiled import inner, outer
 from forecasting.prophet.gram_kernel import gram_of, row_around
-from forecasting.prophet.kernel import Desk, Floats, Gram, Row, make_desk
+from forecasting.prophet.kernel import Floats, Gram, Row, RowWorkspace, make_desk
 from forecasting.prophet.terms_kernel import changepoint_rows, regressor_scale
 from forecasting.prophet.variance_kernel import Solution, solve_row
 
@@ -23,7 +23,7 @@ _DEPENDENT = 1e-16
 """Square of a column's remainder below which it depends on the columns before."""
 
 
-class Survey(NamedTuple):
+class RowSurvey(NamedTuple):
     """What each row holds: [series]. Slots count from 0; not-finite values are not known.
 
     `closest` is the least distance of two known slots, `low` and `high` are the extremes.
@@ -61,7 +61,7 @@ class Answers(NamedTuple):
     unbounded: npt.NDArray[np.bool_]
 
 
-class Recipe(NamedTuple):
+class DesignRecipe(NamedTuple):
     """How the design of a row with gaps of its own is made."""
 
     linear: bool
@@ -73,8 +73,8 @@ class Recipe(NamedTuple):
 
 
 @outer
-def survey_rows(values: Floats) -> Survey:
-    """Give what each row of [series, slots] holds."""
+def survey_rows(values: Floats) -> RowSurvey:
+    """Return what each row of [series, slots] holds."""
     series, slots = values.shape
     known, first = np.zeros(series, np.int64), np.zeros(series, np.int64)
     last, closest = np.zeros(series, np.int64), np.full(series, slots)
@@ -94,7 +94,7 @@ def survey_rows(values: Floats) -> Survey:
             low[i] = min(low[i], value)
             high[i] = max(high[i], value)
         last[i] = before
-    return Survey(known, first, last, closest, low, high)
+    return RowSurvey(known, first, last, closest, low, high)
 
 
 @outer
@@ -121,24 +121,30 @@ def scale_rows(
 
 @inner
 def _keep(
-    gram: Gram, row: Row, desk: Desk, found: Solution, level: int, answers: Answers, i: int
+    gram: Gram,
+    row: Row,
+    workspace: RowWorkspace,
+    found: Solution,
+    level: int,
+    answers: Answers,
+    i: int,
 ) -> None:
     """Write one solution, its smooth terms in natural coefficients; m is column `level`."""
-    for q in range(len(desk.z)):
+    for q in range(len(workspace.z)):
         total = 0.0
-        for one in range(len(desk.z)):
-            total += gram.basis[q, one] * (desk.z[one] + row.origin[one])
+        for one in range(len(workspace.z)):
+            total += gram.basis[q, one] * (workspace.z[one] + row.origin[one])
         answers.smooth[i, q] = total
     answers.change_scale[i] = 0.0
     answers.slope[i] = answers.smooth[i, 0] if level else 0.0
     answers.intercept[i] = answers.smooth[i, level]
-    for j in range(len(desk.d)):
-        answers.delta[i, j] = desk.d[j]
+    for j in range(len(workspace.d)):
+        answers.delta[i, j] = workspace.d[j]
         if gram.changepoints[j] > 0.0:
-            answers.change_scale[i] += abs(desk.d[j]) / len(desk.d)
-        answers.slope[i] += desk.d[j]
-        answers.intercept[i] -= desk.d[j] * gram.changepoints[j]
-    answers.changes[i] = len(desk.d)
+            answers.change_scale[i] += abs(workspace.d[j]) / len(workspace.d)
+        answers.slope[i] += workspace.d[j]
+        answers.intercept[i] -= workspace.d[j] * gram.changepoints[j]
+    answers.changes[i] = len(workspace.d)
     answers.variance[i] = found.variance
     answers.objective[i] = found.objective
     answers.residual[i] = found.residual
@@ -167,34 +173,40 @@ def solve_shared(
     Gives which of them `solve_own` should solve more precisely.
     """
     q = len(gram.eigenvalues)
-    desk = make_desk(q, gram.cross.shape[1])
+    workspace = make_desk(q, gram.cross.shape[1])
     rough = np.zeros(len(which), np.bool_)
     for r in range(len(which)):
         row = Row(means[r] * gram.level, squares[r], products[r, :q], products[r, q:])
-        found = solve_row(gram, row, desk, starts)
+        found = solve_row(gram, row, workspace, starts)
         rough[r] = _rough(row, gram, found)
-        _keep(gram, row, desk, found, level, answers, which[r])
+        _keep(gram, row, workspace, found, level, answers, which[r])
     return rough
 
 
 @inner
 def _solve_from_values(
-    gram: Gram, y: Floats, t: Floats, smooth: Floats, rows: Any, starts: int, desk: Desk
+    gram: Gram,
+    y: Floats,
+    t: Floats,
+    smooth: Floats,
+    rows: Any,
+    starts: int,
+    workspace: RowWorkspace,
 ) -> tuple[Row, Solution]:
     """Solve one scaled series around its mean, then if need be around that answer."""
     origin = y.mean() * gram.level
     for once_more in (True, False):
         row = row_around(y, origin, t, smooth, rows, gram)
-        found = solve_row(gram, row, desk, starts)
+        found = solve_row(gram, row, workspace, starts)
         if not (once_more and _rough(row, gram, found)):
             break
-        origin = row.origin + desk.z
+        origin = row.origin + workspace.z
     return row, found
 
 
 @inner
 def _columns(t: Floats, smooth: Floats, rows: Any) -> Floats:
-    """Give all columns of a design, the hinges last: [q + S, points]."""
+    """Return all columns of a design, the hinges last: [q + S, points]."""
     points, q = smooth.shape
     columns = np.zeros((q + len(rows), points))
     for i in range(points):
@@ -236,7 +248,7 @@ def passes_through(t: Floats, smooth: Floats, rows: Any) -> bool:
 def smooth_columns(
     linear: bool, t: Floats, slots: Any, clock: Floats, regressors: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Give the columns with normal priors at the known slots, and the regressors' scales.
+    """Return the columns with normal priors at the known slots, and the regressors' scales.
 
     [points, q]; what is subtracted from and divided out of each regressor: [regressors] each.
     """
@@ -262,11 +274,11 @@ def smooth_columns(
 def solve_own(
     values: Floats,
     which: Any,
-    survey: Survey,
+    survey: RowSurvey,
     scale: Floats,
     clock: Floats,
     regressors: Floats,
-    recipe: Recipe,
+    recipe: DesignRecipe,
     answers: Answers,
 ) -> None:
     """Solve the series `which`, each on its own known slots.
@@ -295,6 +307,6 @@ def solve_own(
             answers.unbounded[i] = True
             continue
         gram = gram_of(t, smooth, recipe.precision, level, rows, recipe.tau, recipe.starts > 1)
-        desk = make_desk(smooth.shape[1], len(rows))
-        row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, desk)
-        _keep(gram, row, desk, found, level, answers, i)
+        workspace = make_desk(smooth.shape[1], len(rows))
+        row, found = _solve_from_values(gram, y, t, smooth, rows, recipe.starts, workspace)
+        _keep(gram, row, workspace, found, level, answers, i)

@@ -93,7 +93,7 @@ _BUILT_IN = (
 def auto_seasonalities(
     span_seconds: int, closest_seconds: int, options: ProphetOptions
 ) -> tuple[Seasonality, ...]:
-    """Give the seasonalities of a history, in Prophet's order: yearly, weekly, daily.
+    """Return the seasonalities of a history, in Prophet's order: yearly, weekly, daily.
 
     Automatic ones need a span (first to last known point) of 730, 14 or 2 days; weekly and daily
     also two points closer than the period.
@@ -112,7 +112,7 @@ def auto_seasonalities(
 
 
 def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> Floats:
-    """Give sin, cos of 2 pi i time / period, i = 1..order, per seasonality: [times, 2 x orders].
+    """Return sin, cos of 2 pi i time / period, i = 1..order, per seasonality: [times, 2 x orders].
 
     The clock is reduced to one period in whole seconds first, so nothing is lost to large epochs.
     """
@@ -125,7 +125,7 @@ def fourier_columns(times: Integers, seasonalities: tuple[Seasonality, ...]) -> 
 
 
 def turned(beta: Floats, seasonalities: tuple[Seasonality, ...], seconds: Integers) -> Floats:
-    """Give the Fourier coefficients of the same curve once the clock's zero moves back.
+    """Return the Fourier coefficients of the same curve once the clock's zero moves back.
 
     `beta` is [series, columns], regressors last; the value at time u becomes the value at time
     u + seconds, one shift per series. A pair turns as a whole, so its normal prior does not see
@@ -163,11 +163,11 @@ class ProphetDesign:
     growth: Growth
 
     def unit_times(self, times: Integers) -> Floats:
-        """Give t of Prophet: 0 at the first known point, 1 at the last."""
+        """Return t of Prophet: 0 at the first known point, 1 at the last."""
         return np.asarray((times - self.start) / self.span_seconds)
 
     def columns(self, times: Integers, regressors: Floats | None = None) -> Floats:
-        """Give the rows of the design at any times: [times, columns]."""
+        """Return the rows of the design at any times: [times, columns]."""
         t = self.unit_times(times)
         trend = [t, np.ones(len(t))] if self.growth == "linear" else [np.ones(len(t))]
         own = np.zeros((len(t), 0)) if regressors is None else regressors
@@ -185,7 +185,7 @@ class ProphetDesign:
 def smooth_precision(
     seasonalities: tuple[Seasonality, ...], regressors: int, options: ProphetOptions
 ) -> Floats:
-    """Give 1 / variance of the normal priors of [k (linear only), m, seasonal, regressors]."""
+    """Return 1 / variance of the normal priors of [k (linear only), m, seasonal, regressors]."""
     seasonal = sum(2 * seasonality.order for seasonality in seasonalities)
     scales = [TREND_SCALE] * (2 if options.growth == "linear" else 1)
     scales += [options.seasonality_prior_scale] * seasonal
@@ -196,7 +196,7 @@ def smooth_precision(
 def prophet_design(
     times: Integers, options: ProphetOptions, regressors: Floats | None = None
 ) -> ProphetDesign:
-    """Give the design that Prophet makes of the known points at these ascending times.
+    """Return the design that Prophet makes of the known points at these ascending times.
 
     `regressors` is [times, regressors], on their own scale. Errors: ForecastError below two points.
     """

@@ -8,7 +8,7 @@ from data.compiled import outer
 
 @outer
 def changepoint_rows(known: int, changepoints: int, share: float) -> npt.NDArray[np.int64]:
-    """Give the rows, among the known points, on which Prophet sets its changepoints.
+    """Return the rows, among the known points, on which Prophet sets its changepoints.
 
     They are spread evenly over the first `share` of the points, the first point left out. With none
     possible or wanted: one at the first point, as Prophet's stand-in.
@@ -26,7 +26,7 @@ def changepoint_rows(known: int, changepoints: int, share: float) -> npt.NDArray
 
 @outer
 def regressor_scale(column: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Give what Prophet subtracts from and divides out of a regressor at the known points.
+    """Return what Prophet subtracts from and divides out of a regressor at the known points.
 
     Its mean and standard deviation (n - 1); 0 and 1 when it is constant or exactly {0, 1}.
     """

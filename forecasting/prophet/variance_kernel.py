@@ -13,10 +13,10 @@ import numpy as np
 
 from data.compiled import inner
 from forecasting.prophet.kernel import (
-    Desk,
     Floats,
     Gram,
     Row,
+    RowWorkspace,
     clear,
     eliminate,
     place_smooth,
@@ -49,7 +49,7 @@ class Solution(NamedTuple):
 
 @inner
 def variance_of(rss: float, points: int) -> float:
-    """Give the noise variance that maximises the posterior at this sum of squares."""
+    """Return the noise variance that maximises the posterior at this sum of squares."""
     rss = max(rss, SMALLEST_RSS)
     # The positive root of 4 s^2 + n s - RSS, in the form that does not cancel.
     root = 2.0 * rss / (points + np.sqrt(points * points + 16.0 * rss))
@@ -57,24 +57,26 @@ def variance_of(rss: float, points: int) -> float:
 
 
 @inner
-def _penalty_of(gram: Gram, row: Row, desk: Desk) -> float:
-    """Give the negative log prior of the terms."""
+def _penalty_of(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
+    """Return the negative log prior of the terms."""
     total = 0.0
-    for q in range(len(desk.z)):
-        value = desk.z[q] + row.origin[q]
+    for q in range(len(workspace.z)):
+        value = workspace.z[q] + row.origin[q]
         total += 0.5 * value * value
-    for j in range(len(desk.d)):
-        total += abs(desk.d[j]) / gram.tau
+    for j in range(len(workspace.d)):
+        total += abs(workspace.d[j]) / gram.tau
     return total
 
 
 @inner
-def _iterate(gram: Gram, row: Row, desk: Desk, variance: float, enough: float) -> float:
+def _iterate(
+    gram: Gram, row: Row, workspace: RowWorkspace, variance: float, enough: float
+) -> float:
     """Iterate the noise variance until it settles or reaches `enough`; give it."""
     for _ in range(_ROUNDS):
-        eliminate(gram, row, desk, variance)
-        settle(gram, desk, variance / gram.tau)
-        rss = place_smooth(gram, row, desk)
+        eliminate(gram, row, workspace, variance)
+        settle(gram, workspace, variance / gram.tau)
+        rss = place_smooth(gram, row, workspace)
         previous = variance
         variance = variance_of(rss, gram.points)
         if abs(variance - previous) <= _SETTLED * variance or variance >= enough:
@@ -83,32 +85,32 @@ def _iterate(gram: Gram, row: Row, desk: Desk, variance: float, enough: float) -
 
 
 @inner
-def _largest_variance(gram: Gram, row: Row, desk: Desk) -> float:
-    """Give a bound above every stationary variance; there must be no change on the desk.
+def _largest_variance(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
+    """Return a bound above every stationary variance; there must be no change on the workspace.
 
     The least RSS at s is at most RSS0 + 2 s P0 for any terms with that RSS and prior penalty, and a
     stationary s is at most RSS / n. Used twice: for the origin, then for the smooth terms.
     """
     level = 0.0
-    for q in range(len(desk.z)):
+    for q in range(len(workspace.z)):
         level += row.origin[q] ** 2
     bound = row.squares / max(gram.points - level, 0.5 * gram.points)
     bound = max(bound, SMALLEST_VARIANCE)
-    eliminate(gram, row, desk, bound)
-    rss = place_smooth(gram, row, desk)
-    room = gram.points - 2.0 * _penalty_of(gram, row, desk)
+    eliminate(gram, row, workspace, bound)
+    rss = place_smooth(gram, row, workspace)
+    room = gram.points - 2.0 * _penalty_of(gram, row, workspace)
     if room > 0.5 * gram.points:
         bound = min(bound, max(rss / room, SMALLEST_VARIANCE))
     return bound
 
 
 @inner
-def _smallest_variance(gram: Gram, row: Row, desk: Desk) -> float:
-    """Give a bound below every stationary variance: that of least squares without any prior."""
-    rss, rest = row.squares, desk.gradient
+def _smallest_variance(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
+    """Return a bound below every stationary variance: that of least squares without any prior."""
+    rss, rest = row.squares, workspace.gradient
     for j in range(len(rest)):
         rest[j] = row.hinge[j]
-    for q in range(len(desk.z)):
+    for q in range(len(workspace.z)):
         if gram.eigenvalues[q] > 0.0:
             share = row.smooth[q] / gram.eigenvalues[q]
             rss -= share * row.smooth[q]
@@ -124,27 +126,27 @@ def _smallest_variance(gram: Gram, row: Row, desk: Desk) -> float:
 
 
 @inner
-def _judged(gram: Gram, row: Row, desk: Desk, variance: float) -> tuple[float, float]:
-    """Give f and the largest violation of its optimality conditions at the terms on the desk.
+def _judged(gram: Gram, row: Row, workspace: RowWorkspace, variance: float) -> tuple[float, float]:
+    """Return f and the largest violation of its optimality condition at the terms on the workspace.
 
     Conditions: every gradient of f in z, d and ln s is 0, or within 1 / tau where d is 0.
     """
-    rss = max(place_smooth(gram, row, desk), SMALLEST_RSS)
+    rss = max(place_smooth(gram, row, workspace), SMALLEST_RSS)
     objective = 0.5 * gram.points * np.log(variance) + rss / (2.0 * variance) + 2.0 * variance
     worst = 0.0
     if variance > SMALLEST_VARIANCE:
         worst = abs(0.5 * gram.points - rss / (2.0 * variance) + 2.0 * variance)
-    for q in range(len(desk.z)):
-        fall = row.smooth[q] - gram.eigenvalues[q] * desk.z[q] - desk.pull[q]
-        worst = max(worst, abs(fall / variance - desk.z[q] - row.origin[q]))
-    steepest(desk)
-    for j in range(len(desk.d)):
-        fall = desk.gradient[j] / variance
-        if desk.d[j] == 0.0:
+    for q in range(len(workspace.z)):
+        fall = row.smooth[q] - gram.eigenvalues[q] * workspace.z[q] - workspace.pull[q]
+        worst = max(worst, abs(fall / variance - workspace.z[q] - row.origin[q]))
+    steepest(workspace)
+    for j in range(len(workspace.d)):
+        fall = workspace.gradient[j] / variance
+        if workspace.d[j] == 0.0:
             worst = max(worst, abs(fall) - 1.0 / gram.tau)
         else:
-            worst = max(worst, abs(fall - np.sign(desk.d[j]) / gram.tau))
-    return objective + _penalty_of(gram, row, desk), worst
+            worst = max(worst, abs(fall - np.sign(workspace.d[j]) / gram.tau))
+    return objective + _penalty_of(gram, row, workspace), worst
 
 
 @inner
@@ -154,28 +156,28 @@ def _copy(source: Floats, target: Floats) -> None:
 
 
 @inner
-def solve_row(gram: Gram, row: Row, desk: Desk, starts: int) -> Solution:
-    """Solve one row; z (less the origin) and d are left on the desk.
+def solve_row(gram: Gram, row: Row, workspace: RowWorkspace, starts: int) -> Solution:
+    """Solve one row; z (less the origin) and d are left on the workspace.
 
     From above first: that is the stationary variance with the most noise. With two starts also from
-    below, from the terms on the desk; the lower f wins, and `lone` says whether the starts met.
+    below, from the terms on the workspace; the lower f wins, `lone` says whether the starts met.
     """
-    clear(desk)
-    upper = _iterate(gram, row, desk, _largest_variance(gram, row, desk), np.inf)
-    objective, residual = _judged(gram, row, desk, upper)
+    clear(workspace)
+    upper = _iterate(gram, row, workspace, _largest_variance(gram, row, workspace), np.inf)
+    objective, residual = _judged(gram, row, workspace, upper)
     if starts < 2:
         return Solution(upper, objective, residual, -1)
-    _copy(desk.z, desk.best_z)
-    _copy(desk.d, desk.best_d)
+    _copy(workspace.z, workspace.best_z)
+    _copy(workspace.d, workspace.best_d)
     enough = (1.0 - _MET) * upper
-    lower = _smallest_variance(gram, row, desk)
+    lower = _smallest_variance(gram, row, workspace)
     if lower < enough:
-        lower = _iterate(gram, row, desk, lower, enough)
+        lower = _iterate(gram, row, workspace, lower, enough)
     lone = 1 if lower >= enough else 0
     if lone == 0:
-        low_objective, low_residual = _judged(gram, row, desk, lower)
+        low_objective, low_residual = _judged(gram, row, workspace, lower)
         if low_objective < objective:
             return Solution(lower, low_objective, low_residual, lone)
-    _copy(desk.best_z, desk.z)
-    _copy(desk.best_d, desk.d)
+    _copy(workspace.best_z, workspace.z)
+    _copy(workspace.best_d, workspace.d)
     return Solution(upper, objective, residual, lone)

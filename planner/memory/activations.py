@@ -104,7 +104,7 @@ def _keeps_inputs(recipe: Recipe) -> bool:
 
 
 def layer_activations(recipe: Recipe) -> LayerActivations:
-    """Give the bytes per token of one layer on one tensor-parallel rank."""
+    """Return the bytes per token of one layer on one tensor-parallel rank."""
     shape, width = recipe.job.shape, recipe.policy.compute
     spread = recipe.job.parallelism
     if recipe.job.method is Method.INFERENCE:

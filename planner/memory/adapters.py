@@ -6,7 +6,7 @@ from planner.memory.model_shape import ModelShape
 
 
 def projection_widths(shape: ModelShape) -> dict[str, tuple[int, int]]:
-    """Give input and output width of every projection of a layer, in elements."""
+    """Return input and output width of every projection of a layer, in elements."""
     hidden, ffn = shape.hidden, shape.ffn
     widths = {
         "q": (hidden, shape.query_width),
@@ -22,7 +22,7 @@ def projection_widths(shape: ModelShape) -> dict[str, tuple[int, int]]:
 
 
 def adapter_parameters(recipe: Recipe) -> float:
-    """Give the trained parameters of the adapter: sum of r (d_in + d_out) over its targets.
+    """Return the trained parameters of the adapter: sum of r (d_in + d_out) over its targets.
 
     Without the trained copies of embedding and head, which are counted with the states.
     """
@@ -38,7 +38,7 @@ def adapter_parameters(recipe: Recipe) -> float:
 
 
 def adapter_kept_bytes(recipe: Recipe) -> float:
-    """Give the bytes per token and layer that the adapter keeps for its own gradient.
+    """Return the bytes per token and layer that the adapter keeps for its own gradient.
 
     Inputs by the framework's habit. `cast`: every target casts its input to the adapter's dtype,
     and the copies are not shared. `dropout`: every target drops out its input: a copy and a mask.
@@ -77,7 +77,7 @@ def _input_bytes(recipe: Recipe, targets: list[str], widths: dict[str, tuple[int
 
 
 def built_weight_bytes(recipe: Recipe) -> float:
-    """Give the bytes per layer of weight matrices that the adapter builds in its forward pass."""
+    """Return the bytes per layer of weight matrices that the adapter builds in its forward pass."""
     adapter = recipe.adapter
     if adapter is None:
         return 0.0

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from planner.memory.assumptions import Recipe
-from planner.memory.step_events import LOGITS, Event
+from planner.memory.step_events import LOGITS, StepEvent
 
 CAPACITY_MARGIN_BYTES = 0.9 * 2**30
 """The allocator frees its cache before it gives up, so reserved ends this far below a full card."""
@@ -12,7 +12,7 @@ EXPANDABLE_FACTOR = 1.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class PeakBytes:
     """Peak bytes of one GPU as torch allocates, as torch reserves, and as NVML reports."""
 
     allocated: float
@@ -20,8 +20,8 @@ class Figures:
     nvml: float
 
 
-def reserved_bytes(recipe: Recipe, event: Event) -> float:
-    """Give what the allocator reserves for an event.
+def reserved_bytes(recipe: Recipe, event: StepEvent) -> float:
+    """Return what the allocator reserves for an event.
 
     With batches of one length blocks are used again. With varying lengths the large blocks of
     logits cached for typical batches do not serve the longest one, and both stay reserved.
@@ -39,18 +39,18 @@ def reserved_bytes(recipe: Recipe, event: Event) -> float:
 
 
 def outside_allocator(recipe: Recipe) -> float:
-    """Give the bytes of CUDA context, libraries and NCCL, which torch does not count."""
+    """Return the bytes of CUDA context, libraries and NCCL, which torch does not count."""
     traits = recipe.traits
     several = recipe.job.parallelism.gpus > 1 and not recipe.job.parallelism.sequential
     return traits.context_bytes + (traits.network_bytes if several else 0.0)
 
 
-def figures(recipe: Recipe, events: list[Event]) -> Figures:
-    """Give the three figures of a step; a full card caps the reserved one, not the allocated."""
+def figures(recipe: Recipe, events: list[StepEvent]) -> PeakBytes:
+    """Return the three figures of a step; a full card caps the reserved one, not the allocated."""
     allocated = max(event.allocated_bytes for event in events)
     reserved = max(reserved_bytes(recipe, event) for event in events)
     outside = outside_allocator(recipe)
     capacity = recipe.job.gpu_memory_bytes
     if capacity is not None:
         reserved = max(allocated, min(reserved, capacity - CAPACITY_MARGIN_BYTES))
-    return Figures(allocated=allocated, reserved=reserved, nvml=reserved + outside)
+    return PeakBytes(allocated=allocated, reserved=reserved, nvml=reserved + outside)

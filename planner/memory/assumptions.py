@@ -79,7 +79,7 @@ class _Gaps:
     assumed: list[str] = field(default_factory=list)
 
     def filled(self, name: str, stated: T | None, assumed: T, *, critical: bool = True) -> T:
-        """Give what was stated, else what is assumed, with a note of it."""
+        """Return what was stated, else what is assumed, with a note of it."""
         if stated is not None:
             return stated
         if critical:
@@ -114,7 +114,7 @@ def _adapter(job: TrainingJob, gaps: _Gaps) -> Adapter | None:
 
 
 def complete(job: TrainingJob) -> Recipe:
-    """Give the recipe of a job: what was stated, else the framework's habit, else a usual value.
+    """Return the recipe of a job: what was stated, else the framework's habit, else a usual value.
 
     A framework without traits of its own counts as missing, because its loss path and the dtypes
     it keeps decide a large part of the peak.

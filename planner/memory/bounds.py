@@ -48,14 +48,14 @@ _SPREADS = {0.90: 2.5, 0.95: 4.8, 0.99: 13.0}
 
 
 def tier_of(recipe: Recipe) -> Tier:
-    """Give the tier of a recipe."""
+    """Return the tier of a recipe."""
     if recipe.missing:
         return Tier.C
     return Tier.B if recipe.length_varies else Tier.A
 
 
 def bound_factor(tier: Tier, share: float, correction: Correction | None = None) -> float:
-    """Give the factor on the estimate below which that share of measured peaks lies.
+    """Return the factor on the estimate below which that share of measured peaks lies.
 
     `share` is 0.90, 0.95 or 0.99. Finished runs of the family can only narrow the factor, by
     their own spread, fully from ten runs on.

@@ -64,7 +64,7 @@ class Calibration:
         return len(self.runs)
 
     def with_run(self, run: FinishedRun) -> "Calibration":
-        """Give the calibration with one more run; of more than 200 the oldest goes."""
+        """Return the calibration with one more run; of more than 200 the oldest goes."""
         return replace(self, runs=(*self.runs, run)[-_MOST_RUNS:])
 
 
@@ -103,7 +103,7 @@ def _covariance(left: tuple[Values, Values], right: tuple[Values, Values]) -> Va
 def correction(
     calibration: Calibration, *, static_bytes: float, dynamic_bytes: float
 ) -> Correction:
-    """Give measured over estimated for a job of the family with this estimate."""
+    """Return measured over estimated for a job of the family with this estimate."""
     job = _features(
         [FinishedRun(static_bytes=static_bytes, dynamic_bytes=dynamic_bytes, measured_bytes=1.0)]
     )

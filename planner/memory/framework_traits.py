@@ -128,7 +128,7 @@ def _row(table: str, name: str) -> dict[str, Any]:
 
 @cache
 def framework_traits(name: str) -> FrameworkTraits:
-    """Give the traits of a framework; those of the generic one for a framework not known."""
+    """Return the traits of a framework; those of the generic one for a framework not known."""
     frameworks = _tables()["frameworks"]
     known = name if name in frameworks else GENERIC
     own = dict(frameworks[known])
@@ -138,30 +138,30 @@ def framework_traits(name: str) -> FrameworkTraits:
 
 @cache
 def known_frameworks() -> tuple[str, ...]:
-    """Give the names of all frameworks with traits of their own."""
+    """Return the names of all frameworks with traits of their own."""
     return tuple(sorted(set(_tables()["frameworks"]) - {GENERIC}))
 
 
 @cache
 def state_policy(name: str) -> StatePolicy:
-    """Give a policy by name; an unknown name is refused with the known ones."""
+    """Return a policy by name; an unknown name is refused with the known ones."""
     return StatePolicy(**_row("policies", name))
 
 
 @cache
 def optimizer(name: str) -> Optimizer:
-    """Give an optimiser by name; an unknown name is refused with the known ones."""
+    """Return an optimiser by name; an unknown name is refused with the known ones."""
     return Optimizer(**_row("optimizers", name))
 
 
 @cache
 def quantization(name: str) -> Quantization:
-    """Give a quantisation by name; an unknown name is refused with the known ones."""
+    """Return a quantisation by name; an unknown name is refused with the known ones."""
     return Quantization(**_row("quantizations", name))
 
 
 @cache
 def adapter_kind(name: str) -> AdapterKind:
-    """Give what adapters of a kind keep; of an unlisted kind what low-rank ones keep."""
+    """Return what adapters of a kind keep; of an unlisted kind what low-rank ones keep."""
     kinds = _tables()["adapters"]
     return AdapterKind(**kinds.get(name, kinds["lora"]))

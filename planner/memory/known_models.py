@@ -12,7 +12,7 @@ from planner.memory.model_shape import ModelShape
 
 @cache
 def known_models() -> dict[str, ModelShape]:
-    """Give all shapes of known_models.csv by name."""
+    """Return all shapes of known_models.csv by name."""
     flags = {field.name for field in fields(ModelShape) if field.type in (bool, "bool")}
     found = {}
     text = files("planner.memory").joinpath("known_models.csv").read_text(encoding="utf-8")
@@ -27,7 +27,10 @@ def known_models() -> dict[str, ModelShape]:
 
 
 def known_model(name: str) -> ModelShape:
-    """Give the shape of a public model; an unknown name is refused with the nearest known ones."""
+    """Return the shape of a public model.
+
+    An unknown name is refused with the nearest known ones.
+    """
     models = known_models()
     key = re.sub(r"[\s_/]+", "-", name.strip().lower())
     if key not in models:

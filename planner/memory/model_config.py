@@ -48,7 +48,7 @@ class _Config:
     assumed: list[str] = field(default_factory=list)
 
     def size(self, keys: Sequence[str]) -> int | None:
-        """Give the first of these keys that is stated, as a whole number."""
+        """Return the first of these keys that is stated, as a whole number."""
         for key in keys:
             value = self.values.get(key)
             if value is None:
@@ -63,7 +63,7 @@ class _Config:
         return None
 
     def needed(self, keys: Sequence[str]) -> int:
-        """Give a size that nothing can stand in for; 0 after noting that it is missing."""
+        """Return a size that nothing can stand in for; 0 after noting that it is missing."""
         found = self.size(keys)
         if found is None:
             self.missing.append(keys[0])
@@ -75,13 +75,13 @@ class _Config:
         return value
 
     def flag(self, key: str, otherwise: bool) -> bool:
-        """Give a yes-or-no value, or what the family has when it is not stated."""
+        """Return a yes-or-no value, or what the family has when it is not stated."""
         value = self.values.get(key)
         return value if isinstance(value, bool) else otherwise
 
 
 def shape_from_config(config: Mapping[str, Any], *, name: str = "") -> ReadModel:
-    """Give the shape that a `config.json` describes, read into a mapping.
+    """Return the shape that a `config.json` describes, read into a mapping.
 
     Of a model with several towers the language model alone is read, and the note says so. A
     family that is not known is read as a Llama-like decoder. Errors: ImpossibleProblemError that

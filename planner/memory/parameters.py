@@ -65,7 +65,7 @@ class ParameterCount:
 
 
 def attention_parameters(shape: ModelShape) -> int:
-    """Give the parameters in the matrices of one attention block."""
+    """Return the parameters in the matrices of one attention block."""
     latent = shape.latent
     output = shape.attention_width * shape.hidden
     if latent is None:
@@ -78,7 +78,7 @@ def attention_parameters(shape: ModelShape) -> int:
 
 
 def mlp_parameters(hidden: int, ffn: int, *, gated: bool) -> int:
-    """Give the parameters in the matrices of one MLP."""
+    """Return the parameters in the matrices of one MLP."""
     return (3 if gated else 2) * hidden * ffn
 
 
@@ -117,7 +117,7 @@ def _layer(shape: ModelShape, *, dense: bool) -> LayerParameters:
 
 @lru_cache(maxsize=512)
 def count_parameters(shape: ModelShape) -> ParameterCount:
-    """Give the exact parameters of a shape, by part."""
+    """Return the exact parameters of a shape, by part."""
     dense_layers = min(shape.experts.dense_layers, shape.layers) if shape.experts else shape.layers
     matrix = shape.vocab * shape.hidden
     return ParameterCount(

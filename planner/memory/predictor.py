@@ -8,7 +8,7 @@ from planner.memory.allocator import figures, outside_allocator
 from planner.memory.assumptions import Recipe, complete
 from planner.memory.bounds import MARGIN, SHARES, Tier, bound_factor, tier_of
 from planner.memory.calibration import Calibration, Correction, FinishedRun, correction
-from planner.memory.step_events import Event, Parts, step_events
+from planner.memory.step_events import Parts, StepEvent, step_events
 from planner.memory.training_job import TrainingJob
 
 _GIB = 2**30
@@ -68,7 +68,7 @@ class MemoryEstimate:
 def predict_peak(
     job: TrainingJob, *, calibration: Calibration | None = None, raised: float = 1.0
 ) -> MemoryEstimate:
-    """Give the peak memory of the fullest GPU of a job.
+    """Return the peak memory of the fullest GPU of a job.
 
     The peak is the maximum over the events of a step and over the pipeline stages that can hold
     it. `raised` multiplies it, after a run that needed more. Errors: ImpossibleProblemError for a
@@ -118,7 +118,7 @@ def gib(size_bytes: float) -> float:
 
 
 def finished_run(job: TrainingJob, measured_nvml_bytes: float) -> FinishedRun:
-    """Give what a finished job teaches its family: its raw estimate beside what was measured."""
+    """Return what a finished job teaches its family: its raw estimate beside what was measured."""
     raw = predict_peak(job)
     return FinishedRun(
         static_bytes=raw.nvml_bytes * raw.static_ratio,
@@ -128,12 +128,12 @@ def finished_run(job: TrainingJob, measured_nvml_bytes: float) -> FinishedRun:
 
 
 def needed_bytes(estimate: MemoryEstimate) -> float:
-    """Give the memory that a GPU must have for the job to start on it: see `refusal`."""
+    """Return the memory that a GPU must have for the job to start on it: see `refusal`."""
     return estimate.allocated_bytes * MARGIN + estimate.context_bytes
 
 
 def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
-    """Give why a job should not start on a GPU of that size; '' when it may.
+    """Return why a job should not start on a GPU of that size; '' when it may.
 
     Judged by what tensors take, with a margin, and by the context; what the allocator merely
     caches it gives back before it fails.
@@ -149,7 +149,7 @@ def refusal(estimate: MemoryEstimate, gpu_memory_bytes: float) -> str:
     )
 
 
-def _notes(recipe: Recipe, binding: Event, learned: Correction | None) -> tuple[str, ...]:
+def _notes(recipe: Recipe, binding: StepEvent, learned: Correction | None) -> tuple[str, ...]:
     notes = []
     if recipe.missing:
         notes.append(f"the bound is wide because nobody stated {', '.join(recipe.missing)}")

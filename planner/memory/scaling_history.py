@@ -27,7 +27,7 @@ def scaled_speed(
     history: Mapping[tuple[str, int], float],
     prior: Callable[[str, int], float],
 ) -> ScaledSpeed:
-    """Give the speed of a model on so many GPUs: measured there, else the prior corrected.
+    """Return the speed of a model on so many GPUs: measured there, else the prior corrected.
 
     `history` maps (GPU type, GPUs) to measured speed, `prior` gives the speed of both in any unit
     of the history's dimension; unknown (zero, negative, NaN) speeds are left out.

@@ -56,7 +56,7 @@ class States:
 
 
 def stages_of(recipe: Recipe) -> tuple[Stage, ...]:
-    """Give the stages that can hold the peak: the first, the second and the last.
+    """Return the stages that can hold the peak: the first, the second and the last.
 
     The second may, as it holds more than the first when that one was given fewer layers for its
     embedding; where every stage's layers are stated, all are given.
@@ -73,7 +73,7 @@ def stages_of(recipe: Recipe) -> tuple[Stage, ...]:
 
 
 def stage_parameters(recipe: Recipe, stage: Stage) -> StageParameters:
-    """Give the parameters of one tensor-parallel rank of a stage."""
+    """Return the parameters of one tensor-parallel rank of a stage."""
     shape, spread = recipe.job.shape, recipe.job.parallelism
     count, adapter = count_parameters(shape), adapter_parameters(recipe)
     share = stage.layers / shape.layers
@@ -122,7 +122,7 @@ def _head_parameters(recipe: Recipe, count: ParameterCount) -> float:
 
 
 def moments_of(recipe: Recipe, parameters: StageParameters) -> tuple[float, float]:
-    """Give the moments of dense and of routed parameters, in elements, before sharding."""
+    """Return the moments of dense and of routed parameters, in elements, before sharding."""
     optimizer = recipe.optimizer
     special = optimizer.vector_moments
     vectors = parameters.trained_vectors
@@ -132,7 +132,7 @@ def moments_of(recipe: Recipe, parameters: StageParameters) -> tuple[float, floa
 
 
 def _shares(recipe: Recipe, *kinds: Sharding) -> tuple[float, float]:
-    """Give the share of dense and of routed parameters that a rank holds of what is shared out.
+    """Return the share of dense and of routed parameters that a rank holds of what is shared out.
 
     Experts are already divided over expert-parallel ranks, so fewer ranks hold the same ones.
     """
@@ -143,7 +143,7 @@ def _shares(recipe: Recipe, *kinds: Sharding) -> tuple[float, float]:
 
 
 def _held(amounts: tuple[float, float], shares: tuple[float, float]) -> float:
-    """Give what is held of a dense and a routed amount."""
+    """Return what is held of a dense and a routed amount."""
     return amounts[0] * shares[0] + amounts[1] * shares[1]
 
 
@@ -163,7 +163,7 @@ def _weight_bytes(recipe: Recipe, parameters: StageParameters) -> tuple[float, f
 
 
 def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> States:
-    """Give the bytes of the model states of one GPU."""
+    """Return the bytes of the model states of one GPU."""
     policy, job, optimizer = recipe.policy, recipe.job, recipe.optimizer
     if job.method is Method.INFERENCE:
         return _frozen_states(recipe, stage, parameters)

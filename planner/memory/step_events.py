@@ -24,7 +24,7 @@ Parts = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class StepEvent:
     """One event: bytes that stay through the step, and bytes that come and go, by component."""
 
     name: str
@@ -85,7 +85,7 @@ class _StageView:
 
 
 def in_flight(recipe: Recipe, stage: Stage) -> float:
-    """Give how many micro-batches a stage holds: 1F1B p - i, interleaved x (1 + (p-1)/(pv))."""
+    """Return how many micro-batches a stage holds: 1F1B p - i, interleaved x (1 + (p-1)/(pv))."""
     spread = recipe.job.parallelism
     if spread.sequential or spread.pipeline == 1:
         return 1.0
@@ -96,7 +96,7 @@ def in_flight(recipe: Recipe, stage: Stage) -> float:
 
 
 def loss_bytes_per_logit(recipe: Recipe) -> float:
-    """Give the bytes per token and vocabulary entry at the start of the backward pass."""
+    """Return the bytes per token and vocabulary entry at the start of the backward pass."""
     traits = recipe.traits
     if recipe.job.chunked_loss:
         return traits.chunked_loss_bytes
@@ -114,7 +114,7 @@ def _logits(view: _StageView) -> float:
 
 
 def gathered(view: _StageView) -> float:
-    """Give the bytes of gathered weights, unpacked matrices and communication buckets."""
+    """Return the bytes of gathered weights, unpacked matrices and communication buckets."""
     recipe, spread = view.recipe, view.recipe.job.parallelism
     unpacked = _dequantized(view)
     if spread.shard_ranks == 1:
@@ -162,7 +162,7 @@ def _ring_buffers(view: _StageView) -> float:
     return 2 * width * view.tokens / spread.tensor
 
 
-def _events(view: _StageView) -> list[Event]:
+def _events(view: _StageView) -> list[StepEvent]:
     recipe, states = view.recipe, view.states
     base = (
         ("weights", states.weights),
@@ -189,7 +189,7 @@ def _events(view: _StageView) -> list[Event]:
         "optimizer": (every, (("optimizer step", states.step),)),
     }
     return [
-        Event(name=name, stage=view.stage.index, static=static, dynamic=dynamic)
+        StepEvent(name=name, stage=view.stage.index, static=static, dynamic=dynamic)
         for name, (static, dynamic) in dynamics.items()
     ]
 
@@ -198,15 +198,15 @@ def _gradients_persist(recipe: Recipe) -> bool:
     return recipe.gradient_accumulation > 1 or recipe.traits.keeps_gradients
 
 
-def _load(view: _StageView) -> Event:
+def _load(view: _StageView) -> StepEvent:
     """Every rank holds the whole model before it is shared out, one unit twice."""
     recipe = view.recipe
     ranks = recipe.job.parallelism.shard_ranks
     whole = view.states.whole_weights * (1 + 1 / ranks)
-    return Event(name="load", stage=view.stage.index, static=(("weights", whole),), dynamic=())
+    return StepEvent(name="load", stage=view.stage.index, static=(("weights", whole),), dynamic=())
 
 
-def _inference(view: _StageView) -> Event:
+def _inference(view: _StageView) -> StepEvent:
     shape, width = view.recipe.job.shape, 2.0
     cache = width * (shape.key_width + shape.value_width) * view.stage.layers * view.tokens
     if shape.latent:
@@ -214,7 +214,7 @@ def _inference(view: _StageView) -> Event:
         cache = width * latent * view.stage.layers * view.tokens
     logits = (width + 4) * shape.vocab * view.recipe.micro_batch if view.stage.last else 0.0
     work = width * (4 * shape.hidden + 3 * shape.ffn) * view.tokens
-    return Event(
+    return StepEvent(
         name="prefill",
         stage=view.stage.index,
         static=(("weights", view.states.weights), ("key-value cache", cache)),
@@ -226,9 +226,9 @@ def _inference(view: _StageView) -> Event:
     )
 
 
-def step_events(recipe: Recipe) -> list[Event]:
-    """Give the events of a step over the stages that can hold the peak."""
-    found: list[Event] = []
+def step_events(recipe: Recipe) -> list[StepEvent]:
+    """Return the events of a step over the stages that can hold the peak."""
+    found: list[StepEvent] = []
     layer = layer_activations(recipe)
     for stage in stages_of(recipe):
         parameters = stage_parameters(recipe, stage)

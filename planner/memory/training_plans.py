@@ -42,7 +42,7 @@ class GpuType:
 
     @classmethod
     def of(cls, model: GpuModel, *, gpus_per_node: int = 8) -> "GpuType":
-        """Give the GPU type of a catalogue entry."""
+        """Return the GPU type of a catalogue entry."""
         return cls(
             name=model.name,
             memory_bytes=float(model.memory_mib * BYTES_PER_MIB),
@@ -118,7 +118,7 @@ class PlanQuestion:
 
 
 def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
-    """Give every plan whose tensors have room: those that fit first, the likeliest other ones last.
+    """Return every plan whose tensors have room: those that fit first, the likeliest others last.
 
     Plans that fit come by speed per GPU, then by cost, then by their number of GPUs. Of the same
     GPU type, count and parallelism only the fastest micro-batch and recomputation that fits stays,
@@ -184,7 +184,7 @@ def _spreads(question: PlanQuestion, gpu: GpuType, largest: int) -> Iterator[Par
 
 
 def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Parallelism]:
-    """Give the ways to use exactly so many GPUs: tensor parallelism stays inside a node."""
+    """Yield the ways to use exactly so many GPUs: tensor parallelism stays inside a node."""
     shape = question.job.shape
     for tensor in _powers_of_two(min(count, gpu.gpus_per_node)):
         if shape.heads % tensor:
@@ -207,7 +207,7 @@ def _spreads_of(question: PlanQuestion, gpu: GpuType, count: int) -> Iterator[Pa
 
 
 def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> TrainingPlan | None:
-    """Give the fastest micro-batch and recomputation of a way that fits, else the likeliest.
+    """Return the fastest micro-batch and recomputation of a way that fits, else the likeliest.
 
     None when the tensors have no room. Where no recomputation makes room for a micro-batch, a
     larger one has none either.
@@ -231,7 +231,7 @@ def _fastest(question: PlanQuestion, gpu: GpuType, spread: Parallelism) -> Train
 def _candidates(
     question: PlanQuestion, gpu: GpuType, spread: Parallelism, micro_batch: int
 ) -> Iterator[TrainingJob]:
-    """Give the job with one micro-batch, once for each recomputation that the program can run."""
+    """Yield the job with one micro-batch, once for each recomputation that the program can run."""
     for recompute in question.recomputes:
         job = replace(
             question.job,
@@ -248,7 +248,7 @@ def _candidates(
 def _fitting(
     question: PlanQuestion, gpu: GpuType, jobs: Sequence[TrainingJob]
 ) -> Iterator[TrainingPlan]:
-    """Give a plan for each of the jobs whose tensors have room."""
+    """Yield a plan for each of the jobs whose tensors have room."""
     for job in jobs:
         estimate = unbounded_peak(job, calibration=question.calibration, raised=question.raised)
         if not refusal(estimate, gpu.memory_bytes):
@@ -258,7 +258,7 @@ def _fitting(
 def unbounded_peak(
     job: TrainingJob, *, calibration: Calibration | None = None, raised: float = 1.0
 ) -> MemoryEstimate:
-    """Give the estimate as on a GPU that is large enough for the allocator's whole cache.
+    """Return the estimate as on a GPU that is large enough for the allocator's whole cache.
 
     On its own GPU a run gives cache back at the end of the memory, and the peak would say nothing
     about how near that end is.
@@ -270,7 +270,7 @@ def unbounded_peak(
 def _priced(
     question: PlanQuestion, gpu: GpuType, job: TrainingJob, estimate: MemoryEstimate
 ) -> TrainingPlan:
-    """Give the plan with its speed: a measured size as it was, any other by the scaled prior.
+    """Return the plan with its speed: a measured size as it was, any other by the scaled prior.
 
     The prior's errors at measured sizes are those of the plain way to use so many GPUs, data
     parallel: what a plan loses by its own way stays the prior's.
@@ -300,7 +300,7 @@ def _priced(
 
 
 def prior_speed(gpu: GpuType, job: TrainingJob) -> float:
-    """Give the speed of a plan in units of relative speed, from published scaling behaviour.
+    """Return the speed of a plan in units of relative speed, from published scaling behaviour.
 
     The product of what tensor parallelism, the pipeline's bubble (p - 1)/(m + p - 1), data
     parallelism, recomputation and a small micro-batch leave of the GPUs' speed.

@@ -14,7 +14,7 @@ _UNCERTAINTY = 1.5
 
 
 def flops_per_token(shape: ModelShape, method: Method, sequence_length: int) -> float:
-    """Give the arithmetic of one training token, recomputation left out.
+    """Return the arithmetic of one training token, recomputation left out.
 
     6 per active parameter (Kaplan et al., arXiv 2001.08361), 4 where weights are frozen, and
     12 l h s for the scores of attention (Chowdhery et al., arXiv 2204.02311, appendix B).
@@ -30,7 +30,7 @@ def flops_per_token(shape: ModelShape, method: Method, sequence_length: int) -> 
 
 
 def hours_range(plan: TrainingPlan, tokens: float) -> tuple[float, float]:
-    """Give the hours that so many tokens take under a plan, at best and at worst."""
+    """Return the hours that so many tokens take under a plan, at best and at worst."""
     job = plan.job
     work = tokens * flops_per_token(job.shape, job.method, job.sequence_length or 1)
     hours = work / (plan.speed * _FLOPS_PER_SPEED) / 3600

@@ -56,7 +56,7 @@ class WatchedJob:
 def watch_memory(
     jobs: Sequence[WatchedJob], settings: MemoryWatchSettings | None = None
 ) -> tuple[MemoryFinding, ...]:
-    """Give what is foreseen, the likeliest to run out first, then the largest room.
+    """Return what is foreseen, the likeliest to run out first, then the largest room.
 
     A job whose memory was never reported, or has no forecast, gives nothing.
     """
@@ -127,7 +127,7 @@ class _Outlook:
         return len(starts) * step.total_seconds() / 3600 if step else 0.0
 
     def exceedance(self) -> tuple[float, datetime | None]:
-        """Give the least chance of running out, and the first slot where it is likely.
+        """Return the least chance of running out, and the first slot where it is likely.
 
         Where none is likely on its own, the slot of the largest chance.
         """
@@ -141,7 +141,7 @@ class _Outlook:
 
 
 def exceedance_of(path: QuantilePath, limit: float) -> Floats:
-    """Give the chance [slots] that a quantity lies above a limit.
+    """Return the chance [slots] that a quantity lies above a limit.
 
     Linear between the quantiles that the path has; beyond the outermost the chance halves with
     every quarter of its distance to the median, as that of a normal variable does there.
@@ -202,7 +202,7 @@ def _runs_out(outlook: _Outlook, probability: float, at: datetime | None) -> Mem
 
 
 def _room(outlook: _Outlook) -> MemoryFinding | None:
-    """Give the room after a phase that needed more: of late and for the horizon, with 95 %."""
+    """Return the room after a phase that needed more: of late and for the horizon, with 95 %."""
     job = outlook.job
     recent = outlook.known[-_RECENT_SLOTS:]
     before = outlook.known[:-_RECENT_SLOTS]
@@ -252,7 +252,7 @@ def _evidence(outlook: _Outlook) -> tuple[str, ...]:
 
 
 def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...]:
-    """Give the remedies in the order in which they disturb a job least.
+    """Return the remedies in the order in which they disturb a job least.
 
     Spread it, shard or recompute more, a larger GPU, a smaller micro-batch, move it. With a recipe
     each says the peak after it, scaled by what the job really needs over what was predicted.
@@ -280,7 +280,7 @@ def advice_for(job: WatchedJob, *, needed_mib: float) -> tuple[MemoryAdvice, ...
 
 
 def _changes(recipe: TrainingJob) -> list[tuple[MemoryRemedy, str, TrainingJob]]:
-    """Give what can be changed of a recipe, each change alone."""
+    """Return what can be changed of a recipe, each change alone."""
     spread = recipe.parallelism
     found: list[tuple[MemoryRemedy, str, TrainingJob]] = []
     sharded = spread.sharding is not Sharding.NONE
@@ -343,7 +343,7 @@ def _without_recipe(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
 
 
 def _larger(job: WatchedJob, needed_mib: float) -> list[MemoryAdvice]:
-    """Give the smallest GPU type that holds what is needed."""
+    """Return the smallest GPU type that holds what is needed."""
     wanted = needed_mib * BYTES_PER_MIB / USABLE
     fitting = [
         one

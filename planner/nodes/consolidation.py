@@ -29,7 +29,7 @@ def consolidated(
     *,
     node_cost: Floats,
 ) -> Places:
-    """Give the places with nodes emptied; `node_cost` [H] of a board's share of a node."""
+    """Return the places with nodes emptied; `node_cost` [H] of a board's share of a node."""
     found = dict(places)
     slots = len(node_cost)
     load = np.zeros((len(nodes), 3, slots))
@@ -72,7 +72,7 @@ def _cheapest(
     load: Floats,
     node_cost: Floats,
 ) -> list[int]:
-    """Give the nodes that are worth emptying, the best ratio of cost to moves first."""
+    """Return the nodes that are worth emptying, the best ratio of cost to moves first."""
     worth = []
     for node in members:
         own = [units[number] for number in on_node[node]]

@@ -48,7 +48,7 @@ class CoveringProgram:
         )
 
     def solve(self) -> tuple[float, Floats]:
-        """Give the value and the row prices, never negative.
+        """Return the value and the row prices, never negative.
 
         The prices are as exact as the simplex method's tolerance: a bound made from them must
         price every column again by its own means.

@@ -40,7 +40,7 @@ class Bins(NamedTuple):
     bin_of: Ints
 
 
-class Pool(NamedTuple):
+class WaitingPool(NamedTuple):
     """Waiting items, the last in is the first out; `state` holds their number and weight."""
 
     waiting: Ints
@@ -60,7 +60,7 @@ class Workspace(NamedTuple):
 
 @compiled
 def first_excess(items: Items, bins: Bins, item: int, one: int, begin: int) -> int:
-    """Give the first column from `begin` on where the item does not fit into a bin, or -1."""
+    """Return the first column from `begin` on where the item does not fit into a bin, or -1."""
     for resource in range(items.sizes.shape[1]):
         size = items.sizes[item, resource]
         if size == 0:
@@ -111,7 +111,7 @@ def leave(items: Items, bins: Bins, item: int) -> None:
 def _next_candidate(
     items: Items, bins: Bins, work: Workspace, penalty: Ints, one: int, level: int, budget: int
 ) -> int:
-    """Give the next member of the bin that is in the way at this level's column, or -1.
+    """Return the next member of the bin that is in the way at this level's column, or -1.
 
     Members whose penalty reaches `budget` are passed over.
     """
@@ -141,7 +141,7 @@ def _cheapest_ejection(
     limit: int,
     depth: int,
 ) -> tuple[int, int]:
-    """Give the penalty and the number of the cheapest set whose leaving lets the item in.
+    """Return the penalty and the number of the cheapest set whose leaving lets the item in.
 
     Depth first over the sets of at most `depth` members: at the first column in excess, one of the
     members active there has to leave. Sets of penalty `limit` or more are cut; when none is left,
@@ -184,7 +184,7 @@ def _cheapest_ejection(
 def _eject(
     items: Items,
     bins: Bins,
-    pool: Pool,
+    pool: WaitingPool,
     work: Workspace,
     penalty: Ints,
     item: int,
@@ -213,7 +213,7 @@ def _eject(
 
 
 @compiled
-def _wait(items: Items, pool: Pool, item: int) -> None:
+def _wait(items: Items, pool: WaitingPool, item: int) -> None:
     """Put an item on top of the pool."""
     pool.waiting[pool.state[0]] = item
     pool.state[0] += 1
@@ -221,7 +221,7 @@ def _wait(items: Items, pool: Pool, item: int) -> None:
 
 
 @compiled
-def _wait_longest(items: Items, pool: Pool, item: int) -> None:
+def _wait_longest(items: Items, pool: WaitingPool, item: int) -> None:
     """Put an item at the bottom of the pool."""
     for index in range(pool.state[0], 0, -1):
         pool.waiting[index] = pool.waiting[index - 1]
@@ -232,7 +232,7 @@ def _wait_longest(items: Items, pool: Pool, item: int) -> None:
 
 @compiled
 def _random_fitting_bin(items: Items, bins: Bins, item: int, state: RandomState) -> int:
-    """Give one of the bins that take the item, each as likely as the other, or -1."""
+    """Return one of the bins that take the item, each as likely as the other, or -1."""
     chosen = -1
     fitting = 0
     for one in range(len(bins.counts)):
@@ -282,7 +282,7 @@ def _shake(items: Items, bins: Bins, tries: int, state: RandomState) -> None:
 
 @compiled
 def filled(items: Items, room: Ints, bin_of: Ints) -> Bins:
-    """Give the bins that hold the items as `bin_of` says, which they keep up to date."""
+    """Return the bins that hold the items as `bin_of` says, which they keep up to date."""
     count = len(items.first)
     bins = Bins(
         room,
@@ -310,7 +310,7 @@ def place_pool(
     iterations: int,
     state: RandomState,
 ) -> int:
-    """Give the weight left out of `best`, the packing with the least found so far.
+    """Return the weight left out of `best`, the packing with the least found so far.
 
     room [bins, resources]; bin_of, best, penalty [n]. The pool is every item with bin_of < 0.
     bin_of, best and the penalties change in place, so that a second call goes on where the first
@@ -318,7 +318,7 @@ def place_pool(
     """
     count = len(items.first)
     bins = filled(items, room, bin_of)
-    pool = Pool(np.empty(count, dtype=np.int64), np.zeros(2, dtype=np.int64))
+    pool = WaitingPool(np.empty(count, dtype=np.int64), np.zeros(2, dtype=np.int64))
     work = Workspace(
         np.zeros(count, dtype=np.bool_),
         np.empty(MOST_EJECTED, dtype=np.int64),

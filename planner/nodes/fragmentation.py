@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
-from planner.nodes.fragmentation_kernel import WHOLE, NodeState, Pod, Prices, choose, fits, occupy
+from planner.nodes.fragmentation_kernel import (
+    WHOLE,
+    NodeState,
+    PlacementPrices,
+    Pod,
+    choose,
+    fits,
+    occupy,
+)
 from planner.nodes.gilmore_gomory import pattern_prices
 from planner.nodes.temporal_instance import Ints
 
@@ -57,7 +65,7 @@ class Pods:
         return np.asarray(self.gpus * self.milli)
 
     def pod(self, index: int) -> Pod:
-        """Give one pod."""
+        """Return one pod."""
         return Pod(
             cpu=int(self.cpu[index]),
             memory=int(self.memory[index]),
@@ -68,7 +76,7 @@ class Pods:
 
 
 def node_state(cpu: Ints, memory: Ints, gpus: Ints, model: Ints) -> NodeState:
-    """Give empty nodes, in the order in which ties are broken."""
+    """Return empty nodes, in the order in which ties are broken."""
     most = max(1, int(gpus.max(initial=0)))
     boards = np.where(np.arange(most) < gpus[:, None], WHOLE, 0).astype(np.int64)
     return NodeState(
@@ -82,7 +90,7 @@ def node_state(cpu: Ints, memory: Ints, gpus: Ints, model: Ints) -> NodeState:
 
 
 def residual_losses(pods: Pods) -> Floats:
-    """Give the milli of a residual r of one GPU that is worth nothing, for r = 0..1000 milli.
+    """Return the milli of a residual r of one GPU that is worth nothing, for r = 0..1000 milli.
 
     Mostly what the best packing of all shares pays for it (the dual prices of the pattern program,
     Gilmore and Gomory 1961); a little what would be left of it if shares came at random.
@@ -97,7 +105,7 @@ def residual_losses(pods: Pods) -> Floats:
 
 
 def _pattern_losses(sizes: Ints, counts: Ints) -> Floats:
-    """Give r minus the price, in milli, of the best pattern of shares that fits into r."""
+    """Return r minus the price, in milli, of the best pattern of shares that fits into r."""
     prices = pattern_prices(counts, sizes, WHOLE)
     worth = np.zeros(WHOLE + 1)
     for left in range(int(sizes[0]), WHOLE + 1):
@@ -108,7 +116,7 @@ def _pattern_losses(sizes: Ints, counts: Ints) -> Floats:
 
 
 def _random_losses(sizes: Ints, chance: Floats) -> Floats:
-    """Give what is never used when pods of these chances pass and the first fitting share enters.
+    """Return what is never used when pods of these chances pass and the first fitting share enters.
 
     A residual that sees 50 pods without one is lost as a whole.
     """
@@ -124,7 +132,7 @@ def _random_losses(sizes: Ints, chance: Floats) -> Floats:
 
 
 def model_prices(pods: Pods, nodes: NodeState) -> Floats:
-    """Give the price per milli of every model: demand that names it over what there is of it.
+    """Return the price per milli of every model: demand that names it over what there is of it.
 
     Zero for all when few pods name models: then the price costs more than it spares.
     """
@@ -140,8 +148,8 @@ def model_prices(pods: Pods, nodes: NodeState) -> Floats:
     return np.asarray(wanted / np.maximum(capacity, 1.0))
 
 
-def prices_of(pods: Pods, nodes: NodeState) -> Prices:
-    """Give the prices that typical pods imply for empty nodes.
+def prices_of(pods: Pods, nodes: NodeState) -> PlacementPrices:
+    """Return the prices that typical pods imply for empty nodes.
 
     kappa is the milli-CPU per milli-GPU of all pods that ask for GPUs.
     """
@@ -151,7 +159,7 @@ def prices_of(pods: Pods, nodes: NodeState) -> Prices:
             "none of the typical pods asks for a GPU", "Give pods of which some use GPUs"
         )
     kappa = float(pods.cpu[asks].sum() / pods.demand[asks].sum())
-    return Prices(
+    return PlacementPrices(
         kappa=max(kappa, 1e-9),
         residual=residual_losses(pods),
         model=model_prices(pods, nodes),
@@ -166,7 +174,7 @@ class FragmentationPlacer:
         self.prices = prices_of(typical, nodes)
 
     def place(self, pod: Pod) -> tuple[int, Ints] | None:
-        """Give the node and the milli held of each of its GPUs, or None when no node has room."""
+        """Return the node and the milli held of each of its GPUs, or None when no node has room."""
         node = choose(self.nodes, self.prices, pod)
         if node < 0:
             return None

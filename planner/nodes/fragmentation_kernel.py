@@ -37,7 +37,7 @@ class Pod(NamedTuple):
     models: int
 
 
-class Prices(NamedTuple):
+class PlacementPrices(NamedTuple):
     """Milli-CPU per milli-GPU, unusable milli of a residual [1001], price per milli of a model."""
 
     kappa: float
@@ -46,8 +46,8 @@ class Prices(NamedTuple):
 
 
 @compiled
-def board_for(nodes: NodeState, prices: Prices, pod: Pod, node: int) -> int:
-    """Give the GPU of a node where a share adds least unusable residual, or -1 if none has room."""
+def board_for(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> int:
+    """Return GPU of a node where a share adds least unusable residual, or -1 if none has room."""
     chosen = -1
     least = np.inf
     for board in range(nodes.boards.shape[1]):
@@ -78,8 +78,8 @@ def fits(nodes: NodeState, pod: Pod, node: int) -> bool:
 
 
 @compiled
-def score(nodes: NodeState, prices: Prices, pod: Pod, node: int) -> float:
-    """Give the GPU (milli) that a pod strands on a node that takes it; smaller is better."""
+def score(nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int) -> float:
+    """Return the GPU (milli) that a pod strands on a node that takes it; smaller is better."""
     demand = pod.gpus * pod.milli
     free = nodes.gpu[node]
     before = max(0.0, free - nodes.cpu[node] / prices.kappa)
@@ -94,8 +94,8 @@ def score(nodes: NodeState, prices: Prices, pod: Pod, node: int) -> float:
 
 
 @compiled
-def choose(nodes: NodeState, prices: Prices, pod: Pod) -> int:
-    """Give the first node of the least score, or -1 when none takes the pod."""
+def choose(nodes: NodeState, prices: PlacementPrices, pod: Pod) -> int:
+    """Return the first node of the least score, or -1 when none takes the pod."""
     chosen = -1
     least = np.inf
     for node in range(len(nodes.cpu)):
@@ -108,7 +108,9 @@ def choose(nodes: NodeState, prices: Prices, pod: Pod) -> int:
 
 
 @compiled
-def occupy(nodes: NodeState, prices: Prices, pod: Pod, node: int, sign: int, held: Ints) -> None:
+def occupy(
+    nodes: NodeState, prices: PlacementPrices, pod: Pod, node: int, sign: int, held: Ints
+) -> None:
     """Take what a pod needs from a node (sign 1) or give it back (sign -1).
 
     `held` [most] becomes, or was, the milli of every GPU.
@@ -137,7 +139,7 @@ def occupy(nodes: NodeState, prices: Prices, pod: Pod, node: int, sign: int, hel
 @compiled
 def choose_by_end(
     nodes: NodeState,
-    prices: Prices,
+    prices: PlacementPrices,
     pod: Pod,
     cost: Floats,
     rate: Floats,
@@ -145,7 +147,7 @@ def choose_by_end(
     now: float,
     end: float,
 ) -> int:
-    """Give the node whose busy time a pod lengthens at the least cost, or -1 if none takes it.
+    """Return the node whose busy time a pod lengthens at the least cost, or -1 if none takes it.
 
     cost [nodes]: of a busy node per unit of time; rate [nodes]: the same per GPU of the node;
     busy_until [nodes]: when the last pod there ends, at most `now` for an empty node. Ties go to

@@ -39,7 +39,7 @@ def _column(pattern: Ints) -> Column:
 def _moment_prices(
     counts: Ints, sizes: Ints, capacity: int, start: Ints, *, floor: int, deadline: float
 ) -> Floats | None:
-    """Give prices that certify the moment's rounded bound, or None when it is at most `floor`.
+    """Return prices that certify the moment's rounded bound, or None when it is at most `floor`.
 
     Farley (1990): prices scaled by the best pattern's value are dual feasible at any time.
     """
@@ -64,7 +64,7 @@ def _moment_prices(
 
 
 def pattern_prices(counts: Ints, sizes: Ints, capacity: int) -> Floats:
-    """Give the price of every size, in bins, at which no bin of any pattern is worth more than 1.
+    """Return the price of every size, in bins, at which no bin of any pattern is worth more than 1.
 
     The best total price of `counts` [m] items of distinct `sizes` [m], ascending, that there is.
     """
@@ -85,7 +85,7 @@ def gilmore_gomory_bound(
     ceiling: int,
     deadline: float,
 ) -> PatternBound:
-    """Give the best bound over all moments, at least `floor`; stops at `ceiling`.
+    """Return the best bound over all moments, at least `floor`; stops at `ceiling`.
 
     counts [moments, m] of the distinct sizes [m], ascending; `deadline` of time.monotonic.
     """

@@ -11,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 
 @compiled
 def best_pattern(values: Floats, sizes: Ints, limits: Ints, capacity: int) -> tuple[float, Ints]:
-    """Give the most valuable bin and how many items of each size [m] it holds.
+    """Return the most valuable bin and how many items of each size [m] it holds.
 
     Bounded knapsack by dynamic programming over the capacity.
     """
@@ -42,7 +42,7 @@ def best_pattern(values: Floats, sizes: Ints, limits: Ints, capacity: int) -> tu
 
 @compiled
 def first_fit_decreasing(counts: Ints, sizes: Ints, capacity: int) -> Ints:
-    """Give the patterns [bins, m] of first fit decreasing of one moment; sizes ascend."""
+    """Return the patterns [bins, m] of first fit decreasing of one moment; sizes ascend."""
     kinds = len(sizes)
     total = counts.sum()
     patterns = np.zeros((total, kinds), dtype=np.int64)

@@ -39,7 +39,7 @@ class CutBoard:
 def pack_slices(
     slices: Sequence[Slice], slots: int
 ) -> tuple[tuple[CutBoard, ...], tuple[tuple[int, int], ...]]:
-    """Give the boards, and for every slice its board's number and its first memory slice there."""
+    """Return boards, and for every slice its board's number and its first memory slice there."""
     order = sorted(
         range(len(slices)),
         key=lambda n: (not slices[n].board, -slices[n].placement.memory_slices, slices[n].start, n),
@@ -80,7 +80,7 @@ def _used(
 def _first_place(
     one: Slice, pools: Sequence[int], titles: Sequence[str], taken: np.ndarray
 ) -> tuple[int, int] | None:
-    """Give the first board and position with room: its own board first."""
+    """Return the first board and position with room: its own board first."""
     width = one.placement.memory_slices
     ranked = sorted(range(len(pools)), key=lambda board: titles[board] != one.board)
     for board in ranked:

@@ -14,7 +14,7 @@ Bools = npt.NDArray[np.bool_]
 
 
 def switched(problem: PlanningProblem, load: Ints) -> Bools:
-    """Give which node is on: while it holds anything, and in gaps too short to switch it off.
+    """Return which node is on: while it holds anything, and in gaps too short to switch it off.
 
     A node with work that no plan knows of is on.
     """
@@ -31,7 +31,7 @@ def switched(problem: PlanningProblem, load: Ints) -> Bools:
 
 
 def node_cost(problem: PlanningProblem, on: Bools) -> float:
-    """Give what nodes that are on cost, and switching them on again."""
+    """Return what nodes that are on cost, and switching them on again."""
     gpus = np.array([node.gpus for node in problem.facts.nodes], dtype=np.float64)
     if not len(gpus):
         return 0.0
@@ -41,7 +41,7 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
 
 
 def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:
-    """Give the share of nodes of jobs whose place is not known: whole nodes per pool and slot."""
+    """Return the share of nodes of jobs whose place is not known: whole nodes per pool and slot."""
     slots, pools = len(problem.slot_starts), len(problem.pools.pools)
     boards = np.zeros((pools, slots))
     for one in lost:

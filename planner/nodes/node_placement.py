@@ -30,7 +30,7 @@ _DEPTH, _SHAKES = 4, 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class PlacementNode:
     """A node: GPUs, their model, milli-CPU and memory (None: not known, not checked).
 
     `whole` is what the node has where `gpus` are those that are left of it: runs larger than a
@@ -89,7 +89,7 @@ class RunNodes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodePlacement:
+class RunPlacement:
     """Every run's nodes, in the order given."""
 
     runs: tuple[RunNodes, ...]
@@ -120,9 +120,9 @@ class _Parts:
 
 
 def place_on_nodes(
-    runs: Sequence[Run], nodes: Sequence[Node], *, budget_seconds: float, seed: int
-) -> NodePlacement:
-    """Give the nodes of every run, the moves that are forced, and why a run finds no room.
+    runs: Sequence[Run], nodes: Sequence[PlacementNode], *, budget_seconds: float, seed: int
+) -> RunPlacement:
+    """Return the nodes of every run, the moves that are forced, and why a run finds no room.
 
     No node is over its GPUs, CPU or memory in any slot. The same input and seed give the same
     answer as long as the budget is ample. Raises ImpossibleProblemError for two nodes of one name
@@ -135,12 +135,12 @@ def place_on_nodes(
             f"{len(nodes)} nodes have {len(number)} names", "Name every node once"
         )
     if not runs:
-        return NodePlacement(runs=(), seconds=0.0)
+        return RunPlacement(runs=(), seconds=0.0)
     parts = _parts(runs, nodes, number)
     bin_of = _searched(parts, deadline=started + budget_seconds, seed=seed)
     bounds = np.searchsorted(parts.run, np.arange(len(runs) + 1))
     possible = _possible(parts)
-    return NodePlacement(
+    return RunPlacement(
         runs=tuple(
             _answer(run, nodes, parts, (bin_of, possible), slice(*bounds[index : index + 2]))
             for index, run in enumerate(runs)
@@ -150,7 +150,7 @@ def place_on_nodes(
 
 
 def _sizes(run: Run, largest: int) -> list[int]:
-    """Give the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
+    """Return the GPUs of the parts of a run: as it is now, or whole nodes and then the rest."""
     if sum(run.current_gpus) >= run.gpus:
         left, parts = run.gpus, []
         for held in run.current_gpus:
@@ -162,7 +162,7 @@ def _sizes(run: Run, largest: int) -> list[int]:
 
 
 def _home(run: Run, part: int, number: dict[str, int]) -> int:
-    """Give the number of the node where a part is now, or -1."""
+    """Return the number of the node where a part is now, or -1."""
     if part >= len(run.current_nodes):
         return -1
     name = run.current_nodes[part]
@@ -174,8 +174,8 @@ def _home(run: Run, part: int, number: dict[str, int]) -> int:
     return number[name]
 
 
-def _largest(nodes: Sequence[Node]) -> dict[str, int]:
-    """Give the GPUs of the largest node of every model, and of any under the empty name."""
+def _largest(nodes: Sequence[PlacementNode]) -> dict[str, int]:
+    """Return the GPUs of the largest node of every model, and of any under the empty name."""
     largest: dict[str, int] = {}
     for node in nodes:
         for model in (node.gpu_model, ""):
@@ -184,11 +184,11 @@ def _largest(nodes: Sequence[Node]) -> dict[str, int]:
     return largest
 
 
-def _suits(run: Run, node: Node) -> bool:
+def _suits(run: Run, node: PlacementNode) -> bool:
     return not run.gpu_model or run.gpu_model == node.gpu_model
 
 
-def _parts(runs: Sequence[Run], nodes: Sequence[Node], number: dict[str, int]) -> _Parts:
+def _parts(runs: Sequence[Run], nodes: Sequence[PlacementNode], number: dict[str, int]) -> _Parts:
     largest = _largest(nodes)
     rows = [
         (index, size, _home(run, part, number))
@@ -240,17 +240,17 @@ def _parts(runs: Sequence[Run], nodes: Sequence[Node], number: dict[str, int]) -
 
 
 def _beside(run: Run) -> tuple[int | None, int | None]:
-    """Give what a run needs beside GPUs."""
+    """Return what a run needs beside GPUs."""
     return run.cpu_milli, run.memory_mib
 
 
 def _share(amount: int | None, gpus: int, all_gpus: int) -> int:
-    """Give a part's CPU or memory, rounded up; what is not known is not checked."""
+    """Return a part's CPU or memory, rounded up; what is not known is not checked."""
     return 0 if amount is None else -(-amount * gpus // all_gpus)
 
 
-def _allowed(runs: Sequence[Run], nodes: Sequence[Node]) -> Bools:
-    """Give which run may be on which node [runs, nodes]: by model, openness and fixed places."""
+def _allowed(runs: Sequence[Run], nodes: Sequence[PlacementNode]) -> Bools:
+    """Return which run may be on which node [runs, nodes]: by model, openness and fixed places."""
     wanted = np.array([run.gpu_model for run in runs], dtype=np.str_)[:, None]
     allowed = np.asarray((wanted == "") | (wanted == _models(nodes)))
     number = {node.name: index for index, node in enumerate(nodes)}
@@ -264,12 +264,12 @@ def _allowed(runs: Sequence[Run], nodes: Sequence[Node]) -> Bools:
     return allowed
 
 
-def _models(nodes: Sequence[Node]) -> npt.NDArray[np.str_]:
+def _models(nodes: Sequence[PlacementNode]) -> npt.NDArray[np.str_]:
     return np.array([node.gpu_model for node in nodes], dtype=np.str_)
 
 
 def _searched(parts: _Parts, *, deadline: float, seed: int) -> Ints:
-    """Give the node of every part, -1 where none was found or the rest of its run found none."""
+    """Return the node of every part, -1 where none was found or the rest of its run found none."""
     bin_of = np.full(len(parts.run), -1, dtype=np.int64)
     if not len(parts.room):
         return bin_of
@@ -313,7 +313,7 @@ def _eject(parts: _Parts, bin_of: Ints, *, deadline: float, seed: int) -> None:
 
 
 def _possible(parts: _Parts) -> Bools:
-    """Give which parts fit some empty node [parts]."""
+    """Return which parts fit some empty node [parts]."""
     fits = (parts.items.sizes[:, None, :] <= parts.room[None, :, :]).all(axis=2)
     return np.asarray((fits & parts.items.allowed).any(axis=1))
 
@@ -325,9 +325,12 @@ def _drop_incomplete(parts: _Parts, bin_of: Ints) -> None:
 
 
 def _answer(
-    run: Run, nodes: Sequence[Node], parts: _Parts, found: tuple[Ints, Bools], own: slice
+    run: Run, nodes: Sequence[PlacementNode], parts: _Parts, found: tuple[Ints, Bools], own: slice
 ) -> RunNodes:
-    """Give the nodes of the `own` parts; `found` has the node of every part, and if it fits one."""
+    """Return the nodes of the `own` parts.
+
+    `found` has the node of every part, and if it fits one.
+    """
     bin_of, possible = found
     placed = bin_of[own]
     if (placed < 0).any():
@@ -345,7 +348,7 @@ def _answer(
     )
 
 
-def _reason(run: Run, nodes: Sequence[Node], *, fits: bool) -> str:
+def _reason(run: Run, nodes: Sequence[PlacementNode], *, fits: bool) -> str:
     """Say why a run has no nodes."""
     suited = [node for node in nodes if _suits(run, node) and node.gpus > 0]
     if not suited:

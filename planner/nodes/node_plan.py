@@ -15,7 +15,7 @@ from data.records.plans import Stay
 from planner.nodes.consolidation import consolidated
 from planner.nodes.mig_placement import CutBoard, Slice, pack_slices
 from planner.nodes.node_hours import node_cost, switched, unplaced_cost
-from planner.nodes.node_placement import Node, Run, place_on_nodes
+from planner.nodes.node_placement import PlacementNode, Run, place_on_nodes
 from planner.nodes.node_runs import Places, Stretch, Unit, stretches
 from planner.nodes.node_stays import stays_of
 from planner.problem.fleet import FleetNode
@@ -80,7 +80,7 @@ def place_plan(
 def _cut_boards(
     asked: Sequence[Stretch], slots: int
 ) -> tuple[tuple[CutBoard, ...], dict[int, tuple[int, int]]]:
-    """Give the boards cut by MIG, and the board and position of every slice by its stretch."""
+    """Return the boards cut by MIG, and the board and position of every slice by its stretch."""
     numbers = [number for number, one in enumerate(asked) if one.slice_ is not None]
     wanted = [
         Slice(
@@ -144,7 +144,7 @@ def _units(
 
 
 def _kept_home(one: Stretch) -> tuple[tuple[str, int], ...]:
-    """Give the part of a home that so many GPUs keep, the fullest nodes first."""
+    """Return the part of a home that so many GPUs keep, the fullest nodes first."""
     kept, left = [], one.gpus
     for name, count in one.home:
         if left > 0:
@@ -186,7 +186,7 @@ def _held(
     budget: float,
     seed: int,
 ) -> Places:
-    """Give units that stay what they are their places back, however others are placed then.
+    """Return units that stay what they are their places back, however others are placed then.
 
     They fit all together, as they do now. Others can be planned anew without what finds no room.
     """
@@ -244,14 +244,14 @@ def _search(
 
 
 def _needs(unit: Unit, count: int) -> tuple[float, float, float]:
-    """Give GPUs, CPUs and memory of so many of a unit's GPUs."""
+    """Return GPUs, CPUs and memory of so many of a unit's GPUs."""
     share = count / unit.gpus
     return count, (unit.cpus or 0.0) * share, (unit.memory_mib or 0.0) * share
 
 
-def _target(node: FleetNode, pool: int, used: Floats) -> Node:
-    """Give a node with the room that is left on it."""
-    return Node(
+def _target(node: FleetNode, pool: int, used: Floats) -> PlacementNode:
+    """Return a node with the room that is left on it."""
+    return PlacementNode(
         name=node.name,
         gpus=max(0, node.usable - int(used[0])),
         gpu_model=str(pool),
@@ -278,8 +278,8 @@ def _run(unit: Unit) -> Run:
     )
 
 
-def _blockers(node: FleetNode, target: Node) -> list[Run]:
-    """Give runs that keep a node empty while it is away."""
+def _blockers(node: FleetNode, target: PlacementNode) -> list[Run]:
+    """Return runs that keep a node empty while it is away."""
     if not node.away or not target.gpus:
         return []
     edges = np.flatnonzero(np.diff([False, *node.away, False]))

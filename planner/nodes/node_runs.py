@@ -76,7 +76,7 @@ class Unit:
 def stretches(
     problem: PlanningProblem, mapping: SlotMapping, paths: npt.NDArray[np.int16]
 ) -> tuple[Stretch, ...]:
-    """Give the stretches of all jobs of a plan [J, H] in rows of the mapping's grid."""
+    """Return the stretches of all jobs of a plan [J, H] in rows of the mapping's grid."""
     found: list[Stretch] = []
     grid, pool_of = mapping.slots.grid, pool_of_name(problem)
     away_of = {node.name: np.array(node.away) for node in problem.facts.nodes if node.away}
@@ -102,7 +102,7 @@ def _stretch(
     option: int,
     where: tuple[int, int, int, int],
 ) -> Stretch:
-    """Give a stretch of an option; `where` is its pool, row, start and end."""
+    """Return a stretch of an option; `where` is its pool, row, start and end."""
     one, (pool, row, start, end) = problem.jobs[job], where
     configuration = one.options[option].configuration
     placement = _placement(problem, configuration.gpu_model, configuration.mig_profile)
@@ -140,7 +140,7 @@ def _placement(problem: PlanningProblem, model: str, profile: str) -> MigPlaceme
 
 
 def pool_of_name(problem: PlanningProblem) -> dict[str, int]:
-    """Give the pool of every node by name."""
+    """Return the pool of every node by name."""
     nodes = problem.facts.nodes
     return {node.name: int(pool) for node, pool in zip(nodes, problem.pools.of_node, strict=True)}
 

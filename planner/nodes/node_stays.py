@@ -16,7 +16,7 @@ def stays_of(
     at: dict[int, tuple[tuple[int, int], ...]],
     slices: dict[int, tuple[int, int]],
 ) -> tuple[tuple[tuple[Stay, ...], ...], int, float]:
-    """Give the stays of all jobs, and how many moves they force at which cost."""
+    """Return the stays of all jobs, and how many moves they force at which cost."""
     nodes = problem.facts.nodes
     found: dict[int, list[Stay]] = defaultdict(list)
     before: dict[int, tuple[int, int, frozenset[str]]] = {}

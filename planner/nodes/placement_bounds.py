@@ -18,7 +18,7 @@ PER_SLOT, L2, BY_FUNCTIONS = "per-slot load", "L2 on maximal cliques", "node pla
 
 
 def placement_bounds(problem: PlanningProblem, placed: NodePlacement) -> tuple[PlanBound, ...]:
-    """Give the three bounds beside what the placement attains."""
+    """Return the three bounds beside what the placement attains."""
     slots = len(problem.slot_starts)
     hours = problem.planning.slot_minutes / 60
     volume, l2, functions = (np.zeros(slots, dtype=np.int64) for _ in range(3))
@@ -55,7 +55,7 @@ def placement_bounds(problem: PlanningProblem, placed: NodePlacement) -> tuple[P
 
 
 def _active(parts: list[tuple[int, int, int, int]], slots: int) -> tuple[Ints, Ints]:
-    """Give how many parts of each size are active [slots, sizes], and the sizes, ascending."""
+    """Return how many parts of each size are active [slots, sizes], and the sizes, ascending."""
     table = np.array(parts, dtype=np.int64)
     sizes, kind = np.unique(table[:, 1], return_inverse=True)
     change = np.zeros((slots + 1, len(sizes)), dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from planner.nodes.node_runs import Stretch
-from planner.solver.replan import Warmth
+from planner.solver.replan import WarmStart
 from planner.solver.slot_problem import SlotProblem
 from planner.solver.solved_plan import SolvedPlan
 
@@ -14,11 +14,11 @@ KEEP = 1e6
 """Churn price in repairs: no other job is to lose the place that it has found."""
 
 
-def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> Warmth:
+def all_but(solved: SolvedPlan, failed: Collection[Stretch]) -> WarmStart:
     """Return the start from a plan that changes the failed jobs and, if it can, no other."""
     kept = np.ones(len(solved.paths), dtype=np.bool_)
     kept[[stretch.job for stretch in failed]] = False
-    return Warmth(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=KEEP)
+    return WarmStart(prices=solved.prices, announced=solved.paths, kept=kept, churn_price=KEEP)
 
 
 def without_failed(

@@ -13,13 +13,13 @@ RandomState = npt.NDArray[np.uint64]
 
 
 def random_state(seed: int) -> RandomState:
-    """Give the state that `draw` advances; never zero, which xorshift could not leave."""
+    """Return the state that `draw` advances; never zero, which xorshift could not leave."""
     return np.random.SeedSequence(seed).generate_state(1, np.uint64) | np.uint64(1)
 
 
 @compiled
 def draw(state: RandomState, below: int) -> int:
-    """Give a random integer in [0, below): xorshift64 (Marsaglia, 2003), top 53 bits."""
+    """Return a random integer in [0, below): xorshift64 (Marsaglia, 2003), top 53 bits."""
     bits = state[0]
     bits ^= bits << np.uint64(13)
     bits ^= bits >> np.uint64(7)
@@ -31,5 +31,5 @@ def draw(state: RandomState, below: int) -> int:
 
 @compiled
 def draw_unit(state: RandomState) -> float:
-    """Give a random number in [0, 1)."""
+    """Return a random number in [0, 1)."""
     return float(draw(state, 1 << 53)) / float(1 << 53)

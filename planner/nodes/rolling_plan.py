@@ -16,7 +16,7 @@ from planner.nodes.node_runs import pool_of_name
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.slot_mapping import SlotMapping
 from planner.solver.coupling_rows import coupling_rows
-from planner.solver.replan import PlanPrices, Warmth, frozen
+from planner.solver.replan import PlanPrices, WarmStart, frozen
 from planner.solver.slot_problem import NOTHING, SlotProblem
 
 Path = npt.NDArray[np.int16]
@@ -28,13 +28,13 @@ _DIGITS = 6
 class Rolling:
     """The last plan as the next one's start; `frozen_problem` pins its first slots."""
 
-    warmth: Warmth
+    warm_start: WarmStart
     frozen_problem: SlotProblem
     frozen_slots: int
 
 
 def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ...]:
-    """Give the prices of a solved plan by name, to six digits."""
+    """Return the prices of a solved plan by name, to six digits."""
     rows = coupling_rows(mapping.slots).names
     types = mapping.slots.fleet.gpu_types
     named = [
@@ -54,7 +54,7 @@ def rolling(
     last: Plan | None,
     reconsidered: Collection[str] = (),
 ) -> Rolling | None:
-    """Give the start from the last plan; None without one, or one of another grid of slots.
+    """Return the start from the last plan; None without one, or one of another grid of slots.
 
     `reconsidered` are jobs that left their forecast, ran out of memory, or changed otherwise.
     """
@@ -74,7 +74,7 @@ def rolling(
         path = _path(problem, mapping, column, plans[job_id], elapsed, pool_of)
         if path is not None:
             announced[column], kept[column] = path, True
-    warmth = Warmth(
+    warm_start = WarmStart(
         prices=_prices(mapping, last, elapsed),
         announced=announced,
         kept=kept,
@@ -86,16 +86,16 @@ def rolling(
     if required is not None:
         before = mapping.slots.jobs.required
         required[~kept] = NOTHING if before is None else before[~kept]
-    return Rolling(warmth=warmth, frozen_problem=pinned, frozen_slots=count)
+    return Rolling(warm_start=warm_start, frozen_problem=pinned, frozen_slots=count)
 
 
 def without_pins(start: Rolling, mapping: SlotMapping) -> Rolling:
-    """Give the same start with nothing frozen."""
+    """Return the same start with nothing frozen."""
     return replace(start, frozen_problem=mapping.slots, frozen_slots=0)
 
 
 def _elapsed(problem: PlanningProblem, last: Plan) -> int | None:
-    """Give the slots between two plans, None when one grid is not a later part of the other."""
+    """Return the slots between two plans, None when one grid is not a later part of the other."""
     slot = timedelta(minutes=problem.planning.slot_minutes)
     if last.slot_seconds != slot.total_seconds() or not last.slot_starts:
         return None
@@ -112,7 +112,7 @@ def _path(
     elapsed: int,
     pool_of: dict[str, int],
 ) -> Path | None:
-    """Give the rows that the last plan announced; None when one is no option any more."""
+    """Return the rows that the last plan announced; None when one is no option any more."""
     options = {one.configuration: n for n, one in enumerate(problem.jobs[column].options)}
     grid, rows = mapping.slots.grid, mapping.option_of[column]
     known: dict[tuple[int, int], int] = {}
@@ -133,7 +133,7 @@ def _path(
 
 
 def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
-    """Give the last plan's prices by name, later by the elapsed slots; 0 where there was none."""
+    """Return the last plan's prices by name, later by the elapsed slots; 0 where there was none."""
     kept = {price.of: np.array(price.per_slot) for price in last.prices}
     slots = np.minimum(np.arange(mapping.slots.slots) + elapsed, mapping.slots.slots - 1)
 
@@ -150,8 +150,8 @@ def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
 
 
 def revised(start: Rolling | None, paths: Path) -> int | None:
-    """Give how many jobs leave the path that the last plan announced for them."""
+    """Return how many jobs leave the path that the last plan announced for them."""
     if start is None:
         return None
-    left = (paths != start.warmth.announced).any(axis=1)
-    return int((left & start.warmth.kept).sum())
+    left = (paths != start.warm_start.announced).any(axis=1)
+    return int((left & start.warm_start.kept).sum())

@@ -19,7 +19,7 @@ _FEWER_THRESHOLDS = 128
 
 
 def clique_counts(grid: SlotGrid, sizes: Ints) -> tuple[Ints, Ints]:
-    """Give the distinct sizes [m], ascending, and how many of each are active [slots, m]."""
+    """Return the distinct sizes [m], ascending, and how many of each are active [slots, m]."""
     distinct, kind = np.unique(sizes, return_inverse=True)
     change = np.zeros((grid.slots + 1, len(distinct)), dtype=np.int64)
     np.add.at(change, (grid.first, kind), 1)
@@ -28,7 +28,7 @@ def clique_counts(grid: SlotGrid, sizes: Ints) -> tuple[Ints, Ints]:
 
 
 def thresholds(distinct: Ints, capacity: int) -> Ints:
-    """Give the thresholds eps worth trying: all up to half the bin, or only where sizes change."""
+    """Return thresholds eps worth trying: all up to half the bin, or only where sizes change."""
     half = capacity // 2
     if half <= _MOST_THRESHOLDS:
         return np.arange(1, half + 1)
@@ -38,12 +38,12 @@ def thresholds(distinct: Ints, capacity: int) -> Ints:
 
 
 def volume_bound(counts: Ints, distinct: Ints, capacity: int) -> Ints:
-    """Give ceil(load / capacity) per slot."""
+    """Return ceil(load / capacity) per slot."""
     return np.asarray(-(-(counts @ distinct) // capacity))
 
 
 def l2_bound(counts: Ints, distinct: Ints, capacity: int) -> Ints:
-    """Give L2 per slot: items above half a bin count whole, those below a threshold not at all.
+    """Return L2 per slot: items above half a bin count whole, those below a threshold not at all.
 
     For threshold a: max(|w > C/2|, |w > C - a| + ceil(sum of a <= w <= C - a over C)).
     """
@@ -58,7 +58,7 @@ def l2_bound(counts: Ints, distinct: Ints, capacity: int) -> Ints:
 
 
 def dual_feasible_functions(distinct: Ints, capacity: int) -> Floats:
-    """Give the values [functions, m] of the family on the distinct sizes."""
+    """Return the values [functions, m] of the family on the distinct sizes."""
     eps = thresholds(distinct, capacity)[:, None]
     ratio = distinct / capacity
     rounded = [np.broadcast_to(ratio, ratio.shape)]
@@ -76,7 +76,7 @@ def dual_feasible_functions(distinct: Ints, capacity: int) -> Floats:
 
 
 def dual_feasible_bound(counts: Ints, distinct: Ints, capacity: int) -> Ints:
-    """Give the best bound of the family per slot; never below L2."""
+    """Return the best bound of the family per slot; never below L2."""
     if not counts.size:
         return np.zeros(len(counts), dtype=np.int64)
     values = counts @ dual_feasible_functions(distinct, capacity).T

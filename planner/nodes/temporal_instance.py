@@ -59,7 +59,7 @@ class TemporalInstance:
         return len(self.sizes)
 
     def subset(self, kept: Ints) -> "TemporalInstance":
-        """Give the instance of some items only, in the given order."""
+        """Return the instance of some items only, in the given order."""
         return TemporalInstance(
             capacity=self.capacity,
             starts=self.starts[kept],
@@ -69,7 +69,7 @@ class TemporalInstance:
 
 
 def instance_of(items: Sequence[tuple[int, int, int]], capacity: int) -> TemporalInstance:
-    """Give the instance of (start, end, size) tuples."""
+    """Return the instance of (start, end, size) tuples."""
     table = np.array(items, dtype=np.int64).reshape(-1, 3)
     return TemporalInstance(
         capacity=capacity,
@@ -96,12 +96,12 @@ class SlotGrid:
         return len(self.lengths)
 
     def active(self) -> Bools:
-        """Give which item is active in which slot [slots, items]."""
+        """Return which item is active in which slot [slots, items]."""
         slot = np.arange(self.slots)[:, None]
         return np.asarray((self.first <= slot) & (slot < self.last))
 
     def load(self, sizes: Ints) -> Ints:
-        """Give the total size of the active items per slot."""
+        """Return the total size of the active items per slot."""
         change = np.zeros(self.slots + 1, dtype=np.int64)
         np.add.at(change, self.first, sizes)
         np.add.at(change, self.last, -sizes)
@@ -109,7 +109,7 @@ class SlotGrid:
 
 
 def interval_grid(instance: TemporalInstance) -> SlotGrid:
-    """Give the intervals between consecutive starts and ends: the grid of busy time."""
+    """Return the intervals between consecutive starts and ends: the grid of busy time."""
     points = np.unique(np.concatenate([instance.starts, instance.ends]))
     return SlotGrid(
         first=np.searchsorted(points, instance.starts),
@@ -119,7 +119,7 @@ def interval_grid(instance: TemporalInstance) -> SlotGrid:
 
 
 def clique_grid(instance: TemporalInstance) -> SlotGrid:
-    """Give the maximal cliques of the items' interval graph: the grid of feasibility.
+    """Return the maximal cliques of the items' interval graph: the grid of feasibility.
 
     A set of items fits into a bin at all times iff it fits at these moments. The items active at
     a start are all active at the next one too, unless one ends in between: only the starts before

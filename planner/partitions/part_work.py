@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.errors import ImpossibleProblemError
-from planner.partitions.split import Part
+from planner.partitions.split import FleetPart
 from planner.solver.bounds import Bound, jobs_bound
 from planner.solver.check_problem import check_costs
 from planner.solver.coupling_rows import coupling_rows
-from planner.solver.ground import Ground, make_ground
+from planner.solver.kernel_problem import KernelProblem, make_kernel_problem
 from planner.solver.lanes import pack
-from planner.solver.prices import Answer, Market, Prices
+from planner.solver.prices import BlockAnswer, Market, ResourcePrices
 from planner.solver.primal import charges_of
-from planner.solver.replan import Warmth
+from planner.solver.replan import WarmStart
 from planner.solver.slot_problem import Floats, SlotProblem, pinned_cost
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
@@ -29,18 +29,18 @@ class OpenPart:
     """A part ready to be asked."""
 
     market: Market
-    ground: Ground
+    kernel: KernelProblem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class PartLayout:
     """What the market of the whole has to know of a part's packed jobs, arrays [B, 16]."""
 
     job: np.ndarray[tuple[int, ...], np.dtype[np.int64]]
     unfinished_price: Floats
 
 
-def open_part(part: Part) -> OpenPart:
+def open_part(part: FleetPart) -> OpenPart:
     """Pack the jobs of a part. Errors: ImpossibleProblemError for costs that make no sense."""
     problem = part.problem
     cost = pinned_cost(problem.jobs)
@@ -49,44 +49,44 @@ def open_part(part: Part) -> OpenPart:
     rows = coupling_rows(problem)
     return OpenPart(
         market=Market(lanes=pack(problem, cost, found), rows=rows, fleet=problem.fleet),
-        ground=make_ground(problem, rows, cost, found),
+        kernel=make_kernel_problem(problem, rows, cost, found),
     )
 
 
-def layout_of(part: OpenPart, _nothing: object) -> Layout:
-    """Give how the part's jobs are packed."""
+def layout_of(part: OpenPart, _nothing: object) -> PartLayout:
+    """Return how the part's jobs are packed."""
     lanes = part.market.lanes
-    return Layout(job=lanes.job, unfinished_price=lanes.unfinished_price)
+    return PartLayout(job=lanes.job, unfinished_price=lanes.unfinished_price)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """Prices, with those of the part's work, and how often its price of work may be searched."""
 
-    prices: Prices
+    prices: ResourcePrices
     searches: int
 
 
-def answer_of(part: OpenPart, question: Question) -> Answer:
-    """Give what the part's jobs do at these prices."""
+def answer_of(part: OpenPart, question: Question) -> BlockAnswer:
+    """Return what the part's jobs do at these prices."""
     market = part.market
     return market.ask(question.prices, market.all_blocks, searches=question.searches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class PartitionTask:
     """A part's plan to make: its problem within its share, and what it starts from."""
 
     problem: SlotProblem
     budget_seconds: float
     seed: int
     effort: Effort
-    warm: Warmth | None
+    warm: WarmStart | None
     start: Start | None
 
 
-def plan_of(_part: OpenPart, errand: Errand) -> SolvedPlan | None:
-    """Give the part's plan; None when its jobs find no room in its share."""
+def plan_of(_part: OpenPart, errand: PartitionTask) -> SolvedPlan | None:
+    """Return the part's plan; None when its jobs find no room in its share."""
     try:
         return solve(
             errand.problem,
@@ -104,14 +104,14 @@ def plan_of(_part: OpenPart, errand: Errand) -> SolvedPlan | None:
 class BoundQuestion:
     """Prices, with those of the part's work, and the labels of a slot and configuration."""
 
-    prices: Prices
+    prices: ResourcePrices
     label_room: int
 
 
 def bound_of(part: OpenPart, question: BoundQuestion) -> Bound:
-    """Give what the part's jobs cost at least at these prices."""
+    """Return what the part's jobs cost at least at these prices."""
     return jobs_bound(
-        part.ground,
+        part.kernel,
         charges_of(part.market, question.prices),
         label_room=question.label_room,
         expired=lambda: False,

@@ -13,7 +13,10 @@ from planner.solver.slot_problem import Indices
 
 
 def parts_of_jobs(problem: PlanningProblem) -> Indices:
-    """Give the number of the part of every job [J]; all the same where the plan is not divided."""
+    """Return the number of the part of every job [J].
+
+    All the same where the plan is not divided.
+    """
     names = [_name(problem, column, one) for column, one in enumerate(problem.jobs)]
     number = {name: index for index, name in enumerate(sorted(set(names)))}
     return np.array([number[name] for name in names], dtype=np.int64)

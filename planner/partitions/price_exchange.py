@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from planner.partitions.part_work import Layout, Question, answer_of
+from planner.partitions.part_work import PartLayout, Question, answer_of
 from planner.partitions.workforce import Workplaces
-from planner.solver.prices import Answer, Exchange, Prices
+from planner.solver.prices import BlockAnswer, PriceExchange, ResourcePrices
 from planner.solver.slot_problem import Floats, Indices
 
 _REMEMBERED = 0.9
@@ -31,48 +31,48 @@ class MeanUse:
         self._weight = _REMEMBERED * self._weight + 1
 
     def mean(self) -> Floats:
-        """Give the mean of the rounds so far."""
+        """Return the mean of the rounds so far."""
         return np.asarray(self._sum / self._weight)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartMarket(Exchange):
+class PartMarket(PriceExchange):
     """All parts as one market; blocks [B, 16] of the parts lie one after another."""
 
     places: Workplaces
-    layouts: tuple[Layout, ...]
+    layouts: tuple[PartLayout, ...]
     mean_use: MeanUse
 
     @property
     def all_blocks(self) -> Indices:
-        """Give every block."""
+        """Return every block."""
         return np.arange(sum(len(layout.job) for layout in self.layouts))
 
-    def part_prices(self, prices: Prices) -> list[Prices]:
-        """Give the prices for each part, with those of its own work."""
+    def part_prices(self, prices: ResourcePrices) -> list[ResourcePrices]:
+        """Return the prices for each part, with those of its own work."""
         ends = np.cumsum([0, *(len(layout.job) for layout in self.layouts)])
         return [replace(prices, work=prices.work[a:b]) for a, b in pairwise(ends)]
 
-    def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
-        """Give the optimum of every job at these prices: each part answers for all its blocks."""
+    def ask(self, prices: ResourcePrices, blocks: Indices, *, searches: int) -> BlockAnswer:
+        """Return the optimum of every job at these prices: each part answers for all its blocks."""
         del blocks
         found = self.places.each(
             answer_of,
             [Question(prices=price, searches=searches) for price in self.part_prices(prices)],
         )
         self.mean_use.note([one.used for one in found])
-        return Answer(
+        return BlockAnswer(
             value=sum(one.value for one in found),
             values=np.concatenate([one.values for one in found]),
             used=np.sum([one.used for one in found], axis=0),
             work=np.concatenate([one.work for one in found]),
         )
 
-    def free_prices(self) -> Prices:
-        """Give prices of zero; work at a third of what unfinished work costs."""
+    def free_prices(self) -> ResourcePrices:
+        """Return prices of zero; work at a third of what unfinished work costs."""
         shape = self.rows.limit.shape
         unfinished = np.concatenate([layout.unfinished_price for layout in self.layouts])
-        return Prices(
+        return ResourcePrices(
             rows=np.zeros(shape),
             fire_ups=np.zeros((shape[0], self.rows.types)),
             work=unfinished / 3,

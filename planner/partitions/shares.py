@@ -9,15 +9,20 @@ import numpy.typing as npt
 
 from planner.partitions.split import Shares
 from planner.solver.coupling_rows import CouplingRows
-from planner.solver.slot_problem import Fleet, Floats
+from planner.solver.slot_problem import Floats, SlotFleet
 
 _CERTAIN = 1e-9
 
 
 def shares_of(
-    used: Floats, touches: npt.NDArray[np.bool_], rows: CouplingRows, fleet: Fleet, *, whole: bool
+    used: Floats,
+    touches: npt.NDArray[np.bool_],
+    rows: CouplingRows,
+    fleet: SlotFleet,
+    *,
+    whole: bool,
 ) -> Shares:
-    """Give the shares of parts that use used [P, H, R] and may use touches [P, R].
+    """Return the shares of parts that use used [P, H, R] and may use touches [P, R].
 
     `whole`: configurations hold whole boards, so boards are shared out whole.
     """
@@ -39,7 +44,7 @@ def shares_of(
 
 
 def _ratios(used: Floats, touches: npt.NDArray[np.bool_]) -> Floats:
-    """Give the share [P, H, R] of every part: of a row that nobody may use, the first has all."""
+    """Return the share [P, H, R] of every part: of a row that nobody may use, the first has all."""
     may = touches.copy()
     may[0, ~touches.any(axis=0)] = True
     asked = np.where(may[:, None, :], used, 0.0)
@@ -50,7 +55,7 @@ def _ratios(used: Floats, touches: npt.NDArray[np.bool_]) -> Floats:
 
 
 def _whole(shares: Floats, total: Floats) -> Floats:
-    """Give whole numbers [P, H, R] whose sum is the whole part of the total: largest rest first."""
+    """Return whole numbers [P, H, R] summing to the whole part of the total: largest rest first."""
     down = np.floor(shares + _CERTAIN)
     rest = np.floor(total + _CERTAIN) - down.sum(axis=0)
     order = np.argsort(-(shares - down), axis=0, kind="stable")

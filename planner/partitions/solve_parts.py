@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from planner.partitions.part_work import (
     BoundQuestion,
-    Errand,
+    PartitionTask,
     bound_of,
     layout_of,
     open_part,
@@ -28,14 +28,14 @@ from planner.partitions.part_work import (
 )
 from planner.partitions.price_exchange import MeanUse, PartMarket
 from planner.partitions.shares import shares_of
-from planner.partitions.split import Part, Shares, limited, split, touched, warmth_of_part
+from planner.partitions.split import FleetPart, Shares, limited, split, touched, warmth_of_part
 from planner.partitions.workforce import LocalWorkforce, Workforce, Workplaces
 from planner.solver.bounds import Bound, priced_constant
 from planner.solver.check_problem import check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
 from planner.solver.plan_cost import use_of
-from planner.solver.prices import Prices, PriceSearch, settled_prices
-from planner.solver.replan import PlanPrices, Warmth
+from planner.solver.prices import PriceSearch, ResourcePrices, settled_prices
+from planner.solver.replan import PlanPrices, WarmStart
 from planner.solver.slot_problem import (
     Floats,
     Indices,
@@ -60,16 +60,16 @@ class _Task:
 
     problem: SlotProblem
     rows: CouplingRows
-    parts: tuple[Part, ...]
+    parts: tuple[FleetPart, ...]
     touches: npt.NDArray[np.bool_]
-    warm: Warmth | None
+    warm: WarmStart | None
     seed: int
     effort: Effort
     started: float
     budget_seconds: float
 
     def left(self) -> float:
-        """Give the seconds that are left."""
+        """Return the seconds that are left."""
         return max(0.0, self.budget_seconds - (time.monotonic() - self.started))
 
     @property
@@ -85,10 +85,10 @@ def solve_parts(
     budget_seconds: float,
     seed: int = 1,
     effort: Effort | None = None,
-    warm: Warmth | None = None,
+    warm: WarmStart | None = None,
     workforce: Workforce | None = None,
 ) -> SolvedPlan:
-    """Give the plan of the jobs' parts, part_of [J], with the certified bound of the whole.
+    """Return the plan of the jobs' parts, part_of [J], with the certified bound of the whole.
 
     `effort` is that of the whole; each part has its share of the moves by jobs. The same problem,
     parts, seed and effort give the same plan, whatever the workforce (this process by default) and
@@ -136,7 +136,7 @@ Made = Sequence[SolvedPlan | None]
 
 
 def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
-    """Give the joint start of parts that share rows, their plans, and the price steps made."""
+    """Return the joint start of parts that share rows, their plans, and the price steps made."""
     layouts = tuple(places.each(layout_of, [None] * len(task.parts)))
     market = PartMarket(
         rows=task.rows,
@@ -183,8 +183,8 @@ def _priced(task: _Task, market: PartMarket) -> PriceSearch:
     )
 
 
-def _by_job(prices: Prices, job_of_lane: Indices) -> PlanPrices:
-    """Give a part's prices with those of work by job."""
+def _by_job(prices: ResourcePrices, job_of_lane: Indices) -> PlanPrices:
+    """Return a part's prices with those of work by job."""
     known = job_of_lane >= 0
     work = np.zeros(int(known.sum()))
     work[job_of_lane[known]] = prices.work[known]
@@ -201,7 +201,7 @@ def _joint_prices(
 
 
 def _wanted(task: _Task, answered: MeanUse) -> Floats:
-    """Give the use [P, H, R] that shares follow: of the announced paths, or of the answers."""
+    """Return the use [P, H, R] that shares follow: of the announced paths, or of the answers."""
     if task.warm is None:
         return answered.mean()
     announced = [warmth_of_part(part, task.warm).announced for part in task.parts]
@@ -225,7 +225,7 @@ def _plans(
     shares: Shares,
     prices: Sequence[PlanPrices] | None,
 ) -> Made:
-    """Give every part's plan in its share, from prices where they are known already.
+    """Return every part's plan in its share, from prices where they are known already.
 
     None is a part whose jobs find no room there. Without prices the bound is the part's as well.
     """
@@ -237,7 +237,7 @@ def _plans(
             warm = replace(warm, prices=known)
         ratio = len(part.jobs) / task.problem.size
         errands.append(
-            Errand(
+            PartitionTask(
                 problem=limited(part, number, shares, task.rows),
                 budget_seconds=_PART_SHARE * task.left() * min(1.0, places.at_once * ratio),
                 seed=task.seed,
@@ -254,7 +254,10 @@ def _plans(
 
 
 def _together(task: _Task, made: Made) -> Path:
-    """Give the parts' paths as those of the whole; jobs of a part without plan as they are now."""
+    """Return the parts' paths as those of the whole.
+
+    Jobs of a part without plan as they are now.
+    """
     jobs = task.problem.jobs
     paths = paths_of_today(jobs, pinned_cost(jobs))
     for part, plan in zip(task.parts, made, strict=True):
@@ -264,7 +267,7 @@ def _together(task: _Task, made: Made) -> Path:
 
 
 def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
-    """Give the start of parts that share nothing: each solved by itself, bounds added up."""
+    """Return the start of parts that share nothing: each solved by itself, bounds added up."""
     nothing = np.zeros((len(task.parts), *task.rows.limit.shape))
     made = _plans(task, places, _shares(task, nothing), None)
     rows, fire_ups = np.zeros(task.rows.limit.shape), np.zeros_like(task.problem.fleet.capacity.T)
@@ -288,5 +291,5 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
 
 
 def _name(bounds: Sequence[Bound]) -> str:
-    """Give the names of the parts' bounds, each once."""
+    """Return the names of the parts' bounds, each once."""
     return ", ".join(sorted({bound.name for bound in bounds}))

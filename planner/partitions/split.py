@@ -10,20 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.solver.coupling_rows import CouplingRows
-from planner.solver.replan import Warmth
+from planner.solver.replan import WarmStart
 from planner.solver.slot_problem import (
     ConfigurationGrid,
-    Fleet,
     Floats,
     Indices,
     PowerDomains,
+    SlotFleet,
     SlotProblem,
     TenantQuotas,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class FleetPart:
     """One part: its problem with all of what is shared, and where its jobs and columns come from.
 
     jobs are rows of the whole problem, columns [S'] configurations of its grid.
@@ -34,14 +34,16 @@ class Part:
     columns: Indices
 
 
-def split(problem: SlotProblem, part_of: Indices, warm: Warmth | None = None) -> tuple[Part, ...]:
-    """Give the parts of jobs with the same number in part_of [J], in order of the numbers."""
+def split(
+    problem: SlotProblem, part_of: Indices, warm: WarmStart | None = None
+) -> tuple[FleetPart, ...]:
+    """Return the parts of jobs with the same number in part_of [J], in order of the numbers."""
     return tuple(
         _part(problem, np.flatnonzero(part_of == number), warm) for number in np.unique(part_of)
     )
 
 
-def _part(problem: SlotProblem, jobs: Indices, warm: Warmth | None) -> Part:
+def _part(problem: SlotProblem, jobs: Indices, warm: WarmStart | None) -> FleetPart:
     own, grid = problem.jobs, problem.grid
     cost = own.base_cost[jobs]
     known = np.asarray(np.isfinite(cost).any(axis=(0, 1)))
@@ -77,14 +79,14 @@ def _part(problem: SlotProblem, jobs: Indices, warm: Warmth | None) -> Part:
         layout=grid.layout[columns],
         layout_change=grid.layout_change,
     )
-    return Part(problem=replace(problem, grid=kept, jobs=planned), jobs=jobs, columns=columns)
+    return FleetPart(problem=replace(problem, grid=kept, jobs=planned), jobs=jobs, columns=columns)
 
 
-def warmth_of_part(part: Part, warm: Warmth) -> Warmth:
-    """Give what the earlier plan is worth to a part, in its own columns."""
+def warmth_of_part(part: FleetPart, warm: WarmStart) -> WarmStart:
+    """Return what the earlier plan is worth to a part, in its own columns."""
     place = np.zeros(int(part.columns.max()) + 1, dtype=np.int16)
     place[part.columns] = np.arange(len(part.columns))
-    return Warmth(
+    return WarmStart(
         prices=replace(warm.prices, work=warm.prices.work[part.jobs]),
         announced=place[warm.announced[part.jobs]],
         kept=warm.kept[part.jobs],
@@ -92,8 +94,8 @@ def warmth_of_part(part: Part, warm: Warmth) -> Warmth:
     )
 
 
-def touched(part: Part, rows: CouplingRows) -> npt.NDArray[np.bool_]:
-    """Give which rows [R] jobs of the part may use."""
+def touched(part: FleetPart, rows: CouplingRows) -> npt.NDArray[np.bool_]:
+    """Return which rows [R] jobs of the part may use."""
     grid, jobs = part.problem.grid, part.problem.jobs
     kinds = np.unique(grid.gpu_type[grid.gpu_type >= 0])
     found = np.zeros(len(rows.names), dtype=np.bool_)
@@ -117,11 +119,11 @@ class Shares:
     nodes_on: Floats
 
 
-def limited(part: Part, number: int, shares: Shares, rows: CouplingRows) -> SlotProblem:
-    """Give the problem of a part that has its share to itself."""
+def limited(part: FleetPart, number: int, shares: Shares, rows: CouplingRows) -> SlotProblem:
+    """Return the problem of a part that has its share to itself."""
     types, domains, problem = rows.types, rows.domains, part.problem
     limit, free, floor = (one[number].T for one in (shares.limit, shares.free, shares.floor))
-    fleet: Fleet = replace(
+    fleet: SlotFleet = replace(
         problem.fleet,
         capacity=np.ascontiguousarray(limit[:types]),
         nodes_on=shares.nodes_on[number],

@@ -15,10 +15,10 @@ class Workplaces(Protocol):
 
     @property
     def at_once(self) -> int:
-        """Give how many partitions are worked on at a time."""
+        """Return how many partitions are worked on at a time."""
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
-        """Give function(opened partition, its argument) of every partition, in order."""
+        """Return function(opened partition, its argument) of every partition, in order."""
 
 
 class Workforce(Protocol):
@@ -27,7 +27,7 @@ class Workforce(Protocol):
     def opened(
         self, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
     ) -> AbstractContextManager[Workplaces]:
-        """Give make(item) of every item, kept where the work on it is done.
+        """Return make(item) of every item, kept where the work on it is done.
 
         Functions are named ones of modules, as they may have to travel; `weights` say how much
         work an item is beside the others.
@@ -43,7 +43,7 @@ class _Here:
         self._opened = opened
 
     def each(self, function: Callable[[Any, Any], Any], arguments: Sequence[Any]) -> list[Any]:
-        """Give function(opened partition, its argument) of every partition, in order."""
+        """Return function(opened partition, its argument) of every partition, in order."""
         return [
             function(one, argument) for one, argument in zip(self._opened, arguments, strict=True)
         ]
@@ -56,6 +56,6 @@ class LocalWorkforce:
     def opened(
         self, make: Callable[[Any], Any], items: Sequence[Any], weights: Sequence[float]
     ) -> Iterator[Workplaces]:
-        """Give make(item) of every item."""
+        """Yield make(item) of every item."""
         del weights
         yield _Here([make(item) for item in items])

@@ -40,7 +40,7 @@ def partners_of(
     catalogue: GpuCatalogue,
     planning: PlanningSettings,
 ) -> Mapping[str, Partner]:
-    """Give a partner to as many of the candidates as fit, by job id; pairs are mutual.
+    """Return a partner to as many of the candidates as fit, by job id; pairs are mutual.
 
     Best fit: the busiest job first gets the busiest one that still fits beside it.
     """
@@ -67,7 +67,7 @@ def partners_of(
 def _needs(
     demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings
 ) -> tuple[float, float] | None:
-    """Give (utilization, share of the board's memory) of a job that could share, else None."""
+    """Return (utilization, share of the board's memory) of a job that could share, else None."""
     job, seen = demand.job, demand.utilization_p95_ratio
     model = catalogue.find(job.gpu_model)
     if planning.board_sharing == "none" or job.gpu_count != 1 or job.mig_profile:

@@ -8,7 +8,7 @@ from data.units import GRAMS_PER_KILOGRAM
 def emissions_of(
     energy_kwh: Range, carbon: GridCarbon, gco2e_per_kwh: float | None = None
 ) -> Range:
-    """Give location-based kgCO2e for a range of site energy; CO2e = E x CI (GHG Protocol Scope 2).
+    """Return location-based kgCO2e for a range of energy; CO2e = E x CI (GHG Protocol Scope 2).
 
     `gco2e_per_kwh` is the grid's carbon of the hours in question, its annual average without; the
     range around it is as wide, in proportion, as that around the average.
@@ -19,7 +19,7 @@ def emissions_of(
 
 
 def market_emissions_of(energy_kwh: Range | None, factor: float | None) -> Range | None:
-    """Give market-based kgCO2e by a contract's or residual mix's factor, None without either."""
+    """Return market-based kgCO2e by a contract's or residual mix's factor, None without either."""
     if energy_kwh is None or factor is None:
         return None
     return _product(energy_kwh, (factor, factor, factor))

@@ -58,7 +58,7 @@ def board_share(model: GpuModel, profile: MigProfile) -> float:
 
 
 def keep_reason(demand: JobDemand, catalogue: GpuCatalogue, planning: PlanningSettings) -> str:
-    """Give why this job can only be kept as it is, '' when it may change."""
+    """Return why this job can only be kept as it is, '' when it may change."""
     if demand.standing.protected:
         return f"protected by planning.protected_jobs ({demand.standing.protected})"
     facts = demand.job.scheduler
@@ -92,7 +92,7 @@ def may_grow(demand: JobDemand) -> bool:
 
 
 def present_option(demand: JobDemand, catalogue: GpuCatalogue) -> Option:
-    """Give the configuration of now."""
+    """Return the configuration of now."""
     job = demand.job
     model = catalogue.find(job.gpu_model)
     profile = model.mig_profile(job.mig_profile) if model and job.mig_profile else None
@@ -113,7 +113,7 @@ def options_for(
     terms: Terms,
     partner: Partner | None = None,
 ) -> tuple[Option, ...]:
-    """Give the options of a job, the present one first; `reach` is what its nodes have."""
+    """Return the options of a job, the present one first; `reach` is what its nodes have."""
     catalogue, planning = terms.catalogue, terms.planning
     present = present_option(demand, catalogue)
     if keep_reason(demand, catalogue, planning):
@@ -163,7 +163,7 @@ def _may_wait(demand: JobDemand, terms: Terms) -> bool:
 def _whole_boards(
     demand: JobDemand, here: GpuModel, memory: float, models: Sequence[GpuModel]
 ) -> list[Option]:
-    """Give fewer boards of the same model, and as many or fewer of cheaper models."""
+    """Return fewer boards of the same model, and as many or fewer of cheaper models."""
     now = demand.job.gpu_count
     options: list[Option] = []
     for model in models:
@@ -186,7 +186,7 @@ def _whole_boards(
 
 
 def _worst_slowdown(now: int, count: int) -> float:
-    """Give how much longer work takes on fewer devices if their activity does not rise at all."""
+    """Return how much longer work takes on fewer devices if their activity does not rise at all."""
     doublings = np.log2(now / count)
     return float((2 * _SCALING) ** doublings)
 
@@ -194,7 +194,7 @@ def _worst_slowdown(now: int, count: int) -> float:
 def _more_boards(
     demand: JobDemand, here: GpuModel, planning: PlanningSettings, present: int
 ) -> list[Option]:
-    """Give more boards of the same model where the forecast with headroom exceeds what it has."""
+    """Return more boards of the same model where the forecast with headroom exceeds what it has."""
     now, standing = demand.job.gpu_count, demand.standing
     if demand.demand_q90 is None or not may_grow(demand):
         return []
@@ -249,7 +249,7 @@ def _half_board(here: GpuModel, partner: Partner) -> Option:
 
 
 def _power_caps(demand: JobDemand, here: GpuModel, terms: Terms) -> list[Option]:
-    """Give capped configurations where the boards' power would reach the cap.
+    """Return capped configurations where the boards' power would reach the cap.
 
     `service` is what is left in the slot that the cap slows most.
     """

@@ -51,13 +51,13 @@ class SlotCosts:
 
 
 def rent_per_hour(option: Option, terms: Terms) -> float:
-    """Give the rent of an option per hour; 0 for a model without a price in the catalogue."""
+    """Return the rent of an option per hour; 0 for a model without a price in the catalogue."""
     model = terms.catalogue.find(option.configuration.gpu_model)
     return 0.0 if model is None else option.boards * model.price_per_hour
 
 
 def needed_service(demand: JobDemand, present: Option, planning: PlanningSettings) -> Values:
-    """Give the service needed at the forecast's q90 with headroom, array [slots].
+    """Return the service needed at the forecast's q90 with headroom, array [slots].
 
     None is needed once the job is sure to have ended.
     """
@@ -68,7 +68,7 @@ def needed_service(demand: JobDemand, present: Option, planning: PlanningSetting
 
 
 def _ceiling(demand: JobDemand, present: Option) -> float:
-    """Give what a job may be thought to need: no more than it has, unless it may grow.
+    """Return what a job may be thought to need: no more than it has, unless it may grow.
 
     A saturated job shows no more than it has.
     """
@@ -78,7 +78,7 @@ def _ceiling(demand: JobDemand, present: Option) -> float:
 def missed_service(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
-    """Give the demand with headroom that an option is expected to miss, in devices [slots]."""
+    """Return the demand with headroom that an option is expected to miss, in devices [slots]."""
     return _missed(demand, present, option, planning, headroom=planning.headroom_ratio)
 
 
@@ -99,7 +99,7 @@ def _missed(
 
 
 def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> SlotCosts:
-    """Give the cost of each slot. Electricity counts freed boards as idle: they stay powered."""
+    """Return the cost of each slot. Electricity counts freed boards as idle: they stay powered."""
     planning, hours, there = terms.planning, terms.slot_hours, demand.remaining.central
     rent_per_slot = rent_per_hour(option, terms) * hours
     kwh = _energy(demand, present, option, terms) * there
@@ -122,7 +122,7 @@ def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms)
 def longer_ratio(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
-    """Give how many hours more each hour's work is expected to take under an option, [slots].
+    """Return how many hours more each hour's work is expected to take under an option, [slots].
 
     What demand exceeds the option by, or the mean of what activity that does not rise makes of it.
     """
@@ -141,20 +141,20 @@ jobs are held up by something else than their boards; a Beta(0.4, 1.6)."""
 def missed_ratio(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
-    """Give by what share of an hour an option is expected to miss each hour's work, [slots]."""
+    """Return by what share of an hour an option is expected to miss each hour's work, [slots]."""
     if not demand.standing.ends or option is present or not option.service:
         return np.zeros(planning.horizon_slots)
     return _missed(demand, present, option, planning, headroom=0.0) / option.service
 
 
 def idle_watts(option: Option, terms: Terms) -> float:
-    """Give what an option's boards draw without work; 0 for a model that is not known."""
+    """Return what an option's boards draw without work; 0 for a model that is not known."""
     model = terms.catalogue.find(option.configuration.gpu_model)
     return 0.0 if model is None else option.boards * model.idle_watts
 
 
 def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) -> Values:
-    """Give the site energy per slot in kWh, with what is left idle; 0 where power is unknown."""
+    """Return the site energy per slot in kWh, with what is left idle; 0 where power is unknown."""
     if demand.power_q50 is None or terms.catalogue.find(present.configuration.gpu_model) is None:
         return np.zeros(terms.planning.horizon_slots)
     estimate = power_under(demand.power_q50, present, option, terms)
@@ -187,7 +187,7 @@ class ChangeTime:
 
 
 def change_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> ChangeTime:
-    """Give what changing to an option takes and costs once; leaving the present one is part of it.
+    """Return what changing to an option takes and costs once; with leaving the present one.
 
     The boards of the side that each part is spent on are held and draw the job's power. A job that
     waits in the queue holds none: its mean wait is priced like rent of what it has now.
@@ -226,6 +226,6 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
 
 
 def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
-    """Give the one-time cost of changing to an option, central, with the price of its wait."""
+    """Return the one-time cost of changing to an option, central, with the price of its wait."""
     found = change_costs(demand, present, option, terms)
     return found.cost[1] + found.wait_price

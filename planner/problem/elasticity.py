@@ -23,7 +23,7 @@ class Elasticity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class JobElasticity:
     """A job's class and why; `protected` names the pattern that protects it, '' when none does.
 
     `scaled_by` names who would undo a change of its number of GPUs. `step` is the smallest such
@@ -70,14 +70,14 @@ _RESTARTABLE = {
 _AUTOSCALERS = ("HorizontalPodAutoscaler", "Ray autoscaler", "KEDA")
 
 
-def standing_of(job: Job, planning: PlanningSettings) -> Standing:
-    """Give what may be done to a job."""
+def standing_of(job: Job, planning: PlanningSettings) -> JobElasticity:
+    """Return what may be done to a job."""
     facts = job.scheduler or SchedulerFacts()
     extra = dict(facts.extra)
     elasticity, reason = _class_of(job, facts, extra)
     step = unit_of(job)
     most = extra.get("max_replicas", "")
-    return Standing(
+    return JobElasticity(
         elasticity=elasticity,
         reason=reason,
         protected=_protected_by(job, planning),
@@ -88,7 +88,7 @@ def standing_of(job: Job, planning: PlanningSettings) -> Standing:
 
 
 def _protected_by(job: Job, planning: PlanningSettings) -> str:
-    """Give the pattern that protects a job: one of its id, or of its namespace or partition."""
+    """Return the pattern that protects a job: one of its id, or of its namespace or partition."""
     patterns = (one.strip() for one in planning.protected_jobs.split(","))
     names = (job.job_id, job.namespace)
     return next(
@@ -129,7 +129,7 @@ def _slurm_class(extra: dict[str, str]) -> tuple[Elasticity, str]:
 
 
 def _workload_kind(job: Job, facts: SchedulerFacts) -> str:
-    """Give the kind of the Kubernetes object that a person changes, lower case, '' if unknown."""
+    """Return the kind of the Kubernetes object that a person changes, lower case, '' if unknown."""
     if job.platform is Platform.SLURM:
         return ""
     named = facts.workload.partition("/")[0]

@@ -42,7 +42,7 @@ class PowerEstimate:
 def power_under(
     power_watts: Values, present: Option, option: Option, terms: Terms
 ) -> PowerEstimate:
-    """Give the power under `option` of a job that draws `power_watts` per slot now.
+    """Return the power under `option` of a job that draws `power_watts` per slot now.
 
     The active part follows the work: it is kept on the same model and scales with the power range
     per unit of speed on another. Under a cap the work takes longer at less power. Errors:
@@ -72,7 +72,7 @@ def power_under(
 
 
 def power_per_work(present: Option, option: Option, terms: Terms) -> float:
-    """Give what work draws under an option over what it draws now, beyond idle boards."""
+    """Return what work draws under an option over what it draws now, beyond idle boards."""
     if not option.boards:
         return 0.0
     here = terms.catalogue.get(present.configuration.gpu_model)
@@ -82,7 +82,7 @@ def power_per_work(present: Option, option: Option, terms: Terms) -> float:
 
 
 def _capped(power_watts: Values, present: Option, cap_watts: float, terms: Terms) -> PowerEstimate:
-    """Give the power under a cap, averaged so that slower work is counted to its end."""
+    """Return the power under a cap, averaged so that slower work is counted to its end."""
     model = present.configuration.gpu_model
     law, count = terms.cap_laws[model], present.configuration.gpu_count
     effect = cap_effect(law, power_watts / count, cap_watts)

@@ -9,7 +9,7 @@ Values = npt.NDArray[np.float64]
 
 
 def quantile_curve(quantiles: Sequence[tuple[float, Values]]) -> tuple[Values, Values]:
-    """Give levels [K] from 0 to 1 and the values there [K, slots].
+    """Return levels [K] from 0 to 1 and the values there [K, slots].
 
     Between the known levels the quantile function is taken as straight; beyond them it goes on as
     steeply as in the outermost stretch, not below 0. `quantiles` ascend, at least two.
@@ -27,7 +27,7 @@ def quantile_curve(quantiles: Sequence[tuple[float, Values]]) -> tuple[Values, V
 
 
 def expected_shortfall(levels: Values, values: Values, capacity: float) -> Values:
-    """Give E[(D - capacity)+] per slot, array [slots].
+    """Return E[(D - capacity)+] per slot, array [slots].
 
     The integral of (Q(u) - capacity)+ over the level u, exactly, for a quantile function that is
     straight between `levels` [K]: a trapezoid where both ends are above, a triangle where one is.

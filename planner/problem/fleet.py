@@ -62,7 +62,7 @@ class FleetNode:
 
     @property
     def usable(self) -> int:
-        """Give the boards that plans may use outside maintenance."""
+        """Return the boards that plans may use outside maintenance."""
         return max(self.held, self.gpus - self.taken) if self.open else self.held
 
 
@@ -102,7 +102,7 @@ class FleetFacts:
 
 
 def scheduler_of(job: Job, known: Collection[str]) -> str:
-    """Give the scheduler that runs a job, '' when none does or none of the known has nodes."""
+    """Return the scheduler that runs a job, '' when none does or none of the known has nodes."""
     return job.source if known and job.scheduler is not None else ""
 
 
@@ -126,7 +126,7 @@ def fleet_facts(
     maintenance: Sequence[Maintenance],
     ended: Iterable[Job] = (),
 ) -> FleetFacts:
-    """Give the nodes with what can be used of them, and where the jobs are.
+    """Return the nodes with what can be used of them, and where the jobs are.
 
     `held` maps a job to the boards that it holds now; `ended` jobs hold nothing.
     """
@@ -180,7 +180,7 @@ def fleet_facts(
 def _reaches(
     nodes: Sequence[FleetNode], jobs: Sequence[Job], scheduler: Mapping[str, str]
 ) -> dict[str, Reach]:
-    """Give what every job can reach; jobs of one scheduler and partition reach the same."""
+    """Return what every job can reach; jobs of one scheduler and partition reach the same."""
     found: dict[tuple[str, str], Reach] = {}
     for job in jobs:
         key = scheduler[job.job_id], _partition(job)
@@ -208,7 +208,7 @@ def _unseen(
     held: Mapping[str, float],
     homes: Mapping[str, Home],
 ) -> Iterator[FleetNode]:
-    """Give nodes for the boards that jobs of a scheduler hold beyond what is seen of its own."""
+    """Yield nodes for the boards that jobs of a scheduler hold beyond what is seen of its own."""
     owners = {node.name: node.schedulers for node in nodes}
     known = {name for names in owners.values() for name in names}
     taken: dict[tuple[str, tuple[str, ...]], float] = defaultdict(float)
@@ -242,7 +242,7 @@ def _foreign(
     homes: Mapping[str, Home],
     described: Mapping[str, Sequence[Node]],
 ) -> set[str]:
-    """Give the nodes on which something runs that no scheduler of theirs explains."""
+    """Return the nodes on which something runs that no scheduler of theirs explains."""
     known = {name for node in nodes for name in node.schedulers}
     runs = {job.job_id: scheduler_of(job, known) for job in jobs}
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
@@ -265,7 +265,7 @@ def _foreign(
 
 
 def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list[FleetNode]:
-    """Give the nodes of telemetry, completed by their schedulers, and those of schedulers alone."""
+    """Return nodes of telemetry, completed by their schedulers, and those of schedulers alone."""
     boards: dict[tuple[str, str], set[str]] = defaultdict(set)
     slices: dict[tuple[str, str], set[str]] = defaultdict(set)
     for gpu in gpus:
@@ -292,7 +292,7 @@ def _nodes(gpus: Sequence[Gpu], described: Mapping[str, Sequence[Node]]) -> list
 
 
 def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNode:
-    """Give a node with what its schedulers say of it.
+    """Return a node with what its schedulers say of it.
 
     A node with boards of several models is several, each named with its model.
     """
@@ -325,7 +325,7 @@ def _completed(own: FleetNode, nodes: Sequence[Node], *, alone: bool) -> FleetNo
 def _homes(
     gpus: Sequence[Gpu], jobs: Sequence[Job], described: Mapping[str, Sequence[Node]]
 ) -> dict[str, Home]:
-    """Give where jobs are: as telemetry says, else on the nodes that their scheduler names."""
+    """Return where jobs are: as telemetry says, else on the nodes that their scheduler names."""
     newest = max((gpu.last_seen_at for gpu in gpus), default=None)
     models = Counter(name for name, _model in {(gpu.node, gpu.gpu_model) for gpu in gpus})
     held: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
@@ -365,7 +365,7 @@ def _homes(
 
 
 def _shared_boards(homes: Mapping[str, Home]) -> Counter[str]:
-    """Give per node how often a board cut by MIG was counted for more than one of its slices."""
+    """Return per node how often a board cut by MIG was counted for more than one of its slices."""
     counted: Counter[tuple[str, str]] = Counter(
         (home.boards[0][0], home.mig_board) for home in homes.values() if home.mig_board
     )

@@ -10,7 +10,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
 from data.settings import PlanningSettings
-from planner.problem.elasticity import Standing, standing_of
+from planner.problem.elasticity import JobElasticity, standing_of
 from planner.problem.job_end import Remaining
 
 Values = npt.NDArray[np.float64]
@@ -29,7 +29,7 @@ class JobDemand:
     """
 
     job: Job
-    standing: Standing
+    standing: JobElasticity
     remaining: Remaining
     forecast: DemandForecast | ForecastSkipped
     demand_q10: Values | None
@@ -62,7 +62,7 @@ def job_demand(
     held_mib: float | None = None,
     queue_wait: QueueWait | None = None,
 ) -> JobDemand:
-    """Give the demand of a job from its history rows (columns HISTORY) and its forecast.
+    """Return the demand of a job from its history rows (columns HISTORY) and its forecast.
 
     `held_mib` is what memory is held to for the horizon after a phase that took more, None where
     there was none: the largest reading then says nothing of what is to come.
@@ -151,7 +151,7 @@ def _at_rest(
     idle_hours: float,
     planning: PlanningSettings,
 ) -> tuple[Values, Values, Values] | None:
-    """Give the power of a job, of one that has long been idle around what it draws at rest.
+    """Return the power of a job, of one that has long been idle around what it draws at rest.
 
     Its forecast still remembers the work before. It may work again: q90 stays at least as high.
     """
@@ -166,7 +166,7 @@ def _at_rest(
 
 
 def _idle_hours(rows: pd.DataFrame, planning: PlanningSettings) -> float:
-    """Give for how long up to its newest slot the job was seen idle; a gap ends the count."""
+    """Return for how long up to its newest slot the job was seen idle; a gap ends the count."""
     if rows.empty:
         return 0.0
     ordered = rows.sort_values("slot_start", ascending=False)

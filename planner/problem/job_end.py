@@ -92,7 +92,7 @@ def remaining_of(
 
 
 def _told_ends(job: Job, as_of: datetime) -> Iterator[tuple[datetime, str]]:
-    """Give the ends that a scheduler tells, each with its name.
+    """Yield the ends that a scheduler tells, each with its name.
 
     The limit of a job that waits counts from its start, at the earliest now; while a job is
     suspended, its limit stands still for nobody knows how long.

@@ -161,7 +161,7 @@ def make_problem(
     past_runs: Mapping[str, Sequence[float]] | None = None,
     queue_waits: Mapping[str, QueueWait] | None = None,
 ) -> PlanningProblem:
-    """Give the problem of the slots after `as_of`. Jobs that ended are not part of it.
+    """Return the problem of the slots after `as_of`. Jobs that ended are not part of it.
 
     `history` has the columns HISTORY; `forecasts` has one entry per job. Capacity is the boards
     of each model, at least what the jobs hold now. `cap_laws` by GPU model are what this fleet has
@@ -299,7 +299,7 @@ def _slot_starts(as_of: datetime, planning: PlanningSettings) -> tuple[datetime,
 
 
 def _all_boards(facts: FleetFacts, gpu_models: Sequence[str]) -> Values:
-    """Give the boards per model outside maintenance [G]."""
+    """Return the boards per model outside maintenance [G]."""
     row = {name: index for index, name in enumerate(gpu_models)}
     boards = np.zeros(len(gpu_models))
     for node in facts.nodes:

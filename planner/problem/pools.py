@@ -35,7 +35,7 @@ class Pool:
 
     @property
     def name(self) -> str:
-        """Give the model with what sets the pool apart."""
+        """Return the model with what sets the pool apart."""
         owners = ("no scheduler",) if self.schedulers is None else self.schedulers
         parts = (
             *owners,
@@ -60,11 +60,11 @@ class Pools:
     common: tuple[str, ...] = ()
 
     def of_model(self, gpu_model: str) -> tuple[int, ...]:
-        """Give the pools that have boards of a model."""
+        """Return the pools that have boards of a model."""
         return tuple(n for n, pool in enumerate(self.pools) if pool.gpu_model == gpu_model)
 
     def open_to(self, job: Job, gpu_model: str) -> tuple[int, ...]:
-        """Give the pools of a model in which a job may run: its scheduler's, in its partition."""
+        """Return the pools of a model in which a job may run: its scheduler's, in its partition."""
         scheduler = scheduler_of(job, self.schedulers)
         return tuple(
             number
@@ -85,7 +85,7 @@ def make_pools(
     homes: Mapping[str, Home],
     domains: Sequence[PowerDomain],
 ) -> Pools:
-    """Give the pools of the nodes; a model without a node has an empty one."""
+    """Return the pools of the nodes; a model without a node has an empty one."""
     fed = [
         tuple(domain.name for domain in domains if fnmatchcase(node.name, domain.nodes))
         for node in nodes
@@ -133,7 +133,7 @@ def make_pools(
 def feeds(
     pools: Pools, nodes: Sequence[FleetNode], domains: Sequence[PowerDomain]
 ) -> npt.NDArray[np.bool_]:
-    """Give which domain feeds which pool [D, P]; a pool lies within a domain or outside it."""
+    """Return which domain feeds which pool [D, P]; a pool lies within a domain or outside it."""
     members = np.zeros((len(domains), len(pools.pools)), dtype=np.bool_)
     for node, pool in zip(nodes, pools.of_node, strict=True):
         for row, domain in enumerate(domains):

@@ -26,7 +26,7 @@ class CapEffect:
 
 
 def cap_effect(law: CapLaw, board_watts: Values, cap_watts: float) -> CapEffect:
-    """Give the effect on boards that draw `board_watts` [slots] without the cap."""
+    """Return the effect on boards that draw `board_watts` [slots] without the cap."""
     demand = np.maximum(board_watts, 1e-9)
     # In units of the larger of the two, so that the power of -8 neither over- nor underflows.
     larger = np.maximum(demand, law.reach * cap_watts)

@@ -18,9 +18,9 @@ from planner.problem.tenants import with_quotas
 from planner.solver.slot_problem import (
     NOTHING,
     ConfigurationGrid,
-    Fleet,
     PlannedJobs,
     PowerDomains,
+    SlotFleet,
     SlotProblem,
 )
 
@@ -59,7 +59,7 @@ class SlotMapping:
 
 
 def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
-    """Give the problem in the solver's arrays."""
+    """Return the problem in the solver's arrays."""
     rows, option_of, home_row = _rows(problem)
     jobs, slots, size = len(problem.jobs), len(problem.slot_starts), len(rows)
     base = np.full((jobs, slots, size), np.inf, dtype=np.float32)
@@ -119,7 +119,7 @@ def as_slot_problem(problem: PlanningProblem) -> SlotMapping:
 def _free_changes_within_home(
     option_of: Indices, problem: PlanningProblem, enter: Singles
 ) -> Singles:
-    """Give leave costs [J, S] of jobs that change for nothing on their present boards (a cap).
+    """Return leave costs [J, S] of jobs that change for nothing on their present boards (a cap).
 
     Entering such an option is free only from these boards: whoever is elsewhere pays for coming
     back when leaving there. On them a change costs a trifle, so that it comes only where it lasts.
@@ -143,7 +143,7 @@ def _free_changes_within_home(
 
 
 def _rows(problem: PlanningProblem) -> tuple[dict[tuple[int, float, int], int], Indices, Indices]:
-    """Give the rows of the grid by (pool, boards, number), and who has which option there."""
+    """Return the rows of the grid by (pool, boards, number), and who has which option there."""
     options, jobs = problem.boards.shape
     home_row = np.full((jobs, options), NOTHING, dtype=np.int64)
     rows: dict[tuple[int, float, int], int] = {}
@@ -165,7 +165,7 @@ def _rows(problem: PlanningProblem) -> tuple[dict[tuple[int, float, int], int], 
 
 
 def _pools_of(problem: PlanningProblem, column: int, option: int) -> tuple[int, ...]:
-    """Give the pools of an option, the job's own one first; -1 for holding nothing."""
+    """Return the pools of an option, the job's own one first; -1 for holding nothing."""
     model = int(problem.model_of[option, column])
     if model < 0:
         return (NOTHING,)
@@ -178,7 +178,7 @@ def _pools_of(problem: PlanningProblem, column: int, option: int) -> tuple[int, 
 
 
 def _layout_changes(problem: PlanningProblem) -> Floats:
-    """Give the table of changes between pools: 1 between pools of one model.
+    """Return the table of changes between pools: 1 between pools of one model.
 
     A change of model is entering another option, which has its own cost; layout 0 is nothing.
     """
@@ -192,7 +192,7 @@ def _layout_changes(problem: PlanningProblem) -> Floats:
 
 
 def _moving_costs(problem: PlanningProblem) -> Singles:
-    """Give what a move of a job to other nodes costs [J]: a restart of its present configuration.
+    """Return what a move of a job to other nodes costs [J]: a restart of its present configuration.
 
     A move enters the same option once more, which the solver charges already where it has a cost.
     """
@@ -204,12 +204,12 @@ def _moving_costs(problem: PlanningProblem) -> Singles:
 
 
 def move_cost(problem: PlanningProblem, one: JobProblem, option: int = 0) -> float:
-    """Give what a checkpoint and restart elsewhere costs a job."""
+    """Return what a checkpoint and restart elsewhere costs a job."""
     return rent_per_hour(one.options[option], problem.terms) * _CHANGE_HOURS
 
 
 def _pins(problem: PlanningProblem, option_of: Indices, home_row: Indices) -> npt.NDArray[np.int16]:
-    """Give the pinned rows [J, H], -1 where free."""
+    """Return the pinned rows [J, H], -1 where free."""
     pinned = np.full((len(problem.jobs), len(problem.slot_starts)), NOTHING, dtype=np.int16)
     for column, one in enumerate(problem.jobs):
         if one.pinned is not None:
@@ -269,7 +269,7 @@ def _stuck(problem: PlanningProblem) -> dict[str, dict[str, int]]:
 def _forced(
     grid: ConfigurationGrid, base: Singles, pinned: npt.NDArray[np.int16], pools: int
 ) -> Floats:
-    """Give the boards per pool and slot [P, H] of jobs that have nowhere else to go."""
+    """Return the boards per pool and slot [P, H] of jobs that have nowhere else to go."""
     forced = np.zeros((pools, base.shape[1]))
     allowed = np.isfinite(base[:, 0])
     for job in range(len(base)):
@@ -283,7 +283,7 @@ def _forced(
 
 
 def _power(problem: PlanningProblem, option_of: Indices) -> Singles:
-    """Give the power of jobs in kW above idle boards [J, S], with their share of the nodes.
+    """Return the power of jobs in kW above idle boards [J, S], with their share of the nodes.
 
     The largest q90 of the forecast; the TDP of all boards where power was never reported.
     """
@@ -308,7 +308,7 @@ def _power(problem: PlanningProblem, option_of: Indices) -> Singles:
 
 
 def _power_domains(problem: PlanningProblem) -> PowerDomains | None:
-    """Give the limits less what idle boards draw in any case."""
+    """Return the limits less what idle boards draw in any case."""
     domains = problem.rules.power.domains
     if not domains:
         return None
@@ -329,7 +329,7 @@ def _power_domains(problem: PlanningProblem) -> PowerDomains | None:
 
 
 def node_cost_per_board(problem: PlanningProblem) -> Floats:
-    """Give what a board's share of a node that is on costs in each slot [H].
+    """Return what a board's share of a node that is on costs in each slot [H].
 
     The node without its boards: what these draw idle is part of the jobs' own slot costs, also
     where a job has freed them, so switching a node off is credited with less than it saves.
@@ -340,13 +340,13 @@ def node_cost_per_board(problem: PlanningProblem) -> Floats:
 
 
 def fire_up_per_board(problem: PlanningProblem) -> float:
-    """Give what switching a node on costs per board: its draw until it works."""
+    """Return what switching a node on costs per board: its draw until it works."""
     slots = problem.rules.nodes.fire_up_minutes * 60 / (problem.planning.slot_minutes * 60)
     return float(node_cost_per_board(problem).mean() * slots)
 
 
-def _fleet(problem: PlanningProblem, capacity: Floats) -> Fleet:
-    """Give capacities and nodes.
+def _fleet(problem: PlanningProblem, capacity: Floats) -> SlotFleet:
+    """Return capacities and nodes.
 
     The nodes of a pool count as so many of their greatest common size, which no set of real nodes
     with as many boards undercuts: their cost is proportional to their boards.
@@ -357,7 +357,7 @@ def _fleet(problem: PlanningProblem, capacity: Floats) -> Fleet:
     common = [float(np.gcd.reduce(sizes[own])) if own.any() else 1.0 for own in members]
     on = [sizes[own].sum() / size for own, size in zip(members, common, strict=True)]
     per_board = node_cost_per_board(problem)
-    return Fleet(
+    return SlotFleet(
         gpu_types=tuple(pool.name for pool in problem.pools.pools),
         capacity=capacity,
         boards_per_node=np.array(common),

@@ -56,7 +56,7 @@ def tariff_of(
     energy: EnergySettings,
     carbon: GridCarbon,
 ) -> Tariff:
-    """Give the tariff of slots (UTC); a slot of several hours has their mean."""
+    """Return the tariff of slots (UTC); a slot of several hours has their mean."""
     prices = energy.prices_by_hour
     grid = energy.carbon_hours or (carbon.gco2e_per_kwh,) * 24
     return Tariff(
@@ -72,7 +72,7 @@ def tariff_of(
 def _by_slot(
     by_hour: Sequence[float], starts: Sequence[datetime], slot: timedelta, offset: float
 ) -> Values:
-    """Give the mean over each slot, looked at every five minutes."""
+    """Return the mean over each slot, looked at every five minutes."""
     table = np.array(by_hour)
     steps = np.arange(max(1, slot // _STEP)) * _STEP.total_seconds()
     first = np.array([at.timestamp() for at in starts]) + offset * 3600

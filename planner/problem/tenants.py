@@ -36,7 +36,7 @@ class Tenants:
 
 
 def make_tenants(jobs: Sequence[Job], boards: float, settings: TenantSettings) -> Tenants:
-    """Give the tenants of the jobs on a fleet of so many boards."""
+    """Return the tenants of the jobs on a fleet of so many boards."""
     names = [tenant_of(job, settings.by) for job in jobs]
     stated = settings.shares
     shares = stated or tuple(TenantShare(name=name) for name in sorted({*names} - {""}))
@@ -67,7 +67,7 @@ def _is(name: str, share: TenantShare, stated: Sequence[TenantShare]) -> bool:
 
 
 def tenant_of(job: Job, by: str) -> str:
-    """Give the name of a job's tenant, '' when it has none."""
+    """Return the name of a job's tenant, '' when it has none."""
     if by == "account":
         return job.scheduler.account if job.scheduler else ""
     return "" if by == "none" else str(getattr(job, by))
@@ -93,7 +93,7 @@ def check_guarantees(tenants: Tenants, capacity: Floats) -> None:
 def with_quotas(
     problem: SlotProblem, tenants: Tenants, settings: TenantSettings, slot_hours: float
 ) -> SlotProblem:
-    """Give the problem with the quotas of tenants that limit plans.
+    """Return the problem with the quotas of tenants that limit plans.
 
     A guarantee is a floor on use, so it is no more than the tenant's jobs would take by themselves.
     """
@@ -124,7 +124,7 @@ def with_quotas(
 
 
 def lending(tenants: Tenants, boards: Floats, present: Floats) -> tuple[TenantPlan, ...]:
-    """Give what every tenant holds, borrows and lends: boards [J, H] of the plan, [J] now."""
+    """Return what every tenant holds, borrows and lends: boards [J, H] of the plan, [J] now."""
     count = len(tenants.shares)
     used = np.zeros((count, boards.shape[1]))
     now = np.zeros(count)

@@ -14,7 +14,7 @@ Values = npt.NDArray[np.float64]
 
 
 def waiting_stretch(terms: Terms) -> tuple[int, int]:
-    """Give the dearest stretch of slots [first, last) of the slack's length, the earliest of them.
+    """Return dearest stretch of slots [first, last) of the slack's length, the earliest of them.
 
     It is shorter than the horizon: a job that never runs within it does not wait.
     """
@@ -29,7 +29,7 @@ def waiting_stretch(terms: Terms) -> tuple[int, int]:
 def put_off_costs(
     active_watts: Values, rent_per_slot: float, terms: Terms, *, remaining: Values
 ) -> Values:
-    """Give the price of doing each slot's work later, array [slots]; infinite where not allowed.
+    """Return the price of doing each slot's work later, array [slots]; infinite where not allowed.
 
     `active_watts` is the job's power above that of its idle boards, `remaining` the share of each
     slot in which there is work to put off.

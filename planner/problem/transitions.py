@@ -13,7 +13,7 @@ from planner.problem.elasticity import Elasticity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class TransitionPart:
     """One part of a change, s as low, central, high. `leaving`: on the devices held before.
 
     Devices are held during a part, unless the job waits for them (`held` is False).
@@ -27,13 +27,19 @@ class Part:
     held: bool = True
 
 
-_CHECKPOINT = Part(what="write a checkpoint", low=5, central=30, high=120, leaving=True)
-_LOST = Part(what="redo the work since a checkpoint", low=0, central=300, high=1800, leaving=True)
-_RESTART = Part(what="start again", low=15, central=62, high=250, leaving=False)
-_RESCALE = Part(what="rescale while running", low=15, central=62, high=250, leaving=False)
-_ROLL_OUT = Part(what="start new replicas", low=15, central=62, high=250, leaving=False)
-_MIGRATE = Part(what="load its data on other nodes", low=0, central=60, high=250, leaving=False)
-_REPARTITION = Part(what="cut the board anew", low=15, central=60, high=250, leaving=False)
+_CHECKPOINT = TransitionPart(what="write a checkpoint", low=5, central=30, high=120, leaving=True)
+_LOST = TransitionPart(
+    what="redo the work since a checkpoint", low=0, central=300, high=1800, leaving=True
+)
+_RESTART = TransitionPart(what="start again", low=15, central=62, high=250, leaving=False)
+_RESCALE = TransitionPart(what="rescale while running", low=15, central=62, high=250, leaving=False)
+_ROLL_OUT = TransitionPart(what="start new replicas", low=15, central=62, high=250, leaving=False)
+_MIGRATE = TransitionPart(
+    what="load its data on other nodes", low=0, central=60, high=250, leaving=False
+)
+_REPARTITION = TransitionPart(
+    what="cut the board anew", low=15, central=60, high=250, leaving=False
+)
 
 _LEAVING = {
     Elasticity.SERVICE: (),
@@ -49,8 +55,8 @@ _ENTERING = {
 }
 
 
-def leaving(elasticity: Elasticity, present: Option, option: Option) -> tuple[Part, ...]:
-    """Give what leaving `present` for `option` takes; a cap and giving up a job take nothing."""
+def leaving(elasticity: Elasticity, present: Option, option: Option) -> tuple[TransitionPart, ...]:
+    """Return what leaving `present` for `option` takes; a cap and giving up a job take nothing."""
     if not _restarts(present, option):
         return ()
     return _LEAVING[elasticity]
@@ -58,8 +64,8 @@ def leaving(elasticity: Elasticity, present: Option, option: Option) -> tuple[Pa
 
 def entering(
     elasticity: Elasticity, present: Option, option: Option, wait: QueueWait | None = None
-) -> tuple[Part, ...]:
-    """Give what entering `option` takes; `present` is the configuration of now.
+) -> tuple[TransitionPart, ...]:
+    """Return what entering `option` takes; `present` is the configuration of now.
 
     Entering the present one again, after a pause, is a start. `wait` is the forecast of the queue
     that the job would stand in, None where it need not.
@@ -76,8 +82,8 @@ def entering(
     return tuple(parts)
 
 
-def _waiting(wait: QueueWait) -> Part:
-    return Part(
+def _waiting(wait: QueueWait) -> TransitionPart:
+    return TransitionPart(
         what="wait in the queue",
         low=wait.low,
         central=wait.median,

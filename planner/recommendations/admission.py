@@ -14,7 +14,7 @@ NO_ROOM = "the boards that it would take are not free while the others stay as p
 NO_PAIR = "the job that would share its board is not proposed to do so"
 
 
-class Room:
+class AdmissionRoom:
     """The boards in use while every job keeps what it has, but for the proposals taken so far."""
 
     def __init__(self, problem: PlanningProblem) -> None:
@@ -40,7 +40,7 @@ class Room:
         self._most = np.maximum(np.array(has, dtype=np.float64)[:, None], self._used)
 
     def _row_of(self, job: JobProblem, option: Option) -> int:
-        """Give the row of an option: its model among the nodes of the job's scheduler."""
+        """Return the row of an option: its model among the nodes of the job's scheduler."""
         return self._row[option.configuration.gpu_model, self._under[job.demand.job.job_id]]
 
     def take(self, one: Proposal) -> bool:
@@ -52,7 +52,7 @@ class Room:
         return True
 
     def _change(self, one: Proposal) -> npt.NDArray[np.float64]:
-        """Give the boards that a proposal takes more or less, array [rows, slots]."""
+        """Return the boards that a proposal takes more or less, array [rows, slots]."""
         change = np.zeros(self._used.shape)
         present = one.present
         change[self._row_of(one.job, present)] -= present.boards
@@ -63,8 +63,8 @@ class Room:
         return change
 
 
-def admitted(proposals: Sequence[Proposal], room: Room) -> tuple[list[int], set[int]]:
-    """Give the numbers of the proposals that fit together, in the order given, and the unpaired.
+def admitted(proposals: Sequence[Proposal], room: AdmissionRoom) -> tuple[list[int], set[int]]:
+    """Return the numbers of the proposals that fit together, in the order given, and the unpaired.
 
     A job that is not proposed to change keeps what it has. Boards that one change frees may be
     taken by another: passes go on until nothing more fits.
@@ -83,7 +83,7 @@ def admitted(proposals: Sequence[Proposal], room: Room) -> tuple[list[int], set[
 
 
 def _unpaired(proposals: Sequence[Proposal]) -> set[int]:
-    """Give the numbers of those that would share a board with a job that would not."""
+    """Return the numbers of those that would share a board with a job that would not."""
     with_whom = {
         proposal.job.demand.job.job_id: proposal.chosen.configuration.shared_with
         for proposal in proposals

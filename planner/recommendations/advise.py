@@ -10,7 +10,7 @@ from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, IdleGpus, Plan
 from planner.problem.planning_problem import PlanningProblem
 from planner.problem.transitions import entering
-from planner.recommendations.admission import NO_PAIR, NO_ROOM, Room, admitted
+from planner.recommendations.admission import NO_PAIR, NO_ROOM, AdmissionRoom, admitted
 from planner.recommendations.evidence import confidence_of, evidence_of, fleet_evidence
 from planner.recommendations.fleet_advice import FleetAdvice, empty_nodes, missing_boards
 from planner.recommendations.guardrails import refusal
@@ -20,7 +20,7 @@ from planner.recommendations.memory_relief import Relief, reliefs
 from planner.recommendations.portfolio import Portfolio, portfolio_of
 from planner.recommendations.proposals import Proposal, proposal_of
 from planner.recommendations.rejections import Rejections, rejected
-from planner.recommendations.savings import Outcome, outcome_of
+from planner.recommendations.savings import ProposalOutcome, outcome_of
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
 from planner.recommendations.wording import change_text, why
 
@@ -57,7 +57,7 @@ def advise(
     resting: Mapping[str, str] | None = None,
     rejections: Rejections | None = None,
 ) -> Advice:
-    """Give what follows from a plan of this problem.
+    """Return what follows from a plan of this problem.
 
     `groups` are forecasts of whole GPU models, `past_runs` maps a job to the lengths in s of ended
     runs of the same job. `memory` is what is foreseen of the jobs' memory: a job that will run out
@@ -74,7 +74,7 @@ def advise(
         for job, job_plan in zip(problem.jobs, plan.jobs, strict=True)
     ]
     outcomes = [outcome_of(proposal, problem.terms) for proposal in proposals]
-    room = Room(problem)
+    room = AdmissionRoom(problem)
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(one.job_id for one in relieved)
     kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no)
@@ -148,15 +148,15 @@ def _by_saving(one: Recommendation) -> tuple[bool, float, str]:
 
 def _chosen(
     proposals: Sequence[Proposal],
-    outcomes: Sequence[Outcome],
+    outcomes: Sequence[ProposalOutcome],
     problem: PlanningProblem,
     past_runs: Mapping[str, Sequence[float]],
-    room: Room,
+    room: AdmissionRoom,
     relieved: frozenset[str],
     resting: Mapping[str, str],
     rejections: Rejections,
 ) -> tuple[dict[str, str], list[int]]:
-    """Give the reason for every job that is kept, and the numbers of the proposals to recommend.
+    """Return the reason for every job that is kept, and the numbers of the proposals to recommend.
 
     Jobs that are relieved are neither.
     """
@@ -183,12 +183,12 @@ def _chosen(
     return kept, [worthy[position] for position in taken]
 
 
-def _central(outcome: Outcome) -> float:
+def _central(outcome: ProposalOutcome) -> float:
     return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
 
 
 def _recommendation(
-    one: Proposal, outcome: Outcome, plan: Plan, problem: PlanningProblem
+    one: Proposal, outcome: ProposalOutcome, plan: Plan, problem: PlanningProblem
 ) -> Recommendation:
     job, action = one.job.demand.job, one.action or Action.FEWER_GPUS
     evidence = evidence_of(one, outcome.savings, plan, problem)
@@ -228,7 +228,7 @@ def _with_queue(one: Proposal, transition: Transition | None) -> Transition | No
 
 
 def _details(one: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
-    """Give for a pause when it begins and when the job may begin again."""
+    """Return for a pause when it begins and when the job may begin again."""
     if one.action is not Action.SHIFT_IN_TIME or one.first is None:
         return ()
     slot = timedelta(minutes=problem.planning.slot_minutes)

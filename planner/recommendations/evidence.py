@@ -20,7 +20,7 @@ _COMPLETE = 0.8
 
 
 def evidence_of(one: Proposal, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
-    """Give the evidence of one proposal."""
+    """Return the evidence of one proposal."""
     demand = one.job.demand
     path = (
         demand.forecast.path(Quantity.EFFECTIVE_GPUS)
@@ -54,7 +54,7 @@ def evidence_of(one: Proposal, savings: Savings, plan: Plan, problem: PlanningPr
 def fleet_evidence(
     factors: tuple[tuple[str, str], ...], plan: Plan, problem: PlanningProblem
 ) -> Evidence:
-    """Give the evidence of advice that rests on all jobs of the plan."""
+    """Return the evidence of advice that rests on all jobs of the plan."""
     demands = [job.demand for job in problem.jobs]
     starts = [
         demand.window_start.to_pydatetime() for demand in demands if demand.window_start is not None
@@ -80,7 +80,7 @@ def fleet_evidence(
 
 
 def confidence_of(evidence: Evidence) -> str:
-    """Give strong, medium or weak with every reason that lowers it."""
+    """Return strong, medium or weak with every reason that lowers it."""
     if evidence.signal not in _SIGNALS:
         return "unknown: the signal was not reported"
     level, measured = _SIGNALS[evidence.signal]

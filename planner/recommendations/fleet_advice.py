@@ -61,7 +61,7 @@ def given_back(model: str, changes: Sequence[Proposal], slots: int) -> Values:
 def missing_boards(
     problem: PlanningProblem, groups: Sequence[GroupForecast], changes: Sequence[Proposal]
 ) -> Iterator[FleetAdvice]:
-    """Give the GPU models whose forecast allocation exceeds what the fleet has.
+    """Yield the GPU models whose forecast allocation exceeds what the fleet has.
 
     The forecast of a model contains jobs yet to come. Only what starts within the horizon counts,
     and only what is still short once the recommended `changes` are made.
@@ -239,7 +239,7 @@ def _put(boards: int, model: str, left: dict[str, int], models: Mapping[str, str
 
 
 def _longest_off(node: NodePlan) -> tuple[int, int]:
-    """Give the longest stretch of slots [first, last) in which a node is off; empty when none."""
+    """Return the longest stretch of slots [first, last) in which a node is off; empty when none."""
     best, start = (0, 0), 0
     for slot, on in enumerate((*node.on, True)):
         if on:

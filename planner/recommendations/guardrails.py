@@ -9,7 +9,7 @@ from planner.problem.cost import needed_service
 from planner.problem.job_demand import JobDemand
 from planner.problem.terms import Terms
 from planner.recommendations.proposals import STEADY_SHARE, Proposal
-from planner.recommendations.savings import Outcome
+from planner.recommendations.savings import ProposalOutcome
 
 _SHORTEST_HOURS = 1.0
 """A change is held at least so long: rescaling costs 15-250 s each way (Sia, SOSP 2023)."""
@@ -18,8 +18,10 @@ _BUSY, _COOL = 0.9, 0.15
 exceeds: one spinning kernel gives 100 % utilization at 5-10 % of the range."""
 
 
-def refusal(one: Proposal, outcome: Outcome, terms: Terms, past_runs: Sequence[float]) -> str:
-    """Give why the change is not recommended, '' when it is.
+def refusal(
+    one: Proposal, outcome: ProposalOutcome, terms: Terms, past_runs: Sequence[float]
+) -> str:
+    """Return why the change is not recommended, '' when it is.
 
     `past_runs` are the lengths of ended runs of the same job, s.
     """
@@ -89,8 +91,8 @@ def _overruns(one: Proposal, past_runs: Sequence[float]) -> str:
     return f"it could take {longest / 3600:.1f} h, above its time limit of {limit / 3600:.1f} h"
 
 
-def saving_ratio(one: Proposal, outcome: Outcome, terms: Terms) -> float:
-    """Give the central saving as a share of what the job costs.
+def saving_ratio(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> float:
+    """Return the central saving as a share of what the job costs.
 
     For a power cap, of its energy; for waiting, of the price of its energy.
     """
@@ -105,7 +107,7 @@ def saving_ratio(one: Proposal, outcome: Outcome, terms: Terms) -> float:
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 
 
-def _poor(one: Proposal, outcome: Outcome, terms: Terms) -> str:
+def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> str:
     """Refuse what saves too little for the change; more GPUs are not asked to save but to serve."""
     saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
     taken = 0.0 if outcome.transition is None else outcome.transition.cost
@@ -128,7 +130,7 @@ def _poor(one: Proposal, outcome: Outcome, terms: Terms) -> str:
 
 
 def suspicion(demand: JobDemand, terms: Terms) -> str:
-    """Give what does not fit together in a job's readings, '' when nothing: busy, yet cool boards.
+    """Return what does not fit together in a job's readings, '' if nothing: busy, yet cool boards.
 
     Spinning kernels and wrong readings look like this; whoever holds GPUs may make them.
     """

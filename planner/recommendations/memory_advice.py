@@ -15,7 +15,7 @@ from data.units import MIB_PER_GIB
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.memory_relief import Relief
-from planner.recommendations.savings import Outcome
+from planner.recommendations.savings import ProposalOutcome
 
 _IN_PROGRAM = (MemoryRemedy.SHARD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH)
 _UNKNOWN_WORTH = "unknown: nobody tells when it last saved a checkpoint; not counted as saved"
@@ -23,7 +23,7 @@ _LIKELY = 0.5
 
 
 def memory_recommendation(one: Relief, plan: Plan, problem: PlanningProblem) -> Recommendation:
-    """Give the recommendation of a relief.
+    """Return the recommendation of a relief.
 
     It expires when the memory is likely to be gone, where that is before a plan's own expiry.
     """
@@ -61,7 +61,7 @@ def _expiry(finding: MemoryFinding, created_at: datetime, problem: PlanningProbl
 
 
 def _savings(one: Relief, problem: PlanningProblem) -> Savings:
-    """Give what the change costs, as negative savings; of advice nothing is known."""
+    """Return what the change costs, as negative savings; of advice nothing is known."""
     if one.outcome is None:
         hours = one.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
         return Savings(
@@ -70,8 +70,8 @@ def _savings(one: Relief, problem: PlanningProblem) -> Savings:
     return replace(one.outcome.savings, gpu_hours=_gpu_hours(one, one.outcome, problem))
 
 
-def _gpu_hours(one: Relief, outcome: Outcome, problem: PlanningProblem) -> Range:
-    """Give the board-hours given back less those taken, whatever their models.
+def _gpu_hours(one: Relief, outcome: ProposalOutcome, problem: PlanningProblem) -> Range:
+    """Return the board-hours given back less those taken, whatever their models.
 
     A plan counts the boards of the present model as freed; here others are taken for them.
     """
@@ -133,13 +133,13 @@ _REASONS = {
 
 
 def _in_program(finding: MemoryFinding) -> list[str]:
-    """Give the remedies that a person makes in the job's own program, the mildest first."""
+    """Return the remedies that a person makes in the job's own program, the mildest first."""
     own = [one.text for one in finding.advice if one.remedy in _IN_PROGRAM]
     return own or [one.text for one in finding.advice]
 
 
 def _confidence(one: Relief) -> str:
-    """Give how far the forecast, and that the change helps, can be trusted."""
+    """Return how far the forecast, and that the change helps, can be trusted."""
     chance = one.finding.probability or 0.0
     told = f"it runs out with a chance of at least {100 * chance:.0f} % by its forecast"
     if one.action is Action.SPREAD:
@@ -148,7 +148,7 @@ def _confidence(one: Relief) -> str:
 
 
 def _evidence(one: Relief, savings: Savings, plan: Plan, problem: PlanningProblem) -> Evidence:
-    """Give the evidence of a proposal with that of its memory in front."""
+    """Return the evidence of a proposal with that of its memory in front."""
     found = evidence_of(one.proposal, savings, plan, problem)
     path = _memory_path(one)
     losses = dict(path.backtest.losses) if path is not None and path.backtest else {}

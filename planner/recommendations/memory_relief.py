@@ -19,9 +19,9 @@ from planner.memory.bounds import USABLE
 from planner.problem.configurations import Option, board_share
 from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.problem.terms import Terms
-from planner.recommendations.admission import NO_ROOM, Room
+from planner.recommendations.admission import NO_ROOM, AdmissionRoom
 from planner.recommendations.proposals import Proposal
-from planner.recommendations.savings import Outcome, outcome_of
+from planner.recommendations.savings import ProposalOutcome, outcome_of
 
 _BEYOND = 1.25
 """Room asked for above a forecast that ends at the device's own memory: the rest was cut."""
@@ -38,7 +38,7 @@ class Relief:
 
     finding: MemoryFinding
     proposal: Proposal
-    outcome: Outcome | None
+    outcome: ProposalOutcome | None
     limit_mib: float
     why_not: str = ""
 
@@ -65,7 +65,7 @@ def _is_cut_off(finding: MemoryFinding) -> bool:
 
 
 def _asked_mib(finding: MemoryFinding) -> float:
-    """Give what is asked of other devices."""
+    """Return what is asked of other devices."""
     return finding.needed_mib * (_BEYOND if _is_cut_off(finding) else 1.0)
 
 
@@ -82,9 +82,9 @@ def reliefs(
     findings: Sequence[MemoryFinding],
     proposals: Sequence[Proposal],
     problem: PlanningProblem,
-    room: Room,
+    room: AdmissionRoom,
 ) -> tuple[Relief, ...]:
-    """Give one relief for every job of the plan that will run out, the likeliest first.
+    """Return one relief for every job of the plan that will run out, the likeliest first.
 
     `proposals` are what the plan proposes, one per job. The boards taken are taken from `room`.
     """
@@ -99,7 +99,7 @@ def reliefs(
 
 
 def _relief(
-    finding: MemoryFinding, planned: Proposal, problem: PlanningProblem, room: Room
+    finding: MemoryFinding, planned: Proposal, problem: PlanningProblem, room: AdmissionRoom
 ) -> Relief:
     job = planned.job
     why_not = _unchangeable(job, may_requeue=problem.rules.may_requeue)
@@ -122,7 +122,7 @@ def _relief(
 
 
 def _unchangeable(job: JobProblem, *, may_requeue: bool) -> str:
-    """Give why no configuration of the job can be changed, '' when one can."""
+    """Return why no configuration of the job can be changed, '' when one can."""
     if job.keep_reason:
         return job.keep_reason
     if job.pinned is not None:
@@ -151,8 +151,8 @@ def _ways(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> 
 
 def _ordered(
     ways: Sequence[_Way], planned: Proposal, terms: Terms
-) -> list[tuple[Proposal, _Way, Outcome]]:
-    """Give the ways with what they bring: larger devices first, of each kind the cheapest."""
+) -> list[tuple[Proposal, _Way, ProposalOutcome]]:
+    """Return the ways with what they bring: larger devices first, of each kind the cheapest."""
     found = []
     for way in ways:
         options = (*planned.job.options, way.option)
@@ -173,12 +173,12 @@ def _ordered(
     )
 
 
-def _saved(outcome: Outcome) -> float:
+def _saved(outcome: ProposalOutcome) -> float:
     return 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
 
 
 def _larger(job: JobProblem, finding: MemoryFinding, problem: PlanningProblem) -> Iterator[_Way]:
-    """Give the devices of the fleet that offer each of the job's devices what it will need."""
+    """Yield the devices of the fleet that offer each of the job's devices what it will need."""
     now = job.demand.job
     here = problem.catalogue.get(now.gpu_model)
     reach = problem.facts.reach[now.job_id]
@@ -222,7 +222,7 @@ def _option(count: int, model: GpuModel, profile: MigProfile | None, ratio: floa
 
 
 def _spread(job: JobProblem, finding: MemoryFinding) -> Iterator[_Way]:
-    """Give the fewest devices that hold what is needed if its memory is shared out evenly.
+    """Yield the fewest devices that hold what is needed if its memory is shared out evenly.
 
     A job whose recipe is known was sent by Trimtab, and its command says over how many devices.
     """

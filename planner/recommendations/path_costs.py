@@ -24,7 +24,7 @@ class PathCost:
 
 
 def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
-    """Give what a path of option numbers costs, changes included."""
+    """Return what a path of option numbers costs, changes included."""
     present = job.options[0]
     used = {number: option_costs(job, number, terms) for number in set(path)}
     money = sum(used[number].money[slot] for slot, number in enumerate(path))
@@ -38,5 +38,5 @@ def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
 
 
 def option_costs(job: JobProblem, number: int, terms: Terms) -> SlotCosts:
-    """Give the cost of each slot under an option."""
+    """Return the cost of each slot under an option."""
     return slot_costs(job.demand, job.options[0], job.options[number], terms)

@@ -57,7 +57,7 @@ class Portfolio:
 
 
 def worth_of(recommendations: Iterable[Recommendation]) -> tuple[float, float]:
-    """Give what recommendations save together, and what those of them that cost money cost."""
+    """Return what recommendations save together, and what those of them that cost money cost."""
     costs = [
         recommendation.savings.cost.central
         for recommendation in recommendations
@@ -75,7 +75,7 @@ def portfolio_of(
     relieved: Sequence[Relief] = (),
     rows: Sequence[Recommendation] = (),
 ) -> Portfolio:
-    """Give the parts; `proposals` has one entry per job of the plan, `recommended` names jobs.
+    """Return the parts; `proposals` has one entry per job of the plan, `recommended` names jobs.
 
     `rows` are all recommendations.
     """

@@ -57,7 +57,7 @@ class Proposal:
 
 
 def proposal_of(job: JobProblem, plan: JobPlan, terms: Terms) -> Proposal:
-    """Give what the plan proposes for a job."""
+    """Return what the plan proposes for a job."""
     number_of = {option.configuration: number for number, option in enumerate(job.options)}
     planned = tuple(number_of[step] for step in plan.steps)
     remaining = job.demand.remaining.central
@@ -85,7 +85,7 @@ def _serves_more(job: JobProblem, option: int) -> bool:
 
 
 def _cheapest(job: JobProblem, planned: Path, terms: Terms) -> int:
-    """Give the option of the plan that costs least to hold for good, if any gives what is needed.
+    """Return the option of the plan that costs least to hold for good, if any gives what is needed.
 
     Else the one that the plan holds longest. A pause ends: it is never held for good.
     """
@@ -134,7 +134,7 @@ def _for_a_while(
 
 
 def _longest_run(slots: list[int]) -> tuple[int, int]:
-    """Give the first and last of the longest stretch of consecutive slots, the earliest of them."""
+    """Return first and last of the longest stretch of consecutive slots, the earliest of them."""
     edges = np.flatnonzero(np.diff(slots) != 1) + 1
     runs: list[npt.NDArray[np.int64]] = np.split(np.array(slots), edges)
     longest = max(runs, key=len)

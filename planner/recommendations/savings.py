@@ -52,7 +52,7 @@ _AT_ONCE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class ProposalOutcome:
     """Everything that a proposal brings. `shortfall_saved` is priced and no money.
 
     `cost_of_now` is the money that keeping the job costs over the horizon, `energy_bill` the part
@@ -67,8 +67,8 @@ class Outcome:
     energy_bill: float
 
 
-def outcome_of(one: Proposal, terms: Terms) -> Outcome:
-    """Give what a proposal saves, takes and delays."""
+def outcome_of(one: Proposal, terms: Terms) -> ProposalOutcome:
+    """Return what a proposal saves, takes and delays."""
     job = one.job
     stays = path_cost(job, (0,) * len(one.proposed), terms)
     moves = path_cost(job, one.proposed, terms)
@@ -79,7 +79,7 @@ def outcome_of(one: Proposal, terms: Terms) -> Outcome:
     errors = _errors(one, held, change, longer, terms)
     energy = _energy(one, held, change, longer, errors, terms)
     gpu_hours = _gpu_hours(one, held, change, longer, errors, terms)
-    return Outcome(
+    return ProposalOutcome(
         savings=Savings(
             horizon_hours=job.demand.remaining.hours(terms.slot_hours),
             gpu_hours=gpu_hours,
@@ -97,7 +97,7 @@ def outcome_of(one: Proposal, terms: Terms) -> Outcome:
 
 
 def _change(one: Proposal, terms: Terms) -> ChangeTime:
-    """Give what the change takes, and its way back where it ends."""
+    """Return what the change takes, and its way back where it ends."""
     there = change_costs(one.job.demand, one.present, one.chosen, terms)
     if one.last is None:
         return there
@@ -116,12 +116,12 @@ def _sum(one: Triple, other: Triple) -> Triple:
 
 
 def _held(one: Proposal) -> Values:
-    """Give the share of each slot in which the job is expected to hold what is proposed."""
+    """Return the share of each slot in which the job is expected to hold what is proposed."""
     return np.asarray(one.held * one.job.demand.remaining.central, dtype=np.float64)
 
 
 def _longer_hours(one: Proposal, terms: Terms) -> Triple:
-    """Give how much longer the horizon's work takes under the option, h as low, central, high.
+    """Return how much longer the horizon's work takes under the option, h as low, central, high.
 
     Central: what the plan counts. High: on fewer or other devices as if activity did not rise
     there; under a cap or beside another job the worst slowdown of work that has the load of q90.
@@ -142,7 +142,7 @@ def _longer_hours(one: Proposal, terms: Terms) -> Triple:
 
 
 def _freed(one: Proposal) -> tuple[float, float]:
-    """Give the boards of the present model that become free, and those that are kept."""
+    """Return the boards of the present model that become free, and those that are kept."""
     same = one.chosen.configuration.gpu_model == one.present.configuration.gpu_model
     kept = one.chosen.boards if same else 0.0
     return (0.0 if one.chosen.paused else one.present.boards - kept), kept
@@ -156,7 +156,7 @@ def _gpu_hours(
     errors: Sequence[Error],
     terms: Terms,
 ) -> Range:
-    """Give the GPU-hours of the present model that become free."""
+    """Return the GPU-hours of the present model that become free."""
     freed, kept = _freed(one)
     central = freed * float(held.sum()) * terms.slot_hours - longer[1] * kept - change.gpu_hours[1]
     return range_of(central, [error.gpu_hours for error in errors], "GPU-h")
@@ -170,7 +170,7 @@ def _energy(
     errors: Sequence[Error],
     terms: Terms,
 ) -> Range | None:
-    """Give the site energy saved in kWh; None when power was never reported."""
+    """Return the site energy saved in kWh; None when power was never reported."""
     saved = _saved_watts(one.job.demand.power_q50, one, terms)
     if saved is None:
         return None
@@ -180,12 +180,12 @@ def _energy(
 
 
 def _site(terms: Terms) -> float:
-    """Give the site energy in kWh of a Wh of boards."""
+    """Return the site energy in kWh of a Wh of boards."""
     return terms.energy.pue / 1000
 
 
 def _saved_watts(power: Values | None, one: Proposal, terms: Terms) -> Values | None:
-    """Give the W saved in each slot while the change is held; put-off work is not saved.
+    """Return the W saved in each slot while the change is held; put-off work is not saved.
 
     None where power is unknown.
     """
@@ -200,7 +200,7 @@ def _saved_watts(power: Values | None, one: Proposal, terms: Terms) -> Values | 
 def _errors(
     one: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
 ) -> list[Error]:
-    """Give all that may turn out otherwise, each independent of the others."""
+    """Return all that may turn out otherwise, each independent of the others."""
     if one.option == 0:
         return []
     site = _site(terms)
@@ -227,7 +227,7 @@ def _errors(
 
 
 def _further_hours(one: Proposal, longer: Triple) -> Values:
-    """Give how much longer than central work takes, h [levels]."""
+    """Return how much longer than central work takes, h [levels]."""
     low, central, high = longer
     if one.chosen.configuration.power_cap_watts is not None or one.chosen.configuration.shared_with:
         return either_side(central - low, high - central)
@@ -235,7 +235,7 @@ def _further_hours(one: Proposal, longer: Triple) -> Values:
 
 
 def _end_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
-    """Give what another end of the job makes of it."""
+    """Yield what another end of the job makes of it."""
     remaining = one.job.demand.remaining
     if len(remaining.likely) < 2:
         return
@@ -253,7 +253,7 @@ def _end_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
 
 
 def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
-    """Give what other power makes of it: forecast, estimate, idle boards, PUE."""
+    """Yield what other power makes of it: forecast, estimate, idle boards, PUE."""
     demand = one.job.demand
     if demand.power_q50 is None or demand.power_q10 is None or demand.power_q90 is None:
         return
@@ -298,7 +298,7 @@ def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
 
 
 def _put_off_prices(one: Proposal, held: Values, terms: Terms) -> Values:
-    """Give the price of put-off work around that of a mean day: any hour of the day may be its."""
+    """Return price of put-off work around that of a mean day: any hour of the day may be its."""
     moved, tariff = _put_off_kwh(one, held, terms), terms.tariff
     length = max(1, round(float(held.sum()) * terms.slot_hours))
     day = np.array(terms.energy.prices_by_hour)
@@ -307,7 +307,7 @@ def _put_off_prices(one: Proposal, held: Values, terms: Terms) -> Values:
 
 
 def _emissions(one: Proposal, held: Values, energy: Range | None, terms: Terms) -> Range | None:
-    """Give location-based kgCO2e: of the slots that the change touches, and of put-off work."""
+    """Return location-based kgCO2e: of the slots that the change touches, and of put-off work."""
     if energy is None:
         return None
     touched = float((terms.tariff.gco2e * held).sum() / held.sum()) if held.any() else 0.0
@@ -326,7 +326,7 @@ def _emissions(one: Proposal, held: Values, energy: Range | None, terms: Terms) 
 
 
 def _put_off_kwh(one: Proposal, held: Values, terms: Terms) -> float:
-    """Give the site energy in kWh of the work that a pause puts off; 0 where power is unknown."""
+    """Return the site energy in kWh of the work that a pause puts off; 0 where power is unknown."""
     power = one.job.demand.power_q50
     if power is None:
         return 0.0
@@ -335,7 +335,7 @@ def _put_off_kwh(one: Proposal, held: Values, terms: Terms) -> float:
 
 
 def _money(central: float, errors: Sequence[Error], terms: Terms) -> Range:
-    """Give the money saved around its central value, which is the plan's own."""
+    """Return the money saved around its central value, which is the plan's own."""
     price = float(terms.tariff.per_kwh.mean())
     return range_of(
         central, [error.rent + price * error.kwh for error in errors], terms.energy.currency
@@ -357,7 +357,7 @@ def _transition(one: Proposal, change: ChangeTime) -> Transition | None:
 def _delay(
     one: Proposal, held: Values, change: ChangeTime, longer: Triple, terms: Terms
 ) -> Range | None:
-    """Give by how many hours the horizon's work is done later; None for a service."""
+    """Return by how many hours the horizon's work is done later; None for a service."""
     demand: JobDemand = one.job.demand
     if not demand.standing.ends or one.option == 0 or not (one.chosen.boards or one.chosen.paused):
         return None

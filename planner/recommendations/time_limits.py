@@ -17,7 +17,7 @@ _STEP_SECONDS = 900
 
 
 def advised_limit(job: Job, past_runs: Sequence[float]) -> float | None:
-    """Give a time limit in s that is half again as long as the longest run, None when it is fine.
+    """Return a time limit in s that is half again as long as the longest run, None when it is fine.
 
     `past_runs` are the lengths in s of ended runs of the same job; fewer than five say too little.
     """
@@ -32,12 +32,12 @@ def advised_limit(job: Job, past_runs: Sequence[float]) -> float | None:
 
 
 def limit_text(seconds: float) -> str:
-    """Give a limit as people write it, such as `6.5 h`."""
+    """Return a limit as people write it, such as `6.5 h`."""
     return f"{seconds / 3600:.3g} h"
 
 
 def why_shorter(job: Job, past_runs: Sequence[float], advised: float) -> str:
-    """Give the reason for a shorter limit."""
+    """Return the reason for a shorter limit."""
     limit = job.scheduler.time_limit_seconds if job.scheduler else None
     ordered = sorted(past_runs)
     return (

@@ -7,12 +7,12 @@ from planner.recommendations.proposals import Proposal
 
 
 def why(one: Proposal, problem: PlanningProblem) -> str:
-    """Give the reason for a proposal."""
+    """Return the reason for a proposal."""
     return _REASONS.get(one.action or Action.FEWER_GPUS, _less_work)(one, problem)
 
 
 def change_text(one: Proposal, problem: PlanningProblem) -> str:
-    """Give what changes where the configurations do not say it, '' where they do."""
+    """Return what changes where the configurations do not say it, '' where they do."""
     if one.first is None:
         return ""
     starts = f"{problem.slot_starts[one.first]:%Y-%m-%d %H:%M} UTC"

@@ -1,6 +1,6 @@
 """The rules that a replay sets side by side: the peers as published, then ours."""
 
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.decaying_histogram import DecayingHistogram
 from planner.rightsizing.forecast_path import ForecastPath
 from planner.rightsizing.operating_points import (
@@ -9,7 +9,7 @@ from planner.rightsizing.operating_points import (
     UTILIZATION,
     UTILIZATION_CALM,
 )
-from planner.rightsizing.past import Policy
+from planner.rightsizing.past import LimitRule
 from planner.rightsizing.percentile_rules import KrrCpu, KrrMemory
 from planner.rightsizing.published_recursion import PublishedRecursion
 from planner.rightsizing.reactive import Reactive
@@ -24,8 +24,8 @@ CARE = 3.0
 """Makes a shortfall look so many times dearer: fewer samples above the limit, more slack."""
 
 
-def peer_policies(first_bucket: float) -> list[Policy]:
-    """Give the peers; `first_bucket` is the width of the autoscaler's first bucket."""
+def peer_policies(first_bucket: float) -> list[LimitRule]:
+    """Return the peers; `first_bucket` is the width of the autoscaler's first bucket."""
     histogram = DecayingHistogram(first=first_bucket)
     return [
         StaticPeak(),
@@ -40,16 +40,16 @@ def peer_policies(first_bucket: float) -> list[Policy]:
     ]
 
 
-def own_policies(charges: Charges, *, memory: bool, forecasting: bool) -> list[Policy]:
-    """Give ours for memory or for demand, those that plan on forecasts where there are any."""
-    pooled: list[Policy] = [MEMORY, MEMORY_TIGHT] if memory else [UTILIZATION, UTILIZATION_CALM]
+def own_policies(charges: UnitCharges, *, memory: bool, forecasting: bool) -> list[LimitRule]:
+    """Return ours for memory or for demand, those that plan on forecasts where there are any."""
+    pooled: list[LimitRule] = [MEMORY, MEMORY_TIGHT] if memory else [UTILIZATION, UTILIZATION_CALM]
     if not forecasting:
         return pooled
     return [*pooled, *forecast_policies(charges)]
 
 
-def forecast_policies(charges: Charges) -> list[Policy]:
-    """Give ours that plan on forecasts."""
+def forecast_policies(charges: UnitCharges) -> list[LimitRule]:
+    """Return ours that plan on forecasts."""
     return [
         ForecastPath(charges=charges),
         ForecastPath(charges=charges, care=CARE, name="Trimtab, forecast path, careful"),

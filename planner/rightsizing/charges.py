@@ -13,7 +13,7 @@ _CHANGE_HOURS = 1 / 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Charges:
+class UnitCharges:
     """Money per unit-hour of limit; power of a held unit at rest and at work, kW.
 
     These three are numbers, or arrays [jobs] where jobs hold different boards. Demand above the
@@ -29,13 +29,13 @@ class Charges:
     change_hours: float = _CHANGE_HOURS
 
     def energy_kwh(self, limits: Values, used: Values, hours: float) -> Values:
-        """Give the energy [jobs, n] of units held for so long, of which so many worked."""
+        """Return the energy [jobs, n] of units held for so long, of which so many worked."""
         idle, work = _column(self.idle_kw), _column(self.busy_kw)
         power = idle * limits + (work - idle) * np.minimum(used, limits)
         return np.asarray(self.pue * hours * power)
 
     def step_cost(self, samples: Values, levels: Values, hours: float) -> Values:
-        """Give the cost [jobs, K] of levels [jobs, K] under samples [jobs, n] of so many hours.
+        """Return the cost [jobs, K] of levels [jobs, K] under samples [jobs, n] of so many hours.
 
         An unknown sample costs nothing: neither rent nor shortfall, for any rule.
         """
@@ -50,10 +50,10 @@ class Charges:
         return cost
 
     def change_cost(self, levels: Values) -> Values:
-        """Give the cost of a change to each level [jobs, n]."""
+        """Return the cost of a change to each level [jobs, n]."""
         return np.asarray(levels * self.change_hours * _column(self.unit_hour))
 
 
 def _column(value: float | Values) -> Values:
-    """Give a number or one per job as a column that meets [jobs, n]."""
+    """Return a number or one per job as a column that meets [jobs, n]."""
     return np.reshape(np.asarray(value, dtype=np.float64), (-1, 1))

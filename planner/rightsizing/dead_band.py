@@ -19,7 +19,7 @@ class DeadBand:
     lower_ratio: float = 0.0
 
     def held(self, need: Values, limits: Values) -> Values:
-        """Give the limits [jobs] that follow; a job without one gets its need with headroom.
+        """Return the limits [jobs] that follow; a job without one gets its need with headroom.
 
         An unknown need leaves the limit as it is.
         """

@@ -20,7 +20,7 @@ class DecayingHistogram:
     half_life_hours: float = 24.0
 
     def percentile(self, samples: Values, ages_hours: Values, level: float) -> Values:
-        """Give the percentile [jobs] of samples [jobs, n] of these ages [n]; NaN without one."""
+        """Return the percentile [jobs] of samples [jobs, n] of these ages [n]; NaN without one."""
         known = np.isfinite(samples)
         filled = np.where(known, np.maximum(samples, 0.0), 0.0)
         bucket = (np.log1p(filled / self.first * (self.ratio - 1)) / np.log(self.ratio)).astype(

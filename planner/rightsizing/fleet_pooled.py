@@ -37,7 +37,7 @@ class FleetPooled:
     name: str = "Trimtab"
 
     def need(self, past: Past) -> Values:
-        """Give what every job is thought to need [jobs], NaN for a job without known samples."""
+        """Return what every job is thought to need [jobs], NaN for a job without known samples."""
         own = quantile(past.recent(self.own_hours), self.own_level)
         # A job silent for the whole window is judged by all that it has shown.
         own = np.where(np.isnan(own), quantile(past.usage, self.own_level), own)
@@ -50,11 +50,11 @@ class FleetPooled:
         return need
 
     def mixed(self, own: Values, everyones: Values) -> Values:
-        """Give a cohort's needs from the jobs' own quantiles and those that the fleet's is of."""
+        """Return a cohort's needs from the jobs' own quantiles and those that the fleet's is of."""
         fleet = float(np.nanquantile(everyones, self.fleet_level))
         mixed = (1 - self.pull) * self.own_factor * own + self.pull * fleet
         return np.asarray(np.maximum(mixed, self.floor_factor * fleet))
 
     def recommend(self, past: Past) -> Values:
-        """Give the limits that the dead band makes of the needs."""
+        """Return the limits that the dead band makes of the needs."""
         return self.band.held(self.need(past), past.limits)

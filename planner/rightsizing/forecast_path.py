@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.level_paths import cheapest_path, level_of
 from planner.rightsizing.past import QUANTILES, Past, Values
 
@@ -25,13 +25,13 @@ class ForecastPath:
     true prices it took Philly from 50.7 to 54.3 % above the oracle.
     """
 
-    charges: Charges
+    charges: UnitCharges
     calm: float = 1.0
     care: float = 1.0
     name: str = "Trimtab, forecast path"
 
     def recommend(self, past: Past) -> Values:
-        """Give the first step of the cheapest path; a job without a forecast keeps its limit."""
+        """Return the first step of the cheapest path; a job without a forecast keeps its limit."""
         if past.forecast is None:
             return past.kept()
         path, levels = past.forecast.path, list(QUANTILES)
@@ -64,12 +64,12 @@ class ForecastPath:
 
 
 def _weights(levels: list[float]) -> Values:
-    """Give the share of the future that each quantile stands for."""
+    """Return the share of the future that each quantile stands for."""
     low, high = np.array([0.0, *levels[:-1]]), np.array([*levels[1:], 1.0])
     return np.asarray((high - low) / (high - low).sum())
 
 
 def _with_tail(path: Values) -> Values:
-    """Give the path with q99 beyond its quantiles."""
+    """Return the path with q99 beyond its quantiles."""
     median, high = path[:, :, [QUANTILES.index(0.50)]], path[:, :, [QUANTILES.index(0.95)]]
     return np.concatenate([path, median + _TAIL * (high - median)], axis=2)

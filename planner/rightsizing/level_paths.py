@@ -10,7 +10,7 @@ from planner.rightsizing.past import Indices, Values
 
 
 def cheapest_path(cost: Values, enter: Values, start: Indices) -> Indices:
-    """Give the levels [jobs, steps] of least total cost.
+    """Return the levels [jobs, steps] of least total cost.
 
     cost [jobs, steps, K]; enter [jobs, K], the cost of a change to a level; start [jobs], the level
     in force, -1 for none: the first level is then free of charge. Ties keep the level.
@@ -33,7 +33,7 @@ def cheapest_path(cost: Values, enter: Values, start: Indices) -> Indices:
 
 
 def level_of(limits: Values, levels: Values) -> Indices:
-    """Give the smallest level [jobs] that is not below the limit, the largest when none is.
+    """Return the smallest level [jobs] that is not below the limit, the largest when none is.
 
     -1 where the limit is unknown.
     """

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.level_paths import cheapest_path
 from planner.rightsizing.past import Past, Values
 
@@ -18,7 +18,7 @@ class Oracle:
     name: str = "oracle (knew all)"
 
     def recommend(self, past: Past) -> Values:
-        """Give the limits of the step that follows the past."""
+        """Return the limits of the step that follows the past."""
         step = past.usage.shape[1] // past.samples_per_step - self.first_step
         return np.asarray(self.limits[:, step])
 
@@ -27,12 +27,12 @@ def oracle_of(
     usage: Values,
     levels: Values,
     *,
-    charges: Charges,
+    charges: UnitCharges,
     sample_hours: float,
     samples_per_step: int,
     first_step: int,
 ) -> Oracle:
-    """Give the oracle of usage [jobs, samples] from `first_step` on: exact, job by job.
+    """Return the oracle of usage [jobs, samples] from `first_step` on: exact, job by job.
 
     A step is judged once the job was seen in an earlier one; what came before costs nobody.
     """

@@ -40,17 +40,17 @@ class Past:
     forecast: StepForecast | None = None
 
     def recent(self, hours: float) -> Values:
-        """Give the usage of the last so many hours, at least one sample."""
+        """Return the usage of the last so many hours, at least one sample."""
         if not np.isfinite(hours):
             return self.usage
         return self.usage[:, -max(1, round(hours / self.sample_hours)) :]
 
     def kept(self) -> Values:
-        """Give the limits in force, for a job without one the largest sample it has shown."""
+        """Return the limits in force, for a job without one the largest sample it has shown."""
         return np.where(np.isnan(self.limits), quantile(self.usage, 1.0), self.limits)
 
 
-class Policy(Protocol):
+class LimitRule(Protocol):
     """A rule as a plain value; the same past gives the same limits."""
 
     @property
@@ -58,11 +58,11 @@ class Policy(Protocol):
         """The word for it in tables."""
 
     def recommend(self, past: Past) -> Values:
-        """Give the wished limit [jobs] of the next step, NaN where the rule cannot tell."""
+        """Return the wished limit [jobs] of the next step, NaN where the rule cannot tell."""
 
 
 def quantile(usage: Values, level: float) -> Values:
-    """Give a quantile of the known samples of every job [jobs], NaN where none is known."""
+    """Return a quantile of the known samples of every job [jobs], NaN where none is known."""
     found = np.full(len(usage), np.nan)
     known = np.isfinite(usage).any(axis=1)
     if known.any():

@@ -18,7 +18,7 @@ class KrrCpu:
     name: str = "KRR CPU (P95)"
 
     def recommend(self, past: Past) -> Values:
-        """Give the percentile."""
+        """Return the percentile."""
         return quantile(past.recent(HISTORY_HOURS), self.level)
 
 
@@ -30,5 +30,5 @@ class KrrMemory:
     name: str = "KRR memory (max + 15 %)"
 
     def recommend(self, past: Past) -> Values:
-        """Give the maximum with its margin."""
+        """Return the maximum with its margin."""
         return quantile(past.recent(HISTORY_HOURS), 1.0) * (1 + self.margin_ratio)

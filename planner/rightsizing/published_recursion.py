@@ -24,7 +24,7 @@ class PublishedRecursion:
     name: str = "per-job DP alone (published)"
 
     def recommend(self, past: Past) -> Values:
-        """Give the first step; without a forecast the last step's peak is the need."""
+        """Return the first step; without a forecast the last step's peak is the need."""
         if past.forecast is None:
             need = quantile(past.usage[:, -past.samples_per_step :], 1.0)[:, None]
         else:

@@ -17,7 +17,7 @@ class Reactive:
     name: str = "reactive 0.9 / 0.5"
 
     def recommend(self, past: Past) -> Values:
-        """Give the limits moved by a step; a new job gets the peak that it has shown."""
+        """Return the limits moved by a step; a new job gets the peak that it has shown."""
         load = quantile(past.usage[:, -past.samples_per_step :], 1.0)
         limits = past.limits
         moved = np.where(load > self.high * limits, limits * (1 + self.step_ratio), limits)

@@ -10,7 +10,7 @@ _MEMORY = 0.95
 
 
 def refreshed(path: Values, age: int, seen: Values) -> StepForecast:
-    """Give the forecast `age` steps after its origin, path [jobs, slots, quantiles].
+    """Return the forecast `age` steps after its origin, path [jobs, slots, quantiles].
 
     The last step's miss of the median carries on, fading; bands are as wide as at the same lead
     from the origin. `seen` [jobs] is the last step's usage; where unknown nothing is moved.

@@ -18,7 +18,7 @@ class PerSlotRepack:
     name: str = "per-slot first fit decreasing"
 
     def recommend(self, past: Past) -> Values:
-        """Give the levels; a job that was not seen in the last step keeps its limit."""
+        """Return the levels; a job that was not seen in the last step keeps its limit."""
         peak = quantile(past.usage[:, -past.samples_per_step :], 1.0)
         need = np.where(np.isnan(peak), past.limits, peak)
         wish = np.full(len(need), np.nan)

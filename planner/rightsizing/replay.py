@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.level_paths import level_of
-from planner.rightsizing.past import Indices, Past, Policy, StepForecast, Values
+from planner.rightsizing.past import Indices, LimitRule, Past, StepForecast, Values
 
 _SAME = 0.02
 """A limit that is not bound to levels and moves by less than this share has not changed."""
@@ -61,12 +61,12 @@ class Recorded:
         return int(self.usage.shape[1] // self.samples_per_step)
 
     def known(self, step: int) -> Mask:
-        """Give the jobs that have shown enough before a step to be judged."""
+        """Return the jobs that have shown enough before a step to be judged."""
         counts = np.isfinite(self.usage[:, : step * self.samples_per_step]).sum(axis=1)
         return np.asarray(counts >= self.warm_up_samples)
 
     def came(self, step: int) -> Values:
-        """Give the samples [jobs, n] of a step."""
+        """Return the samples [jobs, n] of a step."""
         return self.usage[:, step * self.samples_per_step : (step + 1) * self.samples_per_step]
 
 
@@ -95,8 +95,8 @@ class Replayed:
     limits: Values
     totals: JobTotals
 
-    def figures(self, jobs: Mask | None = None) -> "Figures":
-        """Give the figures of all or of chosen jobs."""
+    def figures(self, jobs: Mask | None = None) -> "ReplayFigures":
+        """Return the figures of all or of chosen jobs."""
         chosen = np.ones(len(self.limits), dtype=np.bool_) if jobs is None else jobs
         one = self.totals
 
@@ -104,7 +104,7 @@ class Replayed:
             return float(values[chosen].sum())
 
         judged = one.samples[chosen] > 0
-        return Figures(
+        return ReplayFigures(
             name=self.name,
             jobs=int(judged.sum()),
             slack_ratio=_share(total(one.held) - total(one.used), total(one.held)),
@@ -120,7 +120,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class ReplayFigures:
     """A rule's figures; `held_hours` and `missing_hours` in unit-hours, cost in money.
 
     `later_changes_per_job_day` leaves out each job's first judged day. A ratio of nothing is None.
@@ -145,13 +145,13 @@ def _share(part: float, whole: float) -> float | None:
 
 def replay(
     recorded: Recorded,
-    policy: Policy,
+    policy: LimitRule,
     *,
-    charges: Charges,
+    charges: UnitCharges,
     forecasts: Sequence[StepForecast | None] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> Replayed:
-    """Give what a rule would have done; `forecasts` by step, from step 0, where there are any."""
+    """Return what a rule would have done; `forecasts` by step, from step 0, where there are any."""
     limits = np.full((len(recorded.usage), recorded.steps), np.nan)
     in_force = np.full(len(recorded.usage), np.nan)
     alone = np.arange(len(recorded.usage))
@@ -181,8 +181,8 @@ def _granted(wish: Values, recorded: Recorded) -> Values:
     return np.where(level >= 0, granted, np.nan)
 
 
-def charged(recorded: Recorded, limits: Values, charges: Charges) -> JobTotals:
-    """Give the totals of limits [jobs, steps] on what came; a step without a limit is not judged.
+def charged(recorded: Recorded, limits: Values, charges: UnitCharges) -> JobTotals:
+    """Return the totals of limits [jobs, steps] on what came; a step without a limit is not judged.
 
     A change costs as the charges say; the first limit of a job is no change.
     """
@@ -224,13 +224,13 @@ def charged(recorded: Recorded, limits: Values, charges: Charges) -> JobTotals:
 
 
 def _changed(limits: Values, same: float) -> Mask:
-    """Give where a limit [jobs, steps - 1] differs from the step before by more than a share."""
+    """Return where a limit [jobs, steps - 1] differs from the step before by more than a share."""
     before, after = limits[:, :-1], limits[:, 1:]
     return np.asarray(np.abs(after - before) > np.maximum(same * before, 1e-12))
 
 
 def _days(limits: Values, changed: Mask, recorded: Recorded) -> tuple[Values, Values, Values]:
-    """Give judged days, those after each job's first, and the changes in these."""
+    """Return judged days, those after each job's first, and the changes in these."""
     step_days = recorded.sample_hours * recorded.samples_per_step / 24
     age = np.cumsum(np.isfinite(limits), axis=1) * step_days
     later = np.isfinite(limits) & (age > 1 + 1e-9)

@@ -14,7 +14,7 @@ class StaticPeak:
     name: str = "static peak"
 
     def recommend(self, past: Past) -> Values:
-        """Give the limits in force, or the peak where there is none."""
+        """Return the limits in force, or the peak where there is none."""
         return past.kept()
 
 
@@ -25,7 +25,7 @@ class StaticMean:
     name: str = "static mean"
 
     def recommend(self, past: Past) -> Values:
-        """Give the limits in force, or the mean where there is none."""
+        """Return the limits in force, or the mean where there is none."""
         counts = np.isfinite(past.usage).sum(axis=1)
         sums = np.nansum(past.usage, axis=1)
         mean = np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)

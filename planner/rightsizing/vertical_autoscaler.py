@@ -25,7 +25,7 @@ class VpaSamples:
     name: str = "VPA (P90 + 15 %)"
 
     def recommend(self, past: Past) -> Values:
-        """Give the target."""
+        """Return the target."""
         samples = past.recent(HISTORY_HOURS)
         ages = np.arange(samples.shape[1], dtype=np.float64)[::-1] * past.sample_hours
         return self.histogram.percentile(samples, ages, self.level) * (1 + self.margin_ratio)
@@ -41,7 +41,7 @@ class VpaPeaks:
     name: str = "VPA memory (daily peaks)"
 
     def recommend(self, past: Past) -> Values:
-        """Give the target; days are counted back from the origin."""
+        """Return the target; days are counted back from the origin."""
         samples = past.recent(HISTORY_HOURS)
         per_day = max(1, round(_DAY_HOURS / past.sample_hours))
         cuts = range(samples.shape[1], 0, -per_day)

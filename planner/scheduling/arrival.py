@@ -69,7 +69,7 @@ def chosen_offer(
     *,
     hours: float = UNKNOWN_HOURS,
 ) -> Offer | None:
-    """Give the offer that the round takes, None when it gives the new job nothing.
+    """Return the offer that the round takes, None when it gives the new job nothing.
 
     `offers` hold one of each GPU type, `room` the GPUs that can be handed out by type; `hours` is
     how long the new job runs on its cheapest offer.

@@ -29,14 +29,14 @@ class Configurations:
     known: Mapping[tuple[str, int], int]
 
     def index(self, gpu_type: str, gpus: int) -> int | None:
-        """Give the configuration of so many GPUs of a type, None where there is none."""
+        """Return the configuration of so many GPUs of a type, None where there is none."""
         return self.known.get((gpu_type, gpus))
 
 
 def configurations(
     node_gpus: Mapping[str, Sequence[int]], *, most_nodes: int = 16
 ) -> Configurations:
-    """Give the configurations of a cluster: GPUs of every node by GPU type.
+    """Return the configurations of a cluster: GPUs of every node by GPU type.
 
     No job takes more than `most_nodes` nodes. A node with fewer GPUs than the largest of its type
     counts for what it has. Errors: ImpossibleProblemError without any GPU.
@@ -66,7 +66,7 @@ def configurations(
 
 
 def _sizes(nodes: Sequence[int], per_node: int, most_nodes: int) -> list[tuple[int, int]]:
-    """Give (GPUs, nodes) of the sizes of one type."""
+    """Return (GPUs, nodes) of the sizes of one type."""
     if per_node < 1:
         return []
     inside = [1 << power for power in range(per_node.bit_length()) if 1 << power < per_node]

@@ -10,7 +10,7 @@ from planner.scheduling.round_problem import Floats, Ints, RoundProblem, RoundSo
 def solve_exactly(
     problem: RoundProblem, *, relative_gap: float = 1e-6, seconds: float = 60.0
 ) -> RoundSolution:
-    """Give the best choice by branch and cut; prices are unknown (NaN), the bound is HiGHS's.
+    """Return the best choice by branch and cut; prices are unknown (NaN), the bound is HiGHS's.
 
     Errors: PlanningError when HiGHS finds no choice in its time.
     """

@@ -48,7 +48,7 @@ class GoodputModel:
         )
 
     def best(self, nodes: int, gpus: int) -> tuple[float, float, float]:
-        """Give (goodput in samples per s, local batch, accumulated steps) of so many GPUs."""
+        """Return (goodput in samples per s, local batch, accumulated steps) of so many GPUs."""
         found: tuple[float, float, float] = best_split(
             np.array(self.step), np.array(self.noise), np.array(self.limits), nodes, gpus
         )
@@ -56,7 +56,7 @@ class GoodputModel:
 
 
 def step_seconds(step: Sequence[float], nodes: int, gpus: int, local_batch: float) -> float:
-    """Give the seconds of a step without accumulation, by the seven parameters."""
+    """Return the seconds of a step without accumulation, by the seven parameters."""
     grad = step[0] + step[1] * local_batch
     if gpus == 1:
         return grad
@@ -81,7 +81,7 @@ class GoodputTables:
         self._batches = np.ones((room, count, SAMPLES))
 
     def goodput(self, models: Sequence[GoodputModel], wanted: Flags) -> Floats:
-        """Give goodput [models, C] in samples per s where `wanted`; 0 elsewhere or if barred."""
+        """Return goodput [models, C] in samples per s where `wanted`; 0 elsewhere or if barred."""
         best = np.zeros((len(models), len(self._configurations.gpus)))
         if models:
             if len(self._slots) + len(models) > len(self._throughput):

@@ -27,7 +27,7 @@ _EPS = 1e-8
 
 @inner
 def step_time(step: Floats, nodes: int, gpus: int, local: float, accumulated: float) -> float:
-    """Give the seconds of one step."""
+    """Return the seconds of one step."""
     grad = step[0] + step[1] * local
     sync = _EPS + _EPS * max(gpus - 2.0, _EPS)
     if nodes > 1:
@@ -41,7 +41,7 @@ def step_time(step: Floats, nodes: int, gpus: int, local: float, accumulated: fl
 
 @inner
 def split_batch(limits: Floats, gpus: int, batch: float) -> tuple[float, float]:
-    """Give (local batch, accumulated steps) of a batch size; one GPU above M0 accumulates."""
+    """Return (local batch, accumulated steps) of a batch size; one GPU above M0 accumulates."""
     local = batch / gpus
     accumulated = math.ceil(local / limits[3] - _EPS) - 1.0
     if gpus == 1 and local > limits[0] + _EPS:
@@ -102,7 +102,7 @@ def goodputs(
 def best_split(
     step: Floats, noise: Floats, limits: Floats, nodes: int, gpus: int
 ) -> tuple[float, float, float]:
-    """Give (goodput, local batch, accumulated steps) of the best batch size; goodput 0 when none.
+    """Return (goodput, local batch, accumulated steps) of the best batch size; goodput 0 when none.
 
     The local batch and the steps of the smallest batch stand when every one is barred.
     """

@@ -27,13 +27,13 @@ _RESTART_SECONDS = (
 
 
 def application_of(name: str, job: Any) -> str:
-    """Give `job.application`, or the part of the job's name before its first dash."""
+    """Return `job.application`, or the part of the job's name before its first dash."""
     stated = getattr(job, "application", None)
     return stated if isinstance(stated, str) else name.split("-")[0]
 
 
 def restart_seconds(application: str, job: Any) -> float:
-    """Give `job.restart_seconds`, or what applications of the name were measured to take."""
+    """Return `job.restart_seconds`, or what applications of the name were measured to take."""
     stated = getattr(job, "restart_seconds", None)
     if stated is not None:
         return float(stated)
@@ -42,7 +42,7 @@ def restart_seconds(application: str, job: Any) -> float:
 
 
 def model_of(speed: Any, batch_factor: float) -> GoodputModel | None:
-    """Give the goodput model behind a speed-up function, None when it can only be called.
+    """Return the goodput model behind a speed-up function, None when it can only be called.
 
     Understood are `.model`, and the private fields of Pollux's and Sia's speed-up functions.
     `batch_factor` multiplies the largest batch of the latter, which is the one submitted.
@@ -72,7 +72,7 @@ def model_of(speed: Any, batch_factor: float) -> GoodputModel | None:
 
 
 def called_goodput(speed: Any, table: Configurations, wanted: Flags) -> Floats:
-    """Give goodput [C] of a function that can only be called; 0 where it is not wanted."""
+    """Return goodput [C] of a function that can only be called; 0 where it is not wanted."""
     goodput = np.zeros(len(table.gpus))
     nodes, gpus = table.nodes[wanted].astype(float), table.gpus[wanted].astype(float)
     if len(gpus):
@@ -83,7 +83,7 @@ def called_goodput(speed: Any, table: Configurations, wanted: Flags) -> Floats:
 
 
 def allowed_configurations(job: Any, table: Configurations) -> Flags:
-    """Give which configurations [C] the job may take: replicas, memory, where it failed.
+    """Return which configurations [C] the job may take: replicas, memory, where it failed.
 
     The replicas of all types bound every type, as in Sia with shared maxima: a job that has shown
     that it scales on one type may be as large on another.
@@ -117,14 +117,17 @@ def _bound(stated: Any, pick: Any, default: int) -> int:
 
 
 def experience(job: Any, gpu_type: str) -> int:
-    """Give the GPUs of a type that the job has run on: half its largest allowed, as agents grow."""
+    """Return GPUs of a type that the job has run on: half its largest allowed, as agents grow."""
     most = getattr(job, "max_replicas", None)
     stated = most.get(gpu_type) if isinstance(most, Mapping) else most
     return max(1, int(stated or 1) // 2)
 
 
 def ratio(job: Any, wanted: str, known: str) -> float:
-    """Give the speed of one GPU type over another by `cluster_throughput_ratios`; 1 if unknown."""
+    """Return the speed of one GPU type over another by `cluster_throughput_ratios`.
+
+    1 if unknown.
+    """
     ratios = getattr(job, "cluster_throughput_ratios", None)
     row = ratios.get(wanted) if isinstance(ratios, Mapping) else None
     value = row.get(known) if isinstance(row, Mapping) else None
@@ -132,7 +135,7 @@ def ratio(job: Any, wanted: str, known: str) -> float:
 
 
 def flat_throughputs(job: Any, gpu_types: Sequence[str]) -> list[float] | None:
-    """Give throughput by type of a rigid job that states it so, as Sia's simulator does."""
+    """Return throughput by type of a rigid job that states it so, as Sia's simulator does."""
     ratios = getattr(job, "cluster_throughput_ratios", None)
     if not isinstance(ratios, Mapping) or not ratios:
         return None

@@ -11,7 +11,7 @@ Nodes = tuple[int, ...]
 def map_to_nodes(
     wanted: Mapping[str, int], held: Mapping[str, Nodes], room: Mapping[int, int]
 ) -> dict[str, Nodes]:
-    """Give the nodes of every job of one GPU type.
+    """Return the nodes of every job of one GPU type.
 
     `wanted` are GPUs by job, `held` the nodes of those that keep their count, `room` the GPUs of
     every node. Jobs stay where they are; only when the others do not fit beside them on fewest

@@ -56,13 +56,13 @@ class RoundJobs:
 
 
 def completion_seconds(jobs: RoundJobs) -> Floats:
-    """Give T0 [J, C] = work left / goodput, infinite where the goodput is 0."""
+    """Return T0 [J, C] = work left / goodput, infinite where the goodput is 0."""
     with np.errstate(divide="ignore"):
         return np.asarray(jobs.remaining[:, None] / jobs.goodput, dtype=np.float64)
 
 
 def costs(jobs: RoundJobs, settings: ObjectiveSettings) -> Floats:
-    """Give the cost [J, C + 1] of every choice, the last being nothing; infinite when barred."""
+    """Return the cost [J, C + 1] of every choice, the last being nothing; infinite when barred."""
     count, configs = jobs.goodput.shape
     known = jobs.goodput.any(axis=1)
     time = completion_seconds(jobs)

@@ -55,7 +55,7 @@ class HeterogeneousPolicy:
         nodes: Mapping[str, Mapping[int, Any]],
         prev_allocations: Mapping[str, Allocation],
     ) -> dict[str, Allocation]:
-        """Give (GPU type, node of every GPU) of every job; (None, ()) holds nothing.
+        """Return (GPU type, node of every GPU) of every job; (None, ()) holds nothing.
 
         `jobs` and `nodes` are read as docs/placement.md lists; `nodes` are by GPU type and number.
         """
@@ -139,7 +139,7 @@ class HeterogeneousPolicy:
 
 
 def _one_gpu(view: RoundView) -> Floats:
-    """Give the goodput of one fastest GPU [J], per GPU where one is not allowed; 1 if unknown."""
+    """Return the goodput of one fastest GPU [J], per GPU where one is not allowed; 1 if unknown."""
     per_gpu = view.goodput / view.table.gpus
     single = per_gpu[:, view.table.gpus == 1].max(axis=1, initial=0.0)
     best = np.where(single > 0, single, per_gpu.max(axis=1, initial=0.0))

@@ -121,7 +121,7 @@ def _best_single(
 def _useful_moves(
     cost: Floats, kind: Ints, gpus: Ints, choice: Ints, price: Floats, gap: float
 ) -> tuple[Ints, Ints, Floats]:
-    """Give (jobs, configurations, changes of cost) of the moves the gap allows, cheapest first."""
+    """Return (jobs, configurations, changes of cost) of moves the gap allows, cheapest first."""
     jobs, configs = len(cost), len(kind)
     job_of = np.empty(jobs * configs, dtype=np.int64)
     config_of = np.empty(jobs * configs, dtype=np.int64)
@@ -170,7 +170,7 @@ def _pair_fits(
 def _best_pair(
     kind: Ints, gpus: Ints, choice: Ints, free: Ints, moves: tuple[Ints, Ints, Floats], least: float
 ) -> tuple[float, int, int, int]:
-    """Give (change, first move, second move, pairs tried); the moves are sorted by change."""
+    """Return (change, first move, second move, pairs tried); the moves are sorted by change."""
     job_of, config_of, change = moves
     best, first, second, tried = -least, -1, -1, 0
     for one in range(len(change)):
@@ -249,7 +249,7 @@ def _adopt(
 
 @inner
 def _squared_slope(price: Floats, use: Ints, capacity: Ints) -> float:
-    """Give the square of the dual's slope along prices that may still move; 0 at its top."""
+    """Return the square of the dual's slope along prices that may still move; 0 at its top."""
     slope = 0.0
     for row in range(len(price)):
         over = float(use[row] - capacity[row])

@@ -39,7 +39,7 @@ class RoundProblem:
         return len(self.gpus) - 1
 
     def total(self, choice: Ints) -> float:
-        """Give the cost of a choice [J]; infinite when it takes more than there is."""
+        """Return the cost of a choice [J]; infinite when it takes more than there is."""
         use = np.bincount(
             self.kind[choice], weights=self.gpus[choice], minlength=len(self.capacity)
         )
@@ -66,7 +66,7 @@ class RoundSolution:
 def solve_round(
     problem: RoundProblem, *, prices: Floats | None = None, steps: int = 60
 ) -> RoundSolution:
-    """Give a choice for every job, from the prices of the round before when there are any.
+    """Return a choice for every job, from the prices of the round before when there are any.
 
     Errors: ImpossibleProblemError when what must stay takes more GPUs than there are.
     """

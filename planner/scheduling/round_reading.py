@@ -58,7 +58,7 @@ class RoundView:
     stated_work: Floats
 
     def allocations(self, choice: Ints) -> dict[str, Allocation]:
-        """Give the nodes of the chosen configurations [J]; the number of them is nothing."""
+        """Return the nodes of the chosen configurations [J]; the number of them is nothing."""
         given: dict[str, Allocation] = dict.fromkeys(self.names, (None, ()))
         for kind, gpu_type in enumerate(self.table.gpu_types):
             wanted = {
@@ -93,7 +93,7 @@ class RoundReader:
         nodes: Mapping[str, Mapping[int, Any]],
         before: Mapping[str, Allocation],
     ) -> RoundView:
-        """Give the round; jobs and nodes are read as docs/placement.md lists."""
+        """Return the round; jobs and nodes are read as docs/placement.md lists."""
         room = {kind: {key: _gpus(node) for key, node in of.items()} for kind, of in nodes.items()}
         table, tables = self._configurations(room)
         names, infos = tuple(jobs), list(jobs.values())
@@ -146,7 +146,7 @@ class RoundReader:
         table: Configurations,
         tables: GoodputTables,
     ) -> Floats:
-        """Give goodput [J, C], all models in one call."""
+        """Return goodput [J, C], all models in one call."""
         goodput = np.zeros(allowed.shape)
         rows: list[int] = []
         factors: list[Floats] = []
@@ -181,7 +181,7 @@ class RoundReader:
     def _models(
         self, application: str, job: Any, speeds: Mapping[str, Any], table: Configurations
     ) -> dict[str, GoodputModel]:
-        """Give the models at hand by type: the job's, and where it shares, those that know more."""
+        """Return models at hand by type: the job's, and where it shares, those that know more."""
         own = {}
         for name in table.gpu_types:
             model = model_of(speeds.get(name), self._batch_factor)
@@ -197,7 +197,7 @@ class RoundReader:
 def _factors(
     job: Any, sources: Mapping[str, Any], table: Configurations
 ) -> list[tuple[str, Floats]]:
-    """Give the types of known speed, each with the factor [C] of where it is used.
+    """Return the types of known speed, each with the factor [C] of where it is used.
 
     On a type of unknown speed that is the first known one, by the ratio of both types.
     """
@@ -212,7 +212,7 @@ def _factors(
 
 
 def _gpus(node: Any) -> int:
-    """Give the GPUs of a node: a number, or the Kubernetes resource of an object."""
+    """Return the GPUs of a node: a number, or the Kubernetes resource of an object."""
     resources = getattr(node, "resources", None)
     return int(resources.get(_GPUS, 0)) if isinstance(resources, Mapping) else int(node)
 
@@ -230,7 +230,7 @@ def _stated_work(job: Any) -> float:
 def _held(
     names: tuple[str, ...], allocations: Mapping[str, Allocation], table: Configurations
 ) -> Ints:
-    """Give the configuration [J] that each job holds, -1 for none or one handed out no more."""
+    """Return the configuration [J] that each job holds, -1 for none or one handed out no more."""
     held = np.full(len(names), -1, dtype=np.int64)
     for row, name in enumerate(names):
         gpu_type, given = allocations.get(name) or (None, ())
@@ -241,7 +241,7 @@ def _held(
 
 
 def _smallest(allowed: Flags, table: Configurations) -> Flags:
-    """Give the least allowed configuration of every type: where a job without a profile starts."""
+    """Return least allowed configuration of every type: where a job without a profile starts."""
     least = np.zeros_like(allowed)
     for kind in range(len(table.gpu_types)):
         columns = np.flatnonzero(table.kind == kind)

@@ -28,7 +28,7 @@ class SpeedHistory:
         own: Mapping[str, tuple[int, GoodputModel]],
         gpu_types: tuple[str, ...],
     ) -> dict[str, GoodputModel]:
-        """Give the best model at hand by GPU type: own ones, or shared ones with the own noise."""
+        """Return best model at hand by GPU type: own ones, or shared ones with the own noise."""
         found = {name: model for name, (_, model) in own.items()}
         noise = next(iter(found.values())).noise if found else None
         largest = max((model.largest_batch for model in found.values()), default=0.0)

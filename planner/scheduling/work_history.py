@@ -54,7 +54,7 @@ class WorkHistory:
     def remaining(
         self, jobs: Sequence[str], applications: Sequence[str], reference: Floats
     ) -> Floats:
-        """Give the work left [J]; `reference` [J] is the goodput of one fastest GPU.
+        """Return the work left [J]; `reference` [J] is the goodput of one fastest GPU.
 
         Of an application with finished jobs the median total less the work done. Otherwise jobs of
         one application are taken to share a total of twice what the furthest has done.

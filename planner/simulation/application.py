@@ -41,7 +41,7 @@ class MeasuredSpeed:
     _known: dict[tuple[tuple[int, ...], int], tuple[float, float]] = field(default_factory=dict)
 
     def steps(self, placement: tuple[int, ...]) -> Steps:
-        """Give what was measured of the placement, or of the nearest size at hand."""
+        """Return what was measured of the placement, or of the nearest size at hand."""
         found = self.by_placement.get(tuple(sorted(placement, reverse=True)))
         if found is not None:
             return found
@@ -57,11 +57,11 @@ class MeasuredSpeed:
         return self.by_size[nearest]
 
     def largest_local(self, placement: tuple[int, ...]) -> int:
-        """Give the largest local batch that ran on the placement: what its memory holds."""
+        """Return the largest local batch that ran on the placement: what its memory holds."""
         return int(self.steps(placement)[0][-1])
 
     def seconds(self, placement: tuple[int, ...], local_batch: int) -> tuple[float, float]:
-        """Give (seconds of a step, of it for the network), linear between measured batches."""
+        """Return (seconds of a step, of it for the network), linear between measured batches."""
         key = (placement, local_batch)
         found = self._known.get(key)
         if found is None:
@@ -92,11 +92,11 @@ class LearningCurve:
         return self.progress[-1]
 
     def epoch(self, progress: float) -> int:
-        """Give the epoch that the progress is in; the number of epochs when it is finished."""
+        """Return the epoch that the progress is in; the number of epochs when it is finished."""
         return bisect_right(self.progress, progress) - 1
 
     def noise(self, batch_size: float, epoch: int) -> tuple[float, float]:
-        """Give (square, variance) of the gradient at a batch size in an epoch."""
+        """Return (square, variance) of the gradient at a batch size in an epoch."""
         sizes = self.batch_sizes
         above = min(bisect_left(sizes, batch_size), len(sizes) - 1)
         below = max(above - 1, 0) if sizes[above] > batch_size else above
@@ -142,7 +142,7 @@ class Application:
         return self.curve.batch_sizes[-1]
 
     def one_gpu_throughput(self, gpu_type: str) -> float:
-        """Give samples per second of one GPU at its largest local batch."""
+        """Return samples per second of one GPU at its largest local batch."""
         local, step, _ = self.speeds[gpu_type].steps((1,))
         return float(local[-1] / step[-1])
 
@@ -150,7 +150,7 @@ class Application:
 def throughput_ratios(
     application: Application, gpu_types: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """Give one-GPU throughput of a type over that of another: [type][other].
+    """Return one-GPU throughput of a type over that of another: [type][other].
 
     Types that the application was not measured on are left out.
     """

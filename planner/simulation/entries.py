@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from data.errors import ImpossibleProblemError
 from planner.scheduling.policy import HeterogeneousPolicy
-from planner.simulation.job_view import Policy
+from planner.simulation.job_view import SchedulingPolicy
 from planner.simulation.peers.gavel import GavelPolicy
 from planner.simulation.peers.rigid import FirstInPolicy, LeastAttainedPolicy
 from planner.simulation.peers.sia import SiaPolicy
@@ -16,7 +16,7 @@ class Entry:
     """A policy, and whether its jobs keep the GPUs and the batch that their users guessed."""
 
     name: str
-    make: Callable[[], Policy]
+    make: Callable[[], SchedulingPolicy]
     rigid: bool
 
 
@@ -33,7 +33,7 @@ ENTRIES = {
 
 
 def entry_of(name: str) -> Entry:
-    """Give the policy of a name. Errors: ImpossibleProblemError with the names there are."""
+    """Return the policy of a name. Errors: ImpossibleProblemError with the names there are."""
     if name not in ENTRIES:
         raise ImpossibleProblemError(
             f"no policy is called {name!r}", f"choose among {', '.join(ENTRIES)}"

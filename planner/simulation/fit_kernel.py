@@ -23,7 +23,7 @@ def misfit(
     step_seconds: Floats,
     gradient: Floats,
 ) -> float:
-    """Give the misfit and fill its gradient [7].
+    """Return the misfit and fill its gradient [7].
 
     Root mean square errors of the logarithms of both times; gamma is drawn to 1 and the growth of
     communication to 0, which keeps what is not measured yet optimistic.

@@ -16,7 +16,7 @@ class SpeedFunction(Protocol):
     """Goodput of a job on one GPU type, in samples per second."""
 
     def get_goodput(self, num_nodes: Floats, num_replicas: Floats) -> Floats:
-        """Give the goodput of every pair of nodes and GPUs."""
+        """Return the goodput of every pair of nodes and GPUs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class ModelSpeed:
     model: GoodputModel
 
     def get_goodput(self, num_nodes: Floats, num_replicas: Floats) -> Floats:
-        """Give the goodput of every pair of nodes and GPUs."""
+        """Return the goodput of every pair of nodes and GPUs."""
         return np.array(
             [
                 self.model.best(int(nodes), int(gpus))[0]
@@ -81,7 +81,7 @@ Allocation = tuple[str | None, tuple[int, ...]]
 Nodes = Mapping[str, Mapping[int, NodeView]]
 
 
-class Policy(Protocol):
+class SchedulingPolicy(Protocol):
     """Decides every round who gets which GPUs."""
 
     def optimize(
@@ -90,4 +90,4 @@ class Policy(Protocol):
         nodes: Nodes,
         prev_allocations: Mapping[str, Allocation],
     ) -> Mapping[str, Allocation]:
-        """Give the allocation of every job; one left out holds nothing."""
+        """Return the allocation of every job; one left out holds nothing."""

@@ -30,7 +30,7 @@ def applications_of(
     curves: pd.DataFrame,
     gpu_types: Sequence[str],
 ) -> dict[str, Application]:
-    """Give every application with steps on all the GPU types and with validation curves.
+    """Return every application with steps on all the GPU types and with validation curves.
 
     `placements` has application, cluster, placement ('44': four GPUs on each of two nodes),
     local_bsz, step_time and sync_time; `scalability` num_nodes and num_replicas in place of the

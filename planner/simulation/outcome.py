@@ -28,7 +28,7 @@ class FinishedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulationOutcome:
     """All jobs of a simulation, and the CPU seconds of every decision."""
 
     jobs: tuple[FinishedJob, ...]
@@ -66,5 +66,5 @@ class Outcome:
         return sum(job.out_of_memory for job in self.jobs)
 
     def decision_milliseconds(self, percentile: float) -> float:
-        """Give a percentile of the decision times in ms of CPU."""
+        """Return a percentile of the decision times in ms of CPU."""
         return 1000 * float(np.percentile(self.decision_seconds, percentile))

@@ -177,7 +177,7 @@ class RunningJob:
         *,
         declared_batch: bool,
     ) -> JobView:
-        """Give what a policy sees; `declared_batch` lets models reach the largest batch size."""
+        """Return what a policy sees; `declared_batch` lets models reach the largest batch size."""
         application, job = self.application, self.job
         most = {name: self._most_gpus(name) for name in gpu_types}
         return JobView(
@@ -206,7 +206,10 @@ class RunningJob:
         )
 
     def _most_gpus(self, gpu_type: str) -> int:
-        """Give twice what it has run on, or run out of memory on; at first the least that fits."""
+        """Return twice what it has run on, or run out of memory on.
+
+        At first the least that fits.
+        """
         if self.job.rigid:
             return self.job.gpus
         tried = [key[1] for key in self._profiles.get(gpu_type, ())]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from data.errors import ImpossibleProblemError
 from planner.simulation.application import Application, throughput_ratios
-from planner.simulation.job_view import Allocation, NodeView, Policy
-from planner.simulation.outcome import FinishedJob, Outcome
+from planner.simulation.job_view import Allocation, NodeView, SchedulingPolicy
+from planner.simulation.outcome import FinishedJob, SimulationOutcome
 from planner.simulation.running_job import RunningJob
 from planner.simulation.step_fit import StepFits
-from planner.simulation.workload import SimulatedCluster, SubmittedJob, in_order
+from planner.simulation.workload import SubmittedJob, WorkloadCluster, in_order
 
 _GPUS = "nvidia.com/gpu"
 
@@ -32,15 +32,15 @@ class SimulationRules:
 
 def simulate(
     jobs: Sequence[SubmittedJob],
-    cluster: SimulatedCluster,
+    cluster: WorkloadCluster,
     applications: Mapping[str, Application],
-    policy: Policy,
+    policy: SchedulingPolicy,
     *,
     rules: SimulationRules | None = None,
     progress: Callable[[int, int], None] | None = None,
     fits: StepFits | None = None,
-) -> Outcome:
-    """Give what became of the jobs under a policy. The same input gives the same outcome.
+) -> SimulationOutcome:
+    """Return what became of the jobs under a policy. The same input gives the same outcome.
 
     Decision times are CPU seconds of the policy's call alone. `progress` is called with (finished,
     all) jobs; `fits` may be shared by simulations of the same applications.
@@ -85,7 +85,7 @@ def simulate(
             if progress is not None:
                 progress(len(everyone) - len(active) - len(waiting), len(everyone))
         if not active and not waiting:
-            return Outcome(
+            return SimulationOutcome(
                 jobs=tuple(_finished(one) for one in everyone), decision_seconds=tuple(decisions)
             )
     raise ImpossibleProblemError(
@@ -97,7 +97,7 @@ def simulate(
 
 def _start(
     job: SubmittedJob,
-    cluster: SimulatedCluster,
+    cluster: WorkloadCluster,
     applications: Mapping[str, Application],
     fits: StepFits,
 ) -> RunningJob:
@@ -112,7 +112,7 @@ def _start(
     return RunningJob(job, applications[job.application], fits, gpu_memory_gib=memory)
 
 
-def _nodes(cluster: SimulatedCluster) -> dict[str, dict[int, NodeView]]:
+def _nodes(cluster: WorkloadCluster) -> dict[str, dict[int, NodeView]]:
     return {
         pool.gpu_type: {
             index: NodeView(resources={_GPUS: pool.gpus_per_node}) for index in range(pool.nodes)
@@ -122,11 +122,11 @@ def _nodes(cluster: SimulatedCluster) -> dict[str, dict[int, NodeView]]:
 
 
 def _shape(nodes: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the GPUs on each node, most first: where they are does not matter for speed."""
+    """Return the GPUs on each node, most first: where they are does not matter for speed."""
     return tuple(sorted((nodes.count(node) for node in set(nodes)), reverse=True))
 
 
-def _check(held: Mapping[str, Allocation], cluster: SimulatedCluster) -> None:
+def _check(held: Mapping[str, Allocation], cluster: WorkloadCluster) -> None:
     used: dict[tuple[str, int], int] = {}
     for gpu_type, given in held.values():
         for node in given:

@@ -16,7 +16,7 @@ _SMALLEST = 1e-8
 
 
 def fit_step_parameters(profile: Profile) -> StepParameters:
-    """Give (alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma) of a profile, not empty.
+    """Return (alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma) of a profile, not empty.
 
     What was never seen (several nodes, several GPUs, more than two, two local batches) is set so
     that it costs nothing: a job scales perfectly until it has shown that it does not.
@@ -73,7 +73,7 @@ class StepFits:
         self._known: dict[tuple[object, ...], StepParameters] = {}
 
     def parameters(self, profile: Profile) -> StepParameters:
-        """Give the parameters of a profile."""
+        """Return the parameters of a profile."""
         key = tuple(profile.items())
         found = self._known.get(key)
         if found is None:

@@ -19,11 +19,11 @@ from planner.simulation.application import (
     LearningCurve,
     MeasuredSpeed,
 )
-from planner.simulation.workload import SimulatedCluster, SubmittedJob, in_order
+from planner.simulation.workload import SubmittedJob, WorkloadCluster, in_order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SyntheticApplication:
     """A made-up application: seconds per step and sample at relative speed 1, its network, size.
 
     `hours` is what it takes on one GPU of relative speed 1 at its smallest batch; `share` how
@@ -41,24 +41,24 @@ class Kind:
     restart_s: float
 
 
-KINDS: Mapping[str, Kind] = {
-    "small_image": Kind(
+KINDS: Mapping[str, SyntheticApplication] = {
+    "small_image": SyntheticApplication(
         share=12, hours=0.6, fixed_s=0.02, sample_s=6e-4, between_nodes_s=0.05,
         batches=(128, 512, 2048, 4096), local=(32, 1024), noise=6.0, restart_s=50.0,
     ),
-    "speech": Kind(
+    "speech": SyntheticApplication(
         share=3, hours=1.5, fixed_s=0.05, sample_s=2e-2, between_nodes_s=0.12,
         batches=(16, 64, 256), local=(4, 64), noise=4.0, restart_s=OTHER_RESTART_SECONDS,
     ),
-    "language": Kind(
+    "language": SyntheticApplication(
         share=2, hours=3.0, fixed_s=0.04, sample_s=3e-2, between_nodes_s=0.25,
         batches=(16, 64, 256), local=(2, 16), noise=10.0, restart_s=120.0,
     ),
-    "detection": Kind(
+    "detection": SyntheticApplication(
         share=2, hours=8.0, fixed_s=0.03, sample_s=2.5e-2, between_nodes_s=0.2,
         batches=(8, 64, 512), local=(4, 16), noise=8.0, restart_s=80.0,
     ),
-    "large_image": Kind(
+    "large_image": SyntheticApplication(
         share=1, hours=40.0, fixed_s=0.03, sample_s=4e-3, between_nodes_s=0.15,
         batches=(200, 1600, 12800), local=(20, 400), noise=12.0, restart_s=250.0,
     ),
@@ -67,16 +67,16 @@ _EPOCHS = 20
 
 
 def synthetic_applications(
-    cluster: SimulatedCluster, relative_speed: Mapping[str, float]
+    cluster: WorkloadCluster, relative_speed: Mapping[str, float]
 ) -> dict[str, Application]:
-    """Give the made-up applications on the GPU types of a cluster, by speed relative to one."""
+    """Return the made-up applications on the GPU types of a cluster, by speed relative to one."""
     return {name: _application(name, kind, cluster, relative_speed) for name, kind in KINDS.items()}
 
 
 def synthetic_jobs(
     count: int, *, hours: float, largest_gpus: int, seed: int
 ) -> tuple[SubmittedJob, ...]:
-    """Give so many jobs, submitted evenly at random over the hours; the seed gives the same."""
+    """Return so many jobs, submitted evenly at random over the hours; the seed gives the same."""
     rng = random.Random(seed)  # noqa: S311 - a reproducible workload, no secret
     bag = [name for name, kind in KINDS.items() for _ in range(kind.share)]
     jobs = []
@@ -100,7 +100,10 @@ def synthetic_jobs(
 
 
 def _application(
-    name: str, kind: Kind, cluster: SimulatedCluster, relative_speed: Mapping[str, float]
+    name: str,
+    kind: SyntheticApplication,
+    cluster: WorkloadCluster,
+    relative_speed: Mapping[str, float],
 ) -> Application:
     smallest = kind.batches[0]
     local, accumulated = min(smallest, kind.local[1]), max(1, smallest // kind.local[1])
@@ -121,7 +124,9 @@ def _application(
     return Application(name=name, speeds=speeds, curve=curve, restart_seconds=kind.restart_s)
 
 
-def _speed(kind: Kind, nodes: int, gpus_per_node: int, speed: float) -> MeasuredSpeed:
+def _speed(
+    kind: SyntheticApplication, nodes: int, gpus_per_node: int, speed: float
+) -> MeasuredSpeed:
     inside = kind.between_nodes_s / 8
     step = (
         kind.fixed_s,

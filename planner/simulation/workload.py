@@ -50,7 +50,7 @@ class GpuPool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedCluster:
+class WorkloadCluster:
     """The pools of a cluster, one for every GPU type; no job takes more than `most_nodes`."""
 
     pools: tuple[GpuPool, ...]
@@ -69,14 +69,14 @@ class SimulatedCluster:
         """All GPUs of the cluster."""
         return sum(pool.nodes * pool.gpus_per_node for pool in self.pools)
 
-    def scaled(self, factor: int) -> "SimulatedCluster":
-        """Give the cluster with so many times the nodes."""
+    def scaled(self, factor: int) -> "WorkloadCluster":
+        """Return the cluster with so many times the nodes."""
         return replace(
             self, pools=tuple(replace(pool, nodes=pool.nodes * factor) for pool in self.pools)
         )
 
 
-PAPER_CLUSTER = SimulatedCluster(
+PAPER_CLUSTER = WorkloadCluster(
     pools=(
         GpuPool(gpu_type="aws", nodes=6, gpus_per_node=4, memory_gib=15.0),
         GpuPool(gpu_type="dgx-ext", nodes=2, gpus_per_node=8, memory_gib=39.5),
@@ -87,7 +87,7 @@ PAPER_CLUSTER = SimulatedCluster(
 
 
 def in_order(jobs: Iterable[SubmittedJob]) -> tuple[SubmittedJob, ...]:
-    """Give the jobs by the time they are submitted. Refuses two of one name."""
+    """Return the jobs by the time they are submitted. Refuses two of one name."""
     ordered = tuple(sorted(jobs, key=lambda job: (job.submitted_at, job.name)))
     names = [job.name for job in ordered]
     if len(set(names)) < len(names):

@@ -6,8 +6,8 @@ import numpy as np
 
 from data.compiled import compiled
 from planner.solver.changes_kernel import shortest_within_limit
-from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import charge, shortest
+from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.label_kernel import label_bound
 from planner.solver.slot_problem import Floats, Indices
 from planner.solver.work_kernel import best_with_work
@@ -18,7 +18,7 @@ _SPREAD = 0.1
 
 @compiled
 def job_values(
-    ground: Ground,
+    kernel: KernelProblem,
     jobs: Indices,
     row_price: Floats,
     node_price: Floats,
@@ -28,35 +28,35 @@ def job_values(
 ) -> None:
     """Fill values [J] of the jobs with lower bounds of their priced cost.
 
-    `ground` has limits of infinity and `draft` nothing in use: prices alone couple the jobs. For a
+    `kernel` has limits of infinity and `draft` nothing in use: prices alone couple the jobs. For a
     job with work it is DP(lam) + lam * work at the lam of the draft, or with `room` > 0 the label
     bound with so many labels to a slot and configuration. The limit on changes counts where the
     program that keeps it is exact; without it the value is lower, and a bound all the same.
     """
     slots = len(draft.used)
-    moved = np.empty((slots, len(ground.layout_change)))
+    moved = np.empty((slots, len(kernel.layout_change)))
     path = np.empty(slots, dtype=np.int16)
     around = np.empty(3)
     for job in jobs:
-        charged = np.empty((slots, ground.option_count[job]))
+        charged = np.empty((slots, kernel.option_count[job]))
         ahead = np.empty_like(charged)
-        charge(ground, job, 1.0, row_price, node_price, draft.used, -1.0, charged)
-        target = ground.work[job]
+        charge(kernel, job, 1.0, row_price, node_price, draft.used, -1.0, charged)
+        target = kernel.work[job]
         if target <= 0:
-            if ground.change_window >= slots:
-                found = shortest_within_limit(ground, job, 0.0, charged, ahead, moved, path)
+            if kernel.change_window >= slots:
+                found = shortest_within_limit(kernel, job, 0.0, charged, ahead, moved, path)
             else:
-                found = shortest(ground, job, 0.0, charged, ahead, moved, path)
+                found = shortest(kernel, job, 0.0, charged, ahead, moved, path)
             values[job] = found[0]
             continue
         known = math.inf
         if room > 0:
-            known = best_with_work(ground, job, charged, draft, 12, path)
+            known = best_with_work(kernel, job, charged, draft, 12, path)
         lam = draft.lam[job]
-        cost, work = shortest(ground, job, lam, charged, ahead, moved, path)
+        cost, work = shortest(kernel, job, lam, charged, ahead, moved, path)
         values[job] = cost + lam * (target - work)
         if room == 0:
             continue
         around[0], around[1], around[2] = lam * (1 - _SPREAD), lam, lam * (1 + _SPREAD)
-        labelled = label_bound(ground, job, charged, around, known, room)
+        labelled = label_bound(kernel, job, charged, around, known, room)
         values[job] = max(values[job], labelled)

@@ -14,11 +14,11 @@ import numpy as np
 
 from data.errors import PlanningError
 from planner.solver.bound_kernel import job_values
-from planner.solver.ground import Ground, empty_draft, uncoupled
 from planner.solver.insertion_kernel import node_total
+from planner.solver.kernel_problem import KernelProblem, empty_draft, uncoupled
 from planner.solver.nodes import node_bound
-from planner.solver.prices import Exchange, Market, Prices
-from planner.solver.primal import Charges, charges_of
+from planner.solver.prices import Market, PriceExchange, ResourcePrices
+from planner.solver.primal import InsertionPrices, charges_of
 from planner.solver.slot_problem import Floats
 
 BY_PRICES, BY_LABELS, BY_JOBS = "prices", "prices and labels", "jobs alone"
@@ -51,50 +51,50 @@ def checked_bound(bound: float, cost: float) -> float:
     return min(bound, cost)
 
 
-def priced_constant(market: Exchange, prices: Prices) -> float:
-    """Give the part of the Lagrangian that no job decides, with the best numbers of nodes."""
+def priced_constant(market: PriceExchange, prices: ResourcePrices) -> float:
+    """Return the part of the Lagrangian that no job decides, with the best numbers of nodes."""
     worth = market.node_price(prices) * market.fleet.boards_per_node
     rows = market.conjugates(prices)
     return max(market.constant(prices), node_bound(market.fleet, worth) - rows)
 
 
 def certified_bound(
-    ground: Ground,
+    kernel: KernelProblem,
     market: Market,
-    prices: Prices,
+    prices: ResourcePrices,
     *,
     forced: Floats,
     label_room: int,
     expired: Callable[[], bool],
 ) -> Bound:
-    """Give the best bound that these prices certify."""
+    """Return the best bound that these prices certify."""
     charges = charges_of(market, prices)
     constant = priced_constant(market, prices)
-    jobs = jobs_bound(ground, charges, label_room=label_room, expired=expired)
+    jobs = jobs_bound(kernel, charges, label_room=label_room, expired=expired)
     found = replace(jobs, value=jobs.value + constant)
-    return or_jobs_alone(found, ground, charges.lam, forced)
+    return or_jobs_alone(found, kernel, charges.lam, forced)
 
 
-def or_jobs_alone(found: Bound, ground: Ground, lam: Floats, forced: Floats) -> Bound:
-    """Give the better of a bound and, with few jobs, that of every job on its own."""
-    if len(ground.present) > _FEW_JOBS:
+def or_jobs_alone(found: Bound, kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:
+    """Return the better of a bound and, with few jobs, that of every job on its own."""
+    if len(kernel.present) > _FEW_JOBS:
         return found
-    return _better(found, jobs_alone(ground, lam, forced))
+    return _better(found, jobs_alone(kernel, lam, forced))
 
 
 def jobs_bound(
-    ground: Ground, charges: Charges, *, label_room: int, expired: Callable[[], bool]
+    kernel: KernelProblem, charges: InsertionPrices, *, label_room: int, expired: Callable[[], bool]
 ) -> Bound:
-    """Give the jobs' part of the bound of these charges: what they cost at least in all.
+    """Return the jobs' part of the bound of these charges: what they cost at least in all.
 
     Labels are run job by job until expired; the jobs left then keep the bound of their prices.
     """
-    values = np.zeros(len(ground.present))
-    draft = empty_draft(ground, charges.lam)
-    free = uncoupled(ground)
+    values = np.zeros(len(kernel.present))
+    draft = empty_draft(kernel, charges.lam)
+    free = uncoupled(kernel)
     job_values(free, np.arange(len(values)), charges.rows, charges.nodes, draft, 0, values)
     found = Bound(value=float(values.sum()), name=BY_PRICES)
-    workers = np.flatnonzero(ground.work > 0)
+    workers = np.flatnonzero(kernel.work > 0)
     if label_room > 0 and len(workers) and not expired():
         at, size = 0, 1  # one job first: with milliseconds left a whole chunk would be late
         while at < len(workers) and not (at and expired()):
@@ -105,14 +105,14 @@ def jobs_bound(
     return found
 
 
-def jobs_alone(ground: Ground, lam: Floats, forced: Floats) -> Bound:
-    """Give the sum of the jobs' own optima and of the nodes that forced boards [H, G] need."""
-    values = np.zeros(len(ground.present))
-    free, draft = uncoupled(ground), empty_draft(ground, lam)
-    nothing = np.zeros_like(ground.limit)
-    unpriced = np.zeros_like(ground.node_cost)
+def jobs_alone(kernel: KernelProblem, lam: Floats, forced: Floats) -> Bound:
+    """Return the sum of the jobs' own optima and of the nodes that forced boards [H, G] need."""
+    values = np.zeros(len(kernel.present))
+    free, draft = uncoupled(kernel), empty_draft(kernel, lam)
+    nothing = np.zeros_like(kernel.limit)
+    unpriced = np.zeros_like(kernel.node_cost)
     job_values(free, np.arange(len(values)), nothing, unpriced, draft, 0, values)
-    nodes = sum(node_total(ground, kind, forced) for kind in range(forced.shape[1]))
+    nodes = sum(node_total(kernel, kind, forced) for kind in range(forced.shape[1]))
     return Bound(value=float(values.sum() + nodes), name=BY_JOBS)
 
 

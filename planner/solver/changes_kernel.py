@@ -11,38 +11,44 @@ import math
 import numpy as np
 
 from data.compiled import compiled
-from planner.solver.ground import Ground
 from planner.solver.insertion_kernel import change_cost, changes_too_often, shortest
+from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path
 
 
 @compiled
 def shortest_within_limit(
-    ground: Ground, job: int, lam: float, charged: Floats, ahead: Floats, moved: Floats, path: Path
+    kernel: KernelProblem,
+    job: int,
+    lam: float,
+    charged: Floats,
+    ahead: Floats,
+    moved: Floats,
+    path: Path,
 ) -> tuple[float, float]:
     """Fill the path [H]; return its charged cost without lam (infinite: none) and its work."""
-    cost, work = shortest(ground, job, lam, charged, ahead, moved, path)
-    if math.isfinite(cost) and changes_too_often(ground, job, path):
-        return _with_changes_left(ground, job, lam, charged, path)
+    cost, work = shortest(kernel, job, lam, charged, ahead, moved, path)
+    if math.isfinite(cost) and changes_too_often(kernel, job, path):
+        return _with_changes_left(kernel, job, lam, charged, path)
     return cost, work
 
 
 @compiled
 def _with_changes_left(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    ground: Ground, job: int, lam: float, charged: Floats, path: Path
+    kernel: KernelProblem, job: int, lam: float, charged: Floats, path: Path
 ) -> tuple[float, float]:
     """Fill the path [H] of the program over changes left; return its cost and its work."""
-    slots, count, most = len(charged), charged.shape[1], ground.max_changes
-    window = ground.change_window
+    slots, count, most = len(charged), charged.shape[1], kernel.max_changes
+    window = kernel.change_window
     step = charged.copy()
     change = np.empty((count, count))
     at = 0
     for index in range(count):
-        option = ground.options[job, index]
-        step[: ground.deadline[job], index] -= lam * ground.rate[job, option]
+        option = kernel.options[job, index]
+        step[: kernel.deadline[job], index] -= lam * kernel.rate[job, option]
         for other in range(count):
-            change[index, other] = change_cost(ground, job, option, ground.options[job, other])
-        if option == ground.present[job]:
+            change[index, other] = change_cost(kernel, job, option, kernel.options[job, other])
+        if option == kernel.present[job]:
             at = index
     # value: before the choice of a slot; ahead: once it is made; rested: best held for a window
     value = np.zeros((slots + 1, most + 1, count))
@@ -91,8 +97,8 @@ def _with_changes_left(  # noqa: C901 - one pass over the slots: a call with the
         end = slot + 1
         if rested[slot, left, at]:
             end, left = slot + window, most
-        option = ground.options[job, at]
+        option = kernel.options[job, at]
         path[slot:end] = option
-        work += ground.rate[job, option] * max(0, min(end, ground.deadline[job]) - slot)
+        work += kernel.rate[job, option] * max(0, min(end, kernel.deadline[job]) - slot)
         slot = end
     return cost + lam * work, work

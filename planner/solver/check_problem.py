@@ -11,7 +11,7 @@ from planner.solver.slot_problem import (
     SlotProblem,
     TenantQuotas,
 )
-from planner.solver.survey_kernel import NOTHING_ALLOWED, SOUND, UNKNOWN_COST, Survey
+from planner.solver.survey_kernel import NOTHING_ALLOWED, SOUND, UNKNOWN_COST, CostSurvey
 
 _MOST_CONFIGURATIONS = 32_767
 """A path is int16."""
@@ -108,7 +108,7 @@ def _check_jobs(problem: SlotProblem) -> None:
     _refuse(wrong, "jobs.tenant has no quota", "give the tenant a quota, or the job tenant -1")
 
 
-def check_costs(problem: SlotProblem, found: Survey) -> None:
+def check_costs(problem: SlotProblem, found: CostSurvey) -> None:
     """Raise unless every job has a known cost and a configuration that could fit in every slot."""
     job, slot, fault = found.fault
     if fault == SOUND:

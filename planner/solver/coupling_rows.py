@@ -34,7 +34,7 @@ class CouplingRows:
     priced: npt.NDArray[np.bool_]
 
     def cost_of_use(self, used: Floats) -> Floats:
-        """Give the cost [H, R] of use [H, R]; infinite beyond a hard limit."""
+        """Return the cost [H, R] of use [H, R]; infinite beyond a hard limit."""
         below = self.floor_price * np.maximum(self.floor - used, 0.0)
         between = self.price * np.clip(used - self.free, 0.0, self.limit - self.free)
         return np.asarray(below + between + _over(self.over_price, used - self.limit))
@@ -63,7 +63,7 @@ def _over(price: Floats, over: Floats) -> Floats:
 
 
 def coupling_rows(problem: SlotProblem) -> CouplingRows:
-    """Give the rows of a problem."""
+    """Return the rows of a problem."""
     fleet, power, quotas = problem.fleet, problem.power, problem.quotas
     slots, types = problem.slots, len(fleet.gpu_types)
     zeros = np.zeros((slots, types))
@@ -111,7 +111,7 @@ def coupling_rows(problem: SlotProblem) -> CouplingRows:
 
 
 def conjugate(rows: CouplingRows, price: Floats) -> Floats:
-    """Give max over use u of price * u - cost_of_use(u) per row, for prices [H, R] in their box."""
+    """Return max over use u of price * u - cost_of_use(u) per row, for prices [H, R] in the box."""
     up = np.maximum(price, 0.0)
     within = rows.free * np.minimum(up, rows.price)
     beyond = rows.limit * np.maximum(up - rows.price, 0.0)
@@ -119,7 +119,7 @@ def conjugate(rows: CouplingRows, price: Floats) -> Floats:
 
 
 def answering_use(rows: CouplingRows, price: Floats, used: Floats) -> Floats:
-    """Give the use [H, R] that attains the conjugate, nearest to `used` where it is not unique."""
+    """Return use [H, R] that attains the conjugate, nearest to `used` where it is not unique."""
     kink = np.where(rows.price > 0, rows.free, rows.limit)
     at_zero = np.clip(used, rows.floor, kink)
     at_price = np.clip(used, rows.free, rows.limit)

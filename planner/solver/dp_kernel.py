@@ -110,7 +110,7 @@ def _backward(  # noqa: C901 - one pass over the slots: a call with these arrays
 
 @compiled
 def _target(lanes: Lanes, block: int, lane: int, row: int, ahead: Singles) -> int:
-    """Give the row to move to; `ahead` is A [rows, 16] of the slot."""
+    """Return the row to move to; `ahead` is A [rows, 16] of the slot."""
     layout = lanes.layout[block, row]
     best, found = np.float32(np.inf), row
     for other in range(lanes.rows[block]):
@@ -174,7 +174,10 @@ def _add_use(
 def _next_lam(
     lam: float, top: float, low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]
 ) -> float:
-    """Give the next lam; low and high are (lam, value, slope) of the bracket, lam < 0: unknown."""
+    """Return the next lam.
+
+    Low and high are (lam, value, slope) of the bracket, lam < 0: unknown.
+    """
     if low[0] < 0:
         return lam / _GROWTH if lam > 1e-3 * top else 0.0
     if high[0] < 0:
@@ -188,7 +191,7 @@ def _next_lam(
 
 @compiled
 def _promise(low: npt.NDArray[np.float64], high: npt.NDArray[np.float64]) -> float:
-    """Give the value where the two lines of the bracket meet: no lam gives more."""
+    """Return the value where the two lines of the bracket meet: no lam gives more."""
     meet = (high[1] - low[1] + low[2] * low[0] - high[2] * high[0]) / (low[2] - high[2])
     value: float = low[1] + low[2] * (meet - low[0])
     return value
@@ -273,7 +276,7 @@ def price_blocks(
     value: Floats,
     used: Floats,
 ) -> None:
-    """Give the optimal values [B, 16] of the blocks and add the use of their paths to [H, R].
+    """Return the optimal values [B, 16] of the blocks and add the use of their paths to [H, R].
 
     Prices: board_price and kw_price [H, G], tenant_price [H, K + 1] whose last column is 0 (no
     tenant). lam [B, 16] is the price of work to start from and becomes the best one found; at most

@@ -12,17 +12,17 @@ import numpy as np
 
 from data.compiled import compiled
 from planner.solver.coupling_rows import SLACK
-from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import add_path
+from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.ruin_recreate_kernel import Random, random_below, settle, touches
 from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
 
 
 @compiled
-def _overfull(ground: Ground, used: Floats, begin: int) -> tuple[int, int]:
-    """Give the first (slot, row) from `begin` on whose hard limit is exceeded; (-1, -1): none."""
-    limit, over_price = ground.limit, ground.over_price
+def _overfull(kernel: KernelProblem, used: Floats, begin: int) -> tuple[int, int]:
+    """Return the first (slot, row) from `begin` on whose hard limit is exceeded; (-1, -1): none."""
+    limit, over_price = kernel.limit, kernel.over_price
     for slot in range(begin, len(used)):
         for row in range(limit.shape[1]):
             if used[slot, row] > limit[slot, row] + SLACK and math.isinf(over_price[slot, row]):
@@ -32,14 +32,20 @@ def _overfull(ground: Ground, used: Floats, begin: int) -> tuple[int, int]:
 
 @compiled
 def _in_the_way(
-    ground: Ground, draft: Draft, slot: int, row: int, out: Indices, count: int, state: Random
+    kernel: KernelProblem,
+    draft: Draft,
+    slot: int,
+    row: int,
+    out: Indices,
+    count: int,
+    state: Random,
 ) -> int:
-    """Give a random job that uses the row in the slot and is not out yet; -1: none."""
-    jobs = len(ground.present)
+    """Return a random job that uses the row in the slot and is not out yet; -1: none."""
+    jobs = len(kernel.present)
     start = random_below(state, jobs)
     for step in range(jobs):
         job = (start + step) % jobs
-        if not touches(ground, job, draft.path[job, slot], row):
+        if not touches(kernel, job, draft.path[job, slot], row):
             continue
         known = False
         for index in range(count):
@@ -51,8 +57,8 @@ def _in_the_way(
 
 @compiled
 def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by all of it
-    ground: Ground,
-    uncoupled: Ground,
+    kernel: KernelProblem,
+    uncoupled: KernelProblem,
     draft: Draft,
     focus: Indices,
     announced: Path,
@@ -65,7 +71,7 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
 ) -> float:
     """Try so many ejections for random jobs of `focus`; give how much they lowered the cost.
 
-    `uncoupled` is the ground with limits of infinity. At most as many jobs leave as `out` holds.
+    `uncoupled` has limits of infinity. At most as many jobs leave as `out` holds.
     """
     most = 24
     gained = 0.0
@@ -86,18 +92,18 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
             saved[count, 0], saved[count, 1] = draft.job_cost[job], draft.lam[job]
             saved[count, 2] = 1.0 if draft.changed[job] else 0.0
             count += 1
-            add_path(ground, job, draft.path[job], -1.0, draft.used)
+            add_path(kernel, job, draft.path[job], -1.0, draft.used)
             if count == 1:
                 weight = 0.5 + random_below(state, 501) / 1000.0
                 insert(
                     uncoupled, job, weight, row_price, node_price, draft, searches, -1.0,
                     draft.path[job],
                 )  # fmt: skip
-                add_path(ground, job, draft.path[job], 1.0, draft.used)
-            slot, row = _overfull(ground, draft.used, slot)
+                add_path(kernel, job, draft.path[job], 1.0, draft.used)
+            slot, row = _overfull(kernel, draft.used, slot)
             job = -1
             if slot >= 0:
-                job = _in_the_way(ground, draft, slot, row, out, count, state)
+                job = _in_the_way(kernel, draft, slot, row, out, count, state)
         fits = slot < 0
         for index in range(1, count):
             if not fits:
@@ -105,13 +111,13 @@ def eject(  # noqa: C901 - one move with its undoing: the arrays are shared by a
             job = out[index]
             weight = 0.0 if index == count - 1 else random_below(state, 1001) / 1000.0
             fits = insert(
-                ground, job, weight, row_price, node_price, draft, searches, -1.0, draft.path[job]
+                kernel, job, weight, row_price, node_price, draft, searches, -1.0, draft.path[job]
             )
             if fits:
-                add_path(ground, job, draft.path[job], 1.0, draft.used)
+                add_path(kernel, job, draft.path[job], 1.0, draft.used)
         change = math.inf
         if fits:
-            change = settle(ground, draft, out[:count], announced, churn_price)
+            change = settle(kernel, draft, out[:count], announced, churn_price)
         if change <= 1e-9:
             gained -= change
             continue

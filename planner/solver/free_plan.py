@@ -10,7 +10,7 @@ from planner.solver.survey_kernel import survey
 
 
 def free_use(problem: SlotProblem, rows: CouplingRows) -> Floats:
-    """Give the use [H, R] of all rows when every job takes its cheapest path.
+    """Return the use [H, R] of all rows when every job takes its cheapest path.
 
     It says what tenants ask for: a guarantee should be no more than their column of it.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from data.compiled import compiled
 from planner.solver.coupling_rows import SLACK
-from planner.solver.ground import Ground
+from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats, Path
 
 _GROWTH = 1.5
@@ -28,7 +28,7 @@ def use_cost(
     limit: float,
     over_price: float,
 ) -> float:
-    """Give what a use of one row of one slot costs (CouplingRows.cost_of_use)."""
+    """Return what a use of one row of one slot costs (CouplingRows.cost_of_use)."""
     if used < floor:
         return floor_price * (floor - used)
     cost = 0.0
@@ -42,10 +42,10 @@ def use_cost(
 
 
 @compiled
-def row_total(ground: Ground, row: int, used: Floats) -> float:
-    """Give what the use [H, R] of one row costs over all slots."""
-    floor, floor_price, free = ground.floor, ground.floor_price, ground.free
-    price, limit, over_price = ground.price, ground.limit, ground.over_price
+def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
+    """Return what the use [H, R] of one row costs over all slots."""
+    floor, floor_price, free = kernel.floor, kernel.floor_price, kernel.free
+    price, limit, over_price = kernel.price, kernel.limit, kernel.over_price
     total = 0.0
     for slot in range(len(used)):
         total += use_cost(
@@ -61,11 +61,11 @@ def row_total(ground: Ground, row: int, used: Floats) -> float:
 
 
 @compiled
-def node_total(ground: Ground, kind: int, used: Floats) -> float:
-    """Give what the nodes of one type cost at least, kept on over a gap where that is cheaper."""
-    fire_up = ground.fire_up_cost[kind]
-    now = int(ground.nodes_on[kind])
-    per_node = ground.boards_per_node[kind]
+def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
+    """Return what the nodes of one type cost at least, kept on over a gap where that is cheaper."""
+    fire_up = kernel.fire_up_cost[kind]
+    now = int(kernel.nodes_on[kind])
+    per_node = kernel.boards_per_node[kind]
     most = now
     for slot in range(len(used)):
         most = max(most, math.ceil(used[slot, kind] / per_node - 1e-6))
@@ -82,94 +82,94 @@ def node_total(ground: Ground, kind: int, used: Floats) -> float:
         for layer in range(needed, on):
             left[layer] = passed
         on = needed
-        passed += ground.node_cost[slot, kind]
-        total += needed * ground.node_cost[slot, kind]
+        passed += kernel.node_cost[slot, kind]
+        total += needed * kernel.node_cost[slot, kind]
     return total
 
 
 @compiled
-def change_cost(ground: Ground, job: int, before: int, after: int) -> float:
+def change_cost(kernel: KernelProblem, job: int, before: int, after: int) -> float:
     """Return what a change of configuration costs a job."""
     if before == after:
         return 0.0
-    layouts = ground.layout_change[ground.layout[before], ground.layout[after]]
-    own = ground.leave[job, before] + ground.enter[job, after]
-    cost: float = own + ground.layout_cost[job] * layouts
+    layouts = kernel.layout_change[kernel.layout[before], kernel.layout[after]]
+    own = kernel.leave[job, before] + kernel.enter[job, after]
+    cost: float = own + kernel.layout_cost[job] * layouts
     return cost
 
 
 @compiled
-def changes_too_often(ground: Ground, job: int, path: Path) -> bool:
+def changes_too_often(kernel: KernelProblem, job: int, path: Path) -> bool:
     """Say whether a path [H] has more changes within some window of slots than are allowed."""
-    if ground.max_changes <= 0:
+    if kernel.max_changes <= 0:
         return False
     changes = 0
     for slot in range(len(path)):
-        before = path[slot - 1] if slot else ground.present[job]
+        before = path[slot - 1] if slot else kernel.present[job]
         changes += path[slot] != before
-        first = slot - ground.change_window
+        first = slot - kernel.change_window
         if first >= 0:
-            before = path[first - 1] if first else ground.present[job]
+            before = path[first - 1] if first else kernel.present[job]
             changes -= path[first] != before
-        if changes > ground.max_changes:
+        if changes > kernel.max_changes:
             return True
     return False
 
 
 @compiled
-def path_cost(ground: Ground, job: int, path: Path) -> float:
-    """Give the cost of a path [H] of one job, unfinished work included."""
-    before = ground.present[job]
+def path_cost(kernel: KernelProblem, job: int, path: Path) -> float:
+    """Return the cost of a path [H] of one job, unfinished work included."""
+    before = kernel.present[job]
     total, work = 0.0, 0.0
     for slot in range(len(path)):
         now = path[slot]
-        total += ground.cost[job, slot, now] + change_cost(ground, job, before, now)
-        if slot < ground.deadline[job]:
-            work += ground.rate[job, now]
+        total += kernel.cost[job, slot, now] + change_cost(kernel, job, before, now)
+        if slot < kernel.deadline[job]:
+            work += kernel.rate[job, now]
         before = now
-    missing: float = max(0.0, ground.work[job] - work)
-    unfinished: float = ground.unfinished_price[job] * missing
+    missing: float = max(0.0, kernel.work[job] - work)
+    unfinished: float = kernel.unfinished_price[job] * missing
     return total + unfinished
 
 
 @compiled
-def add_path(ground: Ground, job: int, path: Path, sign: float, used: Floats) -> None:
+def add_path(kernel: KernelProblem, job: int, path: Path, sign: float, used: Floats) -> None:
     """Add (sign 1) or take back (sign -1) the use of a path [H] of one job."""
-    domains, types = ground.members.shape
-    tenant = ground.tenant[job]
+    domains, types = kernel.members.shape
+    tenant = kernel.tenant[job]
     for slot in range(len(path)):
         now = path[slot]
-        kind = ground.gpu_type[now]
+        kind = kernel.gpu_type[now]
         if kind < 0:
             continue
-        used[slot, kind] += sign * ground.boards[now]
+        used[slot, kind] += sign * kernel.boards[now]
         for domain in range(domains):
-            if ground.members[domain, kind]:
-                used[slot, types + domain] += sign * ground.power[job, now]
+            if kernel.members[domain, kind]:
+                used[slot, types + domain] += sign * kernel.power[job, now]
         if tenant >= 0:
-            used[slot, types + domains + tenant] += sign * ground.boards[now]
+            used[slot, types + domains + tenant] += sign * kernel.boards[now]
 
 
 @compiled
-def path_fits(ground: Ground, job: int, path: Path, used: Floats) -> bool:
+def path_fits(kernel: KernelProblem, job: int, path: Path, used: Floats) -> bool:
     """Say whether a path [H] of one job fits beside the use [H, R] of the others."""
-    if changes_too_often(ground, job, path):
+    if changes_too_often(kernel, job, path):
         return False
-    domains, types = ground.members.shape
-    limit, over_price, tenant = ground.limit, ground.over_price, ground.tenant[job]
+    domains, types = kernel.members.shape
+    limit, over_price, tenant = kernel.limit, kernel.over_price, kernel.tenant[job]
     for slot in range(len(path)):
         now = path[slot]
-        kind = ground.gpu_type[now]
-        if not math.isfinite(ground.cost[job, slot, now]):
+        kind = kernel.gpu_type[now]
+        if not math.isfinite(kernel.cost[job, slot, now]):
             return False
         for row in range(limit.shape[1]):
             if kind < 0 or not math.isinf(over_price[slot, row]):
                 continue
             more = 0.0
             if row == kind or (tenant >= 0 and row == types + domains + tenant):
-                more = ground.boards[now]
-            elif types <= row < types + domains and ground.members[row - types, kind]:
-                more = ground.power[job, now]
+                more = kernel.boards[now]
+            elif types <= row < types + domains and kernel.members[row - types, kind]:
+                more = kernel.power[job, now]
             if more > 0 and used[slot, row] + more > limit[slot, row] + SLACK:
                 return False
     return True
@@ -177,7 +177,7 @@ def path_fits(ground: Ground, job: int, path: Path, used: Floats) -> bool:
 
 @compiled
 def charge(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    ground: Ground,
+    kernel: KernelProblem,
     job: int,
     weight: float,
     row_price: Floats,
@@ -192,25 +192,25 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
     of a fire-up for each of them in every slot, instead of node_price.
     """
     slots = len(used)
-    domains, types = ground.members.shape
-    tenant = ground.tenant[job]
+    domains, types = kernel.members.shape
+    tenant = kernel.tenant[job]
     quota = types + domains + tenant
     board_price, board_room = np.empty(types), np.empty(types)
     kw_price, kw_room = np.empty(types), np.empty(types)
-    soft_quota = tenant >= 0 and ground.priced[quota] and weight < 1
+    soft_quota = tenant >= 0 and kernel.priced[quota] and weight < 1
     soft_power = False
     others, now, floor, floor_price = 0.0, 0.0, 0.0, 0.0
     free, price, limit, over_price = 0.0, 0.0, 0.0, 0.0
     for domain in range(domains):
-        soft_power = soft_power or (ground.priced[types + domain] and weight < 1)
+        soft_power = soft_power or (kernel.priced[types + domain] and weight < 1)
     for slot in range(slots):
         shared_price, shared_room = 0.0, math.inf
         if tenant >= 0:
             shared_price = weight * row_price[slot, quota]
             others = used[slot, quota]
-            floor, floor_price = ground.floor[slot, quota], ground.floor_price[slot, quota]
-            free, price = ground.free[slot, quota], ground.price[slot, quota]
-            limit, over_price = ground.limit[slot, quota], ground.over_price[slot, quota]
+            floor, floor_price = kernel.floor[slot, quota], kernel.floor_price[slot, quota]
+            free, price = kernel.free[slot, quota], kernel.price[slot, quota]
+            limit, over_price = kernel.limit[slot, quota], kernel.over_price[slot, quota]
             now = use_cost(others, floor, floor_price, free, price, limit, over_price)
             if math.isinf(over_price):
                 shared_room = limit - others
@@ -218,131 +218,137 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
             board_price[kind] = shared_price + weight * row_price[slot, kind]
             if fire_up_share < 0:
                 board_price[kind] += node_price[slot, kind]
-            board_room[kind] = min(shared_room, ground.limit[slot, kind] - used[slot, kind]) + SLACK
+            board_room[kind] = min(shared_room, kernel.limit[slot, kind] - used[slot, kind]) + SLACK
             kw_price[kind], kw_room[kind] = 0.0, math.inf
             for domain in range(domains):
-                if ground.members[domain, kind]:
+                if kernel.members[domain, kind]:
                     row = types + domain
                     kw_price[kind] += weight * row_price[slot, row]
-                    if math.isinf(ground.over_price[slot, row]):
-                        room = ground.limit[slot, row] - used[slot, row] + SLACK
+                    if math.isinf(kernel.over_price[slot, row]):
+                        room = kernel.limit[slot, row] - used[slot, row] + SLACK
                         kw_room[kind] = min(kw_room[kind], room)
-        for index in range(ground.option_count[job]):
-            option = ground.options[job, index]
-            cost = float(ground.cost[job, slot, option])
-            kind = ground.gpu_type[option]
+        for index in range(kernel.option_count[job]):
+            option = kernel.options[job, index]
+            cost = float(kernel.cost[job, slot, option])
+            kind = kernel.gpu_type[option]
             if kind >= 0:
-                boards, power = ground.boards[option], ground.power[job, option]
+                boards, power = kernel.boards[option], kernel.power[job, option]
                 if boards > board_room[kind] or power > kw_room[kind]:
                     charged[slot, index] = math.inf
                     continue
                 cost += boards * board_price[kind] + power * kw_price[kind]
                 if fire_up_share >= 0:
-                    per_node = ground.boards_per_node[kind]
+                    per_node = kernel.boards_per_node[kind]
                     more = math.ceil((used[slot, kind] + boards) / per_node - 1e-6)
                     more -= math.ceil(used[slot, kind] / per_node - 1e-6)
-                    fire_up = fire_up_share * ground.fire_up_cost[kind]
-                    cost += more * (ground.node_cost[slot, kind] + fire_up)
+                    fire_up = fire_up_share * kernel.fire_up_cost[kind]
+                    cost += more * (kernel.node_cost[slot, kind] + fire_up)
                 if soft_quota:
                     more = use_cost(
                         others + boards, floor, floor_price, free, price, limit, over_price
                     )
                     cost += (1 - weight) * (more - now)
                 if soft_power:
-                    cost += (1 - weight) * _soft_power(ground, slot, kind, power, used)
+                    cost += (1 - weight) * _soft_power(kernel, slot, kind, power, used)
             charged[slot, index] = cost
 
 
 @compiled
-def _soft_power(ground: Ground, slot: int, kind: int, power: float, used: Floats) -> float:
-    """Give what so many kW more cost in the soft power domains of a type."""
-    domains, types = ground.members.shape
+def _soft_power(kernel: KernelProblem, slot: int, kind: int, power: float, used: Floats) -> float:
+    """Return what so many kW more cost in the soft power domains of a type."""
+    domains, types = kernel.members.shape
     total = 0.0
     for domain in range(domains):
         row = types + domain
-        over_price = ground.over_price[slot, row]
-        if ground.members[domain, kind] and not math.isinf(over_price):
-            limit, others = ground.limit[slot, row], used[slot, row]
+        over_price = kernel.over_price[slot, row]
+        if kernel.members[domain, kind] and not math.isinf(over_price):
+            limit, others = kernel.limit[slot, row], used[slot, row]
             total += over_price * (max(0.0, others + power - limit) - max(0.0, others - limit))
     return total
 
 
 @compiled
 def shortest(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    ground: Ground, job: int, lam: float, charged: Floats, ahead: Floats, moved: Floats, path: Path
+    kernel: KernelProblem,
+    job: int,
+    lam: float,
+    charged: Floats,
+    ahead: Floats,
+    moved: Floats,
+    path: Path,
 ) -> tuple[float, float]:
     """Fill the path [H]; give its charged cost without lam (infinite: none) and its work."""
     slots = len(charged)
-    count = ground.option_count[job]
-    layouts = len(ground.layout_change)
-    per_layout = ground.layout_cost[job]
+    count = kernel.option_count[job]
+    layouts = len(kernel.layout_change)
+    per_layout = kernel.layout_cost[job]
     value = np.zeros(count)
     entered = np.empty(layouts)
     for slot in range(slots - 1, -1, -1):
-        counted = lam if slot < ground.deadline[job] else 0.0
+        counted = lam if slot < kernel.deadline[job] else 0.0
         entered[:] = math.inf
         for index in range(count):
-            option = ground.options[job, index]
-            at = charged[slot, index] + value[index] - counted * ground.rate[job, option]
+            option = kernel.options[job, index]
+            at = charged[slot, index] + value[index] - counted * kernel.rate[job, option]
             ahead[slot, index] = at
-            come = at + ground.enter[job, option]
-            layout = ground.layout[option]
+            come = at + kernel.enter[job, option]
+            layout = kernel.layout[option]
             entered[layout] = min(entered[layout], come)
         for layout in range(layouts):
             moved[slot, layout] = math.inf
         for other in range(layouts):
             if entered[other] < math.inf:
                 for layout in range(layouts):
-                    come = entered[other] + ground.layout_change[layout, other] * per_layout
+                    come = entered[other] + kernel.layout_change[layout, other] * per_layout
                     moved[slot, layout] = min(moved[slot, layout], come)
         for index in range(count):
-            option = ground.options[job, index]
-            go = ground.leave[job, option] + moved[slot, ground.layout[option]]
+            option = kernel.options[job, index]
+            go = kernel.leave[job, option] + moved[slot, kernel.layout[option]]
             value[index] = min(go, ahead[slot, index])
     at = 0
-    while ground.options[job, at] != ground.present[job]:
+    while kernel.options[job, at] != kernel.present[job]:
         at += 1
     if not math.isfinite(value[at]):
         return math.inf, 0.0
     work, reward = 0.0, value[at]
     for slot in range(slots):
-        option = ground.options[job, at]
-        go = ground.leave[job, option] + moved[slot, ground.layout[option]]
+        option = kernel.options[job, at]
+        go = kernel.leave[job, option] + moved[slot, kernel.layout[option]]
         if go < ahead[slot, at]:
             best = math.inf
-            here = ground.layout[option]
+            here = kernel.layout[option]
             for index in range(count):
-                other = ground.options[job, index]
-                come = ahead[slot, index] + ground.enter[job, other]
-                come += ground.layout_change[here, ground.layout[other]] * per_layout
+                other = kernel.options[job, index]
+                come = ahead[slot, index] + kernel.enter[job, other]
+                come += kernel.layout_change[here, kernel.layout[other]] * per_layout
                 if come < best:
                     best, at = come, index
-        option = ground.options[job, at]
+        option = kernel.options[job, at]
         path[slot] = option
-        if slot < ground.deadline[job]:
-            work += ground.rate[job, option]
+        if slot < kernel.deadline[job]:
+            work += kernel.rate[job, option]
     return reward + lam * work, work
 
 
 @compiled
 def priced_costs(
-    ground: Ground, path: Path, job_cost: Floats, row_price: Floats, node_price: Floats
+    kernel: KernelProblem, path: Path, job_cost: Floats, row_price: Floats, node_price: Floats
 ) -> Floats:
-    """Give what every job [J] costs on its path [J, H] with all prices paid."""
-    domains, types = ground.members.shape
+    """Return what every job [J] costs on its path [J, H] with all prices paid."""
+    domains, types = kernel.members.shape
     total = job_cost.copy()
     for job in range(len(path)):
-        tenant = ground.tenant[job]
+        tenant = kernel.tenant[job]
         for slot in range(path.shape[1]):
             now = path[job, slot]
-            kind = ground.gpu_type[now]
+            kind = kernel.gpu_type[now]
             if kind < 0:
                 continue
             price = row_price[slot, kind] + node_price[slot, kind]
             if tenant >= 0:
                 price += row_price[slot, types + domains + tenant]
-            total[job] += price * ground.boards[now]
+            total[job] += price * kernel.boards[now]
             for domain in range(domains):
-                if ground.members[domain, kind]:
-                    total[job] += row_price[slot, types + domain] * ground.power[job, now]
+                if kernel.members[domain, kind]:
+                    total[job] += row_price[slot, types + domain] * kernel.power[job, now]
     return total

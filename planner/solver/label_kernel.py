@@ -13,41 +13,43 @@ import math
 import numpy as np
 
 from data.compiled import compiled
-from planner.solver.ground import Ground
+from planner.solver.kernel_problem import KernelProblem
 from planner.solver.slot_problem import Floats
 
 _PRICES = 3
 
 
 @compiled
-def _completions(ground: Ground, job: int, lam: float, charged: Floats, to_go: Floats) -> None:
+def _completions(
+    kernel: KernelProblem, job: int, lam: float, charged: Floats, to_go: Floats
+) -> None:
     """Fill to_go [H + 1, options]: the best charged cost - lam * work from a slot on."""
     slots = len(charged)
-    count = ground.option_count[job]
-    layouts = len(ground.layout_change)
-    per_layout = ground.layout_cost[job]
+    count = kernel.option_count[job]
+    layouts = len(kernel.layout_change)
+    per_layout = kernel.layout_cost[job]
     entered, moved = np.empty(layouts), np.empty(layouts)
     ahead = np.empty(count)
     to_go[slots, :] = 0.0
     for slot in range(slots - 1, -1, -1):
-        counted = lam if slot < ground.deadline[job] else 0.0
+        counted = lam if slot < kernel.deadline[job] else 0.0
         entered[:] = math.inf
         moved[:] = math.inf
         for index in range(count):
-            option = ground.options[job, index]
+            option = kernel.options[job, index]
             ahead[index] = (
-                charged[slot, index] + to_go[slot + 1, index] - counted * ground.rate[job, option]
+                charged[slot, index] + to_go[slot + 1, index] - counted * kernel.rate[job, option]
             )
-            layout = ground.layout[option]
-            come = ahead[index] + ground.enter[job, option]
+            layout = kernel.layout[option]
+            come = ahead[index] + kernel.enter[job, option]
             entered[layout] = min(entered[layout], come)
         for layout in range(layouts):
             for other in range(layouts):
-                come = entered[other] + ground.layout_change[layout, other] * per_layout
+                come = entered[other] + kernel.layout_change[layout, other] * per_layout
                 moved[layout] = min(moved[layout], come)
         for index in range(count):
-            option = ground.options[job, index]
-            go = ground.leave[job, option] + moved[ground.layout[option]]
+            option = kernel.options[job, index]
+            go = kernel.leave[job, option] + moved[kernel.layout[option]]
             to_go[slot, index] = min(go, ahead[index])
 
 
@@ -91,40 +93,40 @@ def _insert_label(labels: Floats, count: int, cost: float, work: float) -> int: 
 
 @compiled
 def label_bound(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    ground: Ground, job: int, charged: Floats, lam: Floats, known: float, room: int
+    kernel: KernelProblem, job: int, charged: Floats, lam: Floats, known: float, room: int
 ) -> float:
-    """Give a lower bound of the least charged cost [H, options] with unfinished work paid.
+    """Return a lower bound of the least charged cost [H, options] with unfinished work paid.
 
     lam [3] are prices of work to prune with, `known` the cost of a path of the job; the result is
     `known` itself when nothing can be better.
     """
     slots = len(charged)
-    count = ground.option_count[job]
-    target, top = ground.work[job], ground.unfinished_price[job]
+    count = kernel.option_count[job]
+    target, top = kernel.work[job], kernel.unfinished_price[job]
     to_go = np.empty((_PRICES, slots + 1, count))
     for index in range(_PRICES):
-        _completions(ground, job, lam[index], charged, to_go[index])
+        _completions(kernel, job, lam[index], charged, to_go[index])
     fronts, following = np.empty((count, room, 2)), np.empty((count, room, 2))
     sizes, next_sizes = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     for index in range(count):
-        if ground.options[job, index] == ground.present[job]:
+        if kernel.options[job, index] == kernel.present[job]:
             fronts[index, 0, :] = 0.0
             sizes[index] = 1
-    end = min(slots, ground.deadline[job])
+    end = min(slots, kernel.deadline[job])
     for slot in range(end):
         next_sizes[:] = 0
         for here in range(count):
-            old = ground.options[job, here]
+            old = kernel.options[job, here]
             for there in range(count):
                 step = charged[slot, there]
                 if sizes[here] == 0 or not math.isfinite(step):
                     continue
-                new = ground.options[job, there]
+                new = kernel.options[job, there]
                 if here != there:
-                    change = ground.layout_change[ground.layout[old], ground.layout[new]]
-                    step += ground.leave[job, old] + ground.enter[job, new]
-                    step += ground.layout_cost[job] * change
-                speed = ground.rate[job, new]
+                    change = kernel.layout_change[kernel.layout[old], kernel.layout[new]]
+                    step += kernel.leave[job, old] + kernel.enter[job, new]
+                    step += kernel.layout_cost[job] * change
+                speed = kernel.rate[job, new]
                 rest = to_go[:, slot + 1, there]
                 for label in range(sizes[here]):
                     cost = fronts[here, label, 0] + step
@@ -141,7 +143,7 @@ def label_bound(  # noqa: C901 - one pass over the slots: a call with these arra
         sizes, next_sizes = next_sizes, sizes
     best = known
     plain = np.empty((slots + 1, count))
-    _completions(ground, job, 0.0, charged, plain)
+    _completions(kernel, job, 0.0, charged, plain)
     for index in range(count):
         for label in range(sizes[index]):
             missing = max(0.0, target - fronts[index, label, 1])

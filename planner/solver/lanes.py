@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.solver.slot_problem import Floats, Indices, Singles, SlotProblem
-from planner.solver.survey_kernel import Survey
+from planner.solver.survey_kernel import CostSurvey
 
 LANES = 16
 
@@ -46,7 +46,7 @@ class Lanes(NamedTuple):
 
 
 def _order(allowed: npt.NDArray[np.bool_], works: npt.NDArray[np.bool_]) -> list[Indices]:
-    """Give the jobs of every block."""
+    """Return the jobs of every block."""
     blocks: list[Indices] = []
     for group in (False, True):
         members = np.flatnonzero(works == group)
@@ -56,8 +56,8 @@ def _order(allowed: npt.NDArray[np.bool_], works: npt.NDArray[np.bool_]) -> list
     return blocks
 
 
-def pack(problem: SlotProblem, cost: Singles, found: Survey) -> Lanes:
-    """Give the blocks of all jobs; `cost` is base_cost [J, H, S] with pins, surveyed."""
+def pack(problem: SlotProblem, cost: Singles, found: CostSurvey) -> Lanes:
+    """Return the blocks of all jobs; `cost` is base_cost [J, H, S] with pins, surveyed."""
     jobs, grid = problem.jobs, problem.grid
     allowed = found.allowed.copy()
     allowed[np.arange(problem.size), jobs.present] = True

@@ -10,15 +10,15 @@ Boots in temporal bin packing ("fire-ups"): Aydin, Muter and Birbil 2020.
 
 import numpy as np
 
-from planner.solver.slot_problem import Fleet, Floats, Indices
+from planner.solver.slot_problem import Floats, Indices, SlotFleet
 
 
-def nodes_needed(fleet: Fleet, used: Floats) -> Indices:
-    """Give ceil(use / boards per node) [H, G] for the boards in use [H, G]."""
+def nodes_needed(fleet: SlotFleet, used: Floats) -> Indices:
+    """Return ceil(use / boards per node) [H, G] for the boards in use [H, G]."""
     return np.ceil(used / fleet.boards_per_node - 1e-6).astype(np.int64)
 
 
-def max_nodes(fleet: Fleet) -> Floats:
+def max_nodes(fleet: SlotFleet) -> Floats:
     """Return how many nodes of every type may be on at once [G].
 
     A cheapest plan never has more on than are on now or than some slot's boards need.
@@ -27,13 +27,13 @@ def max_nodes(fleet: Fleet) -> Floats:
     return np.asarray(np.maximum(there, fleet.nodes_on))
 
 
-def reduced_node_cost(fleet: Fleet, fire_ups: Floats) -> Floats:
-    """Give node cost [H, G] with prices [H, G] in [0, fire-up cost] on every fire-up."""
+def reduced_node_cost(fleet: SlotFleet, fire_ups: Floats) -> Floats:
+    """Return node cost [H, G] with prices [H, G] in [0, fire-up cost] on every fire-up."""
     following = np.vstack([fire_ups[1:], np.zeros((1, fire_ups.shape[1]))])
     return np.asarray(fleet.node_cost.T + fire_ups - following)
 
 
-def node_bound(fleet: Fleet, worth: Floats) -> float:
+def node_bound(fleet: SlotFleet, worth: Floats) -> float:
     """Return the least sum of node cost - worth and boots, worth [H, G] of one node in a slot.
 
     Exact: the layers that are on now are alike, so are the others, and one layer is a dynamic

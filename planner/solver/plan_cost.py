@@ -11,7 +11,7 @@ Path = npt.NDArray[np.int16]
 
 
 def cost_of_jobs(problem: SlotProblem, paths: Path) -> float:
-    """Give the cost of all slots and changes of paths [J, H]; infinite where not allowed."""
+    """Return the cost of all slots and changes of paths [J, H]; infinite where not allowed."""
     jobs, grid = problem.jobs, problem.grid
     rows = paths.astype(np.int64)
     slots = np.take_along_axis(jobs.base_cost, rows[:, :, None], axis=2)[:, :, 0]
@@ -25,7 +25,7 @@ def cost_of_jobs(problem: SlotProblem, paths: Path) -> float:
 
 
 def use_of(problem: SlotProblem, rows: CouplingRows, paths: Path) -> Floats:
-    """Give the use of all rows [H, R] by paths [J, H]."""
+    """Return the use of all rows [H, R] by paths [J, H]."""
     jobs, grid = problem.jobs, problem.grid
     used = np.zeros((problem.slots, len(rows.names)))
     kind, boards = grid.gpu_type[paths], grid.boards[paths]
@@ -42,6 +42,6 @@ def use_of(problem: SlotProblem, rows: CouplingRows, paths: Path) -> Floats:
 
 
 def changes_of(problem: SlotProblem, paths: Path) -> int:
-    """Give how often paths change their configuration, from now on."""
+    """Return how often paths change their configuration, from now on."""
     before = np.hstack([problem.jobs.present[:, None], paths[:, :-1]])
     return int((before != paths).sum())

@@ -20,7 +20,7 @@ from planner.solver.coupling_rows import CouplingRows, answering_use, conjugate
 from planner.solver.dp_kernel import price_blocks
 from planner.solver.lanes import LANES, Lanes
 from planner.solver.nodes import max_nodes, reduced_node_cost
-from planner.solver.slot_problem import Fleet, Floats, Indices
+from planner.solver.slot_problem import Floats, Indices, SlotFleet
 
 SMALL_JOBS = 200
 _MOMENTUM, _MEMORY = 0.8, 0.95
@@ -29,7 +29,7 @@ _WARM_RATE, _WARM_DECAY, _WARM_STEPS = 0.02, 0.8, 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
+class ResourcePrices:
     """rows [H, R] per board or kW, fire_ups [H, G] per node switched on, work [B, 16] (lam)."""
 
     rows: Floats
@@ -38,7 +38,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class BlockAnswer:
     """What the jobs of some blocks answer to prices: values [B, 16], their sum, use [H, R]."""
 
     value: float
@@ -48,47 +48,47 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange(ABC):
+class PriceExchange(ABC):
     """What jobs share, and who is asked what the jobs do at prices of it."""
 
     rows: CouplingRows
-    fleet: Fleet
+    fleet: SlotFleet
 
     @property
     @abstractmethod
     def all_blocks(self) -> Indices:
-        """Give every block of jobs."""
+        """Return every block of jobs."""
 
     @abstractmethod
-    def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
-        """Give the optimum of every job of the blocks at these prices."""
+    def ask(self, prices: ResourcePrices, blocks: Indices, *, searches: int) -> BlockAnswer:
+        """Return the optimum of every job of the blocks at these prices."""
 
     @abstractmethod
-    def free_prices(self) -> Prices:
-        """Give prices of zero; work at a third of what unfinished work costs."""
+    def free_prices(self) -> ResourcePrices:
+        """Return prices of zero; work at a third of what unfinished work costs."""
 
-    def node_price(self, prices: Prices) -> Floats:
-        """Give what a board costs for its node [H, G]."""
+    def node_price(self, prices: ResourcePrices) -> Floats:
+        """Return what a board costs for its node [H, G]."""
         reduced = reduced_node_cost(self.fleet, prices.fire_ups)
         return np.asarray(np.maximum(reduced, 0.0) / self.fleet.boards_per_node)
 
-    def charges(self, prices: Prices) -> tuple[Floats, Floats, Floats]:
-        """Give the price of a board [H, G], of a kW [H, G] and of a tenant's board [H, K + 1]."""
+    def charges(self, prices: ResourcePrices) -> tuple[Floats, Floats, Floats]:
+        """Return the price of a board [H, G], of a kW [H, G] and of a tenant's board [H, K + 1]."""
         types, domains = self.rows.types, self.rows.domains
         board = prices.rows[:, :types] + self.node_price(prices)
         kilowatt = prices.rows[:, types : types + domains] @ self.rows.members.astype(np.float64)
         tenant = prices.rows[:, types + domains :]
         return board, kilowatt, np.hstack([tenant, np.zeros((len(tenant), 1))])
 
-    def constant(self, prices: Prices) -> float:
-        """Give the part of the bound that no job decides."""
+    def constant(self, prices: ResourcePrices) -> float:
+        """Return the part of the bound that no job decides."""
         reduced = reduced_node_cost(self.fleet, prices.fire_ups)
         nodes = (max_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
         now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
         return float(nodes - now - self.conjugates(prices))
 
-    def boxed(self, rows: Floats, fire_ups: Floats) -> Prices:
-        """Give free prices with these of rows [H, R] and fire-ups [H, G], brought into their box.
+    def boxed(self, rows: Floats, fire_ups: Floats) -> ResourcePrices:
+        """Return free prices with these of rows [H, R] and fire-ups [H, G], brought into their box.
 
         Work is priced as in `free_prices`.
         """
@@ -99,12 +99,12 @@ class Exchange(ABC):
             fire_ups=np.clip(fire_ups, 0.0, self.fleet.fire_up_cost),
         )
 
-    def conjugates(self, prices: Prices) -> float:
-        """Give what the rows keep back at these prices: a limit's worth of each."""
+    def conjugates(self, prices: ResourcePrices) -> float:
+        """Return what the rows keep back at these prices: a limit's worth of each."""
         return float(conjugate(self.rows, prices.rows).sum())
 
-    def excess(self, prices: Prices, used: Floats) -> tuple[Floats, Floats]:
-        """Give the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
+    def excess(self, prices: ResourcePrices, used: Floats) -> tuple[Floats, Floats]:
+        """Return the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
         reduced = reduced_node_cost(self.fleet, prices.fire_ups)
         share = used[:, : self.rows.types] / self.fleet.boards_per_node
         nodes = np.where(reduced < 0, max_nodes(self.fleet), share)
@@ -113,18 +113,18 @@ class Exchange(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Market(Exchange):
+class Market(PriceExchange):
     """The packed jobs and what they share: everything that prices are asked of."""
 
     lanes: Lanes
 
     @property
     def all_blocks(self) -> Indices:
-        """Give every block."""
+        """Return every block."""
         return np.arange(len(self.lanes.rows))
 
-    def ask(self, prices: Prices, blocks: Indices, *, searches: int) -> Answer:
-        """Give the optimum of every job of the blocks at these prices."""
+    def ask(self, prices: ResourcePrices, blocks: Indices, *, searches: int) -> BlockAnswer:
+        """Return the optimum of every job of the blocks at these prices."""
         board, kilowatt, tenant = (
             np.ascontiguousarray(charge, dtype=np.float32) for charge in self.charges(prices)
         )
@@ -135,12 +135,12 @@ class Market(Exchange):
         price_blocks(
             self.lanes, blocks, board, kilowatt, tenant, members, searches, work, value, used
         )
-        return Answer(value=float(value.sum()), values=value, used=used, work=work)
+        return BlockAnswer(value=float(value.sum()), values=value, used=used, work=work)
 
-    def free_prices(self) -> Prices:
-        """Give prices of zero; work at a third of what unfinished work costs."""
+    def free_prices(self) -> ResourcePrices:
+        """Return prices of zero; work at a third of what unfinished work costs."""
         shape = self.rows.limit.shape
-        return Prices(
+        return ResourcePrices(
             rows=np.zeros(shape),
             fire_ups=np.zeros((shape[0], self.rows.types)),
             work=self.lanes.unfinished_price / 3,
@@ -150,7 +150,7 @@ class Market(Exchange):
 class Adam:
     """Projected Adam on the prices of a market; `step` moves once along an excess."""
 
-    def __init__(self, market: Exchange, scale: Floats, *, rate: float, decay: float) -> None:
+    def __init__(self, market: PriceExchange, scale: Floats, *, rate: float, decay: float) -> None:
         self._market = market
         self._scale = scale
         self._rate, self._decay = rate, decay
@@ -162,8 +162,8 @@ class Adam:
         self._high = np.maximum(market.rows.over_price, market.rows.price)
         self._steps = 0
 
-    def step(self, prices: Prices, used: Floats) -> Prices:
-        """Give the prices after one step at the use [H, R] of all jobs."""
+    def step(self, prices: ResourcePrices, used: Floats) -> ResourcePrices:
+        """Return the prices after one step at the use [H, R] of all jobs."""
         over, switched = self._market.excess(prices, used)
         slope = np.hstack([over, switched])
         self._mean = _MOMENTUM * self._mean + (1 - _MOMENTUM) * slope
@@ -183,8 +183,8 @@ class Adam:
         )
 
 
-def price_scale(market: Exchange, answer: Answer) -> Floats:
-    """Give a typical price [R] of a board or kW: what the jobs pay for one at zero prices."""
+def price_scale(market: PriceExchange, answer: BlockAnswer) -> Floats:
+    """Return a typical price [R] of a board or kW: what the jobs pay for one at zero prices."""
     types, domains = market.rows.types, market.rows.domains
     boards = answer.used[:, :types].sum()
     unit = abs(answer.value) / boards if boards > 0 else 1.0
@@ -204,7 +204,7 @@ class PriceSearch:
     values [B, 16] are the jobs' at the best prices; scale [R] is that of the steps.
     """
 
-    prices: Prices
+    prices: ResourcePrices
     bound: float
     values: Floats
     scale: Floats
@@ -212,8 +212,8 @@ class PriceSearch:
 
 
 def search_prices(
-    market: Exchange,
-    start: Prices,
+    market: PriceExchange,
+    start: ResourcePrices,
     *,
     iterations: int,
     rate: float,
@@ -223,7 +223,7 @@ def search_prices(
     smallest_gain: float = 1e-4,
     expired: Callable[[], bool] = lambda: False,
 ) -> PriceSearch:
-    """Give the best prices of at most so many steps, at least one evaluation.
+    """Return the best prices of at most so many steps, at least one evaluation.
 
     Stops when `patience` steps gained less than `smallest_gain` of the bound, or when expired.
     """
@@ -254,8 +254,8 @@ def search_prices(
 
 
 def settled_prices(
-    market: Exchange,
-    start: Prices,
+    market: PriceExchange,
+    start: ResourcePrices,
     *,
     jobs: int,
     most_steps: int,

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.solver.ejection_kernel import eject
-from planner.solver.ground import Draft, Ground, empty_draft, uncoupled
 from planner.solver.insertion_kernel import add_path, priced_costs
-from planner.solver.prices import Adam, Market, Prices
+from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft, uncoupled
+from planner.solver.prices import Adam, Market, ResourcePrices
 from planner.solver.ruin_recreate_kernel import Random, ruin_and_recreate, settle
 from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
@@ -24,7 +24,7 @@ _FOCUS_SHARE = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Charges:
+class InsertionPrices:
     """Prices as insertion wants them: rows [H, R], nodes [H, G] per board, lam [J].
 
     values [J] is what every job would cost at these prices if it were alone.
@@ -36,8 +36,10 @@ class Charges:
     values: Floats
 
 
-def charges_of(market: Market, prices: Prices, values: Floats | None = None) -> Charges:
-    """Give the charges of prices; `values` [B, 16] are the jobs' at them (not known: 0)."""
+def charges_of(
+    market: Market, prices: ResourcePrices, values: Floats | None = None
+) -> InsertionPrices:
+    """Return the charges of prices; `values` [B, 16] are the jobs' at them (not known: 0)."""
     lanes = market.lanes
     size = int(lanes.job.max(initial=-1)) + 1
     lam, alone = np.zeros(size), np.zeros(size)
@@ -45,7 +47,7 @@ def charges_of(market: Market, prices: Prices, values: Floats | None = None) -> 
     lam[lanes.job[known]] = prices.work[known]
     if values is not None:
         alone[lanes.job[known]] = values[known]
-    return Charges(
+    return InsertionPrices(
         rows=np.ascontiguousarray(prices.rows),
         nodes=market.node_price(prices),
         lam=lam,
@@ -53,35 +55,40 @@ def charges_of(market: Market, prices: Prices, values: Floats | None = None) -> 
     )
 
 
-def _place(ground: Ground, draft: Draft, jobs: Indices, charges: Charges, weight: float) -> bool:
+def _place(
+    kernel: KernelProblem, draft: Draft, jobs: Indices, charges: InsertionPrices, weight: float
+) -> bool:
     """Insert the jobs one after the other; False when one finds no room."""
     for job in jobs:
         fits = insert(
-            ground, job, weight, charges.rows, charges.nodes, draft, _INSERT_SEARCHES,
+            kernel, job, weight, charges.rows, charges.nodes, draft, _INSERT_SEARCHES,
             -1.0, draft.path[job],
         )  # fmt: skip
         if not fits:
             return False
-        add_path(ground, job, draft.path[job], 1.0, draft.used)
+        add_path(kernel, job, draft.path[job], 1.0, draft.used)
     return True
 
 
 def priced_sequence(
-    ground: Ground, charges: Charges, announced: Path, churn_price: Floats, seed: int
+    kernel: KernelProblem, charges: InsertionPrices, announced: Path, churn_price: Floats, seed: int
 ) -> Draft | None:
-    """Give the plan of jobs inserted in random order at full prices; None when one does not fit."""
-    draft = empty_draft(ground, charges.lam)
+    """Return the plan of jobs inserted in random order at full prices.
+
+    None when one does not fit.
+    """
+    draft = empty_draft(kernel, charges.lam)
     order = np.random.default_rng(seed).permutation(len(draft.path))
-    if not _place(ground, draft, order, charges, 1.0):
+    if not _place(kernel, draft, order, charges, 1.0):
         return None
-    settle(ground, draft, order, announced, churn_price)
+    settle(kernel, draft, order, announced, churn_price)
     return draft
 
 
 def dive(
-    ground: Ground,
+    kernel: KernelProblem,
     market: Market,
-    prices: Prices,
+    prices: ResourcePrices,
     scale: Floats,
     *,
     chunks: int,
@@ -89,52 +96,54 @@ def dive(
     churn_price: Floats,
     seed: int,
 ) -> Draft | None:
-    """Give the plan of jobs placed in chunks with the prices moved between; None if one is stuck.
+    """Return the plan of jobs placed in chunks with the prices moved between; None if one is stuck.
 
     A chunk is a random set of blocks. Between two chunks four small steps adapt the prices to the
     blocks that are left and the room that is left.
     """
     rng = np.random.default_rng(seed)
-    draft = empty_draft(ground, charges_of(market, prices).lam)
+    draft = empty_draft(kernel, charges_of(market, prices).lam)
     parts = np.array_split(rng.permutation(market.all_blocks), chunks)
     for number, part in enumerate(parts):
         jobs = market.lanes.job[part]
         charges = charges_of(market, prices)
-        if not _place(ground, draft, rng.permutation(jobs[jobs >= 0]), charges, 1.0):
+        if not _place(kernel, draft, rng.permutation(jobs[jobs >= 0]), charges, 1.0):
             return None
         left = np.concatenate([*parts[number + 1 :], np.empty(0, dtype=np.int64)]).astype(np.int64)
         if len(left):
             prices = _adapted(market, prices, scale, left, draft.used)
-    settle(ground, draft, np.arange(len(draft.path)), announced, churn_price)
+    settle(kernel, draft, np.arange(len(draft.path)), announced, churn_price)
     return draft
 
 
 def _adapted(
-    market: Market, prices: Prices, scale: Floats, left: Indices, placed: Floats
-) -> Prices:
+    market: Market, prices: ResourcePrices, scale: Floats, left: Indices, placed: Floats
+) -> ResourcePrices:
     adam = Adam(market, scale, rate=_DIVE_RATE, decay=_DIVE_DECAY)
     for _step in range(_DIVE_STEPS):
         answer = market.ask(prices, left, searches=3)
-        prices = Prices(rows=prices.rows, fire_ups=prices.fire_ups, work=answer.work)
+        prices = ResourcePrices(rows=prices.rows, fire_ups=prices.fire_ups, work=answer.work)
         prices = adam.step(prices, answer.used + placed)
     return prices
 
 
-def scarce_spots(ground: Ground, draft: Draft, charges: Charges) -> npt.NDArray[np.int64]:
-    """Give the (slot, row) [N, 2] that have a price or are full; all slots when none is."""
-    full = (draft.used >= ground.limit - 0.5 * ground.boards_per_node.min()) & (ground.limit > 0)
+def scarce_spots(
+    kernel: KernelProblem, draft: Draft, charges: InsertionPrices
+) -> npt.NDArray[np.int64]:
+    """Return the (slot, row) [N, 2] that have a price or are full; all slots when none is."""
+    full = (draft.used >= kernel.limit - 0.5 * kernel.boards_per_node.min()) & (kernel.limit > 0)
     spots = np.argwhere(full | (charges.rows != 0))
     if len(spots):
         return np.ascontiguousarray(spots, dtype=np.int64)
-    slots, types = ground.node_cost.shape
+    slots, types = kernel.node_cost.shape
     everywhere = np.argwhere(np.ones((slots, types), dtype=np.bool_))
     return np.ascontiguousarray(everywhere, dtype=np.int64)
 
 
 def improve(
-    ground: Ground,
+    kernel: KernelProblem,
     draft: Draft,
-    charges: Charges,
+    charges: InsertionPrices,
     *,
     moves: int,
     announced: Path,
@@ -147,9 +156,9 @@ def improve(
         return 0.0
     most = 3 if len(draft.path) >= 300 else 4
     return ruin_and_recreate(
-        ground,
+        kernel,
         draft,
-        scarce_spots(ground, draft, charges),
+        scarce_spots(kernel, draft, charges),
         movable,
         announced,
         charges.rows,
@@ -163,9 +172,9 @@ def improve(
 
 
 def release(
-    ground: Ground,
+    kernel: KernelProblem,
     draft: Draft,
-    charges: Charges,
+    charges: InsertionPrices,
     *,
     moves: int,
     announced: Path,
@@ -179,12 +188,12 @@ def release(
     """
     if len(draft.path) < 2 or moves < 1:
         return 0.0
-    paid = priced_costs(ground, draft.path, draft.job_cost, charges.rows, charges.nodes)
+    paid = priced_costs(kernel, draft.path, draft.job_cost, charges.rows, charges.nodes)
     worst = np.argsort(charges.values - paid, kind="stable")
     focus = worst[: max(4, round(_FOCUS_SHARE * len(worst)))]
     return eject(
-        ground,
-        uncoupled(ground),
+        kernel,
+        uncoupled(kernel),
         draft,
         focus,
         announced,
@@ -198,5 +207,5 @@ def release(
 
 
 def draft_cost(draft: Draft) -> float:
-    """Give the true cost of a draft: jobs, nodes, soft rows."""
+    """Return the true cost of a draft: jobs, nodes, soft rows."""
     return float(draft.job_cost.sum() + draft.node_cost.sum() + draft.row_cost.sum())

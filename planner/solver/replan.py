@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from planner.solver.ground import Draft, Ground, empty_draft
 from planner.solver.insertion_kernel import add_path, path_fits
-from planner.solver.primal import Charges
+from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft
+from planner.solver.primal import InsertionPrices
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import NOTHING, Floats, Indices, Path, SlotProblem
 from planner.solver.work_kernel import insert
@@ -31,7 +31,7 @@ class PlanPrices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warmth:
+class WarmStart:
     """What an earlier plan is worth to the next: its prices, and the paths that it announced.
 
     announced [J, H] of the new problem; kept [J] is False for jobs that are new or whose costs
@@ -46,7 +46,7 @@ class Warmth:
 
 
 def _later(values: Floats, elapsed: int) -> Floats:
-    """Give an array [H, ...] that begins `elapsed` slots later; its last slot repeats."""
+    """Return an array [H, ...] that begins `elapsed` slots later; its last slot repeats."""
     slots = np.minimum(np.arange(len(values)) + elapsed, len(values) - 1)
     return values[slots]
 
@@ -60,8 +60,8 @@ def warmth_of(
     elapsed: int = 0,
     reconsidered: npt.NDArray[np.bool_] | None = None,
     churn_price: float = 0.0,
-) -> Warmth:
-    """Give the warmth of a plan [J', H] for a problem that begins `elapsed` slots later.
+) -> WarmStart:
+    """Return the warm_start of a plan [J', H] for a problem that begins `elapsed` slots later.
 
     origin [J] is the row of the old plan that a job had, -1 for a new job; present [J] is what it
     holds now; reconsidered [J] marks jobs whose costs changed.
@@ -74,7 +74,7 @@ def warmth_of(
     if len(paths):
         announced = np.where(known[:, None], paths[source][:, slots], announced).astype(np.int16)
         work = np.where(known, prices.work[source], work)
-    return Warmth(
+    return WarmStart(
         prices=PlanPrices(
             rows=_later(prices.rows, elapsed), fire_ups=_later(prices.fire_ups, elapsed), work=work
         ),
@@ -85,7 +85,7 @@ def warmth_of(
 
 
 def frozen(problem: SlotProblem, announced: Path, slots: int) -> SlotProblem:
-    """Give the problem with the first slots pinned to the announced paths [J, H] where allowed."""
+    """Return problem with the first slots pinned to the announced paths [J, H] where allowed."""
     jobs = problem.jobs
     required = np.full((problem.size, problem.slots), NOTHING, dtype=np.int16)
     if jobs.required is not None:
@@ -98,77 +98,86 @@ def frozen(problem: SlotProblem, announced: Path, slots: int) -> SlotProblem:
 
 
 def kept_plan(
-    ground: Ground, charges: Charges, warm: Warmth, churn: Floats, *, newcomers_first: bool
+    kernel: KernelProblem,
+    charges: InsertionPrices,
+    warm: WarmStart,
+    churn: Floats,
+    *,
+    newcomers_first: bool,
 ) -> Draft | None:
-    """Give the announced plan with the other jobs inserted; None when one finds no room.
+    """Return the announced plan with the other jobs inserted; None when one finds no room.
 
     newcomers_first: the other jobs take their place at full prices, and the announced paths that
     they displace are planned anew: small ones, since large ones are kept first and find another
     place least. Otherwise they take what the announced paths leave.
     """
-    draft = empty_draft(ground, charges.lam)
+    draft = empty_draft(kernel, charges.lam)
     new = np.flatnonzero(~warm.kept)
-    if newcomers_first and not _inserted(ground, draft, charges, new, 1.0):
+    if newcomers_first and not _inserted(kernel, draft, charges, new, 1.0):
         return None
-    held = ground.boards[warm.announced].sum(axis=1)
+    held = kernel.boards[warm.announced].sum(axis=1)
     large_first = np.argsort(-held, kind="stable")
     displaced = [
         job
         for job in large_first[warm.kept[large_first]]
-        if not _kept(ground, draft, int(job), warm.announced[job])
+        if not _kept(kernel, draft, int(job), warm.announced[job])
     ]
     late = displaced if newcomers_first else [*displaced, *new]
-    if not _inserted(ground, draft, charges, np.array(late, dtype=np.int64), _WEIGHT):
+    if not _inserted(kernel, draft, charges, np.array(late, dtype=np.int64), _WEIGHT):
         return None
-    settle(ground, draft, np.arange(len(ground.present)), warm.announced, churn)
+    settle(kernel, draft, np.arange(len(kernel.present)), warm.announced, churn)
     return draft
 
 
-def towards(ground: Ground, charges: Charges, today: Draft, warm: Warmth, churn: Floats) -> Draft:
-    """Give today's plan with every announced path of a kept job that fits, others planned anew.
+def towards(
+    kernel: KernelProblem, charges: InsertionPrices, today: Draft, warm: WarmStart, churn: Floats
+) -> Draft:
+    """Return today's plan with every announced path of a kept job that fits, others planned anew.
 
     There is always one, also where `kept_plan` finds no room for a job. Jobs that give most boards
     back go first, again and again as long as that made room for one that takes more.
     """
     draft = today.copy()
     kept = np.flatnonzero(warm.kept & (warm.announced != draft.path).any(axis=1))
-    more = ground.boards[warm.announced[kept]].sum(axis=1) - ground.boards[draft.path[kept]].sum(1)
+    more = kernel.boards[warm.announced[kept]].sum(axis=1) - kernel.boards[draft.path[kept]].sum(1)
     waiting = [int(job) for job in kept[np.argsort(more, kind="stable")]]
     while waiting:
         late = []
         for job in waiting:
-            add_path(ground, job, draft.path[job], -1.0, draft.used)
-            if not _kept(ground, draft, job, warm.announced[job]):
-                add_path(ground, job, draft.path[job], 1.0, draft.used)
+            add_path(kernel, job, draft.path[job], -1.0, draft.used)
+            if not _kept(kernel, draft, job, warm.announced[job]):
+                add_path(kernel, job, draft.path[job], 1.0, draft.used)
                 late.append(job)
         if len(late) == len(waiting):
             break
         waiting = late
     for new in map(int, np.flatnonzero(~warm.kept)):
         present = draft.path[new].copy()
-        add_path(ground, new, present, -1.0, draft.used)
-        if not _inserted(ground, draft, charges, np.array([new]), _WEIGHT):
-            _kept(ground, draft, new, present)
-    settle(ground, draft, np.arange(len(ground.present)), warm.announced, churn)
+        add_path(kernel, new, present, -1.0, draft.used)
+        if not _inserted(kernel, draft, charges, np.array([new]), _WEIGHT):
+            _kept(kernel, draft, new, present)
+    settle(kernel, draft, np.arange(len(kernel.present)), warm.announced, churn)
     return draft
 
 
-def _kept(ground: Ground, draft: Draft, job: int, path: Path) -> bool:
+def _kept(kernel: KernelProblem, draft: Draft, job: int, path: Path) -> bool:
     """Add an announced path where it fits."""
-    if not path_fits(ground, job, path, draft.used):
+    if not path_fits(kernel, job, path, draft.used):
         return False
     draft.path[job] = path
-    add_path(ground, job, path, 1.0, draft.used)
+    add_path(kernel, job, path, 1.0, draft.used)
     return True
 
 
-def _inserted(ground: Ground, draft: Draft, charges: Charges, jobs: Indices, weight: float) -> bool:
+def _inserted(
+    kernel: KernelProblem, draft: Draft, charges: InsertionPrices, jobs: Indices, weight: float
+) -> bool:
     """Insert the jobs one after the other; False when one finds no room."""
     for job in jobs:
         path = draft.path[job]
         if not insert(
-            ground, job, weight, charges.rows, charges.nodes, draft, _SEARCHES, -1.0, path
+            kernel, job, weight, charges.rows, charges.nodes, draft, _SEARCHES, -1.0, path
         ):
             return False
-        add_path(ground, job, path, 1.0, draft.used)
+        add_path(kernel, job, path, 1.0, draft.used)
     return True

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from data.compiled import compiled
-from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import add_path, node_total, path_cost, row_total
+from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.slot_problem import Floats, Indices, Path
 from planner.solver.work_kernel import insert
 
@@ -24,7 +24,7 @@ _SHARES = (-1.0, -1.0, -1.0, 0.0, 0.05, 0.3)
 
 @compiled
 def random_below(state: Random, below: int) -> int:
-    """Give the next random integer in [0, below) of a 64-bit xorshift state [1]."""
+    """Return the next random integer in [0, below) of a 64-bit xorshift state [1]."""
     value = state[0]
     value ^= value << np.uint64(13)
     value ^= value >> np.uint64(7)
@@ -34,31 +34,31 @@ def random_below(state: Random, below: int) -> int:
 
 
 @compiled
-def touches(ground: Ground, job: int, option: int, row: int) -> bool:
+def touches(kernel: KernelProblem, job: int, option: int, row: int) -> bool:
     """Say whether a configuration of a job uses a row."""
-    domains, types = ground.members.shape
-    kind = ground.gpu_type[option]
+    domains, types = kernel.members.shape
+    kind = kernel.gpu_type[option]
     if kind < 0:
         return False
     if row < types:
         return bool(row == kind)
     if row < types + domains:
-        return bool(ground.members[row - types, kind])
-    return bool(ground.tenant[job] == row - types - domains)
+        return bool(kernel.members[row - types, kind])
+    return bool(kernel.tenant[job] == row - types - domains)
 
 
 @compiled
-def _could_touch(ground: Ground, job: int, slot: int, row: int) -> bool:
-    for index in range(ground.option_count[job]):
-        option = ground.options[job, index]
-        if math.isfinite(ground.cost[job, slot, option]) and touches(ground, job, option, row):
+def _could_touch(kernel: KernelProblem, job: int, slot: int, row: int) -> bool:
+    for index in range(kernel.option_count[job]):
+        option = kernel.options[job, index]
+        if math.isfinite(kernel.cost[job, slot, option]) and touches(kernel, job, option, row):
             return True
     return False
 
 
 @compiled
 def _pick(
-    ground: Ground,
+    kernel: KernelProblem,
     draft: Draft,
     slot: int,
     row: int,
@@ -66,28 +66,28 @@ def _pick(
     movable: Indices,
     state: Random,
 ) -> int:
-    """Give a random job that uses the row in the slot, or does not but could; -1 if none met."""
+    """Return a random job that uses the row in the slot, or does not but could; -1 if none met."""
     start = random_below(state, len(movable))
     for step in range(min(_TRIES, len(movable))):
         job = movable[(start + step) % len(movable)]
-        uses = touches(ground, job, draft.path[job, slot], row)
-        if uses == using and (uses or _could_touch(ground, job, slot, row)):
+        uses = touches(kernel, job, draft.path[job, slot], row)
+        if uses == using and (uses or _could_touch(kernel, job, slot, row)):
             return int(job)
     return -1
 
 
 @compiled
 def settle(
-    ground: Ground, draft: Draft, jobs: Indices, announced: Path, churn_price: Floats
+    kernel: KernelProblem, draft: Draft, jobs: Indices, announced: Path, churn_price: Floats
 ) -> float:
     """Bring the costs of a draft up to date after these jobs moved; give the change of the sum.
 
     churn_price [J] is paid by a job whose path is not the announced one.
     """
-    domains, types = ground.members.shape
+    domains, types = kernel.members.shape
     change = 0.0
     for job in jobs:
-        cost = path_cost(ground, job, draft.path[job])
+        cost = path_cost(kernel, job, draft.path[job])
         changed = False
         for slot in range(len(draft.used)):
             if draft.path[job, slot] != announced[job, slot]:
@@ -99,16 +99,16 @@ def settle(
         draft.job_cost[job] = cost
         draft.changed[job] = changed
     for kind in range(types):
-        cost = node_total(ground, kind, draft.used)
+        cost = node_total(kernel, kind, draft.used)
         change += cost - draft.node_cost[kind]
         draft.node_cost[kind] = cost
-    for row in range(types, ground.limit.shape[1]):
+    for row in range(types, kernel.limit.shape[1]):
         tenant = row - types - domains
         touched = tenant < 0
         for job in jobs:
-            touched = touched or ground.tenant[job] == tenant
-        if ground.priced[row] and touched:
-            cost = row_total(ground, row, draft.used)
+            touched = touched or kernel.tenant[job] == tenant
+        if kernel.priced[row] and touched:
+            cost = row_total(kernel, row, draft.used)
             change += cost - draft.row_cost[row]
             draft.row_cost[row] = cost
     return change
@@ -116,7 +116,7 @@ def settle(
 
 @compiled
 def _choose(
-    ground: Ground,
+    kernel: KernelProblem,
     draft: Draft,
     spot: npt.NDArray[np.int64],
     movable: Indices,
@@ -129,7 +129,7 @@ def _choose(
     count = 0
     using = random_below(state, 2) == 0
     for _attempt in range(2 * wanted):
-        job = _pick(ground, draft, spot[0], spot[1], using, movable, state)
+        job = _pick(kernel, draft, spot[0], spot[1], using, movable, state)
         using = not using
         known = job < 0
         for index in range(count):
@@ -146,25 +146,27 @@ def _choose(
 
 
 @compiled
-def _bar(ground: Ground, used: Floats, barred: Floats, state: Random) -> tuple[int, int, int]:
+def _bar(
+    kernel: KernelProblem, used: Floats, barred: Floats, state: Random
+) -> tuple[int, int, int]:
     """Fill a random type up for a random window of slots; give (type, first, last + 1).
 
     barred [H] keeps what was used. Prices cannot say "not then" to one job where cost is not
     convex, as on a fleet of few nodes.
     """
-    slots, types = ground.node_cost.shape
+    slots, types = kernel.node_cost.shape
     kind = random_below(state, types)
     first = random_below(state, slots)
     last = min(slots, first + 1 + random_below(state, max(1, slots // 3)))
     for slot in range(first, last):
         barred[slot] = used[slot, kind]
-        used[slot, kind] = ground.limit[slot, kind]
+        used[slot, kind] = kernel.limit[slot, kind]
     return kind, first, last
 
 
 @compiled
 def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    ground: Ground,
+    kernel: KernelProblem,
     draft: Draft,
     spots: npt.NDArray[np.int64],
     movable: Indices,
@@ -191,7 +193,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
     saved = np.empty((most, 3))
     for _move in range(moves):
         spot = spots[random_below(state, len(spots))]
-        count = _choose(ground, draft, spot, movable, most, state, chosen)
+        count = _choose(kernel, draft, spot, movable, most, state, chosen)
         if count == 0:
             continue
         before[:] = draft.used
@@ -202,7 +204,7 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
             saved_paths[index] = draft.path[job]
             saved[index, 0], saved[index, 1] = draft.job_cost[job], draft.lam[job]
             saved[index, 2] = 1.0 if draft.changed[job] else 0.0
-            add_path(ground, job, draft.path[job], -1.0, draft.used)
+            add_path(kernel, job, draft.path[job], -1.0, draft.used)
         fits = True
         share = _SHARES[random_below(state, len(_SHARES))]
         for index in range(count):
@@ -211,19 +213,19 @@ def ruin_and_recreate(  # noqa: C901 - one pass over the slots: a call with thes
             weight = 0.0 if last else random_below(state, 1001) / 1000.0
             kind, first, end = 0, 0, 0
             if index == 0 and not last and random_below(state, 8) == 0:
-                kind, first, end = _bar(ground, draft.used, barred, state)
+                kind, first, end = _bar(kernel, draft.used, barred, state)
             fits = insert(
-                ground, job, weight, row_price, node_price, draft, searches, share,
+                kernel, job, weight, row_price, node_price, draft, searches, share,
                 draft.path[job],
             )  # fmt: skip
             for slot in range(first, end):
                 draft.used[slot, kind] = barred[slot]
             if not fits:
                 break
-            add_path(ground, job, draft.path[job], 1.0, draft.used)
+            add_path(kernel, job, draft.path[job], 1.0, draft.used)
         change = math.inf
         if fits:
-            change = settle(ground, draft, chosen[:count], announced, churn_price)
+            change = settle(kernel, draft, chosen[:count], announced, churn_price)
         if change <= 1e-9:
             gained -= change
             continue

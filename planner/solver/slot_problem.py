@@ -65,7 +65,7 @@ class PlannedJobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fleet:
+class SlotFleet:
     """Boards per type and slot, capacity [G, H], and what a switched-on node costs by itself.
 
     boards_per_node [G]; node_cost [G, H] per node and slot (idle power, energy price inside);
@@ -122,7 +122,7 @@ class SlotProblem:
 
     grid: ConfigurationGrid
     jobs: PlannedJobs
-    fleet: Fleet
+    fleet: SlotFleet
     power: PowerDomains | None = None
     quotas: TenantQuotas | None = None
     max_changes: int = 0
@@ -130,17 +130,17 @@ class SlotProblem:
 
     @property
     def slots(self) -> int:
-        """Give H."""
+        """Return H."""
         return int(self.jobs.base_cost.shape[1])
 
     @property
     def size(self) -> int:
-        """Give J."""
+        """Return J."""
         return int(self.jobs.base_cost.shape[0])
 
 
 def pinned_cost(jobs: PlannedJobs) -> Singles:
-    """Give base_cost [J, H, S] with every configuration but a pinned one forbidden.
+    """Return base_cost [J, H, S] with every configuration but a pinned one forbidden.
 
     It is the problem's own array when nothing is pinned.
     """
@@ -155,7 +155,7 @@ def pinned_cost(jobs: PlannedJobs) -> Singles:
 
 
 def paths_of_today(jobs: PlannedJobs, cost: Singles) -> Path:
-    """Give the paths [J, H] that keep every job as it is now, with pins and allowed slots obeyed.
+    """Return the paths [J, H] that keep every job as it is now, with pins and allowed slots obeyed.
 
     Where the present configuration is not allowed, the job takes its cheapest one of the slot.
     """

@@ -17,11 +17,11 @@ from data.errors import PlanningError
 from planner.solver.bounds import Bound, certified_bound, checked_bound, or_jobs_alone
 from planner.solver.check_problem import check_costs, check_problem
 from planner.solver.coupling_rows import CouplingRows, coupling_rows
-from planner.solver.ground import Draft, Ground, make_ground
+from planner.solver.kernel_problem import Draft, KernelProblem, make_kernel_problem
 from planner.solver.lanes import pack
-from planner.solver.prices import SMALL_JOBS, Market, Prices, PriceSearch, settled_prices
+from planner.solver.prices import SMALL_JOBS, Market, PriceSearch, ResourcePrices, settled_prices
 from planner.solver.primal import (
-    Charges,
+    InsertionPrices,
     charges_of,
     dive,
     draft_cost,
@@ -29,11 +29,11 @@ from planner.solver.primal import (
     priced_sequence,
     release,
 )
-from planner.solver.replan import PlanPrices, Warmth, kept_plan, towards
+from planner.solver.replan import PlanPrices, WarmStart, kept_plan, towards
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Path, SlotProblem, paths_of_today, pinned_cost
 from planner.solver.solved_plan import Effort, SolvedPlan, Start
-from planner.solver.survey_kernel import Survey, survey
+from planner.solver.survey_kernel import CostSurvey, survey
 from planner.solver.today import Today, plan_of_today
 
 _BATCH = 64
@@ -54,15 +54,15 @@ class _Clock:
         self.history: list[tuple[float, float, float]] = []
 
     def seconds(self) -> float:
-        """Give the seconds since the start."""
+        """Return the seconds since the start."""
         return time.monotonic() - self._start
 
     def left(self) -> float:
-        """Give the seconds that are left."""
+        """Return the seconds that are left."""
         return self._budget - self.seconds()
 
     def after(self, share: float) -> Callable[[], bool]:
-        """Give the question whether this share of the budget is spent."""
+        """Return the question whether this share of the budget is spent."""
         return lambda: self.seconds() >= share * self._budget
 
     def note(self, cost: float, bound: float) -> None:
@@ -71,14 +71,14 @@ class _Clock:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
+class _SolveTask:
     """A problem prepared for the kernels, with what paths are compared to."""
 
     problem: SlotProblem
     rows: CouplingRows
     market: Market
-    ground: Ground
-    survey: Survey
+    kernel: KernelProblem
+    survey: CostSurvey
     announced: Path
     churn: Floats
     seed: int
@@ -90,10 +90,10 @@ def solve(
     budget_seconds: float,
     seed: int = 1,
     effort: Effort | None = None,
-    warm: Warmth | None = None,
+    warm: WarmStart | None = None,
     start: Start | None = None,
 ) -> SolvedPlan:
-    """Give a plan that fits, no dearer than today's, with its certified bound.
+    """Return a plan that fits, no dearer than today's, with its certified bound.
 
     `budget_seconds` of wall clock may be 0 (today's plan, and the bound of one round of programs)
     or infinite (`effort` alone bounds the work). `seed` >= 1. `warm` is an earlier plan that jobs
@@ -110,9 +110,9 @@ def solve(
     near = _start_prices(task.market, known)
     found = _priced(task, near, effort, clock, warm=known is not None)
     charges = charges_of(task.market, found.prices, found.values)
-    today_path = paths_of_today(problem.jobs, task.ground.cost)
+    today_path = paths_of_today(problem.jobs, task.kernel.cost)
     today = plan_of_today(
-        problem, task.ground, task.rows, today_path, charges.lam, task.survey.pausable
+        problem, task.kernel, task.rows, today_path, charges.lam, task.survey.pausable
     )
     now_cost = draft_cost(today.draft)
     clock.note(now_cost, found.bound)
@@ -124,10 +124,10 @@ def solve(
     if draft_cost(draft) > now_cost:
         draft = today.draft
     if start is not None and start.bound is not None:
-        bound = or_jobs_alone(start.bound, task.ground, charges.lam, task.survey.forced)
+        bound = or_jobs_alone(start.bound, task.kernel, charges.lam, task.survey.forced)
     else:
         bound = certified_bound(
-            task.ground,
+            task.kernel,
             task.market,
             found.prices,
             forced=task.survey.forced,
@@ -138,7 +138,7 @@ def solve(
     return _solved(task, draft, today, found, bound, moves, clock)
 
 
-def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
+def _prepared(problem: SlotProblem, warm: WarmStart | None, seed: int) -> _SolveTask:
     cost = pinned_cost(problem.jobs)
     found = survey(cost, problem.grid.gpu_type, problem.grid.boards, problem.fleet.capacity)
     check_costs(problem, found)
@@ -149,15 +149,15 @@ def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
             raise PlanningError(
                 f"the earlier plan has {warm.announced.shape} paths and {warm.prices.rows.shape} "
                 f"prices, the problem {announced.shape} and {rows.limit.shape}",
-                "plan without warmth when slots, types, power domains or tenants change",
+                "plan without warm_start when slots, types, power domains or tenants change",
             )
         announced = np.ascontiguousarray(warm.announced)
         churn = np.where(warm.kept, warm.churn_price, 0.0)
-    return _Task(
+    return _SolveTask(
         problem=problem,
         rows=rows,
         market=Market(lanes=pack(problem, cost, found), rows=rows, fleet=problem.fleet),
-        ground=make_ground(problem, rows, cost, found),
+        kernel=make_kernel_problem(problem, rows, cost, found),
         survey=found,
         announced=announced,
         churn=churn,
@@ -165,7 +165,7 @@ def _prepared(problem: SlotProblem, warm: Warmth | None, seed: int) -> _Task:
     )
 
 
-def _start_prices(market: Market, near: PlanPrices | None) -> Prices:
+def _start_prices(market: Market, near: PlanPrices | None) -> ResourcePrices:
     free = market.free_prices()
     if near is None:
         return free
@@ -177,7 +177,7 @@ def _start_prices(market: Market, near: PlanPrices | None) -> Prices:
 
 
 def _priced(
-    task: _Task, start: Prices, effort: Effort, clock: _Clock, *, warm: bool
+    task: _SolveTask, start: ResourcePrices, effort: Effort, clock: _Clock, *, warm: bool
 ) -> PriceSearch:
     return settled_prices(
         task.market,
@@ -190,43 +190,43 @@ def _priced(
 
 
 def _first_plan(
-    task: _Task,
+    task: _SolveTask,
     found: PriceSearch,
-    charges: Charges,
+    charges: InsertionPrices,
     today: Today,
     effort: Effort,
     clock: _Clock,
-    warm: Warmth | None,
+    warm: WarmStart | None,
 ) -> Draft:
-    """Give the cheapest of today's plan, the kept one or the priced one, and the dive's."""
+    """Return the cheapest of today's plan, the kept one or the priced one, and the dive's."""
     best = today.draft.copy()
     everyone = np.arange(task.problem.size)
-    settle(task.ground, best, everyone, task.announced, task.churn)
+    settle(task.kernel, best, everyone, task.announced, task.churn)
     if warm is not None:
         kept = [
-            kept_plan(task.ground, charges, warm, task.churn, newcomers_first=first)
+            kept_plan(task.kernel, charges, warm, task.churn, newcomers_first=first)
             for first in (False, True)
         ]
         if None in kept:
-            kept.append(towards(task.ground, charges, today.draft, warm, task.churn))
+            kept.append(towards(task.kernel, charges, today.draft, warm, task.churn))
         for made in kept:
             best = _cheaper(task, best, made)
         if task.problem.size <= SMALL_JOBS:
             # A lone job is in no move, so the announced path would be its last.
-            made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
+            made = priced_sequence(task.kernel, charges, task.announced, task.churn, task.seed)
             best = _cheaper(task, best, made)
         clock.note(draft_cost(best), found.bound)
         return best
     if clock.left() <= 0:
         return best
-    made = priced_sequence(task.ground, charges, task.announced, task.churn, task.seed)
+    made = priced_sequence(task.kernel, charges, task.announced, task.churn, task.seed)
     best = _cheaper(task, best, made)
     clock.note(draft_cost(best), found.bound)
     step = clock.seconds() / (len(found.trace) + 4)
     chunks = min(effort.dive_chunks, len(task.market.lanes.rows))
     if chunks > 1 and clock.left() > 2 * chunks * 2 * step:
         made = dive(
-            task.ground,
+            task.kernel,
             task.market,
             found.prices,
             found.scale,
@@ -240,22 +240,24 @@ def _first_plan(
     return best
 
 
-def _joined(task: _Task, found: PriceSearch, charges: Charges, today: Today, paths: Path) -> Draft:
-    """Give the cheaper of today's plan and `paths`, jobs that they overfill planned anew."""
+def _joined(
+    task: _SolveTask, found: PriceSearch, charges: InsertionPrices, today: Today, paths: Path
+) -> Draft:
+    """Return the cheaper of today's plan and `paths`, jobs that they overfill planned anew."""
     everyone = np.arange(task.problem.size)
     best = today.draft.copy()
-    settle(task.ground, best, everyone, task.announced, task.churn)
+    settle(task.kernel, best, everyone, task.announced, task.churn)
     prices = PlanPrices(rows=charges.rows, fire_ups=found.prices.fire_ups, work=charges.lam)
     kept = np.ones(task.problem.size, dtype=np.bool_)
-    whole = Warmth(prices=prices, announced=paths, kept=kept, churn_price=0.0)
-    made = kept_plan(task.ground, charges, whole, np.zeros_like(task.churn), newcomers_first=False)
+    whole = WarmStart(prices=prices, announced=paths, kept=kept, churn_price=0.0)
+    made = kept_plan(task.kernel, charges, whole, np.zeros_like(task.churn), newcomers_first=False)
     if made is not None:
-        settle(task.ground, made, everyone, task.announced, task.churn)
+        settle(task.kernel, made, everyone, task.announced, task.churn)
     return _cheaper(task, best, made)
 
 
-def _cheaper(task: _Task, one: Draft, other: Draft | None) -> Draft:
-    """Give the draft with the lower cost, churn included."""
+def _cheaper(task: _SolveTask, one: Draft, other: Draft | None) -> Draft:
+    """Return the draft with the lower cost, churn included."""
     if other is None:
         return one
     costs = [draft_cost(draft) + float(task.churn[draft.changed].sum()) for draft in (one, other)]
@@ -263,7 +265,12 @@ def _cheaper(task: _Task, one: Draft, other: Draft | None) -> Draft:
 
 
 def _improved(
-    task: _Task, draft: Draft, charges: Charges, bound: float, effort: Effort, clock: _Clock
+    task: _SolveTask,
+    draft: Draft,
+    charges: InsertionPrices,
+    bound: float,
+    effort: Effort,
+    clock: _Clock,
 ) -> int:
     """Improve the draft in batches of moves; give how many were tried."""
     movable = np.flatnonzero(task.survey.movable)
@@ -276,7 +283,7 @@ def _improved(
         batch = min(_BATCH, effort.moves - done)
         if done < _EJECTING * _BATCH:
             release(
-                task.ground,
+                task.kernel,
                 draft,
                 charges,
                 moves=_EJECTIONS,
@@ -285,7 +292,7 @@ def _improved(
                 state=state,
             )
         improve(
-            task.ground,
+            task.kernel,
             draft,
             charges,
             moves=batch,
@@ -300,7 +307,7 @@ def _improved(
 
 
 def _solved(
-    task: _Task,
+    task: _SolveTask,
     draft: Draft,
     today: Today,
     found: PriceSearch,

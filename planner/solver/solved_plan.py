@@ -64,7 +64,7 @@ class SolvedPlan:
 
     @property
     def gap(self) -> float:
-        """Give how far the cost can be from the optimum, as a share of the cost."""
+        """Return how far the cost can be from the optimum, as a share of the cost."""
         if self.cost == self.lower_bound:
             return 0.0
         return (self.cost - self.lower_bound) / max(abs(self.cost), 1e-12)

@@ -13,7 +13,7 @@ from planner.solver.slot_problem import Floats, Indices, Singles
 SOUND, UNKNOWN_COST, NOTHING_ALLOWED, TOO_LARGE = 0, 1, 2, 3
 
 
-class Survey(NamedTuple):
+class CostSurvey(NamedTuple):
     """What the costs [J, H, S] say.
 
     allowed [J, S] in some slot; movable [J]: a choice in some slot; pausable [J]: may hold nothing
@@ -69,8 +69,8 @@ def scan(
     return -1, -1, SOUND
 
 
-def survey(cost: Singles, gpu_type: Indices, boards: Floats, capacity: Floats) -> Survey:
-    """Give the survey of base costs; stops at the first fault."""
+def survey(cost: Singles, gpu_type: Indices, boards: Floats, capacity: Floats) -> CostSurvey:
+    """Return the survey of base costs; stops at the first fault."""
     jobs, slots, size = cost.shape
     allowed = np.zeros((jobs, size), dtype=np.bool_)
     movable, pausable = np.zeros(jobs, dtype=np.bool_), np.zeros(jobs, dtype=np.bool_)
@@ -85,4 +85,6 @@ def survey(cost: Singles, gpu_type: Indices, boards: Floats, capacity: Floats) -
         pausable,
         forced,
     )
-    return Survey(allowed=allowed, movable=movable, pausable=pausable, forced=forced, fault=fault)
+    return CostSurvey(
+        allowed=allowed, movable=movable, pausable=pausable, forced=forced, fault=fault
+    )

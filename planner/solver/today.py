@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from data.errors import ImpossibleProblemError
 from planner.solver.coupling_rows import SLACK, CouplingRows
-from planner.solver.ground import Draft, Ground, empty_draft
 from planner.solver.insertion_kernel import add_path, changes_too_often, path_fits
+from planner.solver.kernel_problem import Draft, KernelProblem, empty_draft
 from planner.solver.ruin_recreate_kernel import settle
 from planner.solver.slot_problem import Floats, Indices, Path, SlotProblem
 from planner.solver.work_kernel import insert
@@ -31,79 +31,81 @@ class Today:
 
 def plan_of_today(
     problem: SlotProblem,
-    ground: Ground,
+    kernel: KernelProblem,
     rows: CouplingRows,
     path: Path,
     lam: Floats,
     pausable: npt.NDArray[np.bool_],
 ) -> Today:
-    """Give today's allocation `path` [J, H], repaired where it does not fit.
+    """Return today's allocation `path` [J, H], repaired where it does not fit.
 
     Raises ImpossibleProblemError when jobs that must hold GPUs cannot be placed together.
     """
-    draft = empty_draft(ground, lam)
+    draft = empty_draft(kernel, lam)
     everyone = np.arange(problem.size)
     draft.path[:] = path
     for job in everyone:
-        add_path(ground, int(job), path[job], 1.0, draft.used)
-    steady = not any(changes_too_often(ground, int(job), path[job]) for job in everyone)
+        add_path(kernel, int(job), path[job], 1.0, draft.used)
+    steady = not any(changes_too_often(kernel, int(job), path[job]) for job in everyone)
     if steady and rows.fits(draft.used):
-        settle(ground, draft, everyone, path, np.zeros(problem.size))
+        settle(kernel, draft, everyone, path, np.zeros(problem.size))
         return Today(draft=draft, fits=True)
     first: list[int] = []
     for _round in range(_ROUNDS):
-        draft = empty_draft(ground, lam)
-        refused = _fill(ground, draft, _least_flexible(ground, pausable, first), path)
+        draft = empty_draft(kernel, lam)
+        refused = _fill(kernel, draft, _least_flexible(kernel, pausable, first), path)
         if refused is None:
-            settle(ground, draft, everyone, path, np.zeros(problem.size))
+            settle(kernel, draft, everyone, path, np.zeros(problem.size))
             return Today(draft=draft, fits=False)
         if first and refused == first[0]:
             break
         first = [refused, *(job for job in first if job != refused)]
-    raise _impossible(problem, ground, rows, draft, first[0])
+    raise _impossible(problem, kernel, rows, draft, first[0])
 
 
-def _least_flexible(ground: Ground, pausable: npt.NDArray[np.bool_], first: list[int]) -> Indices:
-    """Give all jobs: `first`, then those that may not always pause, large before small."""
-    rank = np.lexsort((-ground.boards[ground.present], pausable))
+def _least_flexible(
+    kernel: KernelProblem, pausable: npt.NDArray[np.bool_], first: list[int]
+) -> Indices:
+    """Return all jobs: `first`, then those that may not always pause, large before small."""
+    rank = np.lexsort((-kernel.boards[kernel.present], pausable))
     ahead = set(first)
     return np.array([*first, *(job for job in rank if job not in ahead)], dtype=np.int64)
 
 
-def _fill(ground: Ground, draft: Draft, order: Indices, path: Path) -> int | None:
+def _fill(kernel: KernelProblem, draft: Draft, order: Indices, path: Path) -> int | None:
     """Place every job; give the first that nothing fits."""
-    nothing = np.zeros_like(ground.limit)
+    nothing = np.zeros_like(kernel.limit)
     for job in order:
-        if path_fits(ground, job, path[job], draft.used):
+        if path_fits(kernel, job, path[job], draft.used):
             draft.path[job] = path[job]
         elif not insert(
-            ground, job, 0.0, nothing, ground.node_cost / ground.boards_per_node, draft, 6,
+            kernel, job, 0.0, nothing, kernel.node_cost / kernel.boards_per_node, draft, 6,
             -1.0, draft.path[job],
         ):  # fmt: skip
             return int(job)
-        add_path(ground, job, draft.path[job], 1.0, draft.used)
+        add_path(kernel, job, draft.path[job], 1.0, draft.used)
     return None
 
 
 def _impossible(
-    problem: SlotProblem, ground: Ground, rows: CouplingRows, draft: Draft, job: int
+    problem: SlotProblem, kernel: KernelProblem, rows: CouplingRows, draft: Draft, job: int
 ) -> ImpossibleProblemError:
     """Say which job found no room, in which slot and under which limit."""
     types, domains = rows.types, rows.domains
     name = problem.jobs.names[job]
     for slot in range(problem.slots):
         broken: list[str] = []
-        options = np.flatnonzero(np.isfinite(ground.cost[job, slot]))
+        options = np.flatnonzero(np.isfinite(kernel.cost[job, slot]))
         for option in options:
-            kind = int(ground.gpu_type[option])
+            kind = int(kernel.gpu_type[option])
             if kind < 0:
                 broken = []
                 break
             amount = np.zeros(len(rows.names))
-            amount[kind] = ground.boards[option]
-            amount[types : types + domains] = rows.members[:, kind] * ground.power[job, option]
-            if ground.tenant[job] >= 0:
-                amount[types + domains + ground.tenant[job]] = ground.boards[option]
+            amount[kind] = kernel.boards[option]
+            amount[types : types + domains] = rows.members[:, kind] * kernel.power[job, option]
+            if kernel.tenant[job] >= 0:
+                amount[types + domains + kernel.tenant[job]] = kernel.boards[option]
             hard = np.isinf(rows.over_price[slot])
             over = hard & (draft.used[slot] + amount > rows.limit[slot] + SLACK) & (amount > 0)
             if not over.any():

@@ -3,7 +3,7 @@
 import numpy as np
 
 from planner.solver.replan import warmth_of
-from planner.solver.slot_problem import ConfigurationGrid, Fleet, PlannedJobs, SlotProblem
+from planner.solver.slot_problem import ConfigurationGrid, PlannedJobs, SlotFleet, SlotProblem
 from planner.solver.solve import solve
 from planner.solver.solved_plan import Effort
 
@@ -21,7 +21,7 @@ def warm_up() -> None:
 
 
 def _small_problem() -> SlotProblem:
-    """Give twenty jobs that want one board each of the six there are, half of them with work."""
+    """Return twenty jobs that want one board each of the six there are, half of them with work."""
     jobs, slots = 20, 4
     cost = np.ones((jobs, slots, 2), dtype=np.float32)
     cost[::2, :, 0] = 3.0
@@ -49,7 +49,7 @@ def _small_problem() -> SlotProblem:
             deadline=np.full(jobs, slots),
             unfinished_price=np.multiply(working, 5.0),
         ),
-        fleet=Fleet(
+        fleet=SlotFleet(
             gpu_types=("board",),
             capacity=np.full((1, slots), 6.0),
             boards_per_node=np.array([2.0]),

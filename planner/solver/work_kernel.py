@@ -11,24 +11,26 @@ import numpy as np
 
 from data.compiled import compiled
 from planner.solver.changes_kernel import shortest_within_limit
-from planner.solver.ground import Draft, Ground
 from planner.solver.insertion_kernel import change_cost, changes_too_often, charge
+from planner.solver.kernel_problem import Draft, KernelProblem
 from planner.solver.slot_problem import Floats, Path
 
 _GROWTH = 1.5
 
 
 @compiled
-def cross(ground: Ground, job: int, charged: Floats, ends: Path, best: float, path: Path) -> float:  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+def cross(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
+    kernel: KernelProblem, job: int, charged: Floats, ends: Path, best: float, path: Path
+) -> float:
     """Fill the path [H] with the best crossing of ends [2, H] if it costs less than `best`.
 
     Costs are charged [H, options] and unfinished work; give the cost of the path.
     """
     slots = len(charged)
-    target, top = ground.work[job], ground.unfinished_price[job]
-    index_of = np.zeros(len(ground.boards), dtype=np.int64)
-    for index in range(ground.option_count[job]):
-        index_of[ground.options[job, index]] = index
+    target, top = kernel.work[job], kernel.unfinished_price[job]
+    index_of = np.zeros(len(kernel.boards), dtype=np.int64)
+    for index in range(kernel.option_count[job]):
+        index_of[kernel.options[job, index]] = index
     passed, done = np.zeros((2, slots + 1)), np.zeros((2, slots + 1))
     into = np.zeros((2, slots + 1))
     differ = np.empty(slots, dtype=np.int64)
@@ -36,11 +38,11 @@ def cross(ground: Ground, job: int, charged: Floats, ends: Path, best: float, pa
     for slot in range(slots):
         for end in range(2):
             now = ends[end, slot]
-            before = ends[end, slot - 1] if slot else ground.present[job]
-            into[end, slot] = change_cost(ground, job, before, now)
+            before = ends[end, slot - 1] if slot else kernel.present[job]
+            into[end, slot] = change_cost(kernel, job, before, now)
             step = into[end, slot] + charged[slot, index_of[now]]
             passed[end, slot + 1] = passed[end, slot] + step
-            counted = ground.rate[job, now] if slot < ground.deadline[job] else 0.0
+            counted = kernel.rate[job, now] if slot < kernel.deadline[job] else 0.0
             done[end, slot + 1] = done[end, slot] + counted
         if ends[0, slot] != ends[1, slot]:
             differ[count] = slot
@@ -50,15 +52,15 @@ def cross(ground: Ground, job: int, charged: Floats, ends: Path, best: float, pa
         other = 1 - base
         for start in range(count):
             begin = differ[start]
-            before = ends[base, begin - 1] if begin else ground.present[job]
-            head = passed[base, begin] + change_cost(ground, job, before, ends[other, begin])
+            before = ends[base, begin - 1] if begin else kernel.present[job]
+            head = passed[base, begin] + change_cost(kernel, job, before, ends[other, begin])
             head -= passed[other, begin] + into[other, begin]
             for stop in range(start, count):
                 end = differ[stop] + 1
                 cost = head + passed[other, end]
                 work = done[base, begin] + done[other, end] - done[other, begin]
                 if end < slots:
-                    cost += change_cost(ground, job, ends[other, end - 1], ends[base, end])
+                    cost += change_cost(kernel, job, ends[other, end - 1], ends[base, end])
                     cost += passed[base, slots] - passed[base, end] - into[base, end]
                     work += done[base, slots] - done[base, end]
                 cost += top * max(0.0, target - work)
@@ -72,7 +74,7 @@ def cross(ground: Ground, job: int, charged: Floats, ends: Path, best: float, pa
 
 @compiled
 def best_with_work(  # noqa: C901 - one pass over the slots: a call with these arrays costs 0.2 us
-    ground: Ground, job: int, charged: Floats, draft: Draft, searches: int, path: Path
+    kernel: KernelProblem, job: int, charged: Floats, draft: Draft, searches: int, path: Path
 ) -> float:
     """Fill the path [H] of a job with work; give its charged cost, unfinished work included.
 
@@ -81,15 +83,15 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
     """
     slots = len(charged)
     ahead = np.empty_like(charged)
-    moved = np.empty((slots, len(ground.layout_change)))
+    moved = np.empty((slots, len(kernel.layout_change)))
     trial = np.empty(slots, dtype=np.int16)
     ends = np.empty((2, slots), dtype=np.int16)
-    target, top = ground.work[job], ground.unfinished_price[job]
+    target, top = kernel.work[job], kernel.unfinished_price[job]
     low_lam, low_value, low_slope = -1.0, 0.0, 0.0
     high_lam, high_value, high_slope = -1.0, 0.0, 0.0
     best, lam, best_value = math.inf, draft.lam[job], -math.inf
     for _search in range(searches):
-        cost, work = shortest_within_limit(ground, job, lam, charged, ahead, moved, trial)
+        cost, work = shortest_within_limit(kernel, job, lam, charged, ahead, moved, trial)
         if cost == math.inf:
             return math.inf
         missing = target - work
@@ -120,8 +122,8 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
             width = high_lam - low_lam
             lam = min(max(lam, low_lam + 0.02 * width), high_lam - 0.02 * width)
     if low_lam >= 0 and high_lam >= 0:
-        cost = cross(ground, job, charged, ends, best, trial)
-        if cost < best and not changes_too_often(ground, job, trial):
+        cost = cross(kernel, job, charged, ends, best, trial)
+        if cost < best and not changes_too_often(kernel, job, trial):
             best = cost
             path[:] = trial
     return best
@@ -129,7 +131,7 @@ def best_with_work(  # noqa: C901 - one pass over the slots: a call with these a
 
 @compiled
 def insert(
-    ground: Ground,
+    kernel: KernelProblem,
     job: int,
     weight: float,
     row_price: Floats,
@@ -145,10 +147,10 @@ def insert(
     insertion_kernel.py.
     """
     slots = len(draft.used)
-    charged = np.empty((slots, ground.option_count[job]))
-    charge(ground, job, weight, row_price, node_price, draft.used, fire_up_share, charged)
-    if ground.work[job] > 0:
-        return best_with_work(ground, job, charged, draft, searches, path) < math.inf
+    charged = np.empty((slots, kernel.option_count[job]))
+    charge(kernel, job, weight, row_price, node_price, draft.used, fire_up_share, charged)
+    if kernel.work[job] > 0:
+        return best_with_work(kernel, job, charged, draft, searches, path) < math.inf
     ahead = np.empty_like(charged)
-    moved = np.empty((slots, len(ground.layout_change)))
-    return shortest_within_limit(ground, job, 0.0, charged, ahead, moved, path)[0] < math.inf
+    moved = np.empty((slots, len(kernel.layout_change)))
+    return shortest_within_limit(kernel, job, 0.0, charged, ahead, moved, path)[0] < math.inf

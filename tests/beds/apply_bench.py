@@ -27,7 +27,7 @@ class Clock:
     at: datetime = START
 
     def __call__(self) -> datetime:
-        """Give the time."""
+        """Return the time."""
         return self.at
 
     def forward(self, **step: float) -> None:

@@ -19,10 +19,10 @@ from data.records.changes import (
     ChangeStep,
     ReadBack,
     Rehearsal,
-    Seen,
     StepOutcome,
     StepResult,
     Target,
+    VerificationResult,
 )
 from data.records.cluster import Gpu
 from data.records.decisions import Recommendation
@@ -161,17 +161,23 @@ class FileApplier:
         """Compare the fields with the steps."""
         job = self.cluster.read(change.target.name)
         if job is None:
-            return ReadBack(seen=Seen.GONE, detail="no such job")
+            return ReadBack(seen=VerificationResult.GONE, detail="no such job")
         if job["mood"] == "unreadable":
-            return ReadBack(seen=Seen.UNREADABLE, detail="no answer")
+            return ReadBack(seen=VerificationResult.UNREADABLE, detail="no answer")
         steps = change.steps[:done]
         observed = tuple((step.field, str(job[step.field])) for step in steps)
         if steps and all(job[step.field] == step.before for step in steps):
-            return ReadBack(seen=Seen.UNTOUCHED, detail="as before", observed=observed)
+            return ReadBack(
+                seen=VerificationResult.UNTOUCHED, detail="as before", observed=observed
+            )
         if any(job[step.field] != step.after for step in steps):
-            return ReadBack(seen=Seen.DIFFERENT, detail="not as sent", observed=observed)
-        moods = {"pending": Seen.NOT_YET, "crashing": Seen.FAILING}
-        return ReadBack(seen=moods.get(job["mood"], Seen.AS_INTENDED), detail=job["mood"])
+            return ReadBack(
+                seen=VerificationResult.DIFFERENT, detail="not as sent", observed=observed
+            )
+        moods = {"pending": VerificationResult.NOT_YET, "crashing": VerificationResult.FAILING}
+        return ReadBack(
+            seen=moods.get(job["mood"], VerificationResult.AS_INTENDED), detail=job["mood"]
+        )
 
     def _target(self, name: str) -> Target:
         job = self.cluster.read(name)

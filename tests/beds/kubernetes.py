@@ -83,7 +83,7 @@ class KubernetesBed:
     def answer(
         self, method: str, path: str, *, user: str = "admin", **options: Any
     ) -> requests.Response:
-        """Give what the API answers to a user, refusals included."""
+        """Return what the API answers to a user, refusals included."""
         headers = {"Authorization": f"Bearer {self.token(user)}", **options.pop("headers", {})}
         with requests.Session() as session:
             session.trust_env = False  # a proxy of this machine leads away from loopback
@@ -97,7 +97,7 @@ class KubernetesBed:
             )
 
     def ask(self, method: str, path: str, **options: Any) -> Any:
-        """Give the answer's JSON; a refusal is an AssertionError with its status and words."""
+        """Return the answer's JSON; a refusal is an AssertionError with its status and words."""
         answer = self.answer(method, path, **options)
         assert answer.ok, f"{method} {path}: {answer.status_code} {answer.text[:600]}"
         return answer.json()
@@ -114,16 +114,16 @@ class KubernetesBed:
                 self._apply(one)
 
     def get(self, kind: str, name: str, *, namespace: str = "default") -> dict[str, Any]:
-        """Give an object."""
+        """Return an object."""
         found: dict[str, Any] = self.ask("GET", self.path(kind, namespace, name))
         return found
 
     def pods(self) -> list[dict[str, Any]]:
-        """Give every pod."""
+        """Return every pod."""
         return self.list("Pod")
 
     def list(self, kind: str, *, namespace: str | None = None) -> list[dict[str, Any]]:
-        """Give the objects of a kind, of all namespaces unless one is named."""
+        """Return the objects of a kind, of all namespaces unless one is named."""
         found: list[dict[str, Any]] = self.ask("GET", self.path(kind, namespace))["items"]
         return found
 

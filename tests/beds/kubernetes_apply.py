@@ -18,7 +18,7 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.changes import Change, ReadBack, Rehearsal, Seen, StepOutcome
+from data.records.changes import Change, ReadBack, Rehearsal, StepOutcome, VerificationResult
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
 
@@ -183,7 +183,7 @@ def rehearsed(applier: KubernetesApplier, change: Change) -> Rehearsal:
 def settled(applier: KubernetesApplier, change: Change, done: int) -> ReadBack:
     """Look until the effect is there, or fails to come."""
     ends = time.monotonic() + _PATIENCE_SECONDS
-    while (found := applier.read_back(change, done=done)).seen is Seen.NOT_YET:
+    while (found := applier.read_back(change, done=done)).seen is VerificationResult.NOT_YET:
         assert time.monotonic() < ends, found
         time.sleep(0.1)
     return found

@@ -31,7 +31,7 @@ def kubeconfig(path: Path, server: str, token: str = A_TOKEN) -> Path:
 
 
 def recorded_lists(folder: Path) -> Callable[[str], tuple[int, bytes]]:
-    """Give what the API answered to a path: one file per kind, 404 where none was recorded."""
+    """Return what the API answered to a path: one file per kind, 404 where none was recorded."""
     bodies = {}
     for path in sorted(folder.glob("*.json")):
         body = path.read_bytes()

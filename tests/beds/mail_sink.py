@@ -26,7 +26,7 @@ class MailSink:
 
 
 def _body(lines: BinaryIO) -> str | None:
-    """Give the text of a mail up to its end, None when the sender is gone before."""
+    """Return the text of a mail up to its end, None when the sender is gone before."""
     found = []
     while (line := lines.readline().decode()) != ".\r\n":
         if not line:

@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
@@ -16,7 +16,7 @@ def register_world(store: Store, settings: Settings, **changes: Any) -> None:
     """Let the next page see this store under these settings; `changes` replace fields."""
     values: dict[str, Any] = {
         "settings": LoadedSettings(settings=settings, origins={}),
-        "desk": Desk(store=store, settings=lambda: settings),
+        "decision_service": DecisionService(store=store, settings=lambda: settings),
         "cycle_state": CycleState,
         "worker_problem": lambda: "",
         "run_lifespan": nullcontext,

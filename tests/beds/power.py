@@ -10,7 +10,7 @@ from factories import NOW
 from collectors.nvml.library import nvml_session
 from dashboard.apply.power.agent import PowerAgent
 from dashboard.apply.power.documents import NodeReport
-from dashboard.apply.power.exchange import Exchange
+from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimits
 from dashboard.apply.power.signed_file import read_secret
 from data.source_settings import NvmlSettings
@@ -65,9 +65,9 @@ class PowerBed:
         return self.folder / "power.scenario"
 
     @property
-    def exchange(self) -> Exchange:
+    def exchange(self) -> SignedFolder:
         """The shared folder, opened."""
-        return Exchange(self.shared, read_secret(self.secret_file))
+        return SignedFolder(self.shared, read_secret(self.secret_file))
 
     def play(self) -> Path:
         """Write what the stub plays and give its path."""

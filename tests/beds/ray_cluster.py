@@ -19,7 +19,7 @@ _Answer = TypeVar("_Answer")
 
 
 def on_a_cluster(work: Callable[[str], _Answer]) -> _Answer:
-    """Give what work gives for the address of a cluster, which starts with it.
+    """Return what work gives for the address of a cluster, which starts with it.
 
     On a busy machine Ray gives a start up after 30 s, and its workers, which it makes nice, starve.
     """
@@ -43,24 +43,24 @@ class Fate:
 
 
 def tenfold(item: int) -> int:
-    """Give the item, opened."""
+    """Return the item, opened."""
     return 10 * item
 
 
 def place(_thing: object, _argument: object) -> int:
-    """Give the process that answers."""
+    """Return the process that answers."""
     return os.getpid()
 
 
 def added(thing: int, fate: Fate) -> int:
-    """Give thing + add, unless this is a worker whose fate is a death."""
+    """Return thing + add, unless this is a worker whose fate is a death."""
     if os.getpid() != fate.home and fate.victim:
         _kill(fate.victim)
     return thing + fate.add
 
 
 def all_added(fates: list[Fate]) -> list[tuple[int, bool]]:
-    """Give 1 more than each fate adds, as `added` does, and whether the asking process did it."""
+    """Return 1 more than each fate adds, as `added` does, and whether the asking process did it."""
     return [(added(1, fate), os.getpid() == fate.home) for fate in fates]
 
 

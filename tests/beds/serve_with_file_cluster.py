@@ -13,7 +13,7 @@ from beds.file_cluster import FileApplier, FileCluster
 
 from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import main
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 
 if __name__ == "__main__":
     cluster = FileCluster(Path(os.environ.pop("TRIMTAB_TEST_CLUSTER")))
@@ -21,11 +21,11 @@ if __name__ == "__main__":
         enabled=lambda _settings: True, make=lambda _settings, _clock: FileApplier(cluster)
     )
     slow = float(os.environ.pop("TRIMTAB_TEST_SLOW", "0"))
-    why_not = Desk.why_not
+    why_not = DecisionService.why_not
 
-    def _slowly(desk: Desk, *arguments: Any, **named: Any) -> str:
+    def _slowly(decision_service: DecisionService, *arguments: Any, **named: Any) -> str:
         time.sleep(slow)
-        return why_not(desk, *arguments, **named)
+        return why_not(decision_service, *arguments, **named)
 
-    Desk.why_not = _slowly  # type: ignore[method-assign]
+    DecisionService.why_not = _slowly  # type: ignore[method-assign]
     sys.exit(main())

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 
 def _with_person(head: bytes, person: str) -> bytes:
-    """Give the head of a request with the person, and without one that the client claims."""
+    """Return the head of a request with the person, and without one that the client claims."""
     first, *lines = head.split(b"\r\n")
     upgrade = any(line.lower().startswith(b"upgrade:") for line in lines)
     dropped = (b"x-forwarded-user:",) if upgrade else (b"x-forwarded-user:", b"connection:")

@@ -69,7 +69,7 @@ class SlurmBed:
         return found
 
     def run(self, *command: str, check: bool = True) -> str:
-        """Give the standard output of a Slurm command."""
+        """Return the standard output of a Slurm command."""
         done = subprocess.run(
             [program(command[0]), *command[1:]],
             env=self.environment,
@@ -150,7 +150,7 @@ class SlurmBed:
                 continue  # ended meanwhile, or another user's
 
     def token(self, seconds: int = 600) -> str:
-        """Give a JWT of the bed's own user."""
+        """Return a JWT of the bed's own user."""
         answer = self.run("scontrol", "token", f"username={self.plan.user}", f"lifespan={seconds}")
         return answer.partition("=")[2]
 

@@ -10,7 +10,7 @@ from factories import make_recommendation
 from dashboard.apply.slurm.applier import SlurmApplier
 from data.apply_settings import SlurmApplySettings
 from data.clock import utc_now
-from data.records.changes import Change, ReadBack, Seen, StepOutcome, StepResult
+from data.records.changes import Change, ReadBack, StepOutcome, StepResult, VerificationResult
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Platform
 from data.records.plans import Configuration
@@ -75,7 +75,7 @@ def settled(bed: SlurmBed, applier: SlurmApplier, change: Change) -> ReadBack:
 
     def looked() -> bool:
         found[:] = [applier.read_back(change, done=len(change.steps))]
-        return found[0].seen is not Seen.NOT_YET
+        return found[0].seen is not VerificationResult.NOT_YET
 
     bed.until("a scheduling pass", looked)
     return found[0]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def database_folder(bed: "SlurmBed") -> Path:
-    """Give a fresh data directory in the bed, copied from the one in the user's cache."""
+    """Return a fresh data directory in the bed, copied from the one in the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trimtab"
     template = cache / "mariadb-for-slurm-tests"
     if not (template / "mysql").is_dir():

@@ -64,7 +64,7 @@ def answering(answer: Callable[[str], tuple[int, bytes]]) -> Iterator[str]:
 
 
 def recorded_rest(release: str) -> Callable[[str], tuple[int, bytes]]:
-    """Give what slurmrestd of a release answered to a path."""
+    """Return what slurmrestd of a release answered to a path."""
     there = RECORDED / release
 
     def answer(path: str) -> tuple[int, bytes]:
@@ -86,6 +86,6 @@ def recorded_rest(release: str) -> Callable[[str], tuple[int, bytes]]:
 
 
 def refusal(release: str, name: str) -> tuple[int, bytes]:
-    """Give a recorded refusal: status and body."""
+    """Return a recorded refusal: status and body."""
     status, body = json.loads((RECORDED / release / "refusals.json").read_text())[name]
     return int(status), str(body).encode()

@@ -52,6 +52,6 @@ def import_openmetrics(url: str, lines: Iterable[str]) -> None:
 
 
 def in_milliseconds(line: str) -> str:
-    """Give the line with its time in ms: what the text format of scrapes, unlike backfill, has."""
+    """Return line with its time in ms: what the text format of scrapes, unlike backfill, has."""
     rest, _, seconds = line.rstrip("\n").rpartition(" ")
     return f"{rest} {round(float(seconds) * 1000)}\n"

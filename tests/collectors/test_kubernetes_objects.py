@@ -31,7 +31,7 @@ class Reading:
         self.found = Inventory(objects=objects)
 
     def inventory(self) -> Inventory:
-        """Give it."""
+        """Return it."""
         return self.found
 
 

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from collectors.base import Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.prometheus_client import PrometheusClient, escape_label_value
-from collectors.prometheus_ranges import Part, parts_of
+from collectors.prometheus_ranges import RangePart, parts_of
 from collectors.prometheus_rollup import pushed_down
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SourceRefusedError, SourceUnreachableError, UnexpectedAnswerError
@@ -54,7 +54,7 @@ def power(one: PrometheusClient) -> list[dict[str, Any]]:
     return list(one.series(POWER, start=START, end=END, step_seconds=60))
 
 
-def smallest(part: Part) -> Iterator[Part]:
+def smallest(part: RangePart) -> Iterator[RangePart]:
     """The questions that are left when every one is refused."""
     halves = part.halves()
     if not halves:

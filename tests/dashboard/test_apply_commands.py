@@ -14,7 +14,14 @@ from dashboard.apply import APPLIERS, ApplierSource
 from dashboard.cli import main
 from dashboard.cli.parser import build_parser
 from data.clock import utc_now
-from data.records.changes import Change, ChangeStep, ReadBack, Seen, StepOutcome, StepResult
+from data.records.changes import (
+    Change,
+    ChangeStep,
+    ReadBack,
+    StepOutcome,
+    StepResult,
+    VerificationResult,
+)
 from data.store import open_store
 
 
@@ -184,7 +191,7 @@ def test_the_outcome_is_told_in_the_words_of_the_look_that_found_it(  # type: ig
     def silent_later(applier: FileApplier, change: Change, *, done: int) -> ReadBack:
         if next(looks, False):
             return replace(read_back(applier, change, done=done), detail="the values are set")
-        return ReadBack(seen=Seen.UNREADABLE, detail="no answer")
+        return ReadBack(seen=VerificationResult.UNREADABLE, detail="no answer")
 
     monkeypatch.setattr(FileApplier, "read_back", silent_later)
     said = f"{one} applied: the values are set\n"

@@ -17,7 +17,7 @@ from dashboard.apply.base import Closed, Left
 from dashboard.apply.guards import require_within_limits
 from dashboard.apply.kill_switch import resume, stop
 from dashboard.apply.prepare import change_of
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from data.access_settings import AccessSettings
 from data.apply_settings import ApplySettings
 from data.errors import (
@@ -355,16 +355,16 @@ def test_a_recommendation_that_was_edited_after_its_approval_is_refused(
 
 def test_a_resume_at_the_desk_is_noted_once_with_its_name(bench: Bench) -> None:
     """The worker finds it noted and adds nothing; on a shared store the wishes stand there too."""
-    desk = Desk(
+    decision_service = DecisionService(
         store=bench.store,
         settings=lambda: bench.settings,
         appliers=lambda _settings: (bench.applier,),
         clock=bench.clock,
     )
     bench.worker.work_once()
-    desk.stop(Person(name="Kim"), "trouble")
+    decision_service.stop(Person(name="Kim"), "trouble")
     bench.worker.work_once()
-    assert desk.resume(Person(name="Robin"))
+    assert decision_service.resume(Person(name="Robin"))
     bench.worker.work_once()
     said = [(one.event, one.actor) for one in bench.store.reader.audit()]
     wishes = [("stop-asked", "Kim"), ("resume-asked", "Robin")]

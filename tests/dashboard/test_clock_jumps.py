@@ -42,7 +42,7 @@ class Exporter:
     name: str = "exporter"
 
     def collect(self, window: Window) -> Collected:
-        """Give the samples in (start, end] that have happened."""
+        """Return the samples in (start, end] that have happened."""
         end = min(window.end + self.ahead, self.real + self.ahead)
         minutes = max(0, int((end - window.start) / timedelta(minutes=1)))
         samples = make_samples(minutes=minutes, end=end)
@@ -100,7 +100,7 @@ class Board:
     name: str = "board"
 
     def collect(self, window: Window) -> Collected:
-        """Give the last quarter of an hour by the host's clock."""
+        """Return the last quarter of an hour by the host's clock."""
         samples = make_samples(minutes=15, end=window.end)
         given = make_collected(samples, batch_id=digest_of([window.start, window.end]))
         report = replace(

@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cycle import run_cycle
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from dashboard.web.headings import HEADINGS, column_settings, heading
 from dashboard.web.session import register
@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebWorld]:
         yield WebWorld(
             store=store,
             settings=loaded,
-            desk=Desk(store=store, settings=lambda: settings),
+            decision_service=DecisionService(store=store, settings=lambda: settings),
             cycle_state=CycleState,
             worker_problem=lambda: "",
             run_lifespan=nullcontext,

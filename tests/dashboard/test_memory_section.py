@@ -7,7 +7,7 @@ import pytest
 from factories import NOW, make_memory_finding, make_plan
 from streamlit.testing.v1 import AppTest
 
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
@@ -39,7 +39,7 @@ def drawn(
         WebWorld(
             store=store,
             settings=LoadedSettings(settings=Settings(), origins={}),
-            desk=Desk(store=store, settings=Settings),
+            decision_service=DecisionService(store=store, settings=Settings),
             cycle_state=CycleState,
             worker_problem=lambda: "",
             run_lifespan=nullcontext,

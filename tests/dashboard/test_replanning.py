@@ -31,7 +31,7 @@ class Recorded:
         self.samples = samples
 
     def collect(self, window: Window) -> Collected:
-        """Give the part inside the window."""
+        """Return the part inside the window."""
         at = self.samples["sampled_at"]
         part = self.samples[(at > window.start) & (at <= window.end)]
         given = make_collected(part, jobs=(make_job(first_seen_at=NOW - timedelta(days=DAYS)),))

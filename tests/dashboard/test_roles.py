@@ -1,4 +1,4 @@
-"""Every role and every wish that the desk takes: who may, and that a refusal asks no cluster."""
+"""Every role and every wish: who may, and that a refusal asks no cluster."""
 
 import inspect
 import itertools
@@ -11,7 +11,7 @@ import pytest
 from beds.file_cluster import FileApplier, FileCluster
 from factories import NOW, make_collected, make_job, make_plan, make_recommendation
 
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from data.access_settings import ROLES, AccessSettings
 from data.apply_settings import ApplySettings
 from data.errors import ChangeRefusedError, StalePlanError, StoreError
@@ -47,15 +47,15 @@ class Watched(FileApplier):
 
 @dataclass
 class Bench:
-    """A desk with one proposed recommendation, and what it could change."""
+    """A decision_service with one proposed recommendation, and what it could change."""
 
-    desk: Desk
+    decision_service: DecisionService
     store: Store
     target: Watched
 
     def approve(self) -> None:
         """Have the approver approve."""
-        self.desk.decide(ADVICE.digest, Decision.APPROVED, PEOPLE["approver"])
+        self.decision_service.decide(ADVICE.digest, Decision.APPROVED, PEOPLE["approver"])
 
 
 @pytest.fixture
@@ -76,41 +76,44 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
             cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
             plan=make_plan(), recommendations=(ADVICE,),
         )  # fmt: skip
-        desk = Desk(
+        decision_service = DecisionService(
             store=store,
             settings=lambda: settings,
             appliers=lambda _settings: (target,),
             clock=lambda: NOW,
         )
-        yield Bench(desk, store, target)
+        yield Bench(decision_service, store, target)
 
 
 Wish = Callable[[Bench, Person], object]
 WISHES: dict[str, tuple[set[str], Wish]] = {
     "decide": (
         DECIDE,
-        lambda bench, who: bench.desk.decide(ADVICE.digest, Decision.APPROVED, who),
+        lambda bench, who: bench.decision_service.decide(ADVICE.digest, Decision.APPROVED, who),
     ),
     "decide: reject": (
         DECIDE,
-        lambda bench, who: bench.desk.decide(ADVICE.digest, Decision.REJECTED, who),
+        lambda bench, who: bench.decision_service.decide(ADVICE.digest, Decision.REJECTED, who),
     ),
     "approve_and_apply": (
         DECIDE,
-        lambda bench, who: bench.desk.approve_and_apply(ADVICE.digest, who),
+        lambda bench, who: bench.decision_service.approve_and_apply(ADVICE.digest, who),
     ),
     "apply": (
         DECIDE,
-        lambda bench, who: (bench.approve(), bench.desk.apply(ADVICE.digest, who)),
+        lambda bench, who: (bench.approve(), bench.decision_service.apply(ADVICE.digest, who)),
     ),
     "write_change": (
         DECIDE,
-        lambda bench, who: (bench.approve(), bench.desk.write_change(ADVICE.digest, who)),
+        lambda bench, who: (
+            bench.approve(),
+            bench.decision_service.write_change(ADVICE.digest, who),
+        ),
     ),
-    "roll_back": (DECIDE, lambda bench, who: bench.desk.roll_back(ADVICE.digest, who)),
-    "preview": (DECIDE, lambda bench, who: bench.desk.preview(ADVICE.digest, who)),
-    "stop": (LET_IN, lambda bench, who: bench.desk.stop(who)),
-    "resume": ({"admin"}, lambda bench, who: bench.desk.resume(who)),
+    "roll_back": (DECIDE, lambda bench, who: bench.decision_service.roll_back(ADVICE.digest, who)),
+    "preview": (DECIDE, lambda bench, who: bench.decision_service.preview(ADVICE.digest, who)),
+    "stop": (LET_IN, lambda bench, who: bench.decision_service.stop(who)),
+    "resume": ({"admin"}, lambda bench, who: bench.decision_service.resume(who)),
 }
 QUESTIONS = {"why_not", "visible"}
 """What only tells, and is asked before a wish is offered."""
@@ -120,7 +123,7 @@ def test_every_wish_of_the_desk_is_in_the_table() -> None:
     """Whoever adds one says here who may have it."""
     takes_person = {
         name
-        for name, method in inspect.getmembers(Desk, inspect.isfunction)
+        for name, method in inspect.getmembers(DecisionService, inspect.isfunction)
         if not name.startswith("_") and "person" in inspect.signature(method).parameters
     }
     assert takes_person - QUESTIONS == {name.partition(":")[0] for name in WISHES}
@@ -152,9 +155,9 @@ def test_each_role_has_its_wishes_and_no_other(bench: Bench, wish: str, role: st
 def test_with_four_eyes_the_owner_looks_at_no_target_that_waits_for_another(bench: Bench) -> None:
     """Who may not approve does not look; somebody else does."""
     access = replace(ACCESS, four_eyes=True, approvers="approver,search", owners="")
-    settings = replace(bench.desk.settings(), access=access)
-    desk = replace(bench.desk, settings=lambda: settings)
+    settings = replace(bench.decision_service.settings(), access=access)
+    decision_service = replace(bench.decision_service, settings=lambda: settings)
     with pytest.raises(ChangeRefusedError, match="owns the job"):
-        desk.preview(ADVICE.digest, PEOPLE["owner"])
+        decision_service.preview(ADVICE.digest, PEOPLE["owner"])
     assert bench.target.asked == []
-    assert desk.preview(ADVICE.digest, PEOPLE["approver"]).change.steps
+    assert decision_service.preview(ADVICE.digest, PEOPLE["approver"]).change.steps

@@ -18,7 +18,7 @@ from streamlit.web.server.starlette import starlette_app_utils, starlette_auth_r
 from dashboard.rights import may_look, owns, role_of, why_not
 from dashboard.web.identity import claimed, proxied
 from dashboard.web.session_cookies import SecureCookies, shorten_sessions
-from dashboard.web.trusted_proxy import PERSON_HEADER, LetIn
+from dashboard.web.trusted_proxy import PERSON_HEADER, AuthMiddleware
 from data.access_settings import AccessSettings
 from data.apply_settings import ApplySettings
 from data.errors import SettingsError
@@ -55,7 +55,7 @@ def asked(
     scope = {"type": kind, "path": path, "headers": headers, "client": (peer, 1234)}
     # In a thread of its own: while the browser of other tests is open, this one has a loop already.
     with ThreadPoolExecutor(1) as thread:
-        request = LetIn(inside, access, guarded=guarded)(scope, receive, send)
+        request = AuthMiddleware(inside, access, guarded=guarded)(scope, receive, send)
         thread.submit(asyncio.run, request).result()
     return (reached[0] if reached else None), sent
 

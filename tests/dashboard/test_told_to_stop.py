@@ -90,7 +90,7 @@ class Process:
         return self.ended()
 
     def ended(self) -> int:
-        """Give the exit code once it has ended."""
+        """Return the exit code once it has ended."""
         code = self.process.wait(timeout=PATIENCE)
         self._reader.join()
         return code

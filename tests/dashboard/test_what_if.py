@@ -17,7 +17,14 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.cli import main
 from dashboard.cli.what_if_options import KNOBS as COMMAND_KNOBS
 from dashboard.cycle import run_cycle
-from dashboard.what_if import KNOBS, Basis, changed_settings, difference_rows, read_basis, what_if
+from dashboard.what_if import (
+    KNOBS,
+    WhatIfBasis,
+    changed_settings,
+    difference_rows,
+    read_basis,
+    what_if,
+)
 from dashboard.wiring import build_world
 from data.errors import SettingsError, StoreError
 from data.settings import PlanningSettings, Settings
@@ -39,12 +46,12 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
 
 
 @pytest.fixture(scope="module")
-def basis(store: Store) -> Basis:
+def basis(store: Store) -> WhatIfBasis:
     """What its plan was made from."""
     return read_basis(store.reader, SETTINGS)
 
 
-def test_nothing_turned_is_the_plan_in_force(basis: Basis) -> None:
+def test_nothing_turned_is_the_plan_in_force(basis: WhatIfBasis) -> None:
     """The copy costs no more than the plan, within the gap that is certified."""
     found = what_if(basis, SETTINGS, {})
     total = found.current.money + found.current.service_cost
@@ -53,7 +60,7 @@ def test_nothing_turned_is_the_plan_in_force(basis: Basis) -> None:
     assert copied == pytest.approx(total, rel=0.02)
 
 
-def test_a_carbon_price_never_makes_the_plan_emit_more(basis: Basis) -> None:
+def test_a_carbon_price_never_makes_the_plan_emit_more(basis: WhatIfBasis) -> None:
     """Both plans at the same price: the copy is the cheaper one, and energy is priced at it."""
     found = what_if(basis, SETTINGS, {"carbon-price": 400.0})
     assert found.settings.energy.carbon_price_per_tonne == 400.0
@@ -62,21 +69,21 @@ def test_a_carbon_price_never_makes_the_plan_emit_more(basis: Basis) -> None:
     assert found.changed.emissions_kgco2e <= found.current.emissions_kgco2e * (1 + 1e-6)
 
 
-def test_headroom_takes_gpus(basis: Basis) -> None:
+def test_headroom_takes_gpus(basis: WhatIfBasis) -> None:
     """More headroom at the same prices never plans fewer GPU-hours."""
     tight = what_if(basis, SETTINGS, {"headroom": 0.0, "churn": 0.0})
     wide = what_if(basis, SETTINGS, {"headroom": 1.0, "churn": 0.0})
     assert wide.changed.gpu_hours >= tight.changed.gpu_hours
 
 
-def test_nothing_is_kept(store: Store, basis: Basis) -> None:
+def test_nothing_is_kept(store: Store, basis: WhatIfBasis) -> None:
     """A copy leaves plan, recommendations and audit as they were."""
     before = store.reader.counts()
     what_if(basis, SETTINGS, {"headroom": 0.5})
     assert store.reader.counts() == before
 
 
-def test_rows_tell_the_difference(basis: Basis) -> None:
+def test_rows_tell_the_difference(basis: WhatIfBasis) -> None:
     """Every figure with its unit; the difference is the copy less the plan in force."""
     rows = difference_rows(what_if(basis, SETTINGS, {"electricity-price": 0.9}))
     assert [row["figure"] for row in rows][:3] == [
@@ -88,7 +95,7 @@ def test_rows_tell_the_difference(basis: Basis) -> None:
         assert row["difference"] == pytest.approx(row["what if"] - row["plan in force"])
 
 
-def test_unknown_energy_stays_unknown(basis: Basis) -> None:
+def test_unknown_energy_stays_unknown(basis: WhatIfBasis) -> None:
     """Jobs without power readings are counted, and their energy is not taken for zero."""
     silent = replace(
         basis,
@@ -174,7 +181,7 @@ def test_both_faces_turn_the_same_knobs() -> None:
     assert set(COMMAND_KNOBS) == set(KNOBS)
 
 
-def test_memory_that_has_become_free_counts_in_the_copy(basis: Basis) -> None:
+def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> None:
     """Jobs that once filled their boards and are held to a MiB may go where they did not fit."""
     history = basis.view.history.assign(memory_used_mib=1e6)
     board = basis.view.cluster.gpus[0]

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.scheduler import CycleState
 from dashboard.web.session import register
 from dashboard.web.world import WebWorld
@@ -37,7 +37,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebWorld]:
         yield WebWorld(
             store=store,
             settings=LoadedSettings(settings=settings, origins={}),
-            desk=Desk(store=store, settings=lambda: settings),
+            decision_service=DecisionService(store=store, settings=lambda: settings),
             cycle_state=CycleState,
             worker_problem=lambda: "",
             run_lifespan=nullcontext,

@@ -17,7 +17,7 @@ FAILS_WHILE_FETCHED = (
 
 
 def came_from(failure: Exception) -> Exception:
-    """Give a failure that came from another one."""
+    """Return a failure that came from another one."""
     told = CollectorError("no answer")
     told.__cause__ = failure
     return told

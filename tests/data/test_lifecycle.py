@@ -9,15 +9,15 @@ from data.records.lifecycle import (
     OPEN,
     STANDING,
     TRANSITIONS,
-    Event,
     IllegalEventError,
+    LifecycleEvent,
     State,
     next_state,
     shown_state,
     state_after,
 )
 
-PAIRS = [(state, event) for state in State for event in Event]
+PAIRS = [(state, event) for state in State for event in LifecycleEvent]
 
 
 def test_every_state_has_its_row() -> None:
@@ -27,11 +27,11 @@ def test_every_state_has_its_row() -> None:
 
 def test_every_decision_of_a_person_is_an_event() -> None:
     """The words of the two enumerations are the same."""
-    assert {str(one) for one in Decision} <= {str(one) for one in Event}
+    assert {str(one) for one in Decision} <= {str(one) for one in LifecycleEvent}
 
 
 @pytest.mark.parametrize(("state", "event"), PAIRS)
-def test_an_event_moves_or_is_refused(state: State, event: Event) -> None:
+def test_an_event_moves_or_is_refused(state: State, event: LifecycleEvent) -> None:
     """Nothing in between: the table decides."""
     if event in TRANSITIONS[state]:
         assert next_state(state, event) is TRANSITIONS[state][event]
@@ -60,7 +60,7 @@ def test_nothing_reaches_the_cluster_without_an_approval() -> None:
     }
 
 
-@given(st.lists(st.sampled_from([*map(str, Event), "sending", "looked", "nonsense"])))
+@given(st.lists(st.sampled_from([*map(str, LifecycleEvent), "sending", "looked", "nonsense"])))
 def test_folding_any_words_gives_a_state(words: list[str]) -> None:
     """A record that was tampered with still shows a state; the audit names the damage."""
     assert state_after(words) in set(State) - {State.EXPIRED, State.SUPERSEDED}

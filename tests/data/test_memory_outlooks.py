@@ -9,7 +9,7 @@ from factories import NOW, make_memory_finding, make_plan
 from data.records.memory import MemoryFinding
 from data.settings import RetentionSettings
 from data.store import Store, open_store
-from data.store.remembered import RememberingReader
+from data.store.cached_reader import CachedReader
 
 FINDING = make_memory_finding()
 
@@ -62,7 +62,7 @@ def test_a_store_of_the_schema_before_is_brought_forward(store_url: str) -> None
         keep(store, 1, None)
         back_to_schema(store, 7)
     with open_store(store_url) as store:
-        reader = RememberingReader(store._engine)
+        reader = CachedReader(store._engine)
         assert reader.memory_outlook() is None
         keep(store, 2, (FINDING,))
         assert reader.memory_outlook() == (FINDING,)

@@ -12,7 +12,7 @@ from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.job_pages import JobFilter
 from data.records.jobs import JobState, SchedulerFacts
 from data.store import Store, StoreReader, open_store
-from data.store.remembered import RememberingReader
+from data.store.cached_reader import CachedReader
 
 WINDOW = {
     "start": NOW - timedelta(days=1),
@@ -109,7 +109,7 @@ def test_answers_are_kept_until_something_is_written(
         return read(self, query, **named)
 
     monkeypatch.setattr(StoreReader, "_frame", counted)
-    reader = RememberingReader(store._engine)
+    reader = CachedReader(store._engine)
     window = {"start": NOW - timedelta(hours=1), "end": NOW}
     first = reader.boards(**window)
     first["node"] = "changed by a page"
@@ -138,7 +138,7 @@ def keep_cycle(store: Store, *forecasts: DemandForecast | ForecastSkipped) -> No
 
 def test_a_decision_makes_states_anew(store: Store) -> None:
     """What was decided a moment ago is seen at once, though no fact has changed."""
-    reader = RememberingReader(store._engine)
+    reader = CachedReader(store._engine)
     facts, before = reader.version(), reader.version(decisions=True)
     store.append_audit(at=NOW, actor="ann", event="stopped", digest="", detail="")
     assert reader.version() == facts

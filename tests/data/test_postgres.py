@@ -18,7 +18,7 @@ from factories import NOW, make_collected, make_plan, make_recommendation, make_
 
 from collectors.base import Window
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from data.apply_settings import ApplySettings
 from data.errors import StoreBusyError, StoreError
 from data.records.commands import CommandKind, Person
@@ -507,7 +507,7 @@ def test_a_stop_on_one_host_stops_the_applier_on_another(
     cluster.create({JOB: {"gpus": "4", "model": "H100", "note": ""}})
     fill(shared)
     with open_store(postgres_url) as elsewhere:
-        page = Desk(
+        page = DecisionService(
             store=elsewhere,
             settings=lambda: Settings(
                 apply=ApplySettings(stop_file=str(tmp_path / "page" / "STOP"))

@@ -35,7 +35,7 @@ class AnsweringAdapter(HTTPAdapter):
     names_too = False
 
     def send(self, request: requests.PreparedRequest, **_options: Any) -> requests.Response:  # type: ignore[override]
-        """Give the answer as urllib3 would from a socket."""
+        """Return the answer as urllib3 would from a socket."""
         names = str(request.url).endswith("__name__/values") and not self.names_too
         raw = HTTPResponse(
             body=io.BytesIO(_NAMES if names else self.body), status=200, preload_content=False

@@ -200,7 +200,7 @@ ON_BYTES: dict[str, Callable[[bytes, Random], bytes]] = {
 
 
 def hostile_bodies(count: int, *, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Give (family, body), every family equally often, at least one change each."""
+    """Yield (family, body), every family equally often, at least one change each."""
     random = Random(seed)  # noqa: S311 - cases, no secrets
     families = [*ON_DOCUMENTS, *ON_BYTES]
     for place in range(count):

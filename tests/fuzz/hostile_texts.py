@@ -128,7 +128,7 @@ ON_TEXTS: dict[str, Callable[[bytes, Random], bytes]] = {
 
 
 def hostile_texts(count: int, *, seed: int) -> Iterator[tuple[str, bytes]]:
-    """Give (family, text), every family equally often, at least one change each."""
+    """Yield (family, text), every family equally often, at least one change each."""
     random = Random(seed)  # noqa: S311 - cases, no secrets
     families = [*ON_LINES, *ON_TEXTS]
     for place in range(count):

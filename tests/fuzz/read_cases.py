@@ -44,18 +44,18 @@ class Outcome:
 
 
 def read_body(body: bytes, dropped: Dropped) -> list[Series]:
-    """Give the series of a recorded answer. Errors: CollectorError."""
+    """Return the series of a recorded answer. Errors: CollectorError."""
     answers = answers_in(body.decode("utf-8", "replace"), "the body")
     return [one for answer in answers for one in parse_answer(answer, dropped)]
 
 
 def read_text(text: bytes, dropped: Dropped) -> list[Series]:
-    """Give the series of an exposition text."""
+    """Return the series of an exposition text."""
     return list(parse_exposition(text.decode("utf-8", "replace"), AT, dropped))
 
 
 def faults_of(samples: pd.DataFrame) -> list[str]:
-    """Give what no sample may have: infinite, negative or impossible readings, wrong times."""
+    """Return what no sample may have: infinite, negative or impossible readings, wrong times."""
     found = []
     numbers = samples.select_dtypes("float64")
     if not (numbers.isna() | numbers.ge(0)).all(axis=None) or numbers.isin([float("inf")]).any(
@@ -75,7 +75,7 @@ def faults_of(samples: pd.DataFrame) -> list[str]:
 
 
 def frame_of(series: list[Series], dropped: Dropped) -> pd.DataFrame:
-    """Give the samples as they go to the store. Errors: AssertionError when one is impossible."""
+    """Return the samples as they go to the store. Errors: AssertionError when one is impossible."""
     samples = samples_of(series, load_gpu_catalogue(), dropped)
     faults = faults_of(samples)
     if faults:
@@ -88,7 +88,7 @@ def frame_of(series: list[Series], dropped: Dropped) -> pd.DataFrame:
 def read_cases(
     cases: Iterable[Case], read: Read, keep: Callable[[pd.DataFrame], None] = lambda _frame: None
 ) -> dict[str, Outcome]:
-    """Give the outcome by family; `keep` gets the samples of every batch."""
+    """Return the outcome by family; `keep` gets the samples of every batch."""
     outcomes: dict[str, Outcome] = defaultdict(Outcome)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -109,7 +109,7 @@ def read_cases(
 
 
 def _batches(cases: Iterable[Case]) -> Iterator[tuple[str, list[bytes]]]:
-    """Give batches of a family each."""
+    """Yield batches of a family each."""
     waiting: dict[str, list[bytes]] = defaultdict(list)
     for family, body in cases:
         waiting[family].append(body)
@@ -138,7 +138,7 @@ def _parse(body: bytes, read: Read, outcome: Outcome) -> list[Series]:
 
 
 def _alone(parsed: list[tuple[bytes, list[Series]]]) -> list[str]:
-    """Give the faults of the cases of a batch that crashed, each read alone."""
+    """Return the faults of the cases of a batch that crashed, each read alone."""
     faults = []
     for body, series in parsed:
         try:
@@ -149,7 +149,7 @@ def _alone(parsed: list[tuple[bytes, list[Series]]]) -> list[str]:
 
 
 def read_file(path: Path, body: bytes, read: Callable[[Path], object]) -> str:
-    """Give '' when reading the file succeeds, else the name of the refusal."""
+    """Return '' when reading the file succeeds, else the name of the refusal."""
     path.write_bytes(body)
     try:
         read(path)

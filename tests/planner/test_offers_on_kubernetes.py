@@ -55,7 +55,7 @@ class Listed(KubernetesClient):
         return "drawn"
 
     def inventory(self) -> Inventory:
-        """Give the objects."""
+        """Return the objects."""
         return self._found
 
 

@@ -21,7 +21,7 @@ from data.settings import EnergySettings, PlanningSettings
 from planner.plan import build_plan
 from planner.problem.cost import rent_per_hour
 from planner.problem.planning_problem import PlanningProblem
-from planner.recommendations.admission import Room, admitted
+from planner.recommendations.admission import AdmissionRoom, admitted
 from planner.recommendations.advise import Advice, advise
 from planner.recommendations.proposals import proposal_of
 
@@ -183,7 +183,7 @@ def test_room_is_given_to_the_first_and_what_it_frees_to_the_next() -> None:
     proposals = [
         proposal_of(job, one, problem.terms) for job, one in zip(problem.jobs, jobs, strict=True)
     ]
-    assert admitted(proposals, Room(problem)) == ([0], set())
+    assert admitted(proposals, AdmissionRoom(problem)) == ([0], set())
 
 
 def test_half_a_pair_is_not_proposed() -> None:

@@ -10,13 +10,13 @@ from rightsizing_cases import make_recorded
 
 from data.errors import ImpossibleProblemError
 from planner.rightsizing.all_policies import own_policies, peer_policies
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.oracle import oracle_of
-from planner.rightsizing.past import Past, Policy, Values
+from planner.rightsizing.past import LimitRule, Past, Values
 from planner.rightsizing.replay import replay
 
-CHARGES = Charges(unit_hour=2.0, idle_kw=0.1, busy_kw=0.5, energy_price=0.2, pue=1.5)
-POLICIES: list[Policy] = [
+CHARGES = UnitCharges(unit_hour=2.0, idle_kw=0.1, busy_kw=0.5, energy_price=0.2, pue=1.5)
+POLICIES: list[LimitRule] = [
     *peer_policies(0.01),
     *own_policies(CHARGES, memory=True, forecasting=True),
     *own_policies(CHARGES, memory=False, forecasting=False),
@@ -42,7 +42,7 @@ class Fixed:
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda one: one.name)
 @settings(max_examples=examples(12), deadline=None)
 @given(usage=USAGE)
-def test_no_rule_is_cheaper_than_the_oracle(policy: Policy, usage: np.ndarray) -> None:
+def test_no_rule_is_cheaper_than_the_oracle(policy: LimitRule, usage: np.ndarray) -> None:
     """On limits bound to levels the oracle is exact, job by job."""
     recorded = make_recorded(usage)
     oracle = oracle_of(
@@ -62,7 +62,7 @@ def test_no_rule_is_cheaper_than_the_oracle(policy: Policy, usage: np.ndarray) -
 @settings(max_examples=examples(12), deadline=None)
 @given(usage=USAGE, other=USAGE)
 def test_what_comes_later_changes_no_earlier_limit(
-    policy: Policy, usage: np.ndarray, other: np.ndarray
+    policy: LimitRule, usage: np.ndarray, other: np.ndarray
 ) -> None:
     """Two recordings alike for three steps have the same limits up to the step that follows."""
     changed = usage.copy()
@@ -89,7 +89,7 @@ def test_demand_is_either_served_or_missing(usage: np.ndarray) -> None:
 def test_figures_of_one_job_can_be_checked_by_hand() -> None:
     """Limits 4, 4, 2 over six hours: two changes none, one; one sample above, by 3."""
     recorded = make_recorded([1, 1, 2, 3, 4, 7, 1, 1])
-    found = replay(recorded, Fixed(4, 4, 2), charges=Charges(unit_hour=1.0))
+    found = replay(recorded, Fixed(4, 4, 2), charges=UnitCharges(unit_hour=1.0))
     figures = found.figures()
     assert figures.held_hours == 20
     assert figures.missing_hours == 3
@@ -111,7 +111,7 @@ def test_energy_is_rest_plus_work() -> None:
 def test_an_unknown_sample_costs_nothing_and_is_not_judged() -> None:
     """Half of the hours unknown: half of the rent."""
     recorded = make_recorded([1, 1, np.nan, 1, np.nan, 1])
-    figures = replay(recorded, Fixed(4, 4), charges=Charges(unit_hour=1.0)).figures()
+    figures = replay(recorded, Fixed(4, 4), charges=UnitCharges(unit_hour=1.0)).figures()
     assert figures.held_hours == 8
     assert figures.over_samples_ratio == 0
 

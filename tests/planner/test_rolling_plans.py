@@ -101,7 +101,7 @@ def test_slots_that_have_passed_are_dropped() -> None:
     )
     start = rolling(later, as_slot_problem(later), first)
     assert start is not None
-    boards_held = as_slot_problem(later).slots.grid.boards[start.warmth.announced[0]]
+    boards_held = as_slot_problem(later).slots.grid.boards[start.warm_start.announced[0]]
     assert boards_held.tolist() == [4.0, 4.0, *[2.0] * 10]
 
 

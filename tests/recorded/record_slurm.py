@@ -51,7 +51,7 @@ def submit_story(bed: SlurmBed) -> None:
 
 
 def asked_of_rest(bed: SlurmBed, path: str, token: str | None) -> tuple[int, str]:
-    """Give status and body of a request."""
+    """Return status and body of a request."""
     headers = {"Accept": "application/json"}
     if token is not None:
         headers |= {"X-SLURM-USER-NAME": bed.plan.user, "X-SLURM-USER-TOKEN": token}
@@ -64,7 +64,7 @@ def asked_of_rest(bed: SlurmBed, path: str, token: str | None) -> tuple[int, str
 
 
 def compact(text: str) -> str:
-    """Give JSON with one record a line, without the steps of jobs, which nothing here reads."""
+    """Return JSON with one record a line, without the steps of jobs, which nothing here reads."""
     document = json.loads(text)
     for key in ("jobs", "nodes"):
         for record in document.get(key, []):

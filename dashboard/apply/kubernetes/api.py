@@ -41,7 +41,7 @@ class CutError(ApplyError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ApiAnswer:
     """What the API said. `document` is None where it was no JSON object.
 
     `at` is the server's own time, `retry_after_seconds` its wish; both None when it told none.
@@ -76,11 +76,11 @@ class KubernetesApi:
         self._settings = settings
         self._configuration: Any = None
 
-    def get(self, path: str, query: dict[str, str] | None = None) -> Answer:
+    def get(self, path: str, query: dict[str, str] | None = None) -> ApiAnswer:
         """Read once. Errors: NotSentError, CutError (for a read both mean: try again)."""
         return self._send("GET", path, query=query)
 
-    def patch(self, path: str, operations: list[Document], *, dry_run: bool = False) -> Answer:
+    def patch(self, path: str, operations: list[Document], *, dry_run: bool = False) -> ApiAnswer:
         """Send a JSON patch once; a dry run stores nothing. Errors: NotSentError, CutError.
 
         Servers before 1.25 take no notice of fieldValidation: what they drop, the answer shows.
@@ -94,7 +94,7 @@ class KubernetesApi:
             content_type=JSON_PATCH,
         )
 
-    def create(self, path: str, document: Document) -> Answer:
+    def create(self, path: str, document: Document) -> ApiAnswer:
         """Create an object, once. Errors: NotSentError, CutError."""
         query = {"fieldManager": FIELD_MANAGER}
         return self._send("POST", path, query=query, body=document, content_type=JSON)
@@ -107,7 +107,7 @@ class KubernetesApi:
         query: dict[str, str] | None = None,
         body: Any = None,
         content_type: str = "",
-    ) -> Answer:
+    ) -> ApiAnswer:
         try:
             signed = self._signed_in()
             options = transport(signed)
@@ -139,7 +139,7 @@ class KubernetesApi:
             raise _told(error, f"{method} {path}") from error
 
     def _signed_in(self) -> Any:
-        """Give the official client's configuration, loaded once."""
+        """Return the official client's configuration, loaded once."""
         if self._configuration is None:
             self._configuration = configuration_of(
                 KubernetesSettings(
@@ -151,7 +151,7 @@ class KubernetesApi:
 
 
 def _told(error: Exception, what: str) -> ApplyError:
-    """Give the error that says whether the request was sent."""
+    """Return the error that says whether the request was sent."""
     reason = error.args[0] if error.args else None
     reason = reason.reason if isinstance(reason, MaxRetryError) else reason
     said = f"{type(error).__name__}: {scrub(str(error))[:160]}"
@@ -185,7 +185,7 @@ class _LateError(OSError):
 
 
 def _body(response: requests.Response, ends: float) -> bytes:
-    """Give the body; whatever breaks here, the request had been sent."""
+    """Return the body; whatever breaks here, the request had been sent."""
     try:
         return _whole(response, ends)
     except (HTTPError, OSError) as error:
@@ -203,7 +203,7 @@ def _whole(response: requests.Response, ends: float) -> bytes:
     return bytes(body)
 
 
-def _answer(response: requests.Response, body: bytes) -> Answer:
+def _answer(response: requests.Response, body: bytes) -> ApiAnswer:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
@@ -213,7 +213,7 @@ def _answer(response: requests.Response, body: bytes) -> Answer:
     said = (document or {}).get("message") or body[:200].decode("utf-8", "replace")
     wait = response.headers.get("Retry-After", "")
     whole = wait.isascii() and wait.isdecimal() and len(wait) < 6
-    return Answer(
+    return ApiAnswer(
         status=response.status_code,
         document=document,
         text=scrub(str(said)),
@@ -223,7 +223,7 @@ def _answer(response: requests.Response, body: bytes) -> Answer:
 
 
 def _server_time(date: str) -> datetime | None:
-    """Give the time that an answer's Date names: pods' ages are told by the same clock."""
+    """Return the time that an answer's Date names: pods' ages are told by the same clock."""
     try:
         found = parsedate_to_datetime(date)
         return found.astimezone(UTC) if found.tzinfo else None

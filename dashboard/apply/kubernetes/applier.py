@@ -59,7 +59,7 @@ class KubernetesApplier:
         return looking.look(self._api, self._catalogue, recommendation)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
-        """Give the steps and the steps back."""
+        """Return the steps and the steps back."""
         return changing.change_for(recommendation, target)
 
     def look_again(self, change: Change) -> Target:
@@ -67,7 +67,7 @@ class KubernetesApplier:
         return looking.look_again(self._api, self._catalogue, change)
 
     def change_back(self, change: Change, target: Target) -> Change:
-        """Give the change that restores the touched fields."""
+        """Return the change that restores the touched fields."""
         return changing.change_back(change, target)
 
     def rehearse(self, change: Change) -> Rehearsal:

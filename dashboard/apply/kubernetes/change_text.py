@@ -20,7 +20,7 @@ from dashboard.apply.kubernetes.obstacles import (
 )
 from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, node_place, place_of
-from dashboard.apply.kubernetes.steps import Wait, command_of, steps_for
+from dashboard.apply.kubernetes.steps import StepWait, command_of, steps_for
 from data.errors import ChangeRefusedError, scrub
 from data.records.changes import Change
 from data.records.decisions import Action, Recommendation
@@ -38,7 +38,7 @@ _COUNTS = {
 
 
 def kubernetes_change(recommendation: Recommendation, job: Job | None) -> ChangeText:
-    """Give the patch file for a workload, or for the owner of a pod whose workload is not known.
+    """Return the patch file for a workload, or for the owner of a pod whose workload is not known.
 
     A workload of several pods gets fewer pods, one of a single pod fewer or smaller GPUs. Errors:
     ChangeRefusedError when neither says it, or when the job id is no `namespace/kind/name` or
@@ -111,7 +111,7 @@ def _cordon_text(recommendation: Recommendation) -> ChangeText:
 
 
 def text_of(change: Change) -> ChangeText:
-    """Give the steps of a change that was looked at as a script, with what each has to wait for."""
+    """Return steps of a change that was looked at as a script, with what each has to wait for."""
     lines = ["#!/bin/sh", f"# recommendation {change.recommendation_digest}"]
     lines += [f"# {' '.join(note.split())}" for note in change.notes]
     lines.append("set -eu")
@@ -126,7 +126,7 @@ def text_of(change: Change) -> ChangeText:
 
 
 def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
-    """Give who would undo a change of the fields as the scheduler told, and what may undo it."""
+    """Return who would undo a change of the fields as the scheduler told, and what may undo it."""
     facts = job.scheduler if job is not None else None
     names = facts.managed_by if facts else ()
     undoing = [name for name in names if would_undo(name, fields)]
@@ -140,12 +140,12 @@ def _owners(job: Job | None, fields: list[str]) -> tuple[list[str], list[str]]:
     return [name for name in undoing if is_sure(name)], notes
 
 
-def _waiting(wait: Wait, change: Change) -> list[str]:
+def _waiting(wait: StepWait, change: Change) -> list[str]:
     namespace, _, name = change.target.name.rpartition("/")
     at, what = shlex.quote(namespace), shlex.quote(f"{change.target.kind.lower()}/{name}")
-    if wait is Wait.ROLLED_OUT:
+    if wait is StepWait.ROLLED_OUT:
         return [f"kubectl -n {at} rollout status {what}"]
-    if wait is Wait.NO_PODS:
+    if wait is StepWait.NO_PODS:
         return [f"kubectl -n {at} wait --for=delete pod -l job-name={shlex.quote(name)}"]
     return []
 
@@ -166,7 +166,7 @@ def _how(named: Place, place: Place) -> list[str]:
 
 
 def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> dict[str, Any]:
-    """Give the object as the plan and the scheduler told of it. Errors: ChangeRefusedError."""
+    """Return the object as the plan and the scheduler told of it. Errors: ChangeRefusedError."""
     now, proposed = recommendation.now, recommendation.proposed
     pods, each = _pods_of(job)
     if proposed.gpu_count == 0:
@@ -190,7 +190,7 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
 
 
 def _pods_of(job: Job | None) -> tuple[int, int]:
-    """Give (running pods, GPUs a pod) as the scheduler told, (1, 0) when it did not."""
+    """Return (running pods, GPUs a pod) as the scheduler told, (1, 0) when it did not."""
     facts = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
     pods, each = facts.get("pods", ""), facts.get("gpus_per_pod", "")
     return (int(pods), int(each)) if pods.isdecimal() and each.isdecimal() else (1, 0)

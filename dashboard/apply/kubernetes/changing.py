@@ -10,7 +10,7 @@ from dashboard.apply.kubernetes.look import (
     PODS_FACT,
     ROOM_FACT,
     UNKNOWN,
-    Seen,
+    ObservedTarget,
     no_room,
     seen_of,
 )
@@ -35,7 +35,7 @@ from data.records.decisions import Recommendation
 
 
 def change_for(recommendation: Recommendation, target: Target) -> Change:
-    """Give the change. Errors: ChangeRefusedError, with the difference of the manifest."""
+    """Return the change. Errors: ChangeRefusedError, with the difference of the manifest."""
     seen = seen_of(target)
     edits = edits_for(recommendation, seen.place.kind, seen.document, seen.facts)
     why = obstacle(seen.place.kind, seen.document, edits, seen.facts)
@@ -46,7 +46,7 @@ def change_for(recommendation: Recommendation, target: Target) -> Change:
 
 
 def change_back(change: Change, target: Target) -> Change:
-    """Give the change that restores what `change` touched. Errors: StalePlanError.
+    """Return the change that restores what `change` touched. Errors: StalePlanError.
 
     What an earlier way back touched beside it and left half-way is restored too. It never adds a
     pod before one is gone: what is given back may hold larger pods, and what has failed is to end
@@ -59,7 +59,11 @@ def change_back(change: Change, target: Target) -> Change:
 
 
 def _change(
-    digest: str, target: Target, seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]
+    digest: str,
+    target: Target,
+    seen: ObservedTarget,
+    steps: tuple[ChangeStep, ...],
+    edits: list[Edit],
 ) -> Change:
     after = patched(seen.document, operations_of(edits))
     reverse = [edit.reversed() for edit in reversed(edits)]
@@ -73,7 +77,7 @@ def _change(
 
 
 def touched(change: Change, done: int | None = None) -> dict[str, list[Any]]:
-    """Give by pointer the values that a field takes: as it was, then after each of `done` steps."""
+    """Return by pointer the values of a field: as it was, then after each of `done` steps."""
     steps = [command_of(step).edits for step in change.steps]
     found: dict[str, list[Any]] = {}
     for index, edits in enumerate(steps):
@@ -100,7 +104,7 @@ def _restoring(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
 
 
 def _left_by_a_way_back(change: Change, document: Mapping[str, Any]) -> Iterator[Edit]:
-    """Give the edits of fields that only a way back sets, where one set them and was cut short."""
+    """Yield the edits of fields that only a way back sets, where one set them and was cut short."""
     original = seen_of(change.target).document
     own = touched(change)
     edits = [edit for step in change.undo for edit in command_of(step).edits.items()]
@@ -111,7 +115,7 @@ def _left_by_a_way_back(change: Change, document: Mapping[str, Any]) -> Iterator
             yield Edit(at=at, before=now, after=before, what=names_of(at)[-1])
 
 
-def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iterator[str]:
+def _notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iterator[str]:
     kind, facts = seen.place.kind, seen.facts
     if facts.get(KUBECTL_FACT):
         yield (
@@ -136,7 +140,7 @@ def _notes(seen: Seen, steps: tuple[ChangeStep, ...], edits: list[Edit]) -> Iter
         yield "Suspending deletes the pods: work since the last checkpoint is lost."
 
 
-def _rollout_notes(seen: Seen, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
+def _rollout_notes(seen: ObservedTarget, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
     if avoids_surge(steps):
         yield (
             "No node has room for one more pod, so pods are replaced one by one, each gone before "
@@ -153,7 +157,7 @@ def _rollout_notes(seen: Seen, steps: tuple[ChangeStep, ...]) -> Iterator[str]:
     yield from outage(seen.place.kind, first)
 
 
-def _node_notes(seen: Seen, *, back: bool) -> Iterator[str]:
+def _node_notes(seen: ObservedTarget, *, back: bool) -> Iterator[str]:
     held = seen.facts.get(PODS_FACT, "")
     name = seen.place.name
     if back:

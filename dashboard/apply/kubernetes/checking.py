@@ -5,9 +5,9 @@ from datetime import timedelta
 from typing import Any
 
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.api import Answer, Document, KubernetesApi
+from dashboard.apply.kubernetes.api import ApiAnswer, Document, KubernetesApi
 from dashboard.apply.kubernetes.changing import touched
-from dashboard.apply.kubernetes.look import Seen, pods_on, seen_of
+from dashboard.apply.kubernetes.look import ObservedTarget, pods_on, seen_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.rollout import (
@@ -18,7 +18,7 @@ from dashboard.apply.kubernetes.rollout import (
 )
 from data.errors import ApplyError
 from data.records.changes import Change, ReadBack
-from data.records.changes import Seen as Verdict
+from data.records.changes import VerificationResult as Verdict
 
 
 def read_back(api: KubernetesApi, change: Change, *, done: int, patience: timedelta) -> ReadBack:
@@ -40,8 +40,8 @@ def read_back(api: KubernetesApi, change: Change, *, done: int, patience: timede
 def _judged(
     api: KubernetesApi,
     change: Change,
-    seen: Seen,
-    answer: Answer,
+    seen: ObservedTarget,
+    answer: ApiAnswer,
     done: int,
     patience: timedelta,
 ) -> ReadBack:
@@ -72,7 +72,7 @@ def _reached(
     steps: int,
     done: int,
 ) -> int | None:
-    """Give after which step all fields were as they are now: `done` first, then the latest."""
+    """Return after which step all fields were as they are now: `done` first, then the latest."""
     for step in (done, *range(steps, -1, -1)):
         if all(as_text(values[at][step]) == now for at, now in observed):
             return int(step)
@@ -80,7 +80,11 @@ def _reached(
 
 
 def _effect(
-    api: KubernetesApi, seen: Seen, document: Document, answer: Answer, patience: timedelta
+    api: KubernetesApi,
+    seen: ObservedTarget,
+    document: Document,
+    answer: ApiAnswer,
+    patience: timedelta,
 ) -> tuple[Verdict, str]:
     kind = seen.place.kind
     if kind == "Node":

@@ -8,7 +8,7 @@ from typing import Any
 
 from collectors.kubernetes.objects import WHOLE_GPU
 from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
-from dashboard.apply.kubernetes.shape import Document, Holder, Role, holders, roles_of
+from dashboard.apply.kubernetes.shape import Document, GpuContainer, Role, holders, roles_of
 from data.errors import ChangeRefusedError
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
@@ -40,7 +40,7 @@ _STOPS: Mapping[str, tuple[str, Any]] = {
 def edits_for(
     recommendation: Recommendation, kind: str, document: Document, facts: Mapping[str, str]
 ) -> list[Edit]:
-    """Give the edits of an object, or of its excerpt. Errors: ChangeRefusedError."""
+    """Return the edits of an object, or of its excerpt. Errors: ChangeRefusedError."""
     if recommendation.action is Action.CONSOLIDATE:
         return _cordon(document)
     if recommendation.proposed.gpu_count == 0:
@@ -59,7 +59,7 @@ def edits_for(
 
 
 def edit(document: Document, at: str, after: Any, what: str) -> Edit:
-    """Give the edit that sets a field, with the nearest parent that has to be made for it."""
+    """Return the edit that sets a field, with the nearest parent that has to be made for it."""
     *above, _last = names_of(at)
     for depth in range(1, len(above) + 1):
         if value_at(document, pointer(*above[:depth])) is None:
@@ -99,7 +99,7 @@ def _stop(recommendation: Recommendation, kind: str, document: Document) -> list
 def _counts(
     recommendation: Recommendation, document: Document, roles: list[Role]
 ) -> list[Edit] | None:
-    """Give another number of pods; None when no number of whole pods gives the GPUs."""
+    """Return another number of pods; None when no number of whole pods gives the GPUs."""
     total = sum(one.gpus for one in roles)
     for role in sorted(roles, key=lambda one: -one.gpus):
         rest = recommendation.proposed.gpu_count - (total - role.gpus)
@@ -114,7 +114,7 @@ def _counts(
 
 
 def _followers(document: Document, role: Role, wanted: int) -> list[Edit]:
-    """Give what has to move with a count: completions of indexed Jobs, bounds of Ray's groups."""
+    """Return what has to move with a count: completions of indexed Jobs, bounds of Ray's groups."""
     parent = role.count_at.rpartition("/")[0]
     last = names_of(role.count_at)[-1]
     found = []
@@ -133,7 +133,7 @@ def _followers(document: Document, role: Role, wanted: int) -> list[Edit]:
 def _per_pod(
     recommendation: Recommendation, document: Document, roles: list[Role], facts: Mapping[str, str]
 ) -> list[Edit]:
-    """Give other GPUs in each pod, where all pods are alike."""
+    """Return other GPUs in each pod, where all pods are alike."""
     proposed = recommendation.proposed
     role = roles[0]
     pods = sum(one.count * one.pods_each for one in roles)
@@ -171,7 +171,7 @@ def _per_pod(
     return found
 
 
-def _resource(recommendation: Recommendation, held: Holder) -> str:
+def _resource(recommendation: Recommendation, held: GpuContainer) -> str:
     now, proposed = recommendation.now, recommendation.proposed
     if now.mig_profile == proposed.mig_profile:
         return held.resource
@@ -184,8 +184,8 @@ def _resource(recommendation: Recommendation, held: Holder) -> str:
     return f"nvidia.com/mig-{proposed.mig_profile}" if proposed.mig_profile else WHOLE_GPU
 
 
-def _container(document: Document, held: Holder, resource: str, count: int) -> list[Edit]:
-    """Give the edits of one container: limits and, where they are written, equal requests."""
+def _container(document: Document, held: GpuContainer, resource: str, count: int) -> list[Edit]:
+    """Return the edits of one container: limits and, where they are written, equal requests."""
     found = []
     sections = ("limits", "requests") if held.requested else ("limits",)
     for section in sections:

@@ -50,7 +50,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class ObservedTarget:
     """A target put together again: where it is, its excerpt, and the facts beside it."""
 
     place: Place
@@ -59,11 +59,11 @@ class Seen:
     facts: Mapping[str, str]
 
 
-def seen_of(target: Target) -> Seen:
-    """Give what a target's state says."""
+def seen_of(target: Target) -> ObservedTarget:
+    """Return what a target's state says."""
     namespace, _, name = target.name.rpartition("/")
     facts = {name: value for name, value in target.state if not name.startswith("/")}
-    return Seen(
+    return ObservedTarget(
         place=Place(kind=target.kind, namespace=namespace, name=name),
         path=facts.get(PATH_FACT, ""),
         document=document_of(pair for pair in target.state if pair[0].startswith("/")),
@@ -74,7 +74,7 @@ def seen_of(target: Target) -> Seen:
 def target_of(
     place: Place, path: str, document: Document, facts: Mapping[str, str], owners: Iterable[str]
 ) -> Target:
-    """Give the target that an object is."""
+    """Return the target that an object is."""
     return Target(
         kind=place.kind,
         name=place.label,
@@ -86,7 +86,7 @@ def target_of(
 
 
 def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommendation) -> Target:
-    """Give the target of a recommendation. Errors: as `Applier.look`."""
+    """Return the target of a recommendation. Errors: as `Applier.look`."""
     place = _place(api, recommendation)
     path, document = reading.fetch(api, place)
     reading.require_living(place, document)
@@ -112,7 +112,7 @@ def look(api: KubernetesApi, catalogue: GpuCatalogue, recommendation: Recommenda
 
 
 def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> Target:
-    """Give the target of a change as it is now. Errors: as `Applier.look`.
+    """Return the target of a change as it is now. Errors: as `Applier.look`.
 
     A change that needs no room is not asked for room again, and pods that left a node are no
     reason not to cordon it: what was approved holds all the more.
@@ -174,7 +174,7 @@ def _require_as_planned(recommendation: Recommendation, place: Place, document: 
 
 
 def _pods_left(job: Document) -> int:
-    """Give how many pods a Job has still to bring to their end."""
+    """Return how many pods a Job has still to bring to their end."""
     spec, status = part(job, "spec"), part(job, "status")
     completions = part(spec, "completions")
     if completions is None:
@@ -205,7 +205,7 @@ def _owners(
 
 
 def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str, str]:
-    """Give the product label that most nodes carry for a model."""
+    """Return the product label that most nodes carry for a model."""
     labels = [
         text_in(node, "metadata", "labels", PRODUCT)
         for node in reading.nodes(api) or []
@@ -272,7 +272,7 @@ def _room(api: KubernetesApi, place: Place, document: Document, edits: Iterable[
 
 
 def _edits(change: Change) -> list[Edit]:
-    """Give every edit of a change."""
+    """Return every edit of a change."""
     return [
         Edit(at=at, before=before, after=after, what="")
         for step in change.steps

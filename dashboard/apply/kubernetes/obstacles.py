@@ -28,7 +28,7 @@ _ROLLS = ("Deployment", "StatefulSet", "Job", "CronJob")
 def refuse_with_difference(
     place: Place, document: Document, edits: Iterable[Edit], why: str
 ) -> ChangeRefusedError:
-    """Give the refusal that carries the difference of the manifest."""
+    """Return the refusal that carries the difference of the manifest."""
     return ChangeRefusedError(
         f"{place.word} in {place.namespace or 'the cluster'}: {why}",
         f"Change where its manifest is kept:\n{difference(place, document, edits)}",
@@ -36,7 +36,7 @@ def refuse_with_difference(
 
 
 def difference(place: Place, document: Document, edits: Iterable[Edit]) -> str:
-    """Give the edits as a difference of the manifest, of the fields that count GPUs alone.
+    """Return the edits as a difference of the manifest, of the fields that count GPUs alone.
 
     The rest of a manifest, where passwords may stand, is left out.
     """
@@ -51,7 +51,7 @@ def difference(place: Place, document: Document, edits: Iterable[Edit]) -> str:
 
 
 def obstacle(kind: str, document: Document, edits: Sequence[Edit], facts: Mapping[str, str]) -> str:
-    """Give why the edits cannot be made while the object lives, '' when nothing is known."""
+    """Return why the edits cannot be made while the object lives, '' when nothing is known."""
     if _only_stops(edits):
         return ""
     of_template = any(in_template(edit) for edit in edits)

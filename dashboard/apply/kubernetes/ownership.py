@@ -24,7 +24,7 @@ def owners_of(
     fields: Iterable[str],
     autoscalers: Iterable[Document] = (),
 ) -> tuple[str, ...]:
-    """Give the names of all who write one of the fields (pointers) themselves, in a fixed order."""
+    """Return names of all who write one of the fields (pointers) themselves, in a fixed order."""
     inventory = Inventory(objects={"HorizontalPodAutoscaler": list(autoscalers)})
     workload = Workload(
         namespace=place.namespace, kind=place.kind, name=place.name, chain=(document,)
@@ -92,12 +92,12 @@ def was_applied_by_hand(document: Document) -> bool:
 
 
 def instance_of(document: Document) -> str:
-    """Give the label by which Argo CD may track an object, and Helm charts mark theirs."""
+    """Return the label by which Argo CD may track an object, and Helm charts mark theirs."""
     return labels_of(document).get(INSTANCE, "")
 
 
 def tracked(instance: str) -> str:
-    """Give the warning that Argo CD may track an object by its label alone."""
+    """Return the warning that Argo CD may track an object by its label alone."""
     return (
         f"Its label {INSTANCE} is {instance}: if Argo CD tracks it by that label and heals itself, "
         "it undoes the change within seconds; change it in the repository then."

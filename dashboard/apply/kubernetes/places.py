@@ -32,7 +32,7 @@ class Place:
         return f"{self.kind.lower()}{suffix}/{self.name}"
 
     def paths(self) -> tuple[str, ...]:
-        """Give the API paths under which servers of different age have it, the newest first."""
+        """Return the API paths under which servers of different age have it, the newest first."""
         found = []
         for listed in KINDS[self.kind]:
             above, _, plural = listed.rpartition("/")
@@ -42,7 +42,7 @@ class Place:
 
 
 def place_of(job_id: str) -> Place:
-    """Give the place of `namespace/kind/name` or `namespace/pod`.
+    """Return the place of `namespace/kind/name` or `namespace/pod`.
 
     Errors: ChangeRefusedError for names that Kubernetes does not allow, and kinds not known here.
     """
@@ -65,7 +65,7 @@ def place_of(job_id: str) -> Place:
 
 
 def node_place(name: str) -> Place:
-    """Give the place of a node. Errors: ChangeRefusedError for a name Kubernetes does not allow."""
+    """Return place of a node. Errors: ChangeRefusedError for a name Kubernetes does not allow."""
     if not _NAME.fullmatch(name):
         raise ChangeRefusedError(
             f"{name!r} is no name of a node", "Name the node in the recommendation's details."

@@ -27,22 +27,22 @@ class Edit:
     what: str
 
     def reversed(self) -> "Edit":
-        """Give the edit back."""
+        """Return the edit back."""
         return Edit(at=self.at, before=self.after, after=self.before, what=self.what)
 
 
 def pointer(*names: str | int) -> str:
-    """Give the pointer of names one inside the other."""
+    """Return the pointer of names one inside the other."""
     return "".join("/" + str(name).replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def names_of(at: str) -> list[str]:
-    """Give the names of a pointer."""
+    """Return the names of a pointer."""
     return [one.replace("~1", "/").replace("~0", "~") for one in at.split("/")[1:]]
 
 
 def value_at(document: Any, at: str) -> Any:
-    """Give what is found at a pointer, None where nothing is."""
+    """Return what is found at a pointer, None where nothing is."""
     for name in names_of(at):
         if isinstance(document, Mapping):
             document = document.get(name)
@@ -54,12 +54,12 @@ def value_at(document: Any, at: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """Give a value as canonical JSON; `ABSENT` for None."""
+    """Return a value as canonical JSON; `ABSENT` for None."""
     return ABSENT if value is None else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def leaves(document: Any, at: str = "") -> Iterator[tuple[str, str]]:
-    """Give (pointer, JSON text) of every leaf; an empty list or mapping is one."""
+    """Yield (pointer, JSON text) of every leaf; an empty list or mapping is one."""
     if isinstance(document, Mapping) and document:
         for name in sorted(document):
             yield from leaves(document[name], at + pointer(name))
@@ -71,7 +71,7 @@ def leaves(document: Any, at: str = "") -> Iterator[tuple[str, str]]:
 
 
 def document_of(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
-    """Give the object that has these leaves: what `leaves` gave, put together again."""
+    """Return the object that has these leaves: what `leaves` gave, put together again."""
     tree: dict[str, Any] = {}
     for at, text in pairs:
         *above, last = names_of(at)
@@ -98,7 +98,7 @@ def _with_lists(tree: Any) -> Any:
 
 
 def operations_of(edits: Iterable[Edit]) -> list[Operation]:
-    """Give the patch that makes the edits, each after a test that the field is as it was.
+    """Return the patch that makes the edits, each after a test that the field is as it was.
 
     That a field is absent no test can say; the resourceVersion that is sent with a patch does.
     """
@@ -119,7 +119,7 @@ def _change(edit: Edit) -> Operation:
 
 
 def edits_of(operations: Iterable[Operation]) -> dict[str, tuple[Any, Any]]:
-    """Give (before, after) by pointer of what a patch of `operations_of` changes."""
+    """Return (before, after) by pointer of what a patch of `operations_of` changes."""
     tested: dict[str, Any] = {}
     found: dict[str, tuple[Any, Any]] = {}
     for operation in operations:
@@ -131,7 +131,7 @@ def edits_of(operations: Iterable[Operation]) -> dict[str, tuple[Any, Any]]:
 
 
 def patched(document: Any, operations: Iterable[Operation]) -> Any:
-    """Give the object after add, replace and remove of a patch; tests are not repeated here."""
+    """Return the object after add, replace and remove of a patch; tests are not repeated here."""
     found = deepcopy(document)
     for operation in operations:
         *above, last = names_of(operation["path"])

@@ -6,10 +6,16 @@ from datetime import datetime
 
 from collectors.kubernetes.kinds import GROUPS, KINDS
 from collectors.kubernetes.objects import controller_of, list_in, part, text_in, time_in
-from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
+from dashboard.apply.kubernetes.api import (
+    ApiAnswer,
+    CutError,
+    Document,
+    KubernetesApi,
+    NotSentError,
+)
 from dashboard.apply.kubernetes.places import Place
 from dashboard.apply.kubernetes.refusals import look_error, meaning_of
-from dashboard.apply.kubernetes.rollout import Work, own_sets, selector_of
+from dashboard.apply.kubernetes.rollout import WorkloadPods, own_sets, selector_of
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 
 _MOST_OWNERS = 8
@@ -18,7 +24,7 @@ _ELASTIC_WORDS = ("--host-discovery-script", "--min-np")
 
 
 def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Document]:
-    """Give (path, object). Errors: StalePlanError when it is gone, ChangeRefusedError, ApplyError.
+    """Return (path, object). Errors: StalePlanError if it is gone, ChangeRefusedError, ApplyError.
 
     Without a path every API version is tried, the newest first.
     """
@@ -31,8 +37,8 @@ def fetch(api: KubernetesApi, place: Place, path: str = "") -> tuple[str, Docume
     return asked, object_in(answer, asked, place)
 
 
-def object_in(answer: Answer, path: str, place: Place) -> Document:
-    """Give the object of an answer. Errors: as `fetch`."""
+def object_in(answer: ApiAnswer, path: str, place: Place) -> Document:
+    """Return the object of an answer. Errors: as `fetch`."""
     if answer.ok and is_object(answer.found):
         return answer.found
     raise look_error(answer, path, f"{place.word} in {place.namespace or 'the cluster'}")
@@ -43,7 +49,7 @@ def is_object(document: Document) -> bool:
     return all(text_in(document, "metadata", name) for name in ("uid", "resourceVersion"))
 
 
-def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -> Answer:
+def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -> ApiAnswer:
     """Read once. Errors: ApplyError when nothing answers."""
     try:
         return api.get(path, query)
@@ -52,7 +58,7 @@ def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -
 
 
 def topmost(api: KubernetesApi, place: Place) -> Place:
-    """Give the workload over a pod: its topmost controller. Errors: as `fetch`."""
+    """Return the workload over a pod: its topmost controller. Errors: as `fetch`."""
     for _step in range(_MOST_OWNERS):
         if place.kind not in ("Pod", "ReplicaSet"):
             return place
@@ -75,7 +81,7 @@ def topmost(api: KubernetesApi, place: Place) -> Place:
 
 
 def autoscalers(api: KubernetesApi, namespace: str) -> list[Document]:
-    """Give the autoscalers of a namespace. Errors: ChangeRefusedError when they may not be read."""
+    """Return autoscalers of a namespace. Errors: ChangeRefusedError when they may not be read."""
     for listed in KINDS["HorizontalPodAutoscaler"]:
         above, _, plural = listed.rpartition("/")
         path = f"{above}/namespaces/{namespace}/{plural}"
@@ -92,12 +98,12 @@ def autoscalers(api: KubernetesApi, namespace: str) -> list[Document]:
 
 
 def nodes(api: KubernetesApi) -> list[Document] | None:
-    """Give every node, None where they may not be read."""
+    """Return every node, None where they may not be read."""
     return _all(api, "api/v1/nodes")
 
 
 def pods(api: KubernetesApi, namespace: str = "", **query: str) -> list[Document] | None:
-    """Give pods, of all namespaces unless one is named; None where they may not be read."""
+    """Return pods, of all namespaces unless one is named; None where they may not be read."""
     return _all(api, f"api/v1/namespaces/{namespace}/pods" if namespace else "api/v1/pods", query)
 
 
@@ -111,8 +117,8 @@ def limit_ranges(api: KubernetesApi, namespace: str) -> list[Document] | None:
     return _all(api, f"api/v1/namespaces/{namespace}/limitranges")
 
 
-def work_of(api: KubernetesApi, place: Place, document: Document) -> Work | None:
-    """Give a workload with its pods, None where these cannot be told or may not be listed."""
+def work_of(api: KubernetesApi, place: Place, document: Document) -> WorkloadPods | None:
+    """Return a workload with its pods, None where these cannot be told or may not be listed."""
     selector = selector_of(place.kind, place.name, document)
     found = pods(api, place.namespace, labelSelector=selector) if selector else None
     if found is None:
@@ -121,7 +127,7 @@ def work_of(api: KubernetesApi, place: Place, document: Document) -> Work | None
     if place.kind == "Deployment":
         path = f"apis/apps/v1/namespaces/{place.namespace}/replicasets"
         sets = _all(api, path, {"labelSelector": selector})
-    return Work(
+    return WorkloadPods(
         kind=place.kind,
         document=document,
         pods=found,
@@ -132,7 +138,7 @@ def work_of(api: KubernetesApi, place: Place, document: Document) -> Work | None
 def _all(
     api: KubernetesApi, path: str, query: dict[str, str] | None = None
 ) -> list[Document] | None:
-    """Give a whole list, page by page, None where it cannot be had."""
+    """Return a whole list, page by page, None where it cannot be had."""
     found: list[Document] = []
     token = ""
     for _page in range(_MOST_PAGES):
@@ -151,7 +157,7 @@ def _all(
 
 
 def server_version(api: KubernetesApi) -> str:
-    """Give the server's version as `1.20`, '' where it does not tell."""
+    """Return the server's version as `1.20`, '' where it does not tell."""
     answer = asking(api, "version")
     major, minor = text_in(answer.found, "major"), text_in(answer.found, "minor").rstrip("+")
     return f"{major}.{minor}" if major.isdecimal() and minor.isdecimal() else ""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from dashboard.apply.kubernetes.api import Answer
+from dashboard.apply.kubernetes.api import ApiAnswer
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 from data.records.changes import StepOutcome, StepResult
 
@@ -22,8 +22,8 @@ _TOO_MANY = 429
 _UNAVAILABLE = 503
 
 
-def outcome_of(answer: Answer, path: str) -> StepResult:
-    """Give the outcome of a patch that was no success.
+def outcome_of(answer: ApiAnswer, path: str) -> StepResult:
+    """Return the outcome of a patch that was no success.
 
     Busy where the server surely did nothing and may do it later; unknown where it may have done it.
     """
@@ -49,8 +49,8 @@ def outcome_of(answer: Answer, path: str) -> StepResult:
     return StepResult(outcome=StepOutcome.REFUSED, detail=meaning_of(answer, path, verb="patch"))
 
 
-def meaning_of(answer: Answer, path: str, *, verb: str) -> str:
-    """Give a refusal in words, with the missing right where one is missing."""
+def meaning_of(answer: ApiAnswer, path: str, *, verb: str) -> str:
+    """Return a refusal in words, with the missing right where one is missing."""
     said = f"{answer.status}: {answer.text}" if answer.text else str(answer.status)
     if answer.status == _FORBIDDEN:
         group, resource = group_and_resource(path)
@@ -61,8 +61,8 @@ def meaning_of(answer: Answer, path: str, *, verb: str) -> str:
     return f"{_MEANINGS.get(answer.status, 'the server refused')} ({said})"
 
 
-def look_error(answer: Answer, path: str, label: str) -> ApplyError:
-    """Give the error of a look that found nothing to change."""
+def look_error(answer: ApiAnswer, path: str, label: str) -> ApplyError:
+    """Return the error of a look that found nothing to change."""
     said = f"{label} cannot be read: {meaning_of(answer, path, verb='get')}"
     if answer.status in (404, 410):
         return StalePlanError(said, "Run a new cycle and approve its recommendation.")
@@ -72,7 +72,7 @@ def look_error(answer: Answer, path: str, label: str) -> ApplyError:
 
 
 def group_and_resource(path: str) -> tuple[str, str]:
-    """Give the API group and the resource of a path."""
+    """Return the API group and the resource of a path."""
     names = path.split("/")
     group = names[1] if names[0] == "apis" else ""
     rest = names[3:] if names[0] == "apis" else names[2:]

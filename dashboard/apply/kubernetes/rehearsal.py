@@ -15,7 +15,7 @@ from dashboard.apply.kubernetes.quotas import asked_in_all, limit_refusal, refus
 from dashboard.apply.kubernetes.refusals import meaning_of
 from dashboard.apply.kubernetes.room import NO, asked_by, room_for
 from dashboard.apply.kubernetes.shape import excerpt, holders, roles_of
-from dashboard.apply.kubernetes.steps import Command, Wait, command_of
+from dashboard.apply.kubernetes.steps import StepCommand, StepWait, command_of
 from data.errors import ApplyError
 from data.records.changes import Change, Rehearsal
 
@@ -36,7 +36,7 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
         command = command_of(step)
         follows = not moved.isdisjoint(command.edits)
         moved |= command.edits.keys()
-        if follows or command.wait is not Wait.NOTHING:
+        if follows or command.wait is not StepWait.NOTHING:
             warnings.append(f"{step.field} -> {step.after} is rehearsed when its turn has come.")
             continue
         answer = _dry_run(api, command, document)
@@ -69,8 +69,8 @@ def rehearse(api: KubernetesApi, change: Change) -> Rehearsal:
     )
 
 
-def sent(command: Command, document: Document) -> list[Operation]:
-    """Give the patch as it is sent: refused unless the object is the one, and as, just seen."""
+def sent(command: StepCommand, document: Document) -> list[Operation]:
+    """Return the patch as it is sent: refused unless the object is the one, and as, just seen."""
     metadata = document["metadata"]
     return [
         {"op": "test", "path": "/metadata/uid", "value": metadata["uid"]},
@@ -83,8 +83,8 @@ def sent(command: Command, document: Document) -> list[Operation]:
     ]
 
 
-def differing(document: Document, command: Command, answered: Document) -> Iterator[Difference]:
-    """Give (field, intended, answered) where a server stores or would store something else."""
+def differing(document: Document, command: StepCommand, answered: Document) -> Iterator[Difference]:
+    """Yield (field, intended, answered) where a server stores or would store something else."""
     intended = dict(leaves(excerpt(patched(document, command.operations))))
     stored = dict(leaves(excerpt(answered)))
     for at in sorted(intended.keys() | stored.keys()):
@@ -93,7 +93,7 @@ def differing(document: Document, command: Command, answered: Document) -> Itera
             yield at, wanted, found
 
 
-def _dry_run(api: KubernetesApi, command: Command, document: Document) -> Any:
+def _dry_run(api: KubernetesApi, command: StepCommand, document: Document) -> Any:
     try:
         return api.patch(command.path, sent(command, document), dry_run=True)
     except (NotSentError, CutError) as error:

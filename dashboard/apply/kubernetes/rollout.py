@@ -43,7 +43,7 @@ SELECTORS: Mapping[str, str] = {
 
 
 def selector_of(kind: str, name: str, document: Document) -> str:
-    """Give the label selector of a workload's pods, '' where none is known."""
+    """Return the label selector of a workload's pods, '' where none is known."""
     labels = part(document, "spec", "selector", "matchLabels")
     if isinstance(labels, Mapping) and labels:
         return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
@@ -63,7 +63,7 @@ def has_rolled_out(document: Document) -> bool:
 
 
 def _unfinished(document: Document) -> Iterator[str]:
-    """Give what a Deployment or StatefulSet still has to do."""
+    """Yield what a Deployment or StatefulSet still has to do."""
     status = part(document, "status")
     if part(status, "observedGeneration") is None or not _observed(document):
         yield "its controller has not seen the change yet"
@@ -83,7 +83,7 @@ def _unfinished(document: Document) -> Iterator[str]:
 
 
 def still_to_do(kind: str, document: Document, pods: Sequence[Document]) -> str:
-    """Give what has still to happen until the change has its effect, '' when nothing has."""
+    """Return what has still to happen until the change has its effect, '' when nothing has."""
     if kind in _WITH_GENERATION:
         stopped = part(document, "spec", "replicas") == 0
         ending = f"{len(pods)} pods are ending" if stopped and pods else ""
@@ -113,7 +113,7 @@ def _job_to_do(document: Document, living: Sequence[Document]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class WorkloadPods:
     """A workload and its pods. `sets`: its ReplicaSets, None where they may not be listed."""
 
     kind: str
@@ -131,7 +131,7 @@ class Work:
         return None
 
     def pods_of_template(self) -> list[Document]:
-        """Give the pods made of the present template; those of the one before are about to go."""
+        """Return the pods made of the present template; those of the one before are about to go."""
         if self.kind == "Deployment" and self.sets is not None:
             made_by = self.present_set
             template_hash = "" if made_by is None else labels_of(made_by).get(_HASH, "")
@@ -150,7 +150,7 @@ class Work:
         ]
 
     def _of_stateful_set(self) -> list[Document]:
-        """Give all pods where each is waited for, of whatever template, before the next one."""
+        """Return all pods where each is waited for, of whatever template, before the next one."""
         if not _observed(self.document):
             return []
         if part(self.document, "spec", "podManagementPolicy") != "Parallel":
@@ -160,7 +160,7 @@ class Work:
 
 
 def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
-    """Give the ReplicaSets that a Deployment controls."""
+    """Return the ReplicaSets that a Deployment controls."""
     name = text_in(document, "metadata", "name")
     owners = ((found, controller_of(found)) for found in sets)
     return [
@@ -170,8 +170,8 @@ def own_sets(document: Document, sets: Iterable[Document]) -> list[Document]:
     ]
 
 
-def trouble(work: Work, *, now: datetime | None, patience: timedelta) -> str:
-    """Give what the work suffers from: pods that cannot be made, wait, crash or lack memory.
+def trouble(work: WorkloadPods, *, now: datetime | None, patience: timedelta) -> str:
+    """Return what the work suffers from: pods that cannot be made, wait, crash or lack memory.
 
     Each may last for `patience`, and a pod may wait for as long as another one ends that holds
     what it waits for. What is left of the template before is no trouble of this one.
@@ -195,7 +195,7 @@ def trouble(work: Work, *, now: datetime | None, patience: timedelta) -> str:
     return ""
 
 
-def _left_over(work: Work, pod: Document) -> str:
+def _left_over(work: WorkloadPods, pod: Document) -> str:
     """Tell of a StatefulSet's pod that is of another template: only a person can replace it."""
     revision = text_in(work.document, "status", "updateRevision")
     if work.kind != "StatefulSet" or labels_of(pod).get(_REVISION_HASH, revision) == revision:
@@ -207,8 +207,8 @@ def _left_over(work: Work, pod: Document) -> str:
     )
 
 
-def _own_trouble(work: Work, before: datetime) -> str:
-    """Give what the controllers say since `before` of the present template.
+def _own_trouble(work: WorkloadPods, before: datetime) -> str:
+    """Return what the controllers say since `before` of the present template.
 
     A condition outlives its cause: that of the Deployment may be of the template before, so the
     ReplicaSet of the present one is asked, and the Deployment only where it names that set.
@@ -255,8 +255,8 @@ def _waits(pod: Document) -> str:
     return ""
 
 
-def waiting_for(work: Work) -> str:
-    """Give what the work waits for at the moment, '' when nothing is known to be missing."""
+def waiting_for(work: WorkloadPods) -> str:
+    """Return what the work waits for at the moment, '' when nothing is known to be missing."""
     for pod in work.pods_of_template():
         found = _waits(pod) or next(_broken(pod), "")
         if found and not _ends(pod):
@@ -264,8 +264,8 @@ def waiting_for(work: Work) -> str:
     return ""
 
 
-def rewritten(work: Work) -> tuple[str, str, str] | None:
-    """Give (pod, wanted, found) of a pod whose GPUs are not those of the template."""
+def rewritten(work: WorkloadPods) -> tuple[str, str, str] | None:
+    """Return (pod, wanted, found) of a pod whose GPUs are not those of the template."""
     template = part(work.document, "spec", "template", "spec")
     if not isinstance(template, Mapping):
         return None

@@ -11,7 +11,7 @@ YES, NO = "yes", "no"
 
 
 def asked_by(pod_spec: object) -> Counter[str]:
-    """Give what a pod asks for of every GPU resource: containers together, or an init container."""
+    """Return what a pod asks of every GPU resource: containers together or an init container."""
     together: Counter[str] = Counter()
     largest: Counter[str] = Counter()
     for section, into in (("containers", together), ("initContainers", largest)):
@@ -28,7 +28,7 @@ def asked_by(pod_spec: object) -> Counter[str]:
 
 
 def room_for(pod_spec: Document, nodes: Iterable[Document], pods: Iterable[Document]) -> str:
-    """Give yes or no: whether a node has the GPUs that a pod of this spec asks for.
+    """Return yes or no: whether a node has the GPUs that a pod of this spec asks for.
 
     Counts GPUs, cordons and nodeSelector. CPU, memory, taints and affinity are not looked at: yes
     may be too kind, no is sure.

@@ -3,8 +3,14 @@
 from datetime import timedelta
 
 from dashboard.apply.kubernetes import reading
-from dashboard.apply.kubernetes.api import Answer, CutError, Document, KubernetesApi, NotSentError
-from dashboard.apply.kubernetes.look import Seen, seen_of
+from dashboard.apply.kubernetes.api import (
+    ApiAnswer,
+    CutError,
+    Document,
+    KubernetesApi,
+    NotSentError,
+)
+from dashboard.apply.kubernetes.look import ObservedTarget, seen_of
 from dashboard.apply.kubernetes.ownership import owners_of
 from dashboard.apply.kubernetes.pointers import as_text, value_at
 from dashboard.apply.kubernetes.refusals import outcome_of
@@ -15,7 +21,7 @@ from dashboard.apply.kubernetes.rollout import (
     trouble,
     waiting_for,
 )
-from dashboard.apply.kubernetes.steps import VERB, Command, Wait, command_of
+from dashboard.apply.kubernetes.steps import VERB, StepCommand, StepWait, command_of
 from data.errors import ApplyError, TrimtabError
 from data.records.changes import Change, ChangeStep, StepOutcome, StepResult
 
@@ -48,8 +54,8 @@ def execute(
     return waiting or _send(api, command, document)
 
 
-def _moved(command: Command, seen: Seen, change: Change, document: Document) -> str:
-    """Give why the object is not the one that was approved, '' when it is."""
+def _moved(command: StepCommand, seen: ObservedTarget, change: Change, document: Document) -> str:
+    """Return why the object is not the one that was approved, '' when it is."""
     uid = value_at(document, "/metadata/uid")
     if uid != change.target.identity:
         return f"{change.target.name} is another object of the same name (uid {uid})"
@@ -72,20 +78,24 @@ def _moved(command: Command, seen: Seen, change: Change, document: Document) -> 
     return ""
 
 
-def _tested(command: Command) -> set[str]:
+def _tested(command: StepCommand) -> set[str]:
     return {operation["path"] for operation in command.operations if operation["op"] == "test"}
 
 
 def _not_yet(
-    api: KubernetesApi, command: Command, seen: Seen, answer: Answer, patience: timedelta
+    api: KubernetesApi,
+    command: StepCommand,
+    seen: ObservedTarget,
+    answer: ApiAnswer,
+    patience: timedelta,
 ) -> StepResult | None:
-    """Give BUSY while something has still to happen before the step, None when nothing has.
+    """Return BUSY while something has still to happen before the step, None when nothing has.
 
     The answer names the time that the object itself allows, over which the tries are spread. A
     rollout whose pods have waited for longer than `patience` is not waited for.
     """
     document = answer.found
-    if command.wait is Wait.NO_PODS and not has_no_pods(document):
+    if command.wait is StepWait.NO_PODS and not has_no_pods(document):
         grace = value_at(document, "/spec/template/spec/terminationGracePeriodSeconds")
         seconds = _GRACES * (grace if isinstance(grace, int) else _GRACE_SECONDS) + _MARGIN_SECONDS
         return StepResult(
@@ -93,7 +103,7 @@ def _not_yet(
             detail="its pods are still ending",
             wait_within_seconds=seconds,
         )
-    if command.wait is Wait.ROLLED_OUT and not has_rolled_out(document):
+    if command.wait is StepWait.ROLLED_OUT and not has_rolled_out(document):
         work = reading.work_of(api, seen.place, document)
         failed = trouble(work, now=answer.at, patience=patience) if work else ""
         if failed:
@@ -108,10 +118,10 @@ def _not_yet(
     return None
 
 
-def _send(api: KubernetesApi, command: Command, document: Document) -> StepResult:
+def _send(api: KubernetesApi, command: StepCommand, document: Document) -> StepResult:
     operations = sent(command, document)
     try:
-        if command.wait is not Wait.NOTHING:  # it could not be rehearsed before
+        if command.wait is not StepWait.NOTHING:  # it could not be rehearsed before
             rehearsed = api.patch(command.path, operations, dry_run=True)
             if not rehearsed.ok:
                 return _not_done(rehearsed, command.path)
@@ -136,8 +146,8 @@ def _send(api: KubernetesApi, command: Command, document: Document) -> StepResul
     return StepResult(outcome=StepOutcome.DONE, detail=f"done, but differently: {_told(different)}")
 
 
-def _not_done(answer: Answer, path: str) -> StepResult:
-    """Give the outcome of a dry run that failed: nothing has changed, whatever it was."""
+def _not_done(answer: ApiAnswer, path: str) -> StepResult:
+    """Return the outcome of a dry run that failed: nothing has changed, whatever it was."""
     result = outcome_of(answer, path)
     if result.outcome is StepOutcome.UNKNOWN:
         return StepResult(outcome=StepOutcome.BUSY, detail=f"no dry run: {result.detail}")

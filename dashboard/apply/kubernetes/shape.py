@@ -72,7 +72,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class GpuContainer:
     """A container that asks for GPUs of one resource."""
 
     at: str
@@ -84,7 +84,7 @@ class Holder:
 
 
 def excerpt(document: Document) -> dict[str, Any]:
-    """Give the part of an object that decides about its GPUs."""
+    """Return the part of an object that decides about its GPUs."""
     found: dict[str, Any] = {"spec": _lean(part(document, "spec") or {})}
     return found
 
@@ -118,8 +118,8 @@ def _lean_container(container: Any) -> dict[str, Any]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-def holders(document: Document, template_at: str) -> list[Holder]:
-    """Give the containers of a pod template that ask for GPUs, init containers among them."""
+def holders(document: Document, template_at: str) -> list[GpuContainer]:
+    """Return the containers of a pod template that ask for GPUs, init containers among them."""
     return [
         holder
         for section in _OF_CONTAINERS
@@ -128,12 +128,12 @@ def holders(document: Document, template_at: str) -> list[Holder]:
     ]
 
 
-def _holders(container: object, at: str, section: str) -> Iterator[Holder]:
+def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]:
     beside = section == "containers" or text_in(container, "restartPolicy") == "Always"
     limits = part(container, "resources", "limits")
     for resource in limits if isinstance(limits, Mapping) else ():
         if resource == WHOLE_GPU or resource.startswith(_MIG):
-            yield Holder(
+            yield GpuContainer(
                 at=at,
                 name=text_in(container, "name"),
                 resource=resource,
@@ -144,7 +144,7 @@ def _holders(container: object, at: str, section: str) -> Iterator[Holder]:
 
 
 def profile_of(document: Document, roles: list[Role]) -> str | None:
-    """Give the MIG profile of all GPUs, '' for whole boards, None when there are several."""
+    """Return the MIG profile of all GPUs, '' for whole boards, None when there are several."""
     resources = {one.resource for role in roles for one in holders(document, role.template_at)}
     if len(resources) != 1:
         return None
@@ -153,13 +153,13 @@ def profile_of(document: Document, roles: list[Role]) -> str | None:
 
 
 def roles_of(kind: str, document: Document) -> list[Role]:
-    """Give the kinds of pods of a workload; none for a kind whose templates are not known."""
+    """Return the kinds of pods of a workload; none for a kind whose templates are not known."""
     reader = _BY_KIND.get(kind)
     return [one for one in reader(document) if one.gpus_each] if reader else []
 
 
 def pods_of(kind: str, document: Document) -> int:
-    """Give the number of pods with GPUs that an object wants."""
+    """Return the number of pods with GPUs that an object wants."""
     return sum(role.count * role.pods_each for role in roles_of(kind, document))
 
 
@@ -168,7 +168,7 @@ def _gpus(pod_spec: object) -> int:
 
 
 def _count(document: object, at: str) -> int:
-    """Give a number of pods; what is left out is one, as Kubernetes fills it in."""
+    """Return a number of pods; what is left out is one, as Kubernetes fills it in."""
     found = value_at(document, at)
     return 1 if found is None else count_of(found)
 

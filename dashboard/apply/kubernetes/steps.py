@@ -36,7 +36,7 @@ _SUSPEND = "/spec/suspend"
 _WITHOUT_SURGE = {"maxSurge": 0, "maxUnavailable": 1}
 
 
-class Wait(StrEnum):
+class StepWait(StrEnum):
     """What has to hold before a step may be sent."""
 
     NOTHING = ""
@@ -45,12 +45,12 @@ class Wait(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class StepCommand:
     """What a step's payload says: a JSON patch of the object at `path`, sent after `wait`."""
 
     path: str
     operations: list[Operation]
-    wait: Wait
+    wait: StepWait
 
     @property
     def edits(self) -> dict[str, tuple[Any, Any]]:
@@ -58,25 +58,27 @@ class Command:
         return edits_of(self.operations)
 
 
-def command_of(step: ChangeStep) -> Command:
-    """Give the command of a step's payload."""
+def command_of(step: ChangeStep) -> StepCommand:
+    """Return the command of a step's payload."""
     told = json.loads(step.payload)
-    return Command(path=told["path"], operations=told["operations"], wait=Wait(told["wait"]))
+    return StepCommand(
+        path=told["path"], operations=told["operations"], wait=StepWait(told["wait"])
+    )
 
 
 def steps_for(
     place: Place, path: str, document: Document, edits: Sequence[Edit], *, surge: bool = True
 ) -> tuple[ChangeStep, ...]:
-    """Give the steps of the edits; without `surge` pods are replaced one by one, never added."""
+    """Return the steps of the edits; without `surge` pods are replaced one by one, never added."""
     template = [one for one in edits if in_template(one)]
     others = [one for one in edits if not in_template(one)]
     guards = _guards(document, edits)
     before: list[Edit] = []
     after: list[Edit] = list(others) if template else []
-    wait_before = wait_after = Wait.NOTHING
+    wait_before = wait_after = StepWait.NOTHING
     if template and place.kind == "Job":
         suspended = value_at(document, _SUSPEND) is True
-        wait_before = Wait.NO_PODS
+        wait_before = StepWait.NO_PODS
         if not suspended:
             before = [edit(document, _SUSPEND, True, "suspend")]
             after = [*after, _back(before[0])]
@@ -88,9 +90,9 @@ def steps_for(
             template = [*strategy, *template]
             after = [*after, *map(Edit.reversed, strategy)]
         if after:
-            wait_after = Wait.ROLLED_OUT
+            wait_after = StepWait.ROLLED_OUT
     found = [
-        _step(place, path, before, (), Wait.NOTHING),
+        _step(place, path, before, (), StepWait.NOTHING),
         _step(place, path, template or others, guards, wait_before),
         _step(place, path, after, (), wait_after),
     ]
@@ -111,7 +113,7 @@ def surges(document: Document) -> bool:
 
 
 def outage(kind: str, document: Document) -> Iterator[str]:
-    """Give the warning that a rollout under this strategy leaves no pod at work for a while."""
+    """Yield the warning that a rollout under this strategy leaves no pod at work for a while."""
     wanted = value_at(document, "/spec/replicas")
     pods = 1 if wanted is None else count_of(wanted)
     together = kind == "Deployment" and value_at(document, "/spec/strategy/type") == "Recreate"
@@ -132,7 +134,7 @@ def outage(kind: str, document: Document) -> Iterator[str]:
 
 
 def _unavailable(document: Document, pods: int) -> int:
-    """Give how many pods a rolling update may take away at a time."""
+    """Return how many pods a rolling update may take away at a time."""
     told = str(value_at(document, f"{_STRATEGY}/maxUnavailable") or "1")
     percent = told.removesuffix("%")
     return count_of(told) if percent == told else pods * count_of(percent) // 100
@@ -162,7 +164,7 @@ _NAMED_BY = {
 
 
 def _guards(document: Document, edits: Iterable[Edit]) -> list[Operation]:
-    """Give tests that every element of a list still is where it was: lists have no names."""
+    """Return tests that every element of a list still is where it was: lists have no names."""
     found: list[Operation] = []
     for one in edits:
         names = names_of(one.at)
@@ -180,7 +182,7 @@ def _step(
     path: str,
     edits: Sequence[Edit],
     guards: Sequence[Operation],
-    wait: Wait,
+    wait: StepWait,
 ) -> ChangeStep | None:
     if not edits:
         return None
@@ -203,12 +205,12 @@ def _text(value: Any) -> str:
 
 
 def _told(texts: Sequence[str]) -> str | None:
-    """Give values for people, None where every field is unset."""
+    """Return values for people, None where every field is unset."""
     return None if set(texts) == {ABSENT} else "; ".join(texts)
 
 
 def by_hand(place: Place, operations: Sequence[Operation]) -> str:
-    """Give the command that a person would type."""
+    """Return the command that a person would type."""
     namespace = f"-n {shlex.quote(place.namespace)} " if place.namespace else ""
     patch = shlex.quote(json.dumps(list(operations), separators=(",", ":")))
     return f"kubectl {namespace}patch {shlex.quote(place.word)} --type json -p {patch}"

@@ -15,7 +15,7 @@ from functools import partial
 from collectors.nvml.library import nvml_session
 from dashboard.apply.power.board_limits import BoardLimits, NotSetError, read_limits, set_limit
 from dashboard.apply.power.documents import BoardReport, CapOrder, NodeReport
-from dashboard.apply.power.exchange import Exchange
+from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.held_limits import HeldLimit, HeldLimits
 from dashboard.apply.power.signed_file import NotTrustedError
 from data.errors import ApplyError, CollectorError
@@ -32,7 +32,7 @@ class PowerAgent:
     def __init__(
         self,
         node: str,
-        exchange: Exchange,
+        exchange: SignedFolder,
         held: HeldLimits,
         *,
         clock: Callable[[], datetime],
@@ -72,7 +72,7 @@ class PowerAgent:
         return bool(self._held.boards)
 
     def _wanted(self) -> tuple[dict[str, int], str]:
-        """Give the milliwatts wanted by UUID, or nothing and why."""
+        """Return the milliwatts wanted by UUID, or nothing and why."""
         try:
             order = self._exchange.order(self._node)
         except NotTrustedError as error:
@@ -182,7 +182,7 @@ class PowerAgent:
 
 
 def _or_why_not(settle: Callable[[], str]) -> str:
-    """Give what settling a board said; a full disk at one board keeps no other one waiting."""
+    """Return what settling a board said; a full disk at one board keeps no other one waiting."""
     try:
         return settle()
     except ApplyError as error:

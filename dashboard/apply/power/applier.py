@@ -8,7 +8,7 @@ from typing import Any
 
 from dashboard.apply.power.cap_steps import CappedBoard, boards_of, cap_of, cap_step
 from dashboard.apply.power.documents import BoardReport, Cap, NodeReport
-from dashboard.apply.power.exchange import Exchange
+from dashboard.apply.power.exchange import SignedFolder
 from dashboard.apply.power.signed_file import read_secret
 from data.apply_settings import PowerApplySettings
 from data.clock import utc_now
@@ -18,10 +18,10 @@ from data.records.changes import (
     ChangeStep,
     ReadBack,
     Rehearsal,
-    Seen,
     StepOutcome,
     StepResult,
     Target,
+    VerificationResult,
 )
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
@@ -92,7 +92,10 @@ class PowerCapApplier:
         return self._target(change.target.name, _nodes_of(dict(change.target.state)))
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
-        """Give a step for each board; pure. Errors: ChangeRefusedError outside a board's range."""
+        """Return a step for each board.
+
+        Pure. Errors: ChangeRefusedError outside a board's range.
+        """
         watts = cap_of(recommendation)
         state = dict(target.state)
         for uuid in _nodes_of(state):
@@ -105,7 +108,7 @@ class PowerCapApplier:
         return _change(recommendation.digest, target, dict.fromkeys(_nodes_of(state), watts))
 
     def change_back(self, change: Change, target: Target) -> Change:
-        """Give the change that asks for what was wanted before; pure. Errors: StalePlanError."""
+        """Return the change that asks for what was wanted before; pure. Errors: StalePlanError."""
         state = dict(target.state)
         back: dict[str, int | None] = {}
         for step in change.steps:
@@ -122,7 +125,7 @@ class PowerCapApplier:
         return _change(change.recommendation_digest, target, back)
 
     def rehearse(self, change: Change) -> Rehearsal:
-        """Give what the agents cannot do now: they have no dry run. Errors: ApplyError."""
+        """Return what the agents cannot do now: they have no dry run. Errors: ApplyError."""
         exchange = self._exchange()
         boards = [
             _board_in(self._fresh(exchange, node), uuid)
@@ -160,12 +163,12 @@ class PowerCapApplier:
         """Look once at what the agents report of the boards. Never raises."""
         steps = change.steps[:done]
         if not steps:
-            return ReadBack(seen=Seen.UNTOUCHED, detail="nothing was asked for")
+            return ReadBack(seen=VerificationResult.UNTOUCHED, detail="nothing was asked for")
         try:
             exchange = self._exchange()
             found = [self._of_board(exchange, step) for step in steps]
         except ApplyError as error:
-            return ReadBack(seen=Seen.UNREADABLE, detail=str(error))
+            return ReadBack(seen=VerificationResult.UNREADABLE, detail=str(error))
         worst = min(found, key=lambda one: _WORST_FIRST.index(one[0]))
         observed = tuple((step.field, one[2]) for step, one in zip(steps, found, strict=True))
         return ReadBack(seen=worst[0], detail=worst[1], observed=observed)
@@ -197,7 +200,7 @@ class PowerCapApplier:
     def _lease(self) -> timedelta:
         return timedelta(seconds=self._settings.lease_seconds)
 
-    def _exchange(self) -> Exchange:
+    def _exchange(self) -> SignedFolder:
         settings = self._settings
         if not settings.directory or not settings.secret_file:
             raise ApplyError(
@@ -205,9 +208,9 @@ class PowerCapApplier:
                 "Set both, and start `trimtab agent` on the nodes: docs/power-agent.md.",
             )
         secret = read_secret(Path(settings.secret_file).expanduser())
-        return Exchange(Path(settings.directory).expanduser(), secret)
+        return SignedFolder(Path(settings.directory).expanduser(), secret)
 
-    def _wanted(self, exchange: Exchange, node: str, gpu_uuid: str) -> str | None:
+    def _wanted(self, exchange: SignedFolder, node: str, gpu_uuid: str) -> str | None:
         order = exchange.order(node)
         if order is None or order.expires_at <= self._clock():
             return None
@@ -232,7 +235,7 @@ class PowerCapApplier:
             ]
         return Target(kind=KIND, name=name, identity=",".join(sorted(nodes)), state=tuple(state))
 
-    def _fresh(self, exchange: Exchange, node: str) -> NodeReport:
+    def _fresh(self, exchange: SignedFolder, node: str) -> NodeReport:
         report = exchange.report(node)
         if report is None or self._clock() - report.at > _FRESH:
             since = "never" if report is None else f"not since {report.at:%Y-%m-%d %H:%M:%S} UTC"
@@ -242,41 +245,62 @@ class PowerCapApplier:
             )
         return report
 
-    def _of_board(self, exchange: Exchange, step: ChangeStep) -> tuple[Seen, str, str]:
-        """Give what is seen of the board of a step, in words, and its limit."""
+    def _of_board(
+        self, exchange: SignedFolder, step: ChangeStep
+    ) -> tuple[VerificationResult, str, str]:
+        """Return what is seen of the board of a step, in words, and its limit."""
         sent = json.loads(step.payload)
         node, uuid = sent["node"], sent["gpu_uuid"]
         wanted = self._wanted(exchange, node, uuid)
         if wanted != step.after:
-            seen = Seen.UNTOUCHED if wanted == step.before else Seen.DIFFERENT
+            seen = (
+                VerificationResult.UNTOUCHED
+                if wanted == step.before
+                else VerificationResult.DIFFERENT
+            )
             return seen, f"{uuid} is asked to hold {wanted or 'no cap'}", ""
         order, report = exchange.order(node), exchange.report(node)
         if report is None or order is None or report.sequence < order.sequence:
-            return Seen.NOT_YET, f"the agent of {node} has not read the order yet", ""
+            return VerificationResult.NOT_YET, f"the agent of {node} has not read the order yet", ""
         if self._clock() - report.at > _FRESH:
-            return Seen.UNREADABLE, f"the agent of {node} is silent since {report.at}", ""
+            return (
+                VerificationResult.UNREADABLE,
+                f"the agent of {node} is silent since {report.at}",
+                "",
+            )
         board = next((one for one in report.boards if one.gpu_uuid == uuid), None)
         if board is None:
-            return Seen.GONE, f"{uuid} does not answer on {node}", ""
+            return VerificationResult.GONE, f"{uuid} does not answer on {node}", ""
         return _of_report(board, step, uuid)
 
 
 _WORST_FIRST = (
-    Seen.UNREADABLE, Seen.GONE, Seen.FAILING, Seen.DIFFERENT, Seen.UNTOUCHED, Seen.NOT_YET,
-    Seen.AS_INTENDED,
-)  # fmt: skip
+    VerificationResult.UNREADABLE,
+    VerificationResult.GONE,
+    VerificationResult.FAILING,
+    VerificationResult.DIFFERENT,
+    VerificationResult.UNTOUCHED,
+    VerificationResult.NOT_YET,
+    VerificationResult.AS_INTENDED,
+)
 
 
-def _of_report(board: BoardReport, step: ChangeStep, uuid: str) -> tuple[Seen, str, str]:
+def _of_report(
+    board: BoardReport, step: ChangeStep, uuid: str
+) -> tuple[VerificationResult, str, str]:
     limit = "" if board.limit_watts is None else f"{board.limit_watts:g}"
     if board.error:
-        return Seen.FAILING, f"{uuid}: {board.error}", limit
+        return VerificationResult.FAILING, f"{uuid}: {board.error}", limit
     if step.after is None:
-        seen = Seen.AS_INTENDED if board.held_watts is None else Seen.NOT_YET
+        seen = (
+            VerificationResult.AS_INTENDED
+            if board.held_watts is None
+            else VerificationResult.NOT_YET
+        )
         return seen, f"{uuid} is at {limit} W, without a cap of ours", limit
     if limit != step.after:
-        return Seen.DIFFERENT, f"{uuid} is at {limit or 'an unknown limit'} W", limit
-    return Seen.AS_INTENDED, f"{uuid} is at {limit} W", limit
+        return VerificationResult.DIFFERENT, f"{uuid} is at {limit or 'an unknown limit'} W", limit
+    return VerificationResult.AS_INTENDED, f"{uuid} is at {limit} W", limit
 
 
 def _board_in(report: NodeReport, gpu_uuid: str) -> BoardReport:
@@ -287,7 +311,7 @@ def _board_in(report: NodeReport, gpu_uuid: str) -> BoardReport:
 
 
 def _nodes_of(state: Mapping[str, Any]) -> dict[str, str]:
-    """Give the node by GPU UUID."""
+    """Return the node by GPU UUID."""
     return {
         key.removeprefix("node "): value for key, value in state.items() if key.startswith("node ")
     }

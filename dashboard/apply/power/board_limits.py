@@ -36,7 +36,7 @@ class BoardLimits:
 
 
 def read_limits() -> tuple[BoardLimits, ...]:
-    """Give the limits of every board that answers. Needs an open NVML session."""
+    """Return the limits of every board that answers. Needs an open NVML session."""
     _count, boards = find_boards(NvmlCalls())
     return tuple(_limits(board) for board in boards)
 

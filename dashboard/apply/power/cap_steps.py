@@ -24,7 +24,7 @@ class CappedBoard:
 
 
 def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
-    """Give the boards of a job in the order of nodes.
+    """Return the boards of a job in the order of nodes.
 
     Errors: ChangeRefusedError for MIG instances, whose board others use, and for what is no UUID.
     """
@@ -45,7 +45,7 @@ def boards_of(gpus: Iterable[Gpu]) -> tuple[CappedBoard, ...]:
 
 
 def cap_of(recommendation: Recommendation) -> int:
-    """Give the proposed cap in whole watts. Errors: ChangeRefusedError when there is none."""
+    """Return the proposed cap in whole watts. Errors: ChangeRefusedError when there is none."""
     cap = recommendation.proposed.power_cap_watts
     if cap is None:
         raise ChangeRefusedError(
@@ -55,7 +55,7 @@ def cap_of(recommendation: Recommendation) -> int:
 
 
 def cap_step(board: CappedBoard, watts: int | None, *, job_id: str) -> ChangeStep:
-    """Give the step from the cap that is wanted on a board to another, None: to none."""
+    """Return the step from the cap that is wanted on a board to another, None: to none."""
     payload = {
         "node": board.node,
         "gpu_uuid": board.gpu_uuid,

@@ -40,7 +40,7 @@ class CapOrder:
         require_utc("expires_at", self.expires_at)
 
     def wanted(self) -> dict[str, int]:
-        """Give watts by GPU UUID."""
+        """Return watts by GPU UUID."""
         return {cap.gpu_uuid: cap.watts for cap in self.caps}
 
 
@@ -73,7 +73,7 @@ class NodeReport:
 
 
 def order_payload(order: CapOrder) -> dict[str, Any]:
-    """Give the order as plain values."""
+    """Return the order as plain values."""
     return asdict(order) | {
         "issued_at": order.issued_at.isoformat(),
         "expires_at": order.expires_at.isoformat(),
@@ -95,7 +95,7 @@ def order_from(payload: dict[str, Any]) -> CapOrder:
 
 
 def report_payload(report: NodeReport) -> dict[str, Any]:
-    """Give the report as plain values."""
+    """Return the report as plain values."""
     return asdict(report) | {"at": report.at.isoformat()}
 
 

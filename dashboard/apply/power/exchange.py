@@ -29,7 +29,7 @@ _ORDER = "trimtab power caps v1"
 _REPORT = "trimtab power report v1"
 
 
-class Exchange:
+class SignedFolder:
     """The shared folder, opened with the secret that signs what lies in it."""
 
     def __init__(self, folder: Path, secret: bytes) -> None:
@@ -37,7 +37,7 @@ class Exchange:
         self._secret = secret
 
     def order(self, node: str) -> CapOrder | None:
-        """Give the newest order for a node. Errors: NotTrustedError."""
+        """Return the newest order for a node. Errors: NotTrustedError."""
         path = self._path("caps", node)
         payload = read_signed(path, purpose=_ORDER, secret=self._secret)
         if payload is None:
@@ -55,7 +55,7 @@ class Exchange:
         return sorted(path.stem for path in (self._folder / "reports").glob("*.json"))
 
     def report(self, node: str) -> NodeReport | None:
-        """Give the latest report of a node. Errors: NotTrustedError."""
+        """Return the latest report of a node. Errors: NotTrustedError."""
         path = self._path("reports", node)
         payload = read_signed(path, purpose=_REPORT, secret=self._secret)
         if payload is None:

@@ -20,7 +20,7 @@ class HeldLimit:
     ours: tuple[int, ...]
 
     def with_cap(self, milliwatts: int) -> "HeldLimit":
-        """Give the record with one more limit of ours, the newest last."""
+        """Return the record with one more limit of ours, the newest last."""
         others = tuple(our for our in self.ours if our != milliwatts)
         return replace(self, ours=(*others, milliwatts))
 

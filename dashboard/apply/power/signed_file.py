@@ -25,7 +25,7 @@ class NotTrustedError(ApplyError):
 
 
 def read_secret(path: Path) -> bytes:
-    """Give the secret of a file that others cannot read or write. Errors: ApplyError."""
+    """Return the secret of a file that others cannot read or write. Errors: ApplyError."""
     try:
         mode = path.stat().st_mode
         secret = path.read_bytes().strip()
@@ -76,7 +76,10 @@ def write_whole(path: Path, text: str, *, mode: int) -> None:
 
 
 def read_small(path: Path) -> str:
-    """Give the text of a plain, small file; a link is not followed. Errors: OSError, ValueError."""
+    """Return the text of a plain, small file.
+
+    A link is not followed. Errors: OSError, ValueError.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(file.fileno())
@@ -86,7 +89,7 @@ def read_small(path: Path) -> str:
 
 
 def read_signed(path: Path, *, purpose: str, secret: bytes) -> dict[str, Any] | None:
-    """Give the payload, None when there is no file. Errors: NotTrustedError."""
+    """Return the payload, None when there is no file. Errors: NotTrustedError."""
     try:
         document = json.loads(read_small(path))
         text, signature = document["payload"], document["signature"]

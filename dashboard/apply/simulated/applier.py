@@ -23,10 +23,10 @@ from data.records.changes import (
     ChangeStep,
     ReadBack,
     Rehearsal,
-    Seen,
     StepOutcome,
     StepResult,
     Target,
+    VerificationResult,
 )
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
@@ -81,7 +81,7 @@ class SimulatedApplier:
         return _target(recommendation.job_id, found)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
-        """Give the one step and the step back; pure. Errors: ChangeRefusedError."""
+        """Return the one step and the step back; pure. Errors: ChangeRefusedError."""
         has, wanted = _configuration(target), recommendation.proposed
         if same_allocation(has, wanted):
             raise ChangeRefusedError(f"{target.name} has {wanted.describe()} already", _PLAN_AGAIN)
@@ -93,7 +93,7 @@ class SimulatedApplier:
         return _target(name, self._job(name))
 
     def change_back(self, change: Change, target: Target) -> Change:
-        """Give the change that restores what the job had before; pure.
+        """Return the change that restores what the job had before; pure.
 
         Errors: StalePlanError when it has neither what was sent nor what was before.
         """
@@ -137,16 +137,16 @@ class SimulatedApplier:
         try:
             found = self._cluster.job(name, self._clock())
         except (CollectorError, OSError) as error:
-            return ReadBack(seen=Seen.UNREADABLE, detail=f"{_WHERE}: {error}")
+            return ReadBack(seen=VerificationResult.UNREADABLE, detail=f"{_WHERE}: {error}")
         if found is None:
-            return ReadBack(seen=Seen.GONE, detail=f"{_WHERE}: {name} has ended")
+            return ReadBack(seen=VerificationResult.GONE, detail=f"{_WHERE}: {name} has ended")
         has = found.configuration
         before, after = _sent(change.steps[0])
-        seen = Seen.DIFFERENT
+        seen = VerificationResult.DIFFERENT
         if done and same_allocation(has, after):
-            seen = Seen.AS_INTENDED
+            seen = VerificationResult.AS_INTENDED
         elif same_allocation(has, before):
-            seen = Seen.UNTOUCHED
+            seen = VerificationResult.UNTOUCHED
         places = f" on {', '.join(found.places)}" if found.places else ""
         return ReadBack(
             seen=seen,
@@ -182,7 +182,7 @@ def _configuration(target: Target) -> Configuration:
 
 
 def _sent(step: ChangeStep) -> tuple[Configuration, Configuration]:
-    """Give what the job has before and after a step."""
+    """Return what the job has before and after a step."""
     document: dict[str, dict[str, Any]] = json.loads(step.payload)
     return Configuration(**document["before"]), Configuration(**document["after"])
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from data.errors import scrub
 
 
-class Said(StrEnum):
+class CommandOutcome(StrEnum):
     """How Slurm answered, before anything is read back."""
 
     YES = "yes"
@@ -20,10 +20,10 @@ class Said(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class CommandAnswer:
     """The answer to one command; `retry_after_seconds` is the server's own wish."""
 
-    said: Said
+    said: CommandOutcome
     words: str
     retry_after_seconds: float | None = None
 
@@ -40,17 +40,19 @@ _OVER = re.compile(r"already (?:finished|completing)|\b2021\b|\b2020\b")
 _WAITS = re.compile(r"Job is pending execution")
 
 
-def answer_of(words: str) -> Answer:
+def answer_of(words: str) -> CommandAnswer:
     """Sort an answer that is no plain success by its words."""
     clean = scrub(words) or "without a word"
     if _LATER.search(words):
-        return Answer(said=Said.LATER, words=clean)
+        return CommandAnswer(said=CommandOutcome.LATER, words=clean)
     if _NOTHING.search(words):
-        return Answer(said=Said.NOTHING, words=clean)
+        return CommandAnswer(said=CommandOutcome.NOTHING, words=clean)
     if _STARTED.search(words):
-        return Answer(said=Said.NO, words=f"the job started meanwhile ({clean})")
+        return CommandAnswer(said=CommandOutcome.NO, words=f"the job started meanwhile ({clean})")
     if _OVER.search(words):
-        return Answer(said=Said.NO, words=f"the job has ended meanwhile ({clean})")
+        return CommandAnswer(said=CommandOutcome.NO, words=f"the job has ended meanwhile ({clean})")
     if _WAITS.search(words):
-        return Answer(said=Said.NO, words=f"the job waits, it does not run ({clean})")
-    return Answer(said=Said.NO, words=clean)
+        return CommandAnswer(
+            said=CommandOutcome.NO, words=f"the job waits, it does not run ({clean})"
+        )
+    return CommandAnswer(said=CommandOutcome.NO, words=clean)

@@ -160,7 +160,7 @@ class SlurmApplier:
         return replace(found, identity=change.target.identity, state=found.state + was)
 
     def change_for(self, recommendation: Recommendation, target: Target) -> Change:
-        """Give the steps and the steps back; pure. Errors: ChangeRefusedError."""
+        """Return the steps and the steps back; pure. Errors: ChangeRefusedError."""
         if target.kind == node_changes.KIND:
             return node_changes.drain_change(recommendation, target)
         state = dict(target.state)
@@ -170,7 +170,7 @@ class SlurmApplier:
         )
 
     def change_back(self, change: Change, target: Target) -> Change:
-        """Give the change that restores the fields that `change` touched, and no other; pure.
+        """Return the change that restores the fields that `change` touched, and no other; pure.
 
         Errors: StalePlanError when a touched field holds neither what was sent nor what was before,
         ChangeRefusedError where Slurm has no way back.
@@ -340,7 +340,7 @@ class SlurmApplier:
 
 
 def _reading(settings: SlurmApplySettings) -> SlurmSettings:
-    """Give the applying account as settings of the readers."""
+    """Return the applying account as settings of the readers."""
     return SlurmSettings(
         mode=settings.mode,
         bin_directory=settings.bin_directory,

@@ -26,7 +26,7 @@ _CLOSED = ("DOWN", "INACTIVE")
 def capacity_refusals(
     facts: JobFacts, moves: tuple[Move, ...], nodes: tuple[SlurmNode, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Give (refusals, warnings) about what the job would ask for after the moves."""
+    """Return (refusals, warnings) about what the job would ask for after the moves."""
     wanted = {move.field: move.after for move in moves if move.verb == "update"}
     if not wanted.keys() & {
         "Gres",
@@ -171,7 +171,7 @@ def _fits(facts: JobFacts, wanted: dict[str, str], node: SlurmNode) -> bool:
 
 
 def _nodes_needed(facts: JobFacts, wanted: dict[str, str], fit: list[SlurmNode]) -> int:
-    """Give how many nodes must fit: those asked for, or as many as hold the total of the job."""
+    """Return how many nodes must fit: those asked for, or as many as hold the total of the job."""
     count = _node_count(facts, wanted)
     if dict(facts.gpus_by).get("node"):
         return count

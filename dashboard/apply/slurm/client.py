@@ -11,7 +11,7 @@ from collectors.slurm.answers import identifier_of
 from collectors.slurm.queue_facts import with_queue_facts
 from collectors.slurm.records import Record, SlurmJob
 from collectors.slurm.reservations import AHEAD, with_reservations
-from dashboard.apply.slurm.answers import Answer
+from dashboard.apply.slurm.answers import CommandAnswer
 from dashboard.apply.slurm.job_facts import JobFacts, read_job
 from dashboard.apply.slurm.wire import Payload, release_of
 from data.errors import (
@@ -50,7 +50,7 @@ class SlurmClient(Protocol):
     """One way to talk to one cluster. Reading raises CollectorError; sending never raises."""
 
     def jobs(self, number: str) -> Records:
-        """Give the records of a job, and of every task when it is an array; maybe more."""
+        """Return the records of a job, and of every task when it is an array; maybe more."""
         ...
 
     def queue(self) -> Records:
@@ -58,7 +58,7 @@ class SlurmClient(Protocol):
         ...
 
     def nodes(self) -> Records:
-        """Give the records of all nodes."""
+        """Return the records of all nodes."""
         ...
 
     def reservations(self) -> list[Record]:
@@ -80,7 +80,7 @@ class SlurmClient(Protocol):
         """Tell whether the account may change jobs of others, None where Slurm does not tell."""
         ...
 
-    def send(self, payload: Payload) -> Answer:
+    def send(self, payload: Payload) -> CommandAnswer:
         """Send one command, once."""
         ...
 
@@ -94,7 +94,7 @@ class JobReading:
 
 
 def find_job(client: SlurmClient, number: str, now: datetime) -> JobReading | None:
-    """Give the job of a raw number, None when Slurm does not know it. Errors: CollectorError."""
+    """Return the job of a raw number, None when Slurm does not know it. Errors: CollectorError."""
     answered = client.jobs(number)
     wanted = [record for record in answered.records if _number(record, "job_id") == number]
     if not wanted:
@@ -139,7 +139,7 @@ def _number(record: Record, key: str) -> str:
 
 
 def as_apply_error(error: CollectorError) -> ApplyError:
-    """Give a failed reading as an error of applying, its hint naming the applying settings."""
+    """Return a failed reading as an error of applying, its hint naming the applying settings."""
     kind = ChangeRefusedError if isinstance(error, SourceRefusedError) else ApplyError
     return kind(_own_settings(error.message), _own_settings(error.hint))
 

@@ -18,19 +18,19 @@ TYPE_NAME = re.compile(r"[A-Za-z0-9_.+-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuRequest:
+class GresRequest:
     """The one GPU entry of a request: its type ('' when it names none) and its count."""
 
     gpu_type: str
     count: int
 
     def text(self) -> str:
-        """Give `gpu:h100:4`, or `gpu:4` without a type."""
+        """Return `gpu:h100:4`, or `gpu:4` without a type."""
         return f"gpu:{self.gpu_type}:{self.count}" if self.gpu_type else f"gpu:{self.count}"
 
 
 def one_spelling(request: str) -> str:
-    """Give the request without the prefixes that differ by release, entries in their order."""
+    """Return the request without the prefixes that differ by release, entries in their order."""
     return ",".join(
         re.sub(r"^gres[:/]", "", part.strip()).replace("=", ":")
         for part in request.split(",")
@@ -38,8 +38,8 @@ def one_spelling(request: str) -> str:
     )
 
 
-def gpu_request(request: str) -> GpuRequest:
-    """Give the GPU entry of a request in one spelling.
+def gpu_request(request: str) -> GresRequest:
+    """Return the GPU entry of a request in one spelling.
 
     Errors: ChangeRefusedError when it has none or several, shares GPUs, or cannot be read.
     """
@@ -63,11 +63,11 @@ def gpu_request(request: str) -> GpuRequest:
         raise ChangeRefusedError(
             f"the request {scrub(request)!r} asks for no GPU", "Change this job by hand."
         )
-    return GpuRequest(gpu_type=found[0]["type"] or "", count=count)
+    return GresRequest(gpu_type=found[0]["type"] or "", count=count)
 
 
-def with_gpus(request: str, wanted: GpuRequest) -> str:
-    """Give the request with another GPU entry and everything else as it was."""
+def with_gpus(request: str, wanted: GresRequest) -> str:
+    """Return the request with another GPU entry and everything else as it was."""
     return ",".join(
         wanted.text() if _GPU.fullmatch(part) else part for part in request.split(",") if part
     )

@@ -94,7 +94,7 @@ class JobFacts:
         return str(len(self.job.nodes))
 
     def value(self, field: str) -> str:
-        """Give the value of a field as `scontrol update` and the steps call it."""
+        """Return the value of a field as `scontrol update` and the steps call it."""
         per = dict(self.gpus_by)
         values = {
             "Gres": per.get("node", ""),
@@ -160,7 +160,7 @@ def _whole(value: Any) -> int:
 
 
 def _address(record: Record, own: str) -> str:
-    """Give `123`, `123_4` of a task, `123_[5-9]` of the tasks of an array that wait together.
+    """Return `123`, `123_4` of a task, `123_[5-9]` of the tasks of an array that wait together.
 
     22.05 takes a task's raw number for `scontrol update`, and ignores it for `scancel`.
     """
@@ -175,7 +175,7 @@ def _address(record: Record, own: str) -> str:
 
 
 def _array_state(record: Record, others: list[Record]) -> str:
-    """Give '' outside arrays, `task` of one task, `waiting`, or `mixed` of several at once."""
+    """Return '' outside arrays, `task` of one task, `waiting`, or `mixed` of several at once."""
     array = identifier_of(record.get("array_job_id"))
     if array in ("", "0"):
         return ""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from dashboard.apply.slurm.gres_text import TYPE_NAME, GpuRequest, gpu_request, with_gpus
+from dashboard.apply.slurm.gres_text import TYPE_NAME, GresRequest, gpu_request, with_gpus
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
 from dashboard.apply.slurm.wire import COMMANDS, release_of
 from data.errors import ChangeRefusedError, scrub
@@ -57,17 +57,17 @@ class Moves:
 
 
 def refuse(why: str, instead: str = "Change this job by hand.") -> ChangeRefusedError:
-    """Give the refusal to raise."""
+    """Return the refusal to raise."""
     return ChangeRefusedError(why, instead)
 
 
 def type_key(model: str, mig_profile: str) -> str:
-    """Give the key under which a state holds the gres type of a model."""
+    """Return the key under which a state holds the gres type of a model."""
     return f"type of {model}|{mig_profile}"
 
 
 def pending_nodes(value: str) -> str:
-    """Give a node count as waiting jobs say it: `2` is `2-2`."""
+    """Return a node count as waiting jobs say it: `2` is `2-2`."""
     return value if "-" in value else f"{value}-{value}"
 
 
@@ -91,7 +91,7 @@ def unchanged(field: str, one: str, other: str) -> bool:
 
 
 def moves_for(recommendation: Recommendation, state: State, *, allow_requeue: bool) -> Moves:
-    """Give the moves of a recommendation. Errors: ChangeRefusedError."""
+    """Return the moves of a recommendation. Errors: ChangeRefusedError."""
     action = recommendation.action
     if action in SIZES:
         return _resize(recommendation, state, allow_requeue)
@@ -107,7 +107,7 @@ def moves_for(recommendation: Recommendation, state: State, *, allow_requeue: bo
 def arranged(
     changes: tuple[tuple[str, str, str], ...], state: State, *, allow_requeue: bool
 ) -> Moves:
-    """Give the moves that bring (field, before, after) about in the job's present state.
+    """Return the moves that bring (field, before, after) about in the job's present state.
 
     Errors: ChangeRefusedError.
     """
@@ -227,7 +227,7 @@ def _resize(recommendation: Recommendation, state: State, allow_requeue: bool) -
     if shrunk:
         return arranged((shrunk,), state, allow_requeue=allow_requeue)
     changes = _moved_elsewhere(recommendation, state)
-    changes += _sizes(state, request, GpuRequest(gpu_type=gpu_type, count=asked.count), count)
+    changes += _sizes(state, request, GresRequest(gpu_type=gpu_type, count=asked.count), count)
     if not changes:
         raise refuse("the job already asks for exactly this", "Run a new cycle.")
     return arranged(tuple(changes), state, allow_requeue=allow_requeue)
@@ -246,9 +246,9 @@ def _request_by_node(state: State) -> str:
 
 
 def _proposed_type(
-    recommendation: Recommendation, state: State, asked: GpuRequest, resolved: str
+    recommendation: Recommendation, state: State, asked: GresRequest, resolved: str
 ) -> str:
-    """Give the gres type to ask for: the job's own is kept unless another board is proposed."""
+    """Return the gres type to ask for: the job's own is kept unless another board is proposed."""
     now, proposed = recommendation.now, recommendation.proposed
     if (now.gpu_model, now.mig_profile) == (proposed.gpu_model, proposed.mig_profile):
         return asked.gpu_type
@@ -272,9 +272,9 @@ def _proposed_type(
 
 
 def _fewer_nodes(
-    state: State, asked: GpuRequest, gpu_type: str, count: int
+    state: State, asked: GresRequest, gpu_type: str, count: int
 ) -> tuple[str, str, str] | None:
-    """Give the shrink of a running job to fewer nodes, when that alone gives the count."""
+    """Return the shrink of a running job to fewer nodes, when that alone gives the count."""
     if state["JobState"] not in ("RUNNING", "SUSPENDED"):
         return None
     held = int(state["NumNodes"])
@@ -286,7 +286,7 @@ def _fewer_nodes(
 
 
 def _moved_elsewhere(recommendation: Recommendation, state: State) -> list[tuple[str, str, str]]:
-    """Give the changes of partition and features that the recommendation names itself."""
+    """Return the changes of partition and features that the recommendation names itself."""
     details = dict(recommendation.details)
     found = []
     for name, field in (("partition", "Partition"), ("features", "Features")):
@@ -300,7 +300,7 @@ def _moved_elsewhere(recommendation: Recommendation, state: State) -> list[tuple
 
 
 def _sizes(
-    state: State, request: str, wanted: GpuRequest, count: int
+    state: State, request: str, wanted: GresRequest, count: int
 ) -> list[tuple[str, str, str]]:
     low, _, high = pending_nodes(state["NumNodes"]).partition("-")
     asked = state.get("nodes_asked") or low
@@ -309,7 +309,7 @@ def _sizes(
             f"the job asks for {asked} to {high} nodes, so its GPU count is not one number"
         )
     nodes, each = _shape(int(low), wanted.count, count)
-    after = with_gpus(request, GpuRequest(gpu_type=wanted.gpu_type, count=each))
+    after = with_gpus(request, GresRequest(gpu_type=wanted.gpu_type, count=each))
     if nodes == int(low):
         return _differing([("Gres", request, after)])
     # Gres follows even where it stays: else the total keeps the GPUs of the old nodes.
@@ -321,7 +321,7 @@ def _differing(changes: list[tuple[str, str, str]]) -> list[tuple[str, str, str]
 
 
 def _shape(nodes: int, each: int, count: int) -> tuple[int, int]:
-    """Give (nodes, GPUs a node): as many nodes as now, else full ones, else the most that divide.
+    """Return (nodes, GPUs a node): as many nodes as now, else full ones, else the most that divide.
 
     Never more nodes than now: Slurm would raise CPUs and memory with them and keep those on the
     way back.

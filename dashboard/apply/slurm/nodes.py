@@ -9,7 +9,7 @@ from datetime import datetime
 
 from collectors.slurm.answers import gpus_of, text_of, words_of
 from collectors.slurm.records import Record
-from dashboard.apply.slurm.answers import Answer, Said
+from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome
 from dashboard.apply.slurm.client import SlurmClient, explained, queue_of
 from dashboard.apply.slurm.sending import result
 from dashboard.apply.slurm.wire import by_hand, encoded, payload_of
@@ -18,10 +18,10 @@ from data.records.changes import (
     Change,
     ChangeStep,
     ReadBack,
-    Seen,
     StepOutcome,
     StepResult,
     Target,
+    VerificationResult,
 )
 from data.records.decisions import Recommendation
 
@@ -78,7 +78,7 @@ def require_nothing_new(client: SlurmClient, name: str, planned_at: datetime) ->
 
 
 def _service(record: Record) -> str:
-    """Give `up`, `drain: REASON`, or Slurm's words for a node out of service."""
+    """Return `up`, `drain: REASON`, or Slurm's words for a node out of service."""
     words = words_of(record.get("state")) + words_of(record.get("state_flags"))
     if any(word.startswith(_DOWN) for word in words):
         return "+".join(words)
@@ -96,7 +96,7 @@ def _told(service: str) -> str:
 
 
 def drain_change(recommendation: Recommendation, target: Target) -> Change:
-    """Give the drain of a node and its way back. Errors: StalePlanError when it is out already."""
+    """Return drain of a node and its way back. Errors: StalePlanError when it is out already."""
     now = dict(target.state)["NodeState"]
     if now != UP:
         raise StalePlanError(
@@ -113,7 +113,7 @@ def drain_change(recommendation: Recommendation, target: Target) -> Change:
 
 
 def drain_reason(recommendation: Recommendation) -> str:
-    """Give the reason that marks a drain as that of a recommendation."""
+    """Return the reason that marks a drain as that of a recommendation."""
     return f"trimtab {recommendation.recommendation_id}"
 
 
@@ -135,7 +135,7 @@ def _step(verb: str, target: Target, before: str, after: str, value: str) -> Cha
 
 
 def drain_back(change: Change, target: Target) -> Change:
-    """Give the way back of a drain or a resume. Errors: StalePlanError."""
+    """Return the way back of a drain or a resume. Errors: StalePlanError."""
     step = change.steps[0]
     now = dict(target.state)["NodeState"]
     if now != step.after:
@@ -174,12 +174,12 @@ def send_to_node(client: SlurmClient, step: ChangeStep, change: Change) -> StepR
     return _outcome(step, answer, seen)
 
 
-def _outcome(step: ChangeStep, answer: Answer, seen: str) -> StepResult:
+def _outcome(step: ChangeStep, answer: CommandAnswer, seen: str) -> StepResult:
     if seen == step.after:
         return result(StepOutcome.DONE, _told(seen))
-    if seen != step.before or answer.said is Said.NOTHING:
+    if seen != step.before or answer.said is CommandOutcome.NOTHING:
         return result(StepOutcome.UNKNOWN, f"{_told(seen)}; {answer.words}")
-    if answer.said is Said.LATER:
+    if answer.said is CommandOutcome.LATER:
         return result(StepOutcome.BUSY, answer.words, answer.retry_after_seconds)
     return result(StepOutcome.REFUSED, answer.words or "Slurm said yes and the node is as before")
 
@@ -189,13 +189,13 @@ def read_back_node(client: SlurmClient, change: Change, done: int) -> ReadBack:
     try:
         target = node_target(client, change.target.name)
     except StalePlanError as error:
-        return ReadBack(seen=Seen.GONE, detail=str(error))
+        return ReadBack(seen=VerificationResult.GONE, detail=str(error))
     except (CollectorError, ApplyError) as error:
-        return ReadBack(seen=Seen.UNREADABLE, detail=explained(error))
+        return ReadBack(seen=VerificationResult.UNREADABLE, detail=explained(error))
     now = dict(target.state)["NodeState"]
     step = change.steps[0]
     if done and now == step.after:
-        seen = Seen.AS_INTENDED
+        seen = VerificationResult.AS_INTENDED
     else:
-        seen = Seen.UNTOUCHED if now == step.before else Seen.DIFFERENT
+        seen = VerificationResult.UNTOUCHED if now == step.before else VerificationResult.DIFFERENT
     return ReadBack(seen=seen, detail=_told(now), observed=(("NodeState", now),))

@@ -17,7 +17,7 @@ from collectors.slurm.answers import identifier_of
 from collectors.slurm.commands import SlurmCommands
 from collectors.slurm.records import Record
 from collectors.slurm.reservations import reservations_in
-from dashboard.apply.slurm.answers import Answer, Said, answer_of
+from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
 from data.errors import CollectorError, UnexpectedAnswerError, scrub
@@ -37,7 +37,7 @@ class SlurmPrograms:
         self._reading = reading
 
     def jobs(self, number: str) -> Records:
-        """Give the records of a job and of its array. Errors: CollectorError.
+        """Return the records of a job and of its array. Errors: CollectorError.
 
         22.05 answers `--json` with every job, whatever was asked for.
         """
@@ -72,7 +72,7 @@ class SlurmPrograms:
         return _records(self._reading.output("squeue", "--json"), "jobs", asked="squeue --json")
 
     def nodes(self) -> Records:
-        """Give the records of all nodes. Errors: CollectorError."""
+        """Return the records of all nodes. Errors: CollectorError."""
         text = self._reading.output("sinfo", "--json")
         # From 23.02 on it lists groups of nodes (`sinfo`), until then the nodes.
         found = _records(text, "nodes", "sinfo", asked="sinfo --json")
@@ -120,18 +120,20 @@ class SlurmPrograms:
         except CollectorError:
             return None
 
-    def send(self, payload: Payload) -> Answer:
+    def send(self, payload: Payload) -> CommandAnswer:
         """Run one changing program, once, without a shell."""
         argv = payload["argv"]
         if argv[0] not in _PROGRAMS:
-            return Answer(said=Said.NO, words=f"{scrub(str(argv[0]))} is no program of ours")
+            return CommandAnswer(
+                said=CommandOutcome.NO, words=f"{scrub(str(argv[0]))} is no program of ours"
+            )
         try:
             program = self._reading.program(argv[0])
         except CollectorError as error:
-            return Answer(said=Said.NO, words=explained(error))
+            return CommandAnswer(said=CommandOutcome.NO, words=explained(error))
         return self._run([program, *argv[1:]])
 
-    def _run(self, argv: list[str]) -> Answer:
+    def _run(self, argv: list[str]) -> CommandAnswer:
         with tempfile.TemporaryFile() as words:
             try:
                 done = subprocess.run(  # noqa: S603 - no shell; the arguments are the approved step
@@ -145,13 +147,17 @@ class SlurmPrograms:
                 )
             except subprocess.TimeoutExpired:
                 seconds = self._reading.settings.timeout_seconds
-                return Answer(said=Said.NOTHING, words=f"no answer in {seconds:g} s")
+                return CommandAnswer(
+                    said=CommandOutcome.NOTHING, words=f"no answer in {seconds:g} s"
+                )
             except OSError as error:
-                return Answer(said=Said.NO, words=f"cannot run {argv[0]}: {error.strerror}")
+                return CommandAnswer(
+                    said=CommandOutcome.NO, words=f"cannot run {argv[0]}: {error.strerror}"
+                )
             words.seek(0)
             text = words.read(MOST_WORDS).decode("utf-8", errors="replace")
         if done.returncode == 0:
-            return Answer(said=Said.YES, words=scrub(text))
+            return CommandAnswer(said=CommandOutcome.YES, words=scrub(text))
         return answer_of(text)
 
 
@@ -169,7 +175,7 @@ def _lists(text: str, word: str) -> dict[str, frozenset[str]]:
 
 
 def _environment(conf_file: str) -> Mapping[str, str]:
-    """Give an environment in which nothing of a person's changes what a program does."""
+    """Return an environment in which nothing of a person's changes what a program does."""
     kept = {
         name: value
         for name, value in os.environ.items()

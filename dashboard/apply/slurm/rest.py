@@ -14,7 +14,7 @@ from collectors.slurm.answering import errors_in, list_in, release_in
 from collectors.slurm.answers import identifier_of
 from collectors.slurm.records import Record
 from collectors.slurm.rest import SlurmRest
-from dashboard.apply.slurm.answers import Answer, Said, answer_of
+from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import Payload, interface_name
 from data.errors import CollectorError, scrub
@@ -30,12 +30,12 @@ class SlurmRestWriter(SlurmRest):
     _version = ""
 
     def api_version(self) -> str:
-        """Give the newest API version that both sides know, asked for once by each client."""
+        """Return the newest API version that both sides know, asked for once by each client."""
         self._version = self._version or super().api_version()
         return self._version
 
     def jobs(self, number: str) -> Records:
-        """Give the records of a job and of its array. Errors: CollectorError."""
+        """Return the records of a job and of its array. Errors: CollectorError."""
         version = self.api_version()
         found = self._job(version, number)
         arrays = {
@@ -71,7 +71,7 @@ class SlurmRestWriter(SlurmRest):
         return list(self._all("reservations").records)
 
     def nodes(self) -> Records:
-        """Give the records of all nodes. Errors: CollectorError."""
+        """Return the records of all nodes. Errors: CollectorError."""
         return self._all("nodes")
 
     def _all(self, kind: str) -> Records:
@@ -94,13 +94,13 @@ class SlurmRestWriter(SlurmRest):
         """Return that it is not known: slurmrestd alone does not tell who is an operator."""
         return None
 
-    def send(self, payload: Payload) -> Answer:
+    def send(self, payload: Payload) -> CommandAnswer:
         """Send one request, once."""
         try:
             path = f"/slurm/{self.api_version()}{payload['path']}"
             headers = self._headers()
         except CollectorError as error:
-            return Answer(said=Said.LATER, words=explained(error))
+            return CommandAnswer(said=CommandOutcome.LATER, words=explained(error))
         seconds = self.settings.timeout_seconds
         try:
             with requests.request(
@@ -115,15 +115,18 @@ class SlurmRestWriter(SlurmRest):
                 status = response.status_code
                 body = response.raw.read(_MOST_BYTES, decode_content=True)
         except requests.exceptions.ConnectTimeout as error:
-            return Answer(said=Said.LATER, words=scrub(str(error)))
+            return CommandAnswer(said=CommandOutcome.LATER, words=scrub(str(error)))
         except (requests.exceptions.RequestException, HTTPError) as error:
             # The connection may have been cut after the request was read: only a look can tell.
             refused = "refused" in str(error)
-            return Answer(said=Said.LATER if refused else Said.NOTHING, words=scrub(str(error)))
+            return CommandAnswer(
+                said=CommandOutcome.LATER if refused else CommandOutcome.NOTHING,
+                words=scrub(str(error)),
+            )
         return rest_answer(status, body, response.headers.get("Retry-After", ""))
 
 
-def rest_answer(status: int, body: bytes, retry_after: str = "") -> Answer:
+def rest_answer(status: int, body: bytes, retry_after: str = "") -> CommandAnswer:
     """Sort an answer of slurmrestd: errors[] and warnings[] are failures, whatever the status."""
     text = body.decode("utf-8", errors="replace")
     try:
@@ -132,13 +135,13 @@ def rest_answer(status: int, body: bytes, retry_after: str = "") -> Answer:
         document = None
     wrong = errors_in(document) + _warnings_in(document)
     if status == 200 and isinstance(document, dict) and not wrong:
-        return Answer(said=Said.YES, words="")
+        return CommandAnswer(said=CommandOutcome.YES, words="")
     words = f"{status}: {scrub('; '.join(wrong) or text)}"
     if status in (429, 503):
         seconds = float(retry_after) if retry_after.isdecimal() else None
-        return Answer(said=Said.LATER, words=words, retry_after_seconds=seconds)
+        return CommandAnswer(said=CommandOutcome.LATER, words=words, retry_after_seconds=seconds)
     if status in (502, 504) or (status == 200 and not isinstance(document, dict)):
-        return Answer(said=Said.NOTHING, words=words)
+        return CommandAnswer(said=CommandOutcome.NOTHING, words=words)
     return answer_of(words)
 
 

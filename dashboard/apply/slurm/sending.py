@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from dashboard.apply.slurm.answers import Answer, Said
+from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome
 from dashboard.apply.slurm.client import JobReading, SlurmClient, explained, find_job
 from dashboard.apply.slurm.job_facts import JobFacts
 from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
@@ -27,7 +27,7 @@ Clock = Callable[[], datetime]
 def result(
     outcome: StepOutcome, detail: str, retry_after_seconds: float | None = None
 ) -> StepResult:
-    """Give the result of a step."""
+    """Return the result of a step."""
     return StepResult(outcome=outcome, detail=detail, retry_after_seconds=retry_after_seconds)
 
 
@@ -99,7 +99,7 @@ class StepSender:
         )
 
     def _unfit(self, step: ChangeStep, change: Change, reading: JobReading) -> StepResult | None:
-        """Give why a step is not sent: it holds already, or the job has moved on."""
+        """Return why a step is not sent: it holds already, or the job has moved on."""
         facts = reading.facts
         now = facts.value(step.field)
         before, after = step.before or "", step.after or ""
@@ -127,7 +127,7 @@ class StepSender:
             )
         return None
 
-    def _after(self, step: ChangeStep, change: Change, answer: Answer) -> StepResult:
+    def _after(self, step: ChangeStep, change: Change, answer: CommandAnswer) -> StepResult:
         """Decide by a look what came of a command, whatever was answered to it."""
         try:
             reading = self._read(change)
@@ -140,7 +140,9 @@ class StepSender:
         if step.verb == "hold" and facts.state != "PENDING":
             return self._take_hold_back(change, facts)
         if holds(step, facts):
-            said = "" if answer.said is Said.YES else f", though Slurm said: {answer.words}"
+            said = (
+                "" if answer.said is CommandOutcome.YES else f", though Slurm said: {answer.words}"
+            )
             return result(StepOutcome.DONE, f"{step.field} is {step.after or 'unset'}{said}")
         if not same_value(step.field, facts.value(step.field), step.before or ""):
             found = facts.value(step.field)
@@ -162,7 +164,7 @@ class StepSender:
             value="no",
         )
         answer = self._client.send(payload)
-        if answer.said is Said.YES:
+        if answer.said is CommandOutcome.YES:
             return result(
                 StepOutcome.REFUSED,
                 f"the job became {facts.state} meanwhile; its hold was taken back",
@@ -174,14 +176,14 @@ class StepSender:
         )
 
 
-def _without_effect(step: ChangeStep, answer: Answer) -> StepResult:
-    if answer.said is Said.YES and step.verb != "cancel":
+def _without_effect(step: ChangeStep, answer: CommandAnswer) -> StepResult:
+    if answer.said is CommandOutcome.YES and step.verb != "cancel":
         return result(StepOutcome.REFUSED, f"Slurm said yes and {step.field} did not change")
     outcome = {
-        Said.NO: StepOutcome.REFUSED,
-        Said.LATER: StepOutcome.BUSY,
-        Said.NOTHING: StepOutcome.UNKNOWN,
-        Said.YES: StepOutcome.UNKNOWN,
+        CommandOutcome.NO: StepOutcome.REFUSED,
+        CommandOutcome.LATER: StepOutcome.BUSY,
+        CommandOutcome.NOTHING: StepOutcome.UNKNOWN,
+        CommandOutcome.YES: StepOutcome.UNKNOWN,
     }[answer.said]
     return result(outcome, answer.words or "not yet seen", answer.retry_after_seconds)
 
@@ -219,7 +221,7 @@ _MOVED_BY_REQUEUE = {"JobState", "submitted", "Restarts", "nodes", "batch_host",
 
 
 def _moved_on(change: Change, reading: JobReading) -> str:
-    """Give what is no longer as the change needs it, leaving out what the change itself moves."""
+    """Return what is no longer as the change needs it, leaving out what the change itself moves."""
     facts = reading.facts
     ours = {step.field for step in change.steps}
     if any(step.verb == "requeuehold" for step in change.steps):

@@ -8,7 +8,7 @@ from data.records.changes import ChangeStep
 
 
 def steps_of(moves: tuple[Move, ...], state: State) -> tuple[ChangeStep, ...]:
-    """Give the steps of moves. Errors: ChangeRefusedError when the interface cannot send one."""
+    """Return the steps of moves. Errors: ChangeRefusedError when the interface cannot send one."""
     address, number = state["address"], state["number"]
     interface = state.get("interface", COMMANDS)
     return tuple(
@@ -35,7 +35,7 @@ def steps_of(moves: tuple[Move, ...], state: State) -> tuple[ChangeStep, ...]:
 
 
 def moves_of(steps: tuple[ChangeStep, ...]) -> tuple[Move, ...]:
-    """Give the moves that steps stand for."""
+    """Return the moves that steps stand for."""
     return tuple(
         Move(verb=step.verb, field=step.field, before=step.before or "", after=step.after or "")
         for step in steps
@@ -45,7 +45,7 @@ def moves_of(steps: tuple[ChangeStep, ...]) -> tuple[Move, ...]:
 def undo_steps(
     moves: tuple[Move, ...], state: State, *, allow_requeue: bool
 ) -> tuple[ChangeStep, ...]:
-    """Give the steps back as they would be once the moves hold; none where there is no way."""
+    """Return the steps back as they would be once the moves hold; none where there is no way."""
     then = dict(state)
     for move in moves:
         if move.verb == "requeuehold":

@@ -25,7 +25,7 @@ WAS = "was"
 
 
 def keys_for(recommendation: Recommendation) -> tuple[str, ...]:
-    """Give the names of what a change of this kind touches or depends on.
+    """Return the names of what a change of this kind touches or depends on.
 
     A time limit holds whether the job waits or runs, so there its state may move on.
     """
@@ -48,7 +48,7 @@ def job_target(
     nodes: Iterable[SlurmNode],
     models: ModelNames,
 ) -> Target:
-    """Give the target of a job with these keys."""
+    """Return the target of a job with these keys."""
     facts = reading.facts
     nodes = tuple(nodes)
     return Target(
@@ -83,7 +83,7 @@ def _value(key: str, reading: JobReading, nodes: tuple[SlurmNode, ...], models: 
 def _gres_type(
     model: str, profile: str, facts: JobFacts, nodes: tuple[SlurmNode, ...], models: ModelNames
 ) -> str:
-    """Give the site's own word for a model, from the nodes of the job's partitions, then of all.
+    """Return the site's own word for a model, from the nodes of the job's partitions, then of all.
 
     '' when no type or several stand for it. The job's own type wins where it does.
     """

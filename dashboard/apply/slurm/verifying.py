@@ -10,7 +10,7 @@ from dashboard.apply.slurm.moves import CONTROL, same_value, unchanged
 from dashboard.apply.slurm.sending import holds, is_same_job
 from dashboard.apply.slurm.targets import WAS
 from data.errors import ApplyError, CollectorError
-from data.records.changes import Change, ChangeStep, ReadBack, Seen
+from data.records.changes import Change, ChangeStep, ReadBack, VerificationResult
 
 STUCK = ("BadConstraints", "PartitionNodeLimit", "PartitionTimeLimit")
 """Reasons with which a job never starts, though Slurm took its request with return code 0."""
@@ -36,20 +36,22 @@ def read_back_job(
     try:
         reading = find_job(client, dict(change.target.state)["number"], now)
     except (CollectorError, ApplyError) as error:
-        return _seen(Seen.UNREADABLE, explained(error))
+        return _seen(VerificationResult.UNREADABLE, explained(error))
     steps = change.steps[:done]
     if reading is None or not is_same_job(change, reading.facts):
         if any(step.verb == "cancel" for step in steps) and reading is None:
-            return _seen(Seen.AS_INTENDED, "Slurm no longer knows the job: it has ended")
-        return _seen(Seen.GONE, "the job is gone, or its number names another one")
+            return _seen(
+                VerificationResult.AS_INTENDED, "Slurm no longer knows the job: it has ended"
+            )
+        return _seen(VerificationResult.GONE, "the job is gone, or its number names another one")
     facts = reading.facts
     observed = tuple(
         (field, facts.value(field)) for field in dict.fromkeys(step.field for step in change.steps)
     )
     found = _of_values(steps, facts) or _of_effect(change, steps, facts, may_wait)
-    if found.seen is Seen.AS_INTENDED:
+    if found.seen is VerificationResult.AS_INTENDED:
         found = _of_model(change, facts) or found
-    if found.seen is Seen.AS_INTENDED and done == len(change.steps):
+    if found.seen is VerificationResult.AS_INTENDED and done == len(change.steps):
         found = _of_snapshot(change, facts) or found
     return ReadBack(seen=found.seen, detail=found.detail, observed=observed)
 
@@ -77,8 +79,8 @@ def _of_snapshot(change: Change, facts: JobFacts) -> ReadBack | None:
     ]
     if not other and facts.state == "PENDING" and was.get("JobState", "PENDING") != "PENDING":
         text = "the job has its request back, but it ran then and waits now"
-        return _seen(Seen.AS_INTENDED, f"{text}: Reason={facts.job.reason}")
-    return _seen(Seen.DIFFERENT, "; ".join(other)) if other else None
+        return _seen(VerificationResult.AS_INTENDED, f"{text}: Reason={facts.job.reason}")
+    return _seen(VerificationResult.DIFFERENT, "; ".join(other)) if other else None
 
 
 def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
@@ -92,15 +94,17 @@ def _of_model(change: Change, facts: JobFacts) -> ReadBack | None:
     requeued = any(step.verb == "requeuehold" for step in change.steps)
     if facts.state != "RUNNING" or not requeued or not wanted or not held or WAS in state:
         return None
-    return _seen(Seen.DIFFERENT, f"the job runs on {', '.join(held)} instead of {wanted}")
+    return _seen(
+        VerificationResult.DIFFERENT, f"the job runs on {', '.join(held)} instead of {wanted}"
+    )
 
 
-def _seen(seen: Seen, detail: str) -> ReadBack:
+def _seen(seen: VerificationResult, detail: str) -> ReadBack:
     return ReadBack(seen=seen, detail=detail)
 
 
 def _last_by_field(steps: tuple[ChangeStep, ...]) -> dict[str, ChangeStep]:
-    """Give for each field the last step that sets it, in the order sent; waiting sets nothing."""
+    """Return for each field the last step that sets it, in the order sent; waiting sets nothing."""
     last: dict[str, ChangeStep] = {}
     for step in steps:
         if step.verb != "wait":
@@ -116,12 +120,12 @@ def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | Non
     """
     last = _last_by_field(steps)
     if not last:
-        return _seen(Seen.UNTOUCHED, "nothing was sent")
+        return _seen(VerificationResult.UNTOUCHED, "nothing was sent")
     missing = [step for step in last.values() if not _in_force(step, facts)]
     if not missing:
         return None
     if facts.state == "OVER":
-        return _seen(Seen.GONE, f"the job has ended ({facts.job.state_word})")
+        return _seen(VerificationResult.GONE, f"the job has ended ({facts.job.state_word})")
     other = [
         step
         for step in missing
@@ -131,7 +135,10 @@ def _of_values(steps: tuple[ChangeStep, ...], facts: JobFacts) -> ReadBack | Non
     values = [step for step in last.values() if step.verb not in CONTROL]
     nothing_set = bool(values) and all(step in missing for step in values)
     not_reached = missing == [list(last.values())[-1]] or nothing_set
-    return _seen(Seen.UNTOUCHED if not_reached and not other else Seen.DIFFERENT, text)
+    return _seen(
+        VerificationResult.UNTOUCHED if not_reached and not other else VerificationResult.DIFFERENT,
+        text,
+    )
 
 
 def _in_force(step: ChangeStep, facts: JobFacts) -> bool:
@@ -149,22 +156,26 @@ def _of_effect(
     """Say what came of values that are in force."""
     if any(step.verb == "cancel" for step in steps):
         if facts.state == "COMPLETING":
-            return _seen(Seen.NOT_YET, "the job is ending")
-        return _seen(Seen.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
+            return _seen(VerificationResult.NOT_YET, "the job is ending")
+        return _seen(VerificationResult.AS_INTENDED, f"the job has ended ({facts.job.state_word})")
     if facts.state == "PENDING":
         requeued = any(step.verb == "requeuehold" for step in steps)
         return _of_waiting(facts, may_wait if requeued else None)
     if facts.state in ("OVER", "COMPLETING"):
         if facts.job.started_at is None and any(step.verb == "requeuehold" for step in steps):
             word = facts.job.state_word
-            return _seen(Seen.GONE, f"requeued, the job ended before it started again ({word})")
+            return _seen(
+                VerificationResult.GONE, f"requeued, the job ended before it started again ({word})"
+            )
         if (why := _failed_soon(steps, facts)) and facts.state == "OVER":
-            return _seen(Seen.FAILING, why)
-        return _seen(Seen.AS_INTENDED, f"set; the job is {facts.state}")
+            return _seen(VerificationResult.FAILING, why)
+        return _seen(VerificationResult.AS_INTENDED, f"set; the job is {facts.state}")
     wanted, held = _total(change, steps, facts), sum(gpu.count for gpu in facts.job.gpus)
     if wanted is not None and held != wanted:
-        return _seen(Seen.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}")
-    return _seen(Seen.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
+        return _seen(
+            VerificationResult.DIFFERENT, f"the job runs with {held} GPUs instead of {wanted}"
+        )
+    return _seen(VerificationResult.AS_INTENDED, f"the job is {facts.state} with {held} GPUs")
 
 
 def _failed_soon(steps: tuple[ChangeStep, ...], facts: JobFacts) -> str:
@@ -186,27 +197,30 @@ def _of_waiting(facts: JobFacts, may_wait: timedelta | None) -> ReadBack:
     """Say what came of a job that waits; `may_wait` is None where it waited before the change."""
     reason = facts.job.reason
     if any(reason.startswith(word) for word in STUCK):
-        return _seen(Seen.FAILING, f"the job never starts like this: Reason={reason}")
+        return _seen(VerificationResult.FAILING, f"the job never starts like this: Reason={reason}")
     if may_wait is not None:
         return _of_requeued(facts, may_wait)
     if reason in _NOT_LOOKED_AT:
-        return _seen(Seen.NOT_YET, "the scheduler has not looked at the job since")
-    return _seen(Seen.AS_INTENDED, f"the job waits: Reason={reason}")
+        return _seen(VerificationResult.NOT_YET, "the scheduler has not looked at the job since")
+    return _seen(VerificationResult.AS_INTENDED, f"the job waits: Reason={reason}")
 
 
 def _of_requeued(facts: JobFacts, may_wait: timedelta) -> ReadBack:
     """Say what came of a job that ran before the change and waits now."""
     reason = facts.job.reason
     if reason.startswith("BeginTime"):
-        return _seen(Seen.NOT_YET, "the requeued job is not eligible before cred_expire is over")
+        return _seen(
+            VerificationResult.NOT_YET,
+            "the requeued job is not eligible before cred_expire is over",
+        )
     since = facts.eligible_at
     waited = timedelta(0) if since is None else facts.read_at - since
     minutes = waited / timedelta(minutes=1)
     text = "the job ran before the change, and waits since its requeue"
     text += f": Reason={reason}" if reason not in _NOT_LOOKED_AT else ""
     if waited < may_wait:
-        return _seen(Seen.NOT_YET, text)
-    return _seen(Seen.FAILING, f"{text}, for {minutes:.0f} min since it may start")
+        return _seen(VerificationResult.NOT_YET, text)
+    return _seen(VerificationResult.FAILING, f"{text}, for {minutes:.0f} min since it may start")
 
 
 def _total(change: Change, steps: tuple[ChangeStep, ...], facts: JobFacts) -> int | None:

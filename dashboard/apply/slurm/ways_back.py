@@ -14,7 +14,7 @@ from data.errors import StalePlanError, scrub
 
 
 def moves_back(moves: tuple[Move, ...], state: State, *, allow_requeue: bool) -> Moves:
-    """Give the moves that restore the fields that `moves` touched, nodes first and GPUs last.
+    """Return the moves that restore the fields that `moves` touched, nodes first and GPUs last.
 
     None when all is as it was. A job that waits on our hold is let go whatever else was changed.
     Errors: StalePlanError when a field holds neither value, ChangeRefusedError.
@@ -59,7 +59,7 @@ def restored(moves: tuple[Move, ...], state: State) -> tuple[tuple[str, str, str
 
 
 def left_held_by(moves: tuple[Move, ...], state: State) -> tuple[Move, ...]:
-    """Give the release of a job that waits on our hold, because a later step was not taken."""
+    """Return the release of a job that waits on our hold, because a later step was not taken."""
     ours = any(move.verb in ("hold", "requeuehold") for move in moves)
     if not ours or state.get("Hold", "no") == "no" or state["JobState"] != "PENDING":
         return ()

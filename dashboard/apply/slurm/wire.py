@@ -21,18 +21,18 @@ Body = dict[str, Any]
 
 
 def interface_name(kind: str, release: tuple[int, int]) -> str:
-    """Give `commands 22.05` or `v0.0.42 24.11`."""
+    """Return `commands 22.05` or `v0.0.42 24.11`."""
     return f"{kind} {release[0]}.{release[1]:02d}"
 
 
 def release_of(interface: str) -> tuple[int, int]:
-    """Give the release of an interface name, (0, 0) when it is not known."""
+    """Return the release of an interface name, (0, 0) when it is not known."""
     major, _, minor = interface.partition(" ")[2].partition(".")
     return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else (0, 0)
 
 
 def by_hand(verb: str, address: str, field: str, value: str) -> str:
-    """Give the shell command that a person would type for a step."""
+    """Return the shell command that a person would type for a step."""
     if verb == "wait":
         shown = f"scontrol show job {shlex.quote(address)}"
         return f"until {shown} | grep -q JobState=PENDING; do sleep 2; done"
@@ -71,7 +71,7 @@ def _utc(value: str) -> datetime:
 def payload_of(
     interface: str, verb: str, *, address: str, number: str, field: str, value: str
 ) -> Payload:
-    """Give what is sent for a step. Errors: ChangeRefusedError when the interface cannot."""
+    """Return what is sent for a step. Errors: ChangeRefusedError when the interface cannot."""
     if verb == "wait":
         return {"wait": number}
     kind = interface.partition(" ")[0]
@@ -176,5 +176,5 @@ _NEW_BODIES: dict[str, Callable[[str], Body | None]] = {
 
 
 def encoded(payload: Payload) -> str:
-    """Give the payload as JSON, keys in order."""
+    """Return the payload as JSON, keys in order."""
     return json.dumps(payload, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

@@ -33,7 +33,7 @@ NOTHING = dict.fromkeys(SUMS, float("nan"))
 
 
 def priced(parts: pd.DataFrame, factors: Factors) -> pd.DataFrame:
-    """Give the parts (StoreReader.energy_parts) with what sums of them need.
+    """Return the parts (StoreReader.energy_parts) with what sums of them need.
 
     Columns per rule: kwh_, kg_ (location-based, at the grid's central carbon of the hour) and
     cost_; hours; embodied_low, _central and _high in kg; scored_*, of models of known footprint.
@@ -82,7 +82,7 @@ def sums_of(made: pd.DataFrame, by: list[str]) -> pd.DataFrame:
 def row_of(
     sums: Any, *, start: datetime, end: datetime, holder: Holder, key: str, factors: Factors
 ) -> StatementRow:
-    """Give a row of sums: a mapping of the columns of `priced`."""
+    """Return a row of sums: a mapping of the columns of `priced`."""
     kwh = _known(sums["kwh_joules"])
     energy = location = None
     if kwh is not None:
@@ -129,7 +129,7 @@ def _location_ratios(factors: Factors) -> tuple[float, float, float]:
 
 
 def _spread(sums: Any, quantity: str, unit: str, ratios: tuple[float, float, float]) -> Range:
-    """Give a quantity of the three rules with the sensor's error, times further ratios."""
+    """Return a quantity of the three rules with the sensor's error, times further ratios."""
     central = float(sums[f"{quantity}_joules"])
     rules = [_known(sums[f"{quantity}_{rule}"]) for rule in _RULES]
     known = [one for one in rules if one is not None]
@@ -163,7 +163,7 @@ def _embodied(sums: Any, name: str) -> Range | None:
 
 
 def _sci(sums: Any, location: Range | None) -> Range | None:
-    """Give (E x I + M) / R in g per GPU-hour of work; None without work or a known part.
+    """Return (E x I + M) / R in g per GPU-hour of work; None without work or a known part.
 
     The operational part has the relative range of the row's location-based emissions.
     """

@@ -39,7 +39,7 @@ def make_statement(
     carbon: GridCarbon | None = None,
     jobs: Mapping[str, Job] | None = None,
 ) -> EsgStatement:
-    """Give the statement of [start, end), in rows by group and period of the calendar.
+    """Return the statement of [start, end), in rows by group and period of the calendar.
 
     With `jobs`, of those alone: nothing of what others or nobody held enters it. A range that ends
     within a 5-minute slot takes the whole slot. Without `carbon` it is that of the settings'
@@ -82,7 +82,7 @@ def make_statement(
 
 
 def calendar_of(settings: Settings, every: Every) -> Calendar:
-    """Give the calendar of the weekly report: its zone, and weeks that begin where its ends."""
+    """Return the calendar of the weekly report: its zone, and weeks that begin where its ends."""
     return Calendar(
         every=every,
         zone=settings.report.timezone,
@@ -150,7 +150,7 @@ def _all_rows(
     spans: Mapping[datetime, datetime],
     factors: Factors,
 ) -> tuple[StatementRow, ...]:
-    """Give the rows of all periods in order, with what was not observed of boards `since` when."""
+    """Return rows of all periods in order, with what was not observed of boards `since` when."""
     rows = list(_rows(made, spans, factors))
     if since is not None:
         rows += _missing(rows, since, spans, factors)
@@ -180,7 +180,7 @@ def _total(made: pd.DataFrame, start: datetime, end: datetime, factors: Factors)
 
 
 def _expected_hours(since: Floats, start: datetime, end: datetime) -> float:
-    """Give the board-hours of [start, end) of boards that are to be accounted for since."""
+    """Return the board-hours of [start, end) of boards that are to be accounted for since."""
     begin, until = start.timestamp(), end.timestamp()
     return float(np.clip(until - np.maximum(since, begin), 0, None).sum() / SECONDS_PER_HOUR)
 
@@ -191,7 +191,7 @@ def _missing(
     spans: Mapping[datetime, datetime],
     factors: Factors,
 ) -> list[StatementRow]:
-    """Give a row per period for the board-time that nobody observed: all of it unknown."""
+    """Return a row per period for the board-time that nobody observed: all of it unknown."""
     seen = dict.fromkeys(spans, 0.0)
     for row in rows:
         seen[row.start] += row.board_hours
@@ -246,7 +246,7 @@ def _unit_scores(
 
 
 def _whole_emissions(row: StatementRow) -> Range | None:
-    """Give location-based and embodied emissions of a row whose whole time is known."""
+    """Return location-based and embodied emissions of a row whose whole time is known."""
     known = min(row.measured_hours, row.embodied_hours) >= 0.99 * row.board_hours
     if not known or row.location_kgco2e is None or row.embodied_kgco2e is None:
         return None

@@ -35,7 +35,7 @@ _HOURS = (
 
 
 def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
-    """Give a mapping per row: times in UTC, amounts as low, central and high, and the factors.
+    """Return a mapping per row: times in UTC, amounts as low, central and high, and the factors.
 
     Unknown is None. Each row stands alone: it names its factors, their year and source.
     """
@@ -57,7 +57,7 @@ def flat_rows(statement: EsgStatement) -> list[dict[str, object]]:
 
 
 def factor_rows(statement: EsgStatement) -> list[dict[str, object]]:
-    """Give what stands beside every figure: method, factors, what is not included or unknown."""
+    """Return what stands beside every figure: method, factors, what is not included or unknown."""
     return [
         *({"kind": "method", "name": name, "value": text} for name, text in METHOD),
         *({"kind": "factor"} | asdict(one) for one in statement.told),
@@ -67,7 +67,7 @@ def factor_rows(statement: EsgStatement) -> list[dict[str, object]]:
 
 
 def row_fields(row: StatementRow, calendar: Calendar) -> dict[str, object]:
-    """Give one row flat, without the factors."""
+    """Return one row flat, without the factors."""
     fields: dict[str, object] = {
         "start": row.start.isoformat(),
         "end": row.end.isoformat(),
@@ -86,19 +86,19 @@ def row_fields(row: StatementRow, calendar: Calendar) -> dict[str, object]:
 
 
 def ranged(name: str) -> tuple[str, str, str]:
-    """Give the three columns of a range."""
+    """Return the three columns of a range."""
     return (f"{name}_low", name, f"{name}_high")
 
 
 def statement_csv(statement: EsgStatement) -> str:
-    """Give the rows as CSV that no spreadsheet runs."""
+    """Return the rows as CSV that no spreadsheet runs."""
     rows = flat_rows(statement)
     columns = list(rows[0]) if rows else list(row_fields(statement.total, statement.calendar))
     return csv_text(rows, columns)
 
 
 def statement_document(statement: EsgStatement) -> dict[str, object]:
-    """Give the whole statement as one object that JSON can hold; unknown is None."""
+    """Return the whole statement as one object that JSON can hold; unknown is None."""
     return {
         "start": statement.start.isoformat(),
         "end": statement.end.isoformat(),

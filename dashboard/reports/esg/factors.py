@@ -50,7 +50,7 @@ class Factors:
 
 
 def factors_from(energy: EnergySettings, grid: GridCarbon) -> Factors:
-    """Give the factors that the settings and the grid of their region make."""
+    """Return the factors that the settings and the grid of their region make."""
     tariff = tariff_of(_DAY, timedelta(hours=1), energy=energy, carbon=grid)
     half = energy.pue_uncertainty
     return Factors(
@@ -137,7 +137,10 @@ def _market_factor(energy: EnergySettings) -> Factor:
 
 
 def embodied_factors(factors: Factors, models: Mapping[str, float]) -> tuple[Factor, ...]:
-    """Give the footprint of every model that stood in the range; `models` are their board-hours."""
+    """Return the footprint of every model that stood in the range.
+
+    `models` are their board-hours.
+    """
     found = []
     for model in sorted(models):
         known = factors.embodied.get(model)

@@ -48,7 +48,7 @@ class Calendar:
     week_begins: int = 0
 
     def pieces(self, start: datetime, end: datetime) -> tuple[Piece, ...]:
-        """Give the stretches to read one by one; together they are [start, end)."""
+        """Return the stretches to read one by one; together they are [start, end)."""
         if self.every is Every.TOTAL:
             return (Piece(start=start, end=end, grid=Periods()),)
         if self.every is Every.HOUR:
@@ -70,7 +70,7 @@ class Calendar:
         return _EPOCH_WEEKDAY - self.week_begins if self.every is Every.WEEK else 0
 
     def start_of(self, number: int, start: datetime) -> datetime:
-        """Give the first moment (UTC) of the period of that number in the range from `start` on."""
+        """Return first moment (UTC) of the period of that number in the range from `start` on."""
         if self.every is Every.TOTAL:
             return start
         if self.every is Every.HOUR:
@@ -81,7 +81,7 @@ class Calendar:
         return max(at, start)
 
     def spans(self, start: datetime, end: datetime) -> tuple[tuple[datetime, datetime], ...]:
-        """Give all periods of [start, end) in order, cut to it; none for an empty range."""
+        """Return all periods of [start, end) in order, cut to it; none for an empty range."""
         starts: list[datetime] = []
         at = start
         while at < end:
@@ -103,7 +103,7 @@ class Calendar:
         return datetime.combine(day, time(), tzinfo=ZoneInfo(self.zone)).astimezone(UTC)
 
     def name_of(self, start: datetime) -> str:
-        """Give how a period is called: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""
+        """Return how a period is called: 2026-03-29, 2026-03-29 14:00 CEST, or '' for the total."""
         local = start.astimezone(ZoneInfo(self.zone))
         if self.every is Every.HOUR:
             return f"{local:%Y-%m-%d %H:%M %Z}"
@@ -116,7 +116,7 @@ WHOLE_RANGE = Calendar(every=Every.TOTAL)
 def _offsets(
     start: datetime, end: datetime, zone: ZoneInfo
 ) -> Iterator[tuple[datetime, datetime, int]]:
-    """Give the stretches of one offset (s ahead of UTC) that make up [start, end)."""
+    """Yield the stretches of one offset (s ahead of UTC) that make up [start, end)."""
 
     def offset_at(at: datetime) -> int:
         offset = at.astimezone(zone).utcoffset() or timedelta()

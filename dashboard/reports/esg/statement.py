@@ -184,7 +184,7 @@ class EsgStatement:
 
 
 def covered(text: str, ratio: float | None) -> str:
-    """Give a figure's text with the share of the board-time that it covers, when not all."""
+    """Return a figure's text with the share of the board-time that it covers, when not all."""
     if not text or ratio is None or ratio >= WHOLE_RATIO:
         return text
     return f"{text} of {100 * ratio:.0f} %"

@@ -26,7 +26,7 @@ class UnitScore:
 
 
 def tokens_of(submission: Submission) -> float | None:
-    """Give the tokens of the whole run as its job file states them, None when it does not."""
+    """Return the tokens of the whole run as its job file states them, None when it does not."""
     document: Any = json.loads(submission.job)
     value = document.get("tokens") if isinstance(document, dict) else None
     return float(value) if isinstance(value, int | float) and value > 0 else None
@@ -35,7 +35,7 @@ def tokens_of(submission: Submission) -> float | None:
 def finished_runs(
     submissions: Iterable[Submission], *, start: datetime, end: datetime
 ) -> dict[str, float]:
-    """Give tokens by job id of what began and finished within [start, end) in one attempt."""
+    """Return tokens by job id of what began and finished within [start, end) in one attempt."""
     found = {}
     for submission in submissions:
         last, tokens = submission.latest, tokens_of(submission)
@@ -49,7 +49,7 @@ def finished_runs(
 def unit_scores(
     tokens: Mapping[str, float], emissions_kgco2e: Mapping[str, Range | None]
 ) -> tuple[UnitScore, ...]:
-    """Give the scores by job id; the emissions are location-based plus embodied ones."""
+    """Return the scores by job id; the emissions are location-based plus embodied ones."""
     scores = []
     for job_id, count in sorted(tokens.items()):
         emitted = emissions_kgco2e.get(job_id)

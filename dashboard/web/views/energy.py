@@ -30,7 +30,7 @@ settings = world.settings.settings
 
 
 def answer_of(statement: EsgStatement, days: int) -> str:
-    """Give the page's sentence."""
+    """Return the page's sentence."""
     total = statement.total
     if total.gpu_energy_kwh is None:
         return "Power was never reported in this time, so energy and emissions are unknown."
@@ -59,7 +59,7 @@ if not empty_state():
     choice = ask_energy_choice(newest, settings.report.timezone)
 
     def statement_every(every: Every) -> EsgStatement:
-        """Give the statement as asked for, in periods of that length."""
+        """Return the statement as asked for, in periods of that length."""
         return make_statement(
             reader,
             start=choice.start,

@@ -7,7 +7,7 @@ import streamlit as st
 
 from dashboard.charts.board_history import board_history
 from dashboard.charts.fleet_image import fleet_image
-from dashboard.charts.fleet_map import MEASURES, Measure, fleet_map
+from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
 from dashboard.charts.palette import safe
 from dashboard.web.choices import ALL, choose, choose_days, choose_page
 from dashboard.web.node_health import troubles
@@ -29,7 +29,7 @@ reader = world.reader
 
 
 def cell_texts(boards: pd.DataFrame) -> list[str]:
-    """Give what hovering over each board says."""
+    """Return what hovering over each board says."""
     texts = []
     for board in boards.to_dict("records"):
         memory, power = board["memory_used_mib"] / 1024, board["power_watts"]
@@ -47,7 +47,7 @@ def cell_texts(boards: pd.DataFrame) -> list[str]:
 
 
 def boards_now(end: datetime) -> pd.DataFrame:
-    """Give the boards of the last hour with the measures in %."""
+    """Return the boards of the last hour with the measures in %."""
     boards = reader.boards(start=end - timedelta(hours=1), end=end)
     boards["work"] = 100 * boards["used_ratio"]
     boards["allocated"] = 100 * boards["allocated_ratio"]
@@ -58,7 +58,7 @@ def boards_now(end: datetime) -> pd.DataFrame:
 
 
 def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
-    """Give the boards node by node in the order asked for, numbered by node and within it."""
+    """Return the boards node by node in the order asked for, numbered by node and within it."""
     column, ascending = _SORTS[order]
     ranks = (
         boards.groupby("node", as_index=False)
@@ -71,7 +71,7 @@ def ranked(boards: pd.DataFrame, order: str) -> pd.DataFrame:
     return rows.assign(cell=rows.groupby("rank").cumcount())
 
 
-def show_boards(rows: pd.DataFrame, measure: Measure, end: datetime) -> None:
+def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     """Show the whole fleet, then a page of nodes, then one board of them."""
     nodes = int(rows["rank"].max()) + 1
     if nodes > _NODES:

@@ -37,7 +37,7 @@ def by_hour(group: GroupForecast) -> bool:
 
 
 def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
-    """Give the mean of the next 24 h with its peak hour, as a figure and its small print."""
+    """Return the mean of the next 24 h with its peak hour, as a figure and its small print."""
     path = group.path(quantity)
     if path is None:
         return "—", "never reported"
@@ -50,12 +50,12 @@ def day_ahead(group: GroupForecast, quantity: Quantity) -> tuple[str, str]:
 
 
 def tested_rows(tests: Sequence[ForecastTest]) -> pd.DataFrame:
-    """Give a row per path of a job's forecast: its model and how that did."""
+    """Return a row per path of a job's forecast: its model and how that did."""
     return pd.DataFrame([tested_row(test) for test in tests])
 
 
 def tested_row(one: ForecastTest) -> dict[str, object]:
-    """Give the row of one path."""
+    """Return the row of one path."""
     losses = dict(one.backtest.losses) if one.backtest else {}
     naive = losses.get("naive", 0.0)
     return {
@@ -72,7 +72,7 @@ def tested_row(one: ForecastTest) -> dict[str, object]:
 
 
 def jobs_accuracy() -> go.Figure:
-    """Give the mean accuracy of all jobs' forecasts."""
+    """Return the mean accuracy of all jobs' forecasts."""
     return reader.remember(
         "jobs-accuracy",
         lambda: lead_accuracy(
@@ -82,7 +82,7 @@ def jobs_accuracy() -> go.Figure:
 
 
 def skipped_rows() -> pd.DataFrame:
-    """Give the jobs without a forecast, and why."""
+    """Return the jobs without a forecast, and why."""
     return pd.DataFrame(
         [
             {"job": forecast.job_id, "reason": forecast.reason}

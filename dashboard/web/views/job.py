@@ -27,7 +27,7 @@ planning = world.settings.settings.planning
 
 
 def choose_job(end: datetime) -> Job | None:
-    """Give the job that the address names, else the running one that wastes most."""
+    """Return the job that the address names, else the running one that wastes most."""
     since = end - timedelta(hours=1)
     names = list(reader.running_jobs(since=since))
     wanted = st.query_params.get("id", "")
@@ -82,7 +82,7 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
 
 
 def planned(plan: Plan | None, job: Job) -> JobPlan | None:
-    """Give what the plan says of the job."""
+    """Return what the plan says of the job."""
     return next((one for one in plan.jobs if one.job_id == job.job_id), None) if plan else None
 
 

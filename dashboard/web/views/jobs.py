@@ -28,12 +28,12 @@ reader = world.reader
 
 
 def rows_of(page: JobPage, proposed: dict[str, str]) -> pd.DataFrame:
-    """Give a page of jobs as a table; what was never reported stays empty."""
+    """Return a page of jobs as a table; what was never reported stays empty."""
     return pd.DataFrame([row_of(row, proposed) for row in page.rows])
 
 
 def row_of(used: JobUse, proposed: dict[str, str]) -> dict[str, object]:
-    """Give one job as a row."""
+    """Return one job as a row."""
     job, facts = used.job, used.job.scheduler
     return {
         "job": job.job_id,

@@ -12,7 +12,7 @@ from dashboard.submission.estimate import (
     offered,
     plan_row,
 )
-from dashboard.submission.fleet import Fleet, catalogue_types, fleet_of_store
+from dashboard.submission.fleet import SubmissionFleet, catalogue_types, fleet_of_store
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.planning import calibration_of, family_of, limit_warning, plans_for
 from dashboard.submission.proposal import host_need
@@ -39,7 +39,10 @@ reader = world.store.reader
 
 
 def plans_of(
-    job: JobFile, types: tuple[GpuType, ...], calibration: Calibration, fleet: Fleet | None
+    job: JobFile,
+    types: tuple[GpuType, ...],
+    calibration: Calibration,
+    fleet: SubmissionFleet | None,
 ) -> Offers:
     """The plans of this very question: found once, not at every click on the page."""
     asked = (job, types, calibration, fleet)

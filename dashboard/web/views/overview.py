@@ -22,7 +22,7 @@ settings = world.settings.settings
 
 
 def idle_rent(by_model: pd.DataFrame) -> float | None:
-    """Give the catalogue's rent of the idle GPU-hours; None when no model has a price."""
+    """Return the catalogue's rent of the idle GPU-hours; None when no model has a price."""
     catalogue = load_gpu_catalogue()
     rents = [
         float(row["idle_gpu_hours"]) * model.price_per_hour
@@ -34,13 +34,13 @@ def idle_rent(by_model: pd.DataFrame) -> float | None:
 
 
 def total(rows: pd.DataFrame, column: str) -> float | None:
-    """Give the sum of what is known, None when nothing is."""
+    """Return the sum of what is known, None when nothing is."""
     known = rows[column].dropna()
     return None if known.empty else float(known.sum())
 
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
-    """Give the energy of the site with its range, and the boards' power of the moment."""
+    """Return the energy of the site with its range, and the boards' power of the moment."""
     now_text = f"boards {tense('now', 'at its end')} {number(power_kilowatts, 'kW')}"
     if used is None:
         return UNKNOWN, f"power was never reported; {now_text}"

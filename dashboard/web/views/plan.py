@@ -62,7 +62,7 @@ def answer(plan: Plan) -> None:
 
 
 def planned_boards(plan: Plan) -> list[float]:
-    """Give the boards that all jobs hold in each slot."""
+    """Return the boards that all jobs hold in each slot."""
     catalogue = load_gpu_catalogue()
     planned = [0.0] * len(plan.slot_starts)
     for job in plan.jobs:
@@ -124,7 +124,7 @@ def show_places(plan: Plan) -> None:
 
 
 def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
-    """Give the nodes of a model, a picture's worth at a time."""
+    """Return the nodes of a model, a picture's worth at a time."""
     nodes = sorted(
         (node for node in plan.nodes if model in (ALL, node.gpu_model)),
         key=lambda one: (one.gpu_model, one.node),

@@ -48,10 +48,10 @@ def _taken(cost: float, currency: str) -> str:
 
 
 def visible(found: tuple[StoredRecommendation, ...]) -> tuple[StoredRecommendation, ...]:
-    """Give what the person may see: an owner sees their own jobs only."""
-    desk = current_world().desk
-    person = signed_in(desk.settings().access)
-    return desk.visible(person, found) if person else ()
+    """Return what the person may see: an owner sees their own jobs only."""
+    decision_service = current_world().decision_service
+    person = signed_in(decision_service.settings().access)
+    return decision_service.visible(person, found) if person else ()
 
 
 reader = current_world().reader

@@ -17,7 +17,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 
 
 def _pdf(report: WeeklyReport) -> bytes:
-    """Give the PDF; what draws it is loaded with the first one."""
+    """Return the PDF; what draws it is loaded with the first one."""
     from dashboard.reports.render_pdf import render_pdf
 
     return render_pdf(report)

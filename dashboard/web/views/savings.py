@@ -11,7 +11,7 @@ from dashboard.web.session import current_world
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
-    """Give the rows of which promise and result are both known."""
+    """Return the rows of which promise and result are both known."""
     found = []
     for row in rows:
         one = row.measurement

@@ -30,7 +30,7 @@ class GavelPolicy:
         nodes: Mapping[str, Mapping[int, NodeView]],
         prev_allocations: Mapping[str, Allocation],
     ) -> dict[str, Allocation]:
-        """Give the allocation of every job that runs."""
+        """Return the allocation of every job that runs."""
         room = room_of(nodes)
         names, types = list(jobs), list(room)
         shares = self._shares(names, jobs, types, room)
@@ -60,7 +60,7 @@ class GavelPolicy:
     def _shares(
         self, names: Sequence[str], jobs: Mapping[str, JobView], types: Sequence[str], room: Room
     ) -> Floats:
-        """Give the shares of time [J, T]: max over X of the least normalised throughput."""
+        """Return the shares of time [J, T]: max over X of the least normalised throughput."""
         speed = np.zeros((len(names), len(types)))
         for row, name in enumerate(names):
             job = jobs[name]
@@ -73,7 +73,7 @@ class GavelPolicy:
 
 
 def max_min_shares(speed: Floats, gpus: Floats, capacity: Floats) -> Floats:
-    """Give shares X [J, T] that maximise the least normalised throughput, then their sum.
+    """Return shares X [J, T] that maximise the least normalised throughput, then their sum.
 
     `speed` [J, T] is 0 where a job cannot run; a job's throughput is normalised by that of an equal
     share of all types and weighted by its GPUs, as Gavel's least attained service policy does.

@@ -10,14 +10,14 @@ Room = dict[str, dict[int, int]]
 
 
 def room_of(nodes: Mapping[str, Mapping[int, NodeView]]) -> Room:
-    """Give the GPUs of every node by type."""
+    """Return the GPUs of every node by type."""
     return {
         kind: {key: node.resources[_GPUS] for key, node in of.items()} for kind, of in nodes.items()
     }
 
 
 def usable_types(job: JobView, room: Room, *, knows_memory: bool) -> list[str]:
-    """Give the types that hold the job's GPUs at all and where it has not run out of memory.
+    """Return the types that hold the job's GPUs at all and where it has not run out of memory.
 
     A policy that `knows_memory` also leaves out those where the predictor says it would.
     """
@@ -36,7 +36,7 @@ def usable_types(job: JobView, room: Room, *, knows_memory: bool) -> list[str]:
 def place(
     chosen: Mapping[str, tuple[str, int]], before: Mapping[str, Allocation], room: Room
 ) -> dict[str, Allocation]:
-    """Give nodes to jobs with a type and a count."""
+    """Return nodes to jobs with a type and a count."""
     given: dict[str, Allocation] = {}
     for gpu_type, of in room.items():
         wanted = {name: count for name, (kind, count) in chosen.items() if kind == gpu_type}
@@ -58,7 +58,7 @@ def _take_in_order(
     *,
     knows_memory: bool,
 ) -> dict[str, tuple[str, int]]:
-    """Give each job in order its guess: where it is, else on the type with most GPUs free."""
+    """Return each job in order its guess: where it is, else on the type with most GPUs free."""
     free = {name: sum(of.values()) for name, of in room.items()}
     chosen: dict[str, tuple[str, int]] = {}
     for name in order:
@@ -92,7 +92,7 @@ class FirstInPolicy:
         nodes: Mapping[str, Mapping[int, NodeView]],
         prev_allocations: Mapping[str, Allocation],
     ) -> dict[str, Allocation]:
-        """Give the allocation of every job that runs."""
+        """Return the allocation of every job that runs."""
         room = room_of(nodes)
         order = sorted(
             jobs, key=lambda name: (name not in prev_allocations, jobs[name].creation_timestamp)
@@ -117,7 +117,7 @@ class LeastAttainedPolicy:
         nodes: Mapping[str, Mapping[int, NodeView]],
         prev_allocations: Mapping[str, Allocation],
     ) -> dict[str, Allocation]:
-        """Give the allocation of every job that runs."""
+        """Return the allocation of every job that runs."""
         room = room_of(nodes)
         limit = self.threshold_gpu_hours * 3600
         order = sorted(

@@ -31,7 +31,7 @@ class SiaPolicy:
         nodes: Mapping[str, Mapping[int, Any]],
         prev_allocations: Mapping[str, Allocation],
     ) -> dict[str, Allocation]:
-        """Give the allocation of every job."""
+        """Return the allocation of every job."""
         if not jobs:
             return {}
         view = self._reader.read(jobs, nodes, prev_allocations)

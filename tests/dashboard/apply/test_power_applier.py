@@ -13,7 +13,7 @@ from dashboard.apply.cap_renewal import CapRenewal
 from dashboard.apply.power.applier import PowerCapApplier
 from data.apply_settings import ApplySettings, PowerApplySettings
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.changes import Change, Seen, StepOutcome
+from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.cluster import Gpu
 from data.records.decisions import Action, Recommendation
 from data.records.plans import Configuration
@@ -69,19 +69,19 @@ def test_a_cap_is_asked_for_held_and_taken_back(power: PowerBed) -> None:
     applier = applier_of(power)
     change = prepared(power)
     assert [step.text for step in change.steps] == ["nvidia-smi -i GPU-0000 -pl 490"]
-    assert applier.read_back(change, done=1).seen is Seen.UNTOUCHED
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNTOUCHED
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
     assert applier.execute(change.steps[0], change).detail == "asked for already"
-    assert applier.read_back(change, done=1).seen is Seen.NOT_YET
+    assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
     power.step()
     seen = applier.read_back(change, done=1)
-    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "GPU-0000 is at 490 W")
+    assert (seen.seen, seen.detail) == (VerificationResult.AS_INTENDED, "GPU-0000 is at 490 W")
     back = applier.change_back(change, applier.look_again(change))
     assert [(step.before, step.after) for step in back.steps] == [("490", None)]
     assert [(step.before, step.after) for step in change.undo] == [("490", None)]
     applier.execute(back.steps[0], back)
     power.step()
-    assert applier.read_back(back, done=1).seen is Seen.AS_INTENDED
+    assert applier.read_back(back, done=1).seen is VerificationResult.AS_INTENDED
     assert power.limit_of() == 700_000
     again = applier.change_back(back, applier.look_again(back))
     assert [(step.before, step.after) for step in again.steps] == [(None, "490")]
@@ -99,7 +99,7 @@ def test_every_board_of_a_job_is_a_step(power: PowerBed) -> None:
     power.lines = "gpu1 error nvmlDeviceSetPowerManagementLimit 4\n"
     power.step()
     seen = applier.read_back(change, done=2)
-    assert seen.seen is Seen.FAILING
+    assert seen.seen is VerificationResult.FAILING
     assert "NoPermission" in seen.detail
     assert dict(seen.observed)["power_limit_watts GPU-0000"] == "490"
 
@@ -146,7 +146,7 @@ def test_an_agent_that_does_not_report_stops_the_change(power: PowerBed) -> None
     power.now += timedelta(minutes=5)
     with pytest.raises(ApplyError, match="not since"):
         prepared(power)
-    assert applier.read_back(change, done=1).seen is Seen.UNREADABLE
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNREADABLE
 
 
 def test_a_job_that_holds_other_boards_is_stale(power: PowerBed) -> None:
@@ -171,7 +171,7 @@ def test_a_cap_that_somebody_else_asked_for_is_not_replaced(power: PowerBed) -> 
     applier.execute(other.steps[0], other)
     answer = applier.execute(change.steps[0], change)
     assert answer.outcome is StepOutcome.REFUSED
-    assert applier.read_back(change, done=1).seen is Seen.DIFFERENT
+    assert applier.read_back(change, done=1).seen is VerificationResult.DIFFERENT
     with pytest.raises(StalePlanError, match="neither"):
         applier.change_back(change, applier.look_again(change))
 
@@ -186,7 +186,7 @@ def test_a_lapsed_cap_is_seen_as_gone(power: PowerBed) -> None:
     assert applier.renew(live_jobs=["slurm:7"]) == 1
     power.now += timedelta(hours=1)
     power.step()
-    assert applier.read_back(change, done=1).seen is Seen.UNTOUCHED
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNTOUCHED
     assert power.limit_of() == 700_000
 
 
@@ -198,7 +198,7 @@ def test_a_forged_report_is_not_believed(power: PowerBed) -> None:
     applier.execute(change.steps[0], change)
     path = power.shared / "reports" / f"{NODE}.json"
     path.write_text(path.read_text().replace("700", "490"))
-    assert applier.read_back(change, done=1).seen is Seen.UNREADABLE
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNREADABLE
     with pytest.raises(ApplyError, match="signature"):
         prepared(power)
 

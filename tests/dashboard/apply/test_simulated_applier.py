@@ -15,7 +15,7 @@ from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.apply import build_appliers
 from dashboard.apply.simulated.applier import SimulatedApplier
 from dashboard.apply.worker import Worker
-from dashboard.desk import Desk
+from dashboard.decision_service import DecisionService
 from dashboard.savings import ledger
 from data.apply_settings import (
     ApplySettings,
@@ -26,7 +26,7 @@ from data.apply_settings import (
 )
 from data.errors import ChangeRefusedError, SettingsError, StalePlanError
 from data.load_settings import load_settings
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 from data.records.commands import Person
 from data.records.decisions import Action, Recommendation, Savings
 from data.records.plans import Configuration
@@ -99,16 +99,16 @@ def test_a_change_is_made_seen_and_undone(cluster: SimulatedCluster, number: int
     assert applier.covers(one)
     change = applier.change_for(one, applier.look(one, job=None, gpus=()))
     assert applier.rehearse(change).refusals == ()
-    assert applier.read_back(change, done=0).seen is Seen.UNTOUCHED
+    assert applier.read_back(change, done=0).seen is VerificationResult.UNTOUCHED
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
-    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    assert applier.read_back(change, done=1).seen is VerificationResult.AS_INTENDED
     assert held(cluster, one.job_id, NOW + timedelta(seconds=1)).gpu_count == (
         one.proposed.gpu_count
     )
     back = applier.change_back(change, applier.look_again(change))
     later = SimulatedApplier(cluster, clock=lambda: NOW + timedelta(seconds=1))
     assert later.execute(back.steps[0], back).outcome is StepOutcome.DONE
-    assert later.read_back(back, done=1).seen is Seen.AS_INTENDED
+    assert later.read_back(back, done=1).seen is VerificationResult.AS_INTENDED
     assert held(cluster, one.job_id, NOW + timedelta(seconds=2)) == one.now
 
 
@@ -154,7 +154,7 @@ def test_what_somebody_else_changed_is_not_rolled_back(cluster: SimulatedCluster
     applier.execute(change.steps[0], change)
     give(cluster, one.job_id, replace(one.now, gpu_count=3), NOW + timedelta(seconds=1))
     later = SimulatedApplier(cluster, clock=lambda: NOW + timedelta(minutes=1))
-    assert later.read_back(change, done=1).seen is Seen.DIFFERENT
+    assert later.read_back(change, done=1).seen is VerificationResult.DIFFERENT
     with pytest.raises(StalePlanError, match="someone else"):
         later.change_back(change, later.look_again(change))
 
@@ -272,10 +272,12 @@ def test_what_was_promised_is_measured_in_the_simulation(
         def appliers(chosen: Settings) -> tuple[SimulatedApplier, ...]:
             return tuple(build_appliers(chosen, clock=clock))  # type: ignore[arg-type]
 
-        desk = Desk(store=store, settings=lambda: settings, appliers=appliers, clock=clock)
+        decision_service = DecisionService(
+            store=store, settings=lambda: settings, appliers=appliers, clock=clock
+        )
         worker = Worker(store=store, settings=lambda: settings, appliers=appliers, clock=clock)
-        assert desk.approve_and_apply(one.digest, ROBIN).fresh
-        assert not desk.approve_and_apply(one.digest, ROBIN).fresh
+        assert decision_service.approve_and_apply(one.digest, ROBIN).fresh
+        assert not decision_service.approve_and_apply(one.digest, ROBIN).fresh
         for _minute in range(60):
             clock.forward(minutes=1)
             while worker.work_once():
@@ -293,7 +295,7 @@ def test_what_was_promised_is_measured_in_the_simulation(
         found, truth = measured.realised_energy_kwh, saved_in_truth(cluster)
         assert found is not None
         assert found.low - 1e-9 <= truth * settings.energy.pue <= found.high + 1e-9
-        desk.roll_back(one.digest, ROBIN)
+        decision_service.roll_back(one.digest, ROBIN)
         worker.work_once()
         assert store.reader.states()[one.digest] == "rolled-back"
         assert not store.reader.verify_audit()

@@ -12,13 +12,13 @@ import pytest
 from beds.slurm_apply import GPU_MODELS, prepared, proposal
 from beds.slurm_replay import RECORDED, command_folder, recorded_commands
 
-from dashboard.apply.slurm.answers import Answer, Said, answer_of
+from dashboard.apply.slurm.answers import CommandAnswer, CommandOutcome, answer_of
 from dashboard.apply.slurm.applier import SlurmApplier
 from dashboard.apply.slurm.client import Records
 from dashboard.apply.slurm.rest import rest_answer
 from data.apply_settings import SlurmApplySettings
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 from data.records.decisions import Action
 
 NOW = datetime(2027, 6, 1, tzinfo=UTC)
@@ -99,7 +99,10 @@ def test_garbage_is_an_error_with_words_and_never_a_crash(tmp_path: Path, said: 
     with pytest.raises(ApplyError):
         bad.look(proposal("5", 1, 1), job=None, gpus=())
     assert bad.execute(change.steps[0], change).outcome in (StepOutcome.BUSY, StepOutcome.REFUSED)
-    assert bad.read_back(change, done=1).seen in (Seen.UNREADABLE, Seen.GONE)
+    assert bad.read_back(change, done=1).seen in (
+        VerificationResult.UNREADABLE,
+        VerificationResult.GONE,
+    )
     assert not sent.exists()
 
 
@@ -183,23 +186,35 @@ def test_a_person_s_variables_reach_no_program(
 @pytest.mark.parametrize(
     ("status", "body", "said"),
     [
-        (200, {"errors": [], "warnings": []}, Said.YES),
-        (200, {"errors": []}, Said.YES),
-        (200, {"errors": [{"error_number": 9001, "error": "Failure during parsing"}]}, Said.NO),
-        (200, {"errors": [], "warnings": [{"description": "Ignoring unknown field"}]}, Said.NO),
+        (200, {"errors": [], "warnings": []}, CommandOutcome.YES),
+        (200, {"errors": []}, CommandOutcome.YES),
+        (
+            200,
+            {"errors": [{"error_number": 9001, "error": "Failure during parsing"}]},
+            CommandOutcome.NO,
+        ),
+        (
+            200,
+            {"errors": [], "warnings": [{"description": "Ignoring unknown field"}]},
+            CommandOutcome.NO,
+        ),
         (
             500,
             {"errors": [{"error_number": 2073, "error": "no longer pending execution"}]},
-            Said.NO,
+            CommandOutcome.NO,
         ),
-        (404, {"errors": [{"error_number": 2017, "error": "Invalid job id specified"}]}, Said.NO),
-        (429, {}, Said.LATER),
-        (503, {}, Said.LATER),
-        (504, {}, Said.NOTHING),
+        (
+            404,
+            {"errors": [{"error_number": 2017, "error": "Invalid job id specified"}]},
+            CommandOutcome.NO,
+        ),
+        (429, {}, CommandOutcome.LATER),
+        (503, {}, CommandOutcome.LATER),
+        (504, {}, CommandOutcome.NOTHING),
     ],
 )
 def test_slurmrestd_has_said_yes_only_without_errors_and_warnings(
-    status: int, body: dict[str, Any], said: Said
+    status: int, body: dict[str, Any], said: CommandOutcome
 ) -> None:
     """200 with errors[] or warnings[] is a failure."""
     assert rest_answer(status, json.dumps(body).encode()).said is said
@@ -209,7 +224,7 @@ def test_the_wish_of_the_server_is_kept() -> None:
     """Retry-After is handed on; nonsense in it is not."""
     assert rest_answer(503, b"{}", "7").retry_after_seconds == 7
     assert rest_answer(503, b"{}", "soon").retry_after_seconds is None
-    assert rest_answer(200, b"<html>").said is Said.NOTHING
+    assert rest_answer(200, b"<html>").said is CommandOutcome.NOTHING
 
 
 def test_secrets_in_answers_are_masked() -> None:
@@ -305,10 +320,12 @@ class Playing:
         nodes = json.loads((RECORDED / "24.11" / "nodes.json").read_text())["nodes"]
         return Records(interface="commands 24.11", records=tuple(nodes))
 
-    def send(self, payload: Any) -> Answer:
+    def send(self, payload: Any) -> CommandAnswer:
         """Remember what was sent, and answer."""
         self.sent.append(payload["argv"])
-        return answer_of(self.said) if self.said else Answer(said=Said.YES, words="")
+        return (
+            answer_of(self.said) if self.said else CommandAnswer(said=CommandOutcome.YES, words="")
+        )
 
 
 def played(*records: dict[str, Any], said: str = "") -> tuple[SlurmApplier, Playing]:
@@ -351,7 +368,7 @@ def test_another_value_than_sent_is_different() -> None:
     applier, _cluster = played(job, job, job | {"tres_per_node": "gres/gpu:h100:3"})
     change = prepared(applier, proposal(str(job["job_id"]), 12, 6, created_at=NOW))
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.UNKNOWN
-    assert applier.read_back(change, done=1).seen is Seen.DIFFERENT
+    assert applier.read_back(change, done=1).seen is VerificationResult.DIFFERENT
 
 
 ONE_NODE = {"tres_req_str": "cpu=1,node=1", "max_nodes": 1}
@@ -360,28 +377,28 @@ ONE_NODE = {"tres_req_str": "cpu=1,node=1", "max_nodes": 1}
 @pytest.mark.parametrize(
     ("reached", "done", "seen"),
     [
-        ({}, 4, Seen.UNTOUCHED),
-        ({}, 0, Seen.UNTOUCHED),
-        ({"priority": 0, "state_reason": "JobHeldUser"}, 1, Seen.AS_INTENDED),
-        ({"priority": 0, "state_reason": "JobHeldUser"}, 2, Seen.UNTOUCHED),
+        ({}, 4, VerificationResult.UNTOUCHED),
+        ({}, 0, VerificationResult.UNTOUCHED),
+        ({"priority": 0, "state_reason": "JobHeldUser"}, 1, VerificationResult.AS_INTENDED),
+        ({"priority": 0, "state_reason": "JobHeldUser"}, 2, VerificationResult.UNTOUCHED),
         ({"priority": 0, "state_reason": "JobHeldUser", **ONE_NODE}, 2,
-         Seen.AS_INTENDED),
+         VerificationResult.AS_INTENDED),
         ({"priority": 0, "state_reason": "JobHeldUser", **ONE_NODE,
-          "tres_per_node": "gres/gpu:h100:1"}, 4, Seen.UNTOUCHED),
+          "tres_per_node": "gres/gpu:h100:1"}, 4, VerificationResult.UNTOUCHED),
         ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:1"}, 4,
-         Seen.AS_INTENDED),
+         VerificationResult.AS_INTENDED),
         ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:1",
-          "state_reason": "None"}, 4, Seen.NOT_YET),
+          "state_reason": "None"}, 4, VerificationResult.NOT_YET),
         ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:1",
-          "state_reason": "BadConstraints", "priority": 0}, 4, Seen.FAILING),
+          "state_reason": "BadConstraints", "priority": 0}, 4, VerificationResult.FAILING),
         ({**ONE_NODE, "tres_per_node": "gres/gpu:h100:4"}, 4,
-         Seen.DIFFERENT),
-        ({"job_state": ["CANCELLED"]}, 4, Seen.GONE),
-        ({"submit_time": 5}, 4, Seen.GONE),
+         VerificationResult.DIFFERENT),
+        ({"job_state": ["CANCELLED"]}, 4, VerificationResult.GONE),
+        ({"submit_time": 5}, 4, VerificationResult.GONE),
     ],
 )  # fmt: skip
 def test_reading_back_tells_how_far_the_steps_came(
-    reached: dict[str, Any], done: int, seen: Seen
+    reached: dict[str, Any], done: int, seen: VerificationResult
 ) -> None:
     """After a crash the step that was being sent is told from those before it."""
     job = recorded_job("24.11", "waiting")

@@ -12,7 +12,7 @@ from factories import make_job
 
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import JobState, Platform, SchedulerFacts
 from data.records.plans import Configuration
@@ -60,11 +60,11 @@ def test_a_waiting_job_asks_for_fewer_gpus(bed: SlurmBed, mode: str) -> None:
     assert [step.text for step in change.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:2"]
     assert applier.rehearse(change).refusals == ()
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, change).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
     assert [step.text for step in back.steps] == [f"scontrol update JobId={job} Gres=gpu:h100:4"]
     run_steps(applier, back)
-    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, back).seen is VerificationResult.AS_INTENDED
     assert re.search(r"TresPerNode=gres[:/]gpu:h100:4", shown(bed, job))
     again = applier.change_back(back, applier.look_again(back))
     assert [step.after for step in again.steps] == ["gpu:h100:2"]
@@ -84,11 +84,14 @@ def test_several_fields_change_while_the_job_is_held(bed: SlurmBed, mode: str) -
         ("release", "Hold"),
     ]
     assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
-    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, change).seen is VerificationResult.AS_INTENDED
     bed.run("scancel", holder)
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
     seen = applier.read_back(change, done=len(change.steps))
-    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 1 GPUs")
+    assert (seen.seen, seen.detail) == (
+        VerificationResult.AS_INTENDED,
+        "the job is RUNNING with 1 GPUs",
+    )
 
 
 def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None:
@@ -99,7 +102,7 @@ def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None
     change = prepared(applier, proposal(job, 8, 1))
     for step in change.steps[:2]:
         assert applier.execute(step, change).outcome is StepOutcome.DONE
-    assert applier.read_back(change, done=3).seen is Seen.UNTOUCHED
+    assert applier.read_back(change, done=3).seen is VerificationResult.UNTOUCHED
     back = applier.change_back(change, applier.look_again(change))
     assert [(step.verb, step.after) for step in back.steps] == [
         ("update", "2-2"),
@@ -107,7 +110,7 @@ def test_a_change_that_stops_half_way_is_taken_back_whole(bed: SlurmBed) -> None
         ("release", "no"),
     ]
     assert {one.outcome for one in run_steps(applier, back)} == {StepOutcome.DONE}
-    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, back).seen is VerificationResult.AS_INTENDED
     assert applier.look_again(change).state == change.target.state
 
 
@@ -126,7 +129,10 @@ def ends_as_measured(
     job = recommendation.job_id.removeprefix("slurm:")
     bed.until("it runs", lambda: bed.states().get(job) == "RUNNING")
     seen = applier.read_back(change, done=len(change.steps))
-    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+    assert (seen.seen, seen.detail) == (
+        VerificationResult.AS_INTENDED,
+        "the job is RUNNING with 2 GPUs",
+    )
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])
@@ -169,7 +175,7 @@ def test_a_job_that_starts_meanwhile_is_refused(bed: SlurmBed) -> None:
         answer = run_steps(applier, one)
         assert [entry.outcome for entry in answer] == [StepOutcome.REFUSED]
         assert "started meanwhile" in answer[0].detail
-        assert applier.read_back(one, done=1).seen is Seen.UNTOUCHED
+        assert applier.read_back(one, done=1).seen is VerificationResult.UNTOUCHED
     assert "Priority=0" not in shown(bed, job)
 
 
@@ -201,12 +207,12 @@ def test_bad_constraints_are_seen_and_undone(bed: SlurmBed) -> None:
     run_steps(applier, change)
     seen = settled(bed, applier, change)
     assert (seen.seen, seen.detail) == (
-        Seen.FAILING,
+        VerificationResult.FAILING,
         "the job never starts like this: Reason=BadConstraints",
     )
     back = applier.change_back(change, applier.look_again(change))
     run_steps(applier, back)
-    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, back).seen is VerificationResult.AS_INTENDED
     assert "Priority=0" not in shown(bed, job)
 
 
@@ -232,13 +238,13 @@ def test_the_waiting_tasks_of_an_array_change_together(bed: SlurmBed) -> None:
     change = prepared(applier, proposal(array, 2, 1))
     assert change.steps[0].target == f"{array}_[0-3]"
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, change).seen is VerificationResult.AS_INTENDED
     with pytest.raises(ChangeRefusedError, match="tasks of an array"):
         prepared(applier_of(bed, "rest"), proposal(array, 1, 2, action=Action.SCALE_OUT))
     named = (("features", "nvlink"),)
     several = prepared(applier, proposal(array, 1, 2, action=Action.SCALE_OUT, details=named))
     assert [step.outcome for step in run_steps(applier, several)] == [StepOutcome.DONE] * 4
-    assert settled(bed, applier, several).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, several).seen is VerificationResult.AS_INTENDED
 
 
 @pytest.mark.parametrize("mode", ["commands", "rest"])
@@ -281,7 +287,7 @@ def test_a_running_task_is_cancelled_by_its_place_in_the_array(bed: SlurmBed) ->
     change = prepared(applier, proposal(task, 2, 0, action=Action.RECLAIM, proposed=nothing))
     assert change.steps[0].text == f"scancel {array}_0"
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, change).seen is VerificationResult.AS_INTENDED
     bed.until("the next runs", lambda: bed.states().get(f"{array}_1") == "RUNNING")
 
 
@@ -295,7 +301,7 @@ def test_an_idle_job_is_reclaimed_once_and_for_all(bed: SlurmBed, mode: str) -> 
     assert change.undo == ()
     assert "Warn the owner first" in change.notes[0]
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert settled(bed, applier, change).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, change).seen is VerificationResult.AS_INTENDED
     with pytest.raises(StalePlanError):
         applier.look_again(change)
 
@@ -309,7 +315,10 @@ def test_a_running_job_gives_back_a_node(bed: SlurmBed) -> None:
     assert change.undo == ()
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     seen = applier.read_back(change, done=1)
-    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+    assert (seen.seen, seen.detail) == (
+        VerificationResult.AS_INTENDED,
+        "the job is RUNNING with 2 GPUs",
+    )
     assert "NodeList=h1" in shown(bed, job)
     assert "BatchHost=h1" in shown(bed, job)
     with pytest.raises(ChangeRefusedError, match="cannot change the GPUs of a job that runs"):
@@ -352,7 +361,10 @@ def test_a_running_job_is_requeued_only_with_consent(bed: SlurmBed) -> None:
     assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     bed.until("it runs again", lambda: bed.states().get(job) == "RUNNING")
     seen = applier.read_back(change, done=len(change.steps))
-    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job is RUNNING with 2 GPUs")
+    assert (seen.seen, seen.detail) == (
+        VerificationResult.AS_INTENDED,
+        "the job is RUNNING with 2 GPUs",
+    )
     again = applier.look_again(change)
     assert again.identity == change.target.identity
     back = applier.change_back(change, again)
@@ -430,7 +442,7 @@ def test_a_time_limit_is_lowered_while_the_job_runs(bed: SlurmBed, mode: str) ->
     change = prepared(applier, shorter)
     assert [step.text for step in change.steps] == [f"scontrol update JobId={job} TimeLimit=20"]
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
-    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    assert applier.read_back(change, done=1).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
     assert [step.outcome for step in run_steps(applier, back)] == [StepOutcome.DONE]
     assert "TimeLimit=01:00:00" in shown(bed, job)
@@ -451,10 +463,13 @@ def test_a_waiting_job_starts_later(bed: SlurmBed, mode: str) -> None:
     assert applier.rehearse(change).refusals == ()
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     seen = settled(bed, applier, change)
-    assert (seen.seen, seen.detail) == (Seen.AS_INTENDED, "the job waits: Reason=BeginTime")
+    assert (seen.seen, seen.detail) == (
+        VerificationResult.AS_INTENDED,
+        "the job waits: Reason=BeginTime",
+    )
     back = applier.change_back(change, applier.look_again(change))
     assert [step.outcome for step in run_steps(applier, back)] == [StepOutcome.DONE]
-    assert settled(bed, applier, back).seen is Seen.AS_INTENDED
+    assert settled(bed, applier, back).seen is VerificationResult.AS_INTENDED
 
 
 def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
@@ -465,7 +480,7 @@ def test_a_node_is_drained_and_resumed_by_us_alone(bed: SlurmBed) -> None:
     change = prepared(applier, emptied)
     assert [step.outcome for step in run_steps(applier, change)] == [StepOutcome.DONE]
     found = applier.read_back(change, done=1)
-    assert found.seen is Seen.AS_INTENDED
+    assert found.seen is VerificationResult.AS_INTENDED
     assert found.detail.startswith("the node takes no new jobs (drain, reason trimtab ")
     assert bed.states()[job] == "RUNNING"
     with pytest.raises(StalePlanError, match="out of service already"):

@@ -20,7 +20,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.feasible_changes import why_not
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 from data.records.decisions import Action
 from data.records.jobs import Job
 from data.records.plans import Configuration
@@ -161,16 +161,19 @@ def test_a_requeued_job_that_does_not_start_again_is_failing(bed: SlurmBed) -> N
     done = len(change.steps)
     bed.until("Slurm looked", lambda: "Reason" in applier.read_back(change, done=done).detail)
     seen = applier.read_back(change, done=done)
-    assert seen.seen is Seen.NOT_YET
+    assert seen.seen is VerificationResult.NOT_YET
     assert "the job ran before the change, and waits since its requeue" in seen.detail
     hasty = applier_of(bed, allow_requeue=True, pending_seconds=0.5)
-    bed.until("it has waited", lambda: hasty.read_back(change, done=done).seen is Seen.FAILING)
+    bed.until(
+        "it has waited",
+        lambda: hasty.read_back(change, done=done).seen is VerificationResult.FAILING,
+    )
     back = applier.change_back(change, applier.look_again(change))
     assert {step.outcome for step in run_steps(applier, back)} == {StepOutcome.DONE}
     done_back = len(back.steps)
     bed.until(
         "it is as it was",
-        lambda: applier.read_back(back, done=done_back).seen is Seen.AS_INTENDED,
+        lambda: applier.read_back(back, done=done_back).seen is VerificationResult.AS_INTENDED,
     )
     assert "it ran then and waits now" in applier.read_back(back, done=done_back).detail
     bed.run("scancel", full)

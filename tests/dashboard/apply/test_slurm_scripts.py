@@ -4,7 +4,7 @@ import pytest
 from beds.slurm import SlurmBed
 from beds.slurm_apply import applier_of, prepared, proposal, run_steps, settled
 
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 
 pytestmark = pytest.mark.slurm
 
@@ -37,6 +37,6 @@ def test_a_job_that_fails_as_soon_as_it_starts_again_is_failing(bed: SlurmBed) -
     assert {step.outcome for step in run_steps(applier, change)} == {StepOutcome.DONE}
     bed.until("it failed", lambda: bed.states().get(job) == "FAILED")
     seen = settled(bed, applier, change)
-    assert seen.seen is Seen.FAILING
+    assert seen.seen is VerificationResult.FAILING
     assert "(FAILED)" in seen.detail
     assert "submit it again" in seen.detail

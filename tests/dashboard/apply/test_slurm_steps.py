@@ -9,7 +9,7 @@ from beds.slurm_apply import MODEL, proposal
 
 from dashboard.apply.base import Left
 from dashboard.apply.slurm.closing import closing_of
-from dashboard.apply.slurm.gres_text import GpuRequest, gpu_request, one_spelling, with_gpus
+from dashboard.apply.slurm.gres_text import GresRequest, gpu_request, one_spelling, with_gpus
 from dashboard.apply.slurm.moves import Move, Moves, moves_for, same_value, type_key
 from dashboard.apply.slurm.steps import steps_of
 from dashboard.apply.slurm.ways_back import moves_back
@@ -70,7 +70,7 @@ def test_every_release_reads_as_one_spelling(written: str, same: str) -> None:
 
 def test_other_resources_of_a_request_are_kept() -> None:
     """`Gres=` replaces the whole request: what is not repeated would be lost."""
-    wanted = GpuRequest(gpu_type="h100", count=1)
+    wanted = GresRequest(gpu_type="h100", count=1)
     assert with_gpus("lustre:1,gpu:h100:4", wanted) == "lustre:1,gpu:h100:1"
 
 

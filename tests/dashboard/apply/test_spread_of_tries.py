@@ -5,18 +5,27 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dashboard.apply.next_move import RETRIES, Conclude, Look, Move, Pace, Send, Wait, next_move
+from dashboard.apply.next_move import (
+    RETRIES,
+    Conclude,
+    Move,
+    Pace,
+    ReadBackMove,
+    Send,
+    WaitMove,
+    next_move,
+)
 from dashboard.apply.progress import Progress
 from data.records.changes import (
     Change,
     ChangeStep,
     ReadBack,
-    Seen,
     StepOutcome,
     StepResult,
     Target,
+    VerificationResult,
 )
-from data.records.lifecycle import Event
+from data.records.lifecycle import LifecycleEvent
 
 AT = datetime(2026, 3, 2, tzinfo=UTC)
 STEP = ChangeStep(
@@ -36,7 +45,7 @@ PACE = Pace(
 )
 
 
-def busy(sent: int, after: float, *, seen: Seen | None = None, **wish: float) -> Move:
+def busy(sent: int, after: float, *, seen: VerificationResult | None = None, **wish: float) -> Move:
     """The move `after` seconds after the second step was answered by busy for the nth time.
 
     `seen` is what a look in this visit found.
@@ -53,7 +62,7 @@ def busy(sent: int, after: float, *, seen: Seen | None = None, **wish: float) ->
 def waited(sent: int, **wish: float) -> float:
     """The seconds between the nth busy answer and the next try, looked at in between."""
     after = 0.0
-    while isinstance(move := busy(sent, after, seen=Seen.NOT_YET, **wish), Wait):
+    while isinstance(move := busy(sent, after, seen=VerificationResult.NOT_YET, **wish), WaitMove):
         until = (move.until - AT).total_seconds()
         assert after < until <= after + PACE.poll.total_seconds()
         after = until
@@ -82,16 +91,17 @@ def test_the_servers_own_wish_comes_first() -> None:
 def test_after_the_wait_the_step_is_sent_again_and_not_for_ever() -> None:
     """Due, it is sent; after the last try the change is said to be half done."""
     assert busy(1, 6.0, wait_within_seconds=600.0) == Send(step=1)
-    last = busy(RETRIES + 1, 0.0, seen=Seen.NOT_YET, wait_within_seconds=600.0)
+    last = busy(RETRIES + 1, 0.0, seen=VerificationResult.NOT_YET, wait_within_seconds=600.0)
     assert isinstance(last, Conclude)
-    assert last.event is Event.APPLIED_DIFFERENTLY
+    assert last.event is LifecycleEvent.APPLIED_DIFFERENTLY
 
 
 @pytest.mark.parametrize("sent", [1, RETRIES + 1])
 def test_what_fails_between_two_steps_is_failing_at_once(sent: int) -> None:
     """Nobody waits for the rest of a rollout whose pods find no node: it can be rolled back."""
-    assert busy(sent, 0.0, wait_within_seconds=600.0) == Look(done=1)
-    found = busy(sent, 0.0, seen=Seen.FAILING, wait_within_seconds=600.0)
+    assert busy(sent, 0.0, wait_within_seconds=600.0) == ReadBackMove(done=1)
+    found = busy(sent, 0.0, seen=VerificationResult.FAILING, wait_within_seconds=600.0)
     assert found == Conclude(
-        event=Event.FAILING, detail="1 of 2 steps were taken, then: 0/3 nodes are available"
+        event=LifecycleEvent.FAILING,
+        detail="1 of 2 steps were taken, then: 0/3 nodes are available",
     )

@@ -12,7 +12,7 @@ from beds.kubernetes_replay import kubeconfig
 from dashboard.apply.kubernetes.api import CutError, KubernetesApi, NotSentError
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ApplyError
-from data.records.changes import Change, Seen, StepOutcome
+from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.decisions import Action
 from data.records.jobs import Platform
 
@@ -116,7 +116,10 @@ def test_an_answer_that_differs_from_what_was_sent_is_told(
     assert "/spec/replicas is 3, not 1" in result.detail
     fake.objects[PATH] = stored
     found = newer.read_back(change, done=1)
-    assert (found.seen, found.observed) == (Seen.DIFFERENT, (("/spec/replicas", "3"),))
+    assert (found.seen, found.observed) == (
+        VerificationResult.DIFFERENT,
+        (("/spec/replicas", "3"),),
+    )
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 503])

@@ -16,7 +16,7 @@ from beds.kubernetes_apply import (
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ChangeRefusedError
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -108,9 +108,9 @@ def test_an_elastic_pytorch_job_gets_fewer_workers(
     change = planned(applier, proposal("elastic/pytorchjob/work", gpus(8), gpus(4)))
     assert applier.rehearse(change).refusals == ()
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
-    assert applier.read_back(change, done=1).seen is Seen.NOT_YET
+    assert applier.read_back(change, done=1).seen is VerificationResult.NOT_YET
     pods(bed, "elastic", label, 2)
-    assert settled(applier, change, 1).seen is Seen.AS_INTENDED
+    assert settled(applier, change, 1).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "PyTorchJob", "elastic")["pytorchReplicaSpecs"]["Worker"]["replicas"] == 1
     back = applier.change_back(change, applier.look_again(change))
     assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
@@ -125,7 +125,7 @@ def test_a_pytorch_job_is_suspended_and_resumed(
     make(bed, "PyTorchJob", "idle", pytorch(1))
     before = spec_of(bed, "PyTorchJob", "idle")
     change = planned(applier, proposal("idle/pytorchjob/work", gpus(4), gpus(0)))
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "PyTorchJob", "idle")["runPolicy"] == {
         "cleanPodPolicy": "None",
         "suspend": True,
@@ -173,7 +173,7 @@ def test_a_ray_cluster_gets_fewer_workers_within_its_bounds(
     found = spec_of(bed, "RayCluster", "ray")["workerGroupSpecs"][1]
     assert (found["replicas"], found["minReplicas"], found["maxReplicas"]) == (1, 1, 4)
     pods(bed, "ray", "ray.io/cluster", 1)
-    assert settled(applier, change, 1).seen is Seen.AS_INTENDED
+    assert settled(applier, change, 1).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
     swapped = {"workerGroupSpecs": list(reversed(spec_of(bed, "RayCluster", "ray")
                                                  ["workerGroupSpecs"]))}  # fmt: skip
@@ -223,7 +223,7 @@ def test_an_mpi_job_changes_its_workers_only_under_elastic_horovod(
     pods(bed, "mpi-elastic", "training.kubeflow.org/job-name", 1)
     before = spec_of(bed, "MPIJob", "mpi-elastic")
     change = planned(applier, proposal("mpi-elastic/mpijob/work", gpus(4), gpus(2)))
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
     assert applier.execute(back.steps[0], back).outcome is StepOutcome.DONE
     assert spec_of(bed, "MPIJob", "mpi-elastic") == before
@@ -247,7 +247,7 @@ def test_a_job_set_gets_fewer_pods_or_jobs_where_its_server_lets_it(
     pods(bed, namespace, "jobset.sigs.k8s.io/jobset-name", 2)
     before = spec_of(bed, "JobSet", namespace)
     change = planned(applier, proposal(f"{namespace}/jobset/work", gpus(8), gpus(4)))
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     one = spec_of(bed, "JobSet", namespace)["replicatedJobs"][0]
     inside = one["template"]["spec"]
     assert (one["replicas"], inside["parallelism"], inside["completions"]) == after

@@ -24,7 +24,7 @@ from dashboard.apply.kubernetes.pointers import (
 )
 from dashboard.apply.kubernetes.room import room_for
 from dashboard.apply.kubernetes.shape import roles_of
-from dashboard.apply.kubernetes.steps import Wait, command_of
+from dashboard.apply.kubernetes.steps import StepWait, command_of
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Target
 from data.records.decisions import Action, Recommendation
@@ -174,7 +174,7 @@ def test_the_steps_back_undo_the_steps() -> None:
     recommendation = proposal(SERVE, gpus(2), gpus(1))
     change = change_of(document, recommendation, **{ROOM_FACT: "no"})
     waits = [command_of(one).wait for one in change.steps]
-    assert waits == [Wait.NOTHING, Wait.ROLLED_OUT]
+    assert waits == [StepWait.NOTHING, StepWait.ROLLED_OUT]
     found = applied(document, change)
     for step in change.undo:
         found = patched(found, command_of(step).operations)

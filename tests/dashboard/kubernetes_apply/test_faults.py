@@ -33,7 +33,7 @@ from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.apply_settings import KubernetesApplySettings
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.changes import Change, Seen, StepOutcome
+from data.records.changes import Change, StepOutcome, VerificationResult
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
 
@@ -90,7 +90,7 @@ def test_an_object_that_moves_between_look_and_patch_is_a_conflict(
     assert result.outcome is StepOutcome.BUSY
     assert "409" in result.detail
     assert spec_of(bed, "faults")["replicas"] == 2
-    assert applier.read_back(change, done=1).seen is Seen.UNTOUCHED
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNTOUCHED
     assert applier.look_again(change).fingerprint == change.target.fingerprint
 
 
@@ -112,7 +112,7 @@ def test_an_answer_that_is_cut_is_unknown_until_it_is_read_back(
         assert lost.execute(change.steps[0], change).outcome is StepOutcome.UNKNOWN
     assert len(sent) == 1
     rolled_out(bed, "faults")
-    assert applier.read_back(change, done=1).seen is Seen.AS_INTENDED
+    assert applier.read_back(change, done=1).seen is VerificationResult.AS_INTENDED
     # Sent again by mistake it is refused: the values are no longer those that it replaces.
     again = applier.execute(change.steps[0], change)
     assert again.outcome is StepOutcome.REFUSED
@@ -131,7 +131,7 @@ def test_a_request_that_is_lost_is_unknown_and_found_untouched(
     ) as url:
         result = by_proxy(bed, url).execute(change.steps[0], change)
     assert result.outcome is StepOutcome.UNKNOWN
-    assert applier.read_back(change, done=1).seen is Seen.UNTOUCHED
+    assert applier.read_back(change, done=1).seen is VerificationResult.UNTOUCHED
 
 
 @pytest.mark.usefixtures("serving")
@@ -143,7 +143,7 @@ def test_a_server_that_is_gone_is_busy_and_nothing_was_sent(
     path = kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:9")
     nobody = KubernetesApplier(settings_of(path))
     assert nobody.execute(change.steps[0], change).outcome is StepOutcome.BUSY
-    assert nobody.read_back(change, done=1).seen is Seen.UNREADABLE
+    assert nobody.read_back(change, done=1).seen is VerificationResult.UNREADABLE
     with pytest.raises(ApplyError) as caught:
         nobody.look_again(change)
     assert type(caught.value) is ApplyError
@@ -159,14 +159,14 @@ def test_a_deleted_and_a_replaced_object_are_refused(
     change = shrink(applier)
     bed.delete("Deployment", "serve", namespace="faults")
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.REFUSED
-    assert applier.read_back(change, done=1).seen is Seen.GONE
+    assert applier.read_back(change, done=1).seen is VerificationResult.GONE
     with pytest.raises(StalePlanError, match="404"):
         applier.look_again(change)
     with pytest.raises(StalePlanError):
         shrink(applier)
     serving()
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.REFUSED
-    assert applier.read_back(change, done=1).seen is Seen.GONE
+    assert applier.read_back(change, done=1).seen is VerificationResult.GONE
     with pytest.raises(StalePlanError, match="another object"):
         applier.look_again(change)
     assert spec_of(bed, "faults")["replicas"] == 2
@@ -401,10 +401,10 @@ def test_a_job_that_cannot_be_resized_needs_recreating(
     assert answer.status_code == requests.codes.unprocessable
     for proposed, parallelism in ((gpus(2), 1), (gpus(0), 0)):
         change = planned(applier, proposal("jobs/job/serve", gpus(4), proposed))
-        assert carry_out(applier, change).seen is Seen.AS_INTENDED
+        assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "jobs", "Job") == before | {"parallelism": parallelism}
         back = applier.change_back(change, applier.look_again(change))
-        assert carry_out(applier, back).seen is Seen.AS_INTENDED
+        assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "jobs", "Job") == before
 
 

@@ -9,7 +9,7 @@ from beds.kubernetes_fake import FakeApi
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import text_of
 from data.errors import ChangeRefusedError
-from data.records.changes import Change, Seen, StepOutcome
+from data.records.changes import Change, StepOutcome, VerificationResult
 
 PATH = "apis/batch/v1/namespaces/ml/jobs/train"
 WISH = (("gpus_per_pod", "1"),)
@@ -62,16 +62,16 @@ def test_a_job_is_suspended_resized_and_resumed(fake: FakeApi, newer: Kubernetes
     assert len(rehearsal.warnings) == 2
     suspend, shrink, resume = change.steps
     assert newer.execute(suspend, change).outcome is StepOutcome.DONE
-    assert newer.read_back(change, done=1).seen is Seen.NOT_YET
+    assert newer.read_back(change, done=1).seen is VerificationResult.NOT_YET
     early = newer.execute(shrink, change)
     assert early.outcome is StepOutcome.BUSY
     assert early.wait_within_seconds == 7.5
     running(fake, 0, 0)
-    assert newer.read_back(change, done=1).seen is Seen.AS_INTENDED
+    assert newer.read_back(change, done=1).seen is VerificationResult.AS_INTENDED
     assert newer.execute(shrink, change).outcome is StepOutcome.DONE
     assert newer.execute(resume, change).outcome is StepOutcome.DONE
     running(fake, 2, 1)
-    assert newer.read_back(change, done=3).seen is Seen.AS_INTENDED
+    assert newer.read_back(change, done=3).seen is VerificationResult.AS_INTENDED
     back = newer.change_back(change, newer.look_again(change))
     assert newer.execute(back.steps[0], back).outcome is StepOutcome.DONE
     running(fake, 0, 0)

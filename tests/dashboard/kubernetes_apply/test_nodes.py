@@ -18,7 +18,7 @@ from beds.kubernetes_apply import (
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError
-from data.records.changes import Seen
+from data.records.changes import VerificationResult
 from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -58,14 +58,14 @@ def test_a_node_is_cordoned_and_its_pods_are_listed(
     assert f"Pods with GPUs on it: cordon/{pod['metadata']['name']} (2)." in change.notes
     assert any("kubectl drain node-cordon" in note for note in change.notes)
     found = carry_out(applier, change)
-    assert found.seen is Seen.AS_INTENDED
+    assert found.seen is VerificationResult.AS_INTENDED
     assert found.detail.endswith(f"once these have left it: cordon/{pod['metadata']['name']} (2)")
     assert bed.get("Node", "node-cordon")["spec"]["unschedulable"] is True
     with pytest.raises(ChangeRefusedError, match="cordoned already"):
         planned(applier, recommendation)
     assert applier.note(change, actor="ada", outcome="applied") == ""
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert bed.get("Node", "node-cordon")["spec"] == before
 
 

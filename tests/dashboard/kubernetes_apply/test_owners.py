@@ -21,7 +21,7 @@ from recorded.record_kubernetes import built_in
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from dashboard.apply.kubernetes.change_text import kubernetes_change
 from data.errors import ChangeRefusedError
-from data.records.changes import Seen
+from data.records.changes import VerificationResult
 from data.records.decisions import Action, Recommendation
 from data.records.jobs import Job, SchedulerFacts
 
@@ -85,9 +85,9 @@ def test_an_autoscaler_does_not_undo_a_change_of_the_gpus_of_each_pod(
         planned(applier, proposal("sized/deployment/serve", gpus(4), gpus(2)))
     change = planned(applier, proposal("sized/deployment/serve", gpus(4), gpus(2), details=EACH))
     assert any("if Argo CD tracks it" in note for note in change.notes)
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "sized") == before
 
 
@@ -159,7 +159,7 @@ def test_a_cron_job_is_changed_from_its_next_run_on(
     assert "It holds from the next run on: a run under way keeps what it has." in change.notes
     found = carry_out(applier, change)
     assert (found.seen, found.detail.partition(";")[0]) == (
-        Seen.AS_INTENDED,
+        VerificationResult.AS_INTENDED,
         "its next run takes it",
     )
     after = spec_of(bed, namespace, "CronJob")
@@ -169,7 +169,7 @@ def test_a_cron_job_is_changed_from_its_next_run_on(
             "suspend": after["suspend"]}  # fmt: skip
     assert seen[field] == value
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, namespace, "CronJob") == before
 
 

@@ -21,7 +21,7 @@ from beds.kubernetes_apply import (
 from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
-from data.records.changes import Rehearsal, Seen, StepOutcome
+from data.records.changes import Rehearsal, StepOutcome, VerificationResult
 from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -77,7 +77,7 @@ def test_a_quota_without_room_for_one_more_pod_is_foreseen(
                  details=(("gpus_per_pod", "1"),)),
     )  # fmt: skip
     assert any("maxSurge" in step.field for step in change.steps) is not surges
-    assert carry_out(patient, change).seen is Seen.AS_INTENDED
+    assert carry_out(patient, change).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, namespace)["strategy"] == before["strategy"]
 
 
@@ -119,10 +119,10 @@ def test_a_quota_that_forbids_the_pods_is_failing(
     (step,) = change.steps
     assert applier.execute(step, change).outcome is StepOutcome.DONE
     found = settled(applier, change, 1)
-    assert found.seen is Seen.FAILING
+    assert found.seen is VerificationResult.FAILING
     assert "exceeded quota" in found.detail
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from recorded.record_kubernetes import built_in
 
 from dashboard.apply.kubernetes.applier import KubernetesApplier
 from data.errors import ChangeRefusedError, StalePlanError
-from data.records.changes import Seen, StepOutcome
+from data.records.changes import StepOutcome, VerificationResult
 from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
@@ -38,17 +38,17 @@ def test_an_approved_shrink_rolls_out_and_is_rolled_back(
     before = spec_of(bed, "shrink")
     wish = (("gpus_per_pod", "1"),)
     change = planned(applier, proposal("shrink/deployment/serve", gpus(4), gpus(2), details=wish))
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     changed = spec_of(bed, "shrink")
     assert changed["template"]["spec"]["containers"][1]["resources"] == {
         "limits": {"nvidia.com/gpu": "1"},
         "requests": {"nvidia.com/gpu": "1"},
     }
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "shrink") == before
     again = applier.change_back(back, applier.look_again(back))
-    assert carry_out(applier, again).seen is Seen.AS_INTENDED
+    assert carry_out(applier, again).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "shrink") == changed
 
 
@@ -69,12 +69,12 @@ def test_a_full_node_is_rolled_out_one_pod_at_a_time(
         "maxSurge; maxUnavailable",
     ]
     assert any("one by one" in note for note in change.notes)
-    assert carry_out(patient, change).seen is Seen.AS_INTENDED
+    assert carry_out(patient, change).seen is VerificationResult.AS_INTENDED
     changed = spec_of(bed, "full")
     assert changed["strategy"] == before["strategy"]
     assert changed["template"] != before["template"]
     back = patient.change_back(change, patient.look_again(change))
-    assert carry_out(patient, back).seen is Seen.AS_INTENDED
+    assert carry_out(patient, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "full") == before
 
 
@@ -96,10 +96,10 @@ def test_a_rollout_that_finds_no_gpu_is_failing_and_can_be_rolled_back(
     assert applier.look_again(change).fingerprint != change.target.fingerprint
     assert applier.execute(change.steps[0], change).outcome is StepOutcome.DONE
     found = settled(applier, change, 1)
-    assert found.seen is Seen.FAILING
+    assert found.seen is VerificationResult.FAILING
     assert "Insufficient nvidia.com/gpu" in found.detail
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "stuck") == before
 
 
@@ -117,10 +117,10 @@ def test_replicas_shrink_grow_and_stop(bed: KubernetesBed, applier: KubernetesAp
         change = planned(
             applier, proposal("count/deployment/serve", gpus(4), proposed, action=action)
         )
-        assert carry_out(applier, change).seen is Seen.AS_INTENDED
+        assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "count") == before | {"replicas": replicas}
         back = applier.change_back(change, applier.look_again(change))
-        assert carry_out(applier, back).seen is Seen.AS_INTENDED
+        assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
         assert spec_of(bed, "count") == before
 
 
@@ -136,7 +136,7 @@ def test_more_pods_than_nodes_have_room_for_are_warned_of(
     warning = "No node has room for another pod now: it would wait."
     assert applier.rehearse(change).warnings == (warning,)
     found = carry_out(applier, change)
-    assert found.seen is Seen.FAILING
+    assert found.seen is VerificationResult.FAILING
     assert "Insufficient nvidia.com/gpu" in found.detail
 
 
@@ -148,19 +148,19 @@ def test_a_rollback_leaves_what_others_changed_since(
     bed.apply(deployment("others", replicas=2, pod=pod_spec(1, **at)))
     rolled_out(bed, "others")
     change = planned(applier, proposal("others/deployment/serve", gpus(2), gpus(1)))
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     image = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "new:2"}]
     path = "apis/apps/v1/namespaces/others/deployments/serve"
     json_patch = {"Content-Type": "application/json-patch+json"}
     bed.ask("PATCH", path, json=image, headers=json_patch)
     rolled_out(bed, "others")
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     found = spec_of(bed, "others")
     assert found["replicas"] == 2
     assert found["template"]["spec"]["containers"][0]["image"] == "new:2"
     bed.patch("Deployment", "serve", {"spec": {"replicas": 5}}, namespace="others")
-    assert applier.read_back(back, done=1).seen is Seen.DIFFERENT
+    assert applier.read_back(back, done=1).seen is VerificationResult.DIFFERENT
     with pytest.raises(StalePlanError, match="neither what was sent"):
         applier.change_back(change, applier.look_again(change))
 
@@ -179,9 +179,9 @@ def test_a_stateful_set_gets_smaller_pods(bed: KubernetesBed, applier: Kubernete
     before = spec_of(bed, "stateful", "StatefulSet")
     change = planned(applier, proposal("stateful/statefulset/serve", gpus(4), gpus(1)))
     assert len(change.steps) == 1
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "stateful", "StatefulSet") == before
 
 
@@ -203,11 +203,11 @@ def test_a_mig_slice_takes_the_place_of_a_board(
     )
     half = proposal("slices/deployment/serve", gpus(1), gpus(1, profile="3g.40gb"), **mig)
     change = planned(applier, half)
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     resources = spec_of(bed, "slices")["template"]["spec"]["containers"][1]["resources"]
     assert resources["limits"] == resources["requests"] == {"nvidia.com/mig-3g.40gb": "1"}
     back = applier.change_back(change, applier.look_again(change))
-    assert carry_out(applier, back).seen is Seen.AS_INTENDED
+    assert carry_out(applier, back).seen is VerificationResult.AS_INTENDED
     assert spec_of(bed, "slices") == before
 
 
@@ -227,7 +227,7 @@ def test_a_limit_range_that_rewrites_pods_is_told(
         "limited/deployment/serve", gpus(1), gpus(1, profile="3g.40gb"), action=Action.MIG_SLICE
     )
     found = carry_out(applier, planned(applier, recommendation))
-    assert found.seen is Seen.DIFFERENT
+    assert found.seen is VerificationResult.DIFFERENT
     assert "asks for nvidia.com/gpu 2, nvidia.com/mig-3g.40gb 1" in found.detail
 
 
@@ -239,7 +239,7 @@ def test_pods_that_crash_or_run_out_of_memory_are_failing(
     bed.apply(deployment("crash", replicas=2, pod=pod_spec(1, **at)))
     rolled_out(bed, "crash")
     change = planned(applier, proposal("crash/deployment/serve", gpus(2), gpus(1)))
-    assert carry_out(applier, change).seen is Seen.AS_INTENDED
+    assert carry_out(applier, change).seen is VerificationResult.AS_INTENDED
     (pod,) = [
         one
         for one in bed.list("Pod", namespace="crash")
@@ -257,7 +257,7 @@ def test_pods_that_crash_or_run_out_of_memory_are_failing(
     )
     bed.until(
         "it has crashed for longer than the patience",
-        lambda: applier.read_back(change, done=1).seen is Seen.FAILING,
+        lambda: applier.read_back(change, done=1).seen is VerificationResult.FAILING,
         seconds=120,
     )
     assert "CrashLoopBackOff after OOMKilled" in applier.read_back(change, done=1).detail

@@ -13,7 +13,7 @@ from submission_cases import job_table, make_job
 from dashboard.submission.job_file import JobFile
 from dashboard.submission.kubernetes_nodes import quantity
 from dashboard.submission.kubernetes_target import KubernetesTarget
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.submit import submit
 from dashboard.submission.watch import watch_all
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -71,7 +71,7 @@ def target_of(settings: Settings) -> KubernetesTarget:
     return KubernetesTarget(settings.kubernetes, settings.submit, load_gpu_catalogue())
 
 
-def proposal_of(job: JobFile, settings: Settings, store: Store) -> Proposal:
+def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
     """What would be sent."""
     return propose(
         job,

@@ -22,7 +22,7 @@ from submission_cases import A100, H100, make_fleet, make_job, node
 from dashboard.cli import main
 from dashboard.submission.decision_notes import decision_document, decision_notes
 from dashboard.submission.estimate import OfferedPlan, offered, plan_row
-from dashboard.submission.fleet import Fleet, Room
+from dashboard.submission.fleet import FleetRoom, SubmissionFleet
 from dashboard.submission.placement import Arrival, HostNeed, place
 from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -63,7 +63,7 @@ MODELS = st.sampled_from(("tinyllama-1.1b", "llama3.2-3b", "llama3-8b"))
 FRAMEWORKS = st.sampled_from(("", "torchtitan"))
 
 
-def room_of(plan: TrainingPlan, fleet: Fleet) -> Room:
+def room_of(plan: TrainingPlan, fleet: SubmissionFleet) -> FleetRoom:
     """Equal shares on distinct nodes, whole tensor-parallel groups on each: counted out."""
 
     def holds(count: int, *, free: bool) -> bool:
@@ -78,14 +78,14 @@ def room_of(plan: TrainingPlan, fleet: Fleet) -> Room:
 
     counts = range(1, plan.gpus + 1)
     if any(holds(count, free=True) for count in counts):
-        return Room.FREE
-    return Room.BUSY if any(holds(count, free=False) for count in counts) else Room.NEVER
+        return FleetRoom.FREE
+    return FleetRoom.BUSY if any(holds(count, free=False) for count in counts) else FleetRoom.NEVER
 
 
 @settings(deadline=None)
 @given(fleet=FLEETS, model=MODELS, framework=FRAMEWORKS, batch=st.sampled_from((16, 64)))
 def test_free_comes_before_busy_and_larger_last(
-    fleet: Fleet, model: str, framework: str, batch: int
+    fleet: SubmissionFleet, model: str, framework: str, batch: int
 ) -> None:
     """Every listed plan fits by its own figures; what the fleet has no room for says so, last."""
     types = make_fleet(node("h"), node("a", A100)).gpu_types(load_gpu_catalogue())
@@ -101,8 +101,8 @@ def test_free_comes_before_busy_and_larger_last(
         told = row["fleet"]
         there = [one for one in fleet.nodes if one.gpu_type == row["gpu"]]
         free, total = sum(one.free_gpus for one in there), sum(one.gpus for one in there)
-        assert (told == "free now") is (room is Room.FREE)
-        assert (told == f"has to wait: {free} of {total} are free") is (room is Room.BUSY)
+        assert (told == "free now") is (room is FleetRoom.FREE)
+        assert (told == f"has to wait: {free} of {total} are free") is (room is FleetRoom.BUSY)
         beyond = row["gpus"] > total
         assert (told == f"larger than the fleet: it has {total} of them") is beyond
     for one in offers.left_out:
@@ -115,7 +115,7 @@ def test_free_comes_before_busy_and_larger_last(
         assert offers.shown[0].text in offers.warning
     else:
         assert offers.shown is offers.plans
-        assert bool(offers.warning) is (rooms[0] is Room.NEVER)
+        assert bool(offers.warning) is (rooms[0] is FleetRoom.NEVER)
 
 
 def test_without_a_fleet_the_word_is_fleet_unknown() -> None:
@@ -147,12 +147,12 @@ def agree(shown: dict[str, float], row: dict[str, Any]) -> bool:
 @settings(deadline=None, max_examples=examples(30))
 @given(fleet=FLEETS.filter(lambda fleet: fleet.gpus > 0), model=MODELS, framework=FRAMEWORKS)
 def test_the_notes_of_a_decision_say_what_its_rows_say(
-    fleet: Fleet, model: str, framework: str
+    fleet: SubmissionFleet, model: str, framework: str
 ) -> None:
     """Text, JSON and table of a placement name one median, bound, capacity and probability."""
     types = fleet.gpu_types(load_gpu_catalogue())
     plans = plans_of(model, framework, 64, types)
-    held = [plan for plan in plans if room_of(plan, fleet) is not Room.NEVER]
+    held = [plan for plan in plans if room_of(plan, fleet) is not FleetRoom.NEVER]
     if not held:
         return
     found = place(plans, fleet, Arrival(host=HostNeed(), late=lambda _plan: False))

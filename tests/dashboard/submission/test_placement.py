@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from submission_cases import A100, H100, make_fleet, make_job, node
 
 from dashboard.submission.decision_notes import decision_notes
-from dashboard.submission.fleet import Fleet
-from dashboard.submission.placement import Arrival, Basis, HostNeed, Placement, place
+from dashboard.submission.fleet import SubmissionFleet
+from dashboard.submission.placement import Arrival, HostNeed, Placement, PlacementBasis, place
 from dashboard.submission.planning import plans_for
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
@@ -25,12 +25,12 @@ def plans_of(model: str, types: tuple[GpuType, ...]) -> tuple[TrainingPlan, ...]
     return plans_for(make_job(model={"name": model}), types, largest_gpus=16)
 
 
-def plans_on(fleet: Fleet, model: str = "tinyllama-1.1b") -> tuple[TrainingPlan, ...]:
+def plans_on(fleet: SubmissionFleet, model: str = "tinyllama-1.1b") -> tuple[TrainingPlan, ...]:
     """The plans of a model on a fleet."""
     return plans_of(model, fleet.gpu_types(load_gpu_catalogue()))
 
 
-def placed(fleet: Fleet, model: str = "tinyllama-1.1b", **host: int) -> Placement:
+def placed(fleet: SubmissionFleet, model: str = "tinyllama-1.1b", **host: int) -> Placement:
     """The placement of a model on a fleet."""
     return place(plans_on(fleet, model), fleet, arrival(**host))
 
@@ -110,7 +110,7 @@ def test_what_waits_for_a_type_sends_the_job_to_another() -> None:
     found = place(plans, fleet, arrival(waits_for(A100, 4)))
     assert (found.plan.gpu_type, found.nodes) == (H100, ("big",))
     assert found.decision is not None
-    assert found.decision.basis is Basis.NOW
+    assert found.decision.basis is PlacementBasis.NOW
     verdicts = {one.plan.gpu_type: one.verdict for one in found.decision.considered}
     assert verdicts == {H100: "chosen", A100: "worth more to others or dearer"}
 
@@ -128,7 +128,7 @@ def test_the_only_gpu_goes_to_the_shorter_job() -> None:
     found = place(plans, fleet, long)
     assert found.waits
     assert found.decision is not None
-    assert found.decision.basis is Basis.LATER
+    assert found.decision.basis is PlacementBasis.LATER
 
 
 def test_a_queue_that_takes_everything_leaves_the_decision_alone() -> None:
@@ -139,7 +139,7 @@ def test_a_queue_that_takes_everything_leaves_the_decision_alone() -> None:
     found = place(plans_on(fleet), fleet, slow)
     assert found.waits
     assert found.decision is not None
-    assert found.decision.basis is Basis.ALONE
+    assert found.decision.basis is PlacementBasis.ALONE
     assert found.decision.waiting == waiting
 
 

@@ -12,7 +12,7 @@ from beds.slurm_files import BedNode
 from submission_cases import make_job
 
 from dashboard.cli import main
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.slurm_target import SlurmTarget
 from dashboard.submission.submit import submit
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -62,7 +62,7 @@ def target_of(settings: Settings) -> SlurmTarget:
     return SlurmTarget(settings.slurm, settings.submit, load_gpu_catalogue())
 
 
-def proposal_of(settings: Settings, folder: Path) -> Proposal:
+def proposal_of(settings: Settings, folder: Path) -> SubmissionProposal:
     """A job that writes who it is."""
     who = folder / "who"
     job = make_job(

@@ -16,7 +16,7 @@ from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.cli import main
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.slurm_target import SlurmTarget
 from dashboard.submission.submit import submit
@@ -86,7 +86,7 @@ def target_of(settings: Settings) -> SlurmTarget:
     return SlurmTarget(settings.slurm, settings.submit, load_gpu_catalogue())
 
 
-def proposal_of(job: JobFile, settings: Settings, store: Store) -> Proposal:
+def proposal_of(job: JobFile, settings: Settings, store: Store) -> SubmissionProposal:
     """What would be sent, beside what the store knows to wait."""
     return propose(
         job,

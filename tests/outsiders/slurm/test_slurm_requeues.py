@@ -20,7 +20,7 @@ from reliability import Measured
 
 from dashboard.apply.slurm.applier import SlurmApplier
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
-from data.records.changes import Change, Seen, StepOutcome
+from data.records.changes import Change, StepOutcome, VerificationResult
 from data.records.plans import Configuration
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow, pytest.mark.slow_end]
@@ -239,7 +239,7 @@ def not_restored(
         return "the way back is cut short"
     state = settled(bed, raw, before[:3])
     seen = applier.read_back(back, done=len(back.steps))
-    if state[:3] != before[:3] or seen.seen is not Seen.AS_INTENDED:
+    if state[:3] != before[:3] or seen.seen is not VerificationResult.AS_INTENDED:
         return f"rolled back, it is {state}: {seen}"
     return None
 

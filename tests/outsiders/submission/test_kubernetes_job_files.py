@@ -16,7 +16,7 @@ from reliability import Measured
 
 from dashboard.submission.job_file import JobFile, load_job_file
 from dashboard.submission.kubernetes_target import KubernetesTarget
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import TrimtabError
@@ -115,7 +115,7 @@ class Trial:
             for pod in self.bed.pods():
                 self.bed.delete("Pod", pod["metadata"]["name"], grace_seconds=0)
 
-    def _broken(self, job: JobFile, proposal: Proposal, stored: Any) -> str | None:
+    def _broken(self, job: JobFile, proposal: SubmissionProposal, stored: Any) -> str | None:
         if job.data_claim not in ("", "there"):
             return f"taken although the claim {job.data_claim} does not exist"
         shown = next(yaml.safe_load_all(proposal.manifest.text))
@@ -129,7 +129,7 @@ class Trial:
         return self._runs_otherwise(job, proposal, stored, pod)
 
     def _runs_otherwise(
-        self, job: JobFile, proposal: Proposal, stored: Any, container: Any
+        self, job: JobFile, proposal: SubmissionProposal, stored: Any, container: Any
     ) -> str | None:
         words = [expanded(word) for word in container["command"]]
         given = table_of(self.scenario, CANARY, {})["command"]

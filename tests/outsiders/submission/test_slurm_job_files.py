@@ -14,7 +14,7 @@ from outsiders.submission.scenario import CANARY, SubmissionScenario, draw, tabl
 from reliability import Measured
 
 from dashboard.submission.job_file import JobFile, load_job_file
-from dashboard.submission.proposal import Proposal, propose
+from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.slurm_target import SlurmTarget
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
@@ -78,7 +78,7 @@ class Trial:
             self.bed.run("scancel", "--quiet", number, check=False)
             self.bed.until("the queue is empty", lambda: not self.bed.run("squeue", "-h"))
 
-    def _broken(self, job: JobFile, proposal: Proposal, number: str) -> str | None:
+    def _broken(self, job: JobFile, proposal: SubmissionProposal, number: str) -> str | None:
         facts = self._facts(number)
         placement = proposal.placement
         gres = f"gres:gpu:{placement.words[0]}:{placement.gpus_per_node}"
@@ -99,7 +99,7 @@ class Trial:
         )
         return self._ran_otherwise(job, proposal)
 
-    def _ran_otherwise(self, job: JobFile, proposal: Proposal) -> str | None:
+    def _ran_otherwise(self, job: JobFile, proposal: SubmissionProposal) -> str | None:
         if (self.folder / CANARY).exists():
             return "a shell has run a word of the job file"
         path = self.folder / "words-0"

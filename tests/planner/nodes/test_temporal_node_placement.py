@@ -10,17 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data.errors import ImpossibleProblemError
-from planner.nodes.node_placement import Node, NodePlacement, Run, place_on_nodes
+from planner.nodes.node_placement import PlacementNode, Run, RunPlacement, place_on_nodes
 
-EIGHT = tuple(Node(name=f"n{index}", gpus=8) for index in range(3))
+EIGHT = tuple(PlacementNode(name=f"n{index}", gpus=8) for index in range(3))
 
 
-def placed(runs: Sequence[Run], nodes: Sequence[Node] = EIGHT, *, seed: int = 1) -> NodePlacement:
+def placed(
+    runs: Sequence[Run], nodes: Sequence[PlacementNode] = EIGHT, *, seed: int = 1
+) -> RunPlacement:
     """The placement, with time to spare."""
     return place_on_nodes(runs, nodes, budget_seconds=30, seed=seed)
 
 
-def excesses(runs: Sequence[Run], nodes: Sequence[Node], found: NodePlacement) -> list[object]:
+def excesses(
+    runs: Sequence[Run], nodes: Sequence[PlacementNode], found: RunPlacement
+) -> list[object]:
     """Every (node, slot, resource) above what the node has, slot by slot."""
     used: dict[tuple[str, int, str], float] = defaultdict(float)
     for run, answer in zip(runs, found.runs, strict=True):
@@ -70,7 +74,8 @@ def test_no_node_is_over_in_any_slot(
 ) -> None:
     """GPUs, CPU and memory hold, a run has all its GPUs or none, and says why when none."""
     nodes = [
-        Node(name=f"n{index}", gpus=8, cpu_milli=64_000, memory_mib=500_000) for index in range(3)
+        PlacementNode(name=f"n{index}", gpus=8, cpu_milli=64_000, memory_mib=500_000)
+        for index in range(3)
     ]
     runs = [
         run(
@@ -157,7 +162,7 @@ def test_a_gang_without_all_its_nodes_has_none() -> None:
 def test_what_no_node_could_hold_says_why(one: Run, reason: str) -> None:
     """The reason names what is missing."""
     nodes = [
-        Node(name=name, gpus=8, gpu_model="A100", cpu_milli=8_000, memory_mib=8_000)
+        PlacementNode(name=name, gpus=8, gpu_model="A100", cpu_milli=8_000, memory_mib=8_000)
         for name in "ab"
     ]
     (answer,) = placed([one], nodes).runs
@@ -173,7 +178,10 @@ def test_no_nodes_and_no_runs_are_no_error() -> None:
 
 def test_the_model_that_a_run_names_is_the_model_that_it_gets() -> None:
     """A run that takes any model leaves the wanted one to the other."""
-    nodes = [Node(name="a", gpus=1, gpu_model="A100"), Node(name="h", gpus=1, gpu_model="H100")]
+    nodes = [
+        PlacementNode(name="a", gpus=1, gpu_model="A100"),
+        PlacementNode(name="h", gpus=1, gpu_model="H100"),
+    ]
     found = placed([run("any", 1), run("picky", 1, gpu_model="A100")], nodes)
     assert [one.nodes for one in found.runs] == [("h",), ("a",)]
 
@@ -212,7 +220,7 @@ def full_fleet(seed: int, nodes: int = 12) -> list[Run]:
 @pytest.mark.parametrize("seed", range(4))
 def test_counts_that_suffice_per_slot_are_placed_without_a_move(seed: int) -> None:
     """With 1, 2, 4, 8 of 8, what the counts allow finds nodes for its whole life."""
-    nodes = [Node(name=f"n{index:02}", gpus=8) for index in range(13)]
+    nodes = [PlacementNode(name=f"n{index:02}", gpus=8) for index in range(13)]
     runs = full_fleet(seed)
     found = placed(runs, nodes)
     assert found.unplaced == ()
@@ -222,5 +230,5 @@ def test_counts_that_suffice_per_slot_are_placed_without_a_move(seed: int) -> No
 def test_the_same_seed_gives_the_same_nodes() -> None:
     """Nothing but the input and the seed decides."""
     runs = full_fleet(9)
-    nodes = [Node(name=f"n{index:02}", gpus=8) for index in range(12)]
+    nodes = [PlacementNode(name=f"n{index:02}", gpus=8) for index in range(12)]
     assert placed(runs, nodes, seed=4).runs == placed(runs, nodes, seed=4).runs

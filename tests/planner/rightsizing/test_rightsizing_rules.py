@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rightsizing_cases import make_past
 
-from planner.rightsizing.charges import Charges
+from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.dead_band import DeadBand
 from planner.rightsizing.decaying_histogram import DecayingHistogram
 from planner.rightsizing.fleet_pooled import FEWEST_FELLOWS, FleetPooled
@@ -197,18 +197,20 @@ def test_a_job_silent_for_the_window_is_judged_by_all_it_has_shown() -> None:
 def test_a_forecast_without_doubt_is_followed_at_least_cost() -> None:
     """Need 2 for an hour, then 8: with dear changes 8 at once, with cheap ones 2 first."""
     past = make_past([1.0], limits=np.array([2.0]), forecast=certain([2.0, 8.0, 8.0]))
-    cheap = ForecastPath(charges=Charges(unit_hour=1.0, change_hours=0.0))
+    cheap = ForecastPath(charges=UnitCharges(unit_hour=1.0, change_hours=0.0))
     assert cheap.recommend(past)[0] == 2.0
     held = make_past([1.0], limits=np.array([8.0]), forecast=certain([2.0, 8.0, 8.0]))
-    assert ForecastPath(charges=Charges(unit_hour=1.0, change_hours=2.0)).recommend(held)[0] == 8.0
+    assert (
+        ForecastPath(charges=UnitCharges(unit_hour=1.0, change_hours=2.0)).recommend(held)[0] == 8.0
+    )
 
 
 def test_doubt_is_paid_for_by_expected_shortfall() -> None:
     """With a twentyfold price on what is missing, the limit covers the upper quantiles."""
     path = np.array([[[1.0, 2.0, 4.0, 6.0, 7.0]]])
     past = make_past([1.0], forecast=StepForecast(path=path))
-    assert ForecastPath(charges=Charges(unit_hour=1.0)).recommend(past)[0] == 7.0
-    careful = ForecastPath(charges=Charges(unit_hour=1.0), care=3.0)
+    assert ForecastPath(charges=UnitCharges(unit_hour=1.0)).recommend(past)[0] == 7.0
+    careful = ForecastPath(charges=UnitCharges(unit_hour=1.0), care=3.0)
     assert careful.recommend(past)[0] == 8.0
 
 

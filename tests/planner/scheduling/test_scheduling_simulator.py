@@ -6,13 +6,13 @@ import pytest
 
 from data.errors import ImpossibleProblemError
 from planner.simulation.entries import ENTRIES, entry_of
-from planner.simulation.outcome import Outcome
+from planner.simulation.outcome import SimulationOutcome
 from planner.simulation.simulator import SimulationRules, simulate
 from planner.simulation.step_fit import StepFits
 from planner.simulation.synthetic import synthetic_applications, synthetic_jobs
-from planner.simulation.workload import GpuPool, SimulatedCluster, SubmittedJob, in_order
+from planner.simulation.workload import GpuPool, SubmittedJob, WorkloadCluster, in_order
 
-CLUSTER = SimulatedCluster(
+CLUSTER = WorkloadCluster(
     pools=(
         GpuPool(gpu_type="fast", nodes=1, gpus_per_node=8, memory_gib=40.0),
         GpuPool(gpu_type="slow", nodes=2, gpus_per_node=4, memory_gib=16.0),
@@ -27,7 +27,7 @@ JOBS = tuple(
 FITS = StepFits()
 
 
-def run(name: str, jobs: tuple[SubmittedJob, ...] = JOBS) -> Outcome:
+def run(name: str, jobs: tuple[SubmittedJob, ...] = JOBS) -> SimulationOutcome:
     """A policy on the jobs."""
     entry = entry_of(name)
     return simulate(

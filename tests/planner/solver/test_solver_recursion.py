@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 from benchmarks.plan_instances import make_instance
 from planner.solver.bound_kernel import job_values
 from planner.solver.coupling_rows import conjugate, coupling_rows
-from planner.solver.ground import empty_draft, make_ground
 from planner.solver.insertion_kernel import node_total, path_cost
+from planner.solver.kernel_problem import empty_draft, make_kernel_problem
 from planner.solver.lanes import pack
 from planner.solver.nodes import node_bound
-from planner.solver.prices import Market, Prices
+from planner.solver.prices import Market, ResourcePrices
 from planner.solver.slot_problem import SlotProblem, pinned_cost
-from planner.solver.survey_kernel import Survey, survey
+from planner.solver.survey_kernel import CostSurvey, survey
 
 Floats = npt.NDArray[np.float64]
 
 
-def surveyed(problem: SlotProblem) -> Survey:
+def surveyed(problem: SlotProblem) -> CostSurvey:
     """What the costs of a problem say."""
     cost, grid = pinned_cost(problem.jobs), problem.grid
     return survey(cost, grid.gpu_type, grid.boards, problem.fleet.capacity)
@@ -47,14 +47,14 @@ def general_value(cost: Floats, change: Floats, present: int) -> float:
     return float(value.min())
 
 
-def random_prices(market: Market, seed: int) -> Prices:
+def random_prices(market: Market, seed: int) -> ResourcePrices:
     """Prices inside their boxes."""
     rng = np.random.default_rng(seed)
     free = market.free_prices()
     rows = rng.uniform(0.0, 0.4, free.rows.shape)
     switching = rng.uniform(0.0, 1.0, free.fire_ups.shape) * market.fleet.fire_up_cost
     work = rng.uniform(0.0, 1.0, free.work.shape) * market.lanes.unfinished_price
-    return Prices(rows=rows, fire_ups=switching, work=work)
+    return ResourcePrices(rows=rows, fire_ups=switching, work=work)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 20), st.booleans())
@@ -92,25 +92,25 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
     """For a job with work, priced bound <= label bound <= best of all its paths."""
     problem = make_instance(12, 5, seed=seed).problem
     rows = coupling_rows(problem)
-    ground = make_ground(problem, rows, pinned_cost(problem.jobs), surveyed(problem))
-    endless = np.full_like(ground.limit, np.inf)
-    free = ground._replace(limit=endless, over_price=endless)
-    draft = empty_draft(ground, problem.jobs.unfinished_price / 3)
+    kernel = make_kernel_problem(problem, rows, pinned_cost(problem.jobs), surveyed(problem))
+    endless = np.full_like(kernel.limit, np.inf)
+    free = kernel._replace(limit=endless, over_price=endless)
+    draft = empty_draft(kernel, problem.jobs.unfinished_price / 3)
     everyone = np.arange(problem.size)
-    nothing, unpriced = np.zeros_like(ground.limit), np.zeros_like(ground.node_cost)
+    nothing, unpriced = np.zeros_like(kernel.limit), np.zeros_like(kernel.node_cost)
     labelled, priced = np.zeros(problem.size), np.zeros(problem.size)
     job_values(free, everyone, nothing, unpriced, draft, room, labelled)
     job_values(free, everyone, nothing, unpriced, draft, 0, priced)
     workers = np.flatnonzero(problem.jobs.work > 0)
     assert len(workers)
     for job in workers:
-        options = [np.flatnonzero(np.isfinite(slot)) for slot in ground.cost[job]]
+        options = [np.flatnonzero(np.isfinite(slot)) for slot in kernel.cost[job]]
         options = [
             option[np.linspace(0, len(option) - 1, min(5, len(option))).astype(int)]
             for option in options
         ]
         best = min(
-            path_cost(ground, job, np.array(path, dtype=np.int16))
+            path_cost(kernel, job, np.array(path, dtype=np.int16))
             for path in itertools.product(*options)
         )
         assert priced[job] <= labelled[job] + 1e-9
@@ -123,10 +123,10 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
     """Bridging gaps layer by layer is as cheap as trying every number of nodes in every slot."""
     rng = np.random.default_rng(seed)
     problem = make_instance(4, 9, seed=seed % 7).problem
-    ground = make_ground(
+    kernel = make_kernel_problem(
         problem, coupling_rows(problem), pinned_cost(problem.jobs), surveyed(problem)
     )
-    ground = ground._replace(
+    kernel = kernel._replace(
         node_cost=rng.uniform(0, 1, (9, 3)),
         fire_up_cost=rng.uniform(0, 2, 3),
         nodes_on=rng.integers(0, 4, 3).astype(np.float64),
@@ -134,12 +134,12 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
     used = rng.integers(0, 30, (9, 3)).astype(np.float64)
     counts = np.arange(5)
     for kind in range(3):
-        value = np.where(counts == ground.nodes_on[kind], 0.0, np.inf)
+        value = np.where(counts == kernel.nodes_on[kind], 0.0, np.inf)
         for slot in range(9):
-            more = np.maximum(counts[None, :] - counts[:, None], 0) * ground.fire_up_cost[kind]
-            value = (value[:, None] + more).min(axis=0) + counts * ground.node_cost[slot, kind]
+            more = np.maximum(counts[None, :] - counts[:, None], 0) * kernel.fire_up_cost[kind]
+            value = (value[:, None] + more).min(axis=0) + counts * kernel.node_cost[slot, kind]
             value[counts < np.ceil(used[slot, kind] / 8)] = np.inf
-        assert node_total(ground, kind, used) == pytest.approx(value.min())
+        assert node_total(kernel, kind, used) == pytest.approx(value.min())
 
 
 @given(st.integers(0, 10_000))

@@ -136,7 +136,7 @@ def test_warmth_of_another_shape_is_refused(problem: SlotProblem, plan: SolvedPl
     """Prices of 48 slots are of no use to 24."""
     shorter = make_instance(60, 24, seed=4).problem
     warm = warmth_of(plan.paths, plan.prices, origin=np.arange(60), present=problem.jobs.present)
-    with pytest.raises(PlanningError, match="without warmth"):
+    with pytest.raises(PlanningError, match="without warm_start"):
         solve(shorter, budget_seconds=0.0, warm=warm)
 
 

@@ -37,7 +37,7 @@ class Preview:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class DecisionService:
     """Decisions, commands and the kill switch. Every method raises TrimtabError to refuse."""
 
     store: Store
@@ -119,7 +119,7 @@ class Desk:
         )
 
     def change_text(self, digest: str) -> str:
-        """Give the text of the change file, from the store alone."""
+        """Return the text of the change file, from the store alone."""
         stored = self.store.reader.recommendation(digest, now=self.clock())
         return decisions.preview(self.store, stored.recommendation).text
 
@@ -150,7 +150,7 @@ class Desk:
     def why_not(
         self, person: Person, recommendation: Recommendation, *, approving: bool = False
     ) -> str:
-        """Give why the person may not decide about it, '' when they may."""
+        """Return why the person may not decide about it, '' when they may."""
         job = self.store.reader.job(recommendation.job_id)
         access = self.settings().access
         return why_not(person, access, recommendation, job, approving=approving)
@@ -158,7 +158,7 @@ class Desk:
     def visible(
         self, person: Person, found: Sequence[StoredRecommendation]
     ) -> tuple[StoredRecommendation, ...]:
-        """Give those of the recommendations that the person may see."""
+        """Return those of the recommendations that the person may see."""
         access = self.settings().access
         if role_of(person, access) != "owner":
             return tuple(one for one in found if may_look(person, access, one.recommendation, None))

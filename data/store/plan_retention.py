@@ -14,7 +14,7 @@ from data.store import tables
 _DECIDED = sa.select(tables.decisions.c.digest)
 
 
-def forget_thoughts(
+def forget_plans(
     connection: sa.Connection, retention: RetentionSettings, now: datetime
 ) -> dict[str, int]:
     """Delete superseded forecasts, plans and undecided recommendations; give the rows by table.

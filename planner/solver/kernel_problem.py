@@ -7,10 +7,10 @@ import numpy.typing as npt
 
 from planner.solver.coupling_rows import CouplingRows
 from planner.solver.slot_problem import Floats, Indices, Path, Singles, SlotProblem
-from planner.solver.survey_kernel import Survey
+from planner.solver.survey_kernel import CostSurvey
 
 
-class Ground(NamedTuple):
+class KernelProblem(NamedTuple):
     """The problem for one job at a time. options [J, S] are the first option_count [J] entries."""
 
     cost: Singles
@@ -62,7 +62,7 @@ class Draft(NamedTuple):
     changed: npt.NDArray[np.bool_]
 
     def copy(self) -> "Draft":
-        """Give a draft that shares nothing with this one."""
+        """Return a draft that shares nothing with this one."""
         return Draft(
             path=self.path.copy(),
             used=self.used.copy(),
@@ -74,12 +74,14 @@ class Draft(NamedTuple):
         )
 
 
-def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles, found: Survey) -> Ground:
-    """Give the arrays of a problem; `cost` is base_cost [J, H, S] with pins, surveyed."""
+def make_kernel_problem(
+    problem: SlotProblem, rows: CouplingRows, cost: Singles, found: CostSurvey
+) -> KernelProblem:
+    """Return the arrays of a problem; `cost` is base_cost [J, H, S] with pins, surveyed."""
     jobs, grid, fleet = problem.jobs, problem.grid, problem.fleet
     allowed = found.allowed.copy()
     allowed[np.arange(problem.size), jobs.present] = True
-    return Ground(
+    return KernelProblem(
         cost=cost,
         options=np.argsort(~allowed, axis=1, kind="stable").astype(np.int64),
         option_count=allowed.sum(axis=1).astype(np.int64),
@@ -114,21 +116,21 @@ def make_ground(problem: SlotProblem, rows: CouplingRows, cost: Singles, found: 
     )
 
 
-def empty_draft(ground: Ground, lam: Floats) -> Draft:
-    """Give the draft in which no job is placed yet."""
-    jobs, slots, _width = ground.cost.shape
+def empty_draft(kernel: KernelProblem, lam: Floats) -> Draft:
+    """Return the draft in which no job is placed yet."""
+    jobs, slots, _width = kernel.cost.shape
     return Draft(
         path=np.zeros((jobs, slots), dtype=np.int16),
-        used=np.zeros_like(ground.limit),
+        used=np.zeros_like(kernel.limit),
         job_cost=np.zeros(jobs),
-        row_cost=(ground.floor_price * ground.floor).sum(axis=0),
-        node_cost=np.zeros(len(ground.boards_per_node)),
+        row_cost=(kernel.floor_price * kernel.floor).sum(axis=0),
+        node_cost=np.zeros(len(kernel.boards_per_node)),
         lam=lam.copy(),
         changed=np.zeros(jobs, dtype=np.bool_),
     )
 
 
-def uncoupled(ground: Ground) -> Ground:
-    """Give the ground with limits of infinity: prices alone couple the jobs."""
-    endless = np.full_like(ground.limit, np.inf)
-    return ground._replace(limit=endless, over_price=endless)
+def uncoupled(kernel: KernelProblem) -> KernelProblem:
+    """Return the kernel problem with limits of infinity: prices alone couple the jobs."""
+    endless = np.full_like(kernel.limit, np.inf)
+    return kernel._replace(limit=endless, over_price=endless)

@@ -26,10 +26,10 @@ Answer = TypeVar("Answer")
 
 def _kept(
     question: Callable[Concatenate[StoreReader, Asked], Answer],
-) -> Callable[Concatenate["RememberingReader", Asked], Answer]:
-    """Give the question about facts and thoughts, answered from memory while these stay."""
+) -> Callable[Concatenate["CachedReader", Asked], Answer]:
+    """Return the question about facts and thoughts, answered from memory while these stay."""
 
-    def ask(reader: "RememberingReader", /, *values: Asked.args, **named: Asked.kwargs) -> Answer:
+    def ask(reader: "CachedReader", /, *values: Asked.args, **named: Asked.kwargs) -> Answer:
         key = (question.__name__, values, tuple(sorted(named.items())))
         return reader.remember(key, lambda: question(reader, *values, **named))
 
@@ -47,7 +47,7 @@ class _Slot:
         self.answer: Any = None
 
 
-class RememberingReader(StoreReader):
+class CachedReader(StoreReader):
     """For pages. Frames are handed out as copies (on write), so that no page changes another's."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -56,7 +56,7 @@ class RememberingReader(StoreReader):
         self._choosing = threading.Lock()
 
     def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
-        """Give the newest batch and cycle, with `decisions` the newest audit entry as well."""
+        """Return the newest batch and cycle, with `decisions` the newest audit entry as well."""
         sources = (tables.batches, tables.cycles, *((tables.audit,) if decisions else ()))
         newest = [sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources]
         return tuple(self._rows(sa.select(*newest))[0])
@@ -64,7 +64,7 @@ class RememberingReader(StoreReader):
     def remember(
         self, key: Hashable, make: Callable[[], Answer], *, decisions: bool = False
     ) -> Answer:
-        """Give what `make` gave for this key, made anew when the data have changed since."""
+        """Return what `make` gave for this key, made anew when the data have changed since."""
         with self._choosing:
             slot = self._slots.setdefault(key, _Slot())
             self._slots.move_to_end(key)
@@ -113,13 +113,13 @@ class RememberingReader(StoreReader):
     last_cycle = _kept(StoreReader.last_cycle)
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Give all, as `StoreReader` does; what has expired shows within a minute."""
+        """Return all, as `StoreReader` does; what has expired shows within a minute."""
         ask = super().recommendations
         key = ("recommendations", floor_to_slot(now, _MINUTE))
         return self.remember(key, lambda: ask(now=now), decisions=True)
 
     def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
-        """Give every break of the record, as `StoreReader` does, proven anew every minute."""
+        """Return every break of the record, as `StoreReader` does, proven anew every minute."""
         ask = super().verify_audit
         key = ("verify_audit", head, floor_to_slot(utc_now(), _MINUTE))
         return self.remember(key, lambda: ask(head=head), decisions=True)

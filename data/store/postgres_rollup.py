@@ -26,7 +26,7 @@ _SOURCES = {
 }
 
 
-def make_beside(connection: sa.Connection, start: int, end: int) -> None:
+def make_postgres_rollup(connection: sa.Connection, start: int, end: int) -> None:
     """Make the roll-ups of whole hours [start, end), s since the epoch, anew, in PostgreSQL."""
     window = {
         "first": datetime.fromtimestamp(start - rollup_sql.REACH_SECONDS, UTC),
