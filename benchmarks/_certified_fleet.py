@@ -39,7 +39,7 @@ class FleetFeatures:
     cordoned: bool = False
     base_watts: float = 125.0
     boot_minutes: float = 10.0
-    minimum_off_minutes: float = 0.0
+    min_off_minutes: float = 0.0
     pins: bool = False
     protected: bool = False
     quotas: bool = False
@@ -64,7 +64,7 @@ def draw(source: random.Random) -> FleetFeatures:
         cordoned=flag(0.3),
         base_watts=source.choice((0.0, 125.0, 2000.0, 20_000.0)),
         boot_minutes=source.choice((0.0, 10.0, 120.0)),
-        minimum_off_minutes=source.choice((0.0, 0.0, 60.0)),
+        min_off_minutes=source.choice((0.0, 0.0, 60.0)),
         pins=flag(0.3),
         protected=flag(0.3),
         quotas=flag(0.3),
@@ -152,8 +152,8 @@ def _rules(features: FleetFeatures, boards: int, rng: np.random.Generator) -> Fl
     return FleetRules(
         nodes=NodeSettings(
             base_watts_per_gpu=features.base_watts,
-            fire_up_minutes=features.boot_minutes,
-            minimum_off_minutes=features.minimum_off_minutes,
+            boot_minutes=features.boot_minutes,
+            min_off_minutes=features.min_off_minutes,
             maintenance=(away,) if features.dips else (),
         ),
         tenants=TenantSettings(shares=shares if features.quotas else ()),

@@ -84,7 +84,7 @@ def _node_columns(program: Program, problem: PlanningProblem) -> Columns:
     gpus = np.array([node.gpus for node in problem.facts.nodes], dtype=np.float64)
     kilowatts = gpus * rules.base_watts_per_gpu / 1000
     on = program.add(np.outer(kilowatts, price * hours), 1.0, whole=True)
-    boot = kilowatts * rules.fire_up_minutes / 60 * price.mean()
+    boot = kilowatts * rules.boot_minutes / 60 * price.mean()
     boots = program.add(np.repeat(boot[:, None], on.shape[1], axis=1), 1.0, whole=True)
     for slot in range(1, on.shape[1]):
         terms = [on[:, slot], on[:, slot - 1], boots[:, slot]]
@@ -221,7 +221,7 @@ def _quota_rows(
             numbers = np.array([[at for at, _boards in entries]])
             boards = np.array([[boards for _at, boards in entries]])
             borrowed = np.array([[settings.borrow_price * hours]])
-            beyond = np.array([[settings.over_price * hours]])
+            beyond = np.array([[settings.over_quota_penalty * hours]])
             terms = [
                 (numbers, boards),
                 (program.add(borrowed, share.borrowable, whole=False), -1.0),
@@ -259,7 +259,7 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
         on = np.array(node.on, dtype=np.float64)
         boots = np.clip(np.diff(on), 0.0, None).sum()
         total += kilowatts * float(on @ price) * hours
-        total += kilowatts * boots * rules.fire_up_minutes / 60 * float(price.mean())
+        total += kilowatts * boots * rules.boot_minutes / 60 * float(price.mean())
     if problem.tenants.limiting:
         settings = problem.rules.tenants
         for owner, held in boards_of.items():
@@ -268,7 +268,7 @@ def cost_as_published(problem: PlanningProblem, plan: Plan) -> float:
                 over = np.clip(held - share.quota, 0.0, None)
                 beyond = np.clip(over - share.borrowable, 0.0, None)
                 total += float((over - beyond).sum()) * settings.borrow_price * hours
-                total += float(beyond.sum()) * settings.over_price * hours
+                total += float(beyond.sum()) * settings.over_quota_penalty * hours
     return total
 
 

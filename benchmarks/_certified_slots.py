@@ -87,7 +87,7 @@ def problem_of(features: SlotFeatures) -> SlotProblem:
         required[0, 0] = rng.choice(allowed)
         jobs = replace(jobs, required=required)
     if power is not None and features.free_power:
-        power = replace(power, over_price=np.zeros(len(power.names)))
+        power = replace(power, over_penalty=np.zeros(len(power.names)))
     return replace(
         problem,
         jobs=jobs,
@@ -114,7 +114,7 @@ def fleet_of(problem: SlotProblem, features: SlotFeatures, rng: np.random.Genera
         capacity=capacity,
         boards_per_node=np.full(len(capacity), float(features.node_boards)),
         node_cost=node_cost,
-        fire_up_cost=node_cost.sum(axis=1) * features.boot_price,
+        boot_cost=node_cost.sum(axis=1) * features.boot_price,
         nodes_on=fleet.nodes_on * features.nodes_on,
     )
 

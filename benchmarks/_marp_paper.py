@@ -52,7 +52,7 @@ def marp_plans(
     global_batch: int,
     gpu_memory_bytes: Mapping[str, float],
     gpus_per_node: int,
-    largest_gpus: int,
+    max_gpus: int,
 ) -> tuple[MarpPlan, ...]:
     """Return the published plan list: large micro-batch and little tensor parallelism first.
 
@@ -74,7 +74,7 @@ def marp_plans(
             if not types:
                 continue
             for data in _divisors(global_batch // micro_batch):
-                if tensor * data > largest_gpus:
+                if tensor * data > max_gpus:
                     continue
                 best[tensor * data, tensor, types] = MarpPlan(
                     gpus=tensor * data,

@@ -67,7 +67,7 @@ def _node_cost(problem: SlotProblem, kind: int, boards: Floats) -> float:
     counts = np.arange(most + 1)
     value = np.where(counts == fleet.nodes_on[kind], 0.0, np.inf)
     for slot in range(problem.slots):
-        more = np.maximum(counts[None, :] - counts[:, None], 0) * fleet.fire_up_cost[kind]
+        more = np.maximum(counts[None, :] - counts[:, None], 0) * fleet.boot_cost[kind]
         value = (value[:, None] + more).min(axis=0) + counts * fleet.node_cost[kind, slot]
         value[counts < need[slot]] = np.inf
     return float(value.min())
@@ -80,7 +80,7 @@ def _soft_cost(problem: SlotProblem, power: Floats, tenants: Floats) -> float:
             over = np.maximum(power[fed].sum(axis=0) - problem.power.limit_kw[domain], 0.0)
             over[over < 1e-5] = 0.0
             if over.any():
-                total += float(over.sum() * problem.power.over_price[domain])
+                total += float(over.sum() * problem.power.over_penalty[domain])
     if problem.quotas is not None:
         quotas = problem.quotas
         for tenant, used in enumerate(tenants):
@@ -91,7 +91,7 @@ def _soft_cost(problem: SlotProblem, power: Floats, tenants: Floats) -> float:
             beyond[beyond < 1e-5] = 0.0
             total += float(quotas.borrow_price[tenant] * (over - beyond).sum())
             if beyond.any():
-                total += float(quotas.over_price[tenant] * beyond.sum())
+                total += float(quotas.over_penalty[tenant] * beyond.sum())
     return total
 
 
@@ -270,7 +270,7 @@ def _node_rows(
     most = float(np.ceil(fleet.capacity[kind].max() / fleet.boards_per_node[kind]))
     most = max(most, float(fleet.nodes_on[kind]))
     nodes = program.add(fleet.node_cost[kind].astype(np.float64), most, whole=True)
-    fired = program.add(np.full(problem.slots, fleet.fire_up_cost[kind]), most, whole=True)
+    fired = program.add(np.full(problem.slots, fleet.boot_cost[kind]), most, whole=True)
     for slot in range(problem.slots):
         term = _term(used[slot])
         room = -float(fleet.boards_per_node[kind])
@@ -290,7 +290,7 @@ def _power_rows(
     if problem.power is None:
         return
     for domain, fed in enumerate(problem.power.members):
-        price = float(problem.power.over_price[domain])
+        price = float(problem.power.over_penalty[domain])
         for slot in range(problem.slots):
             entries = [one for kind in np.flatnonzero(fed) for one in power[kind][slot]]
             terms = [_term(entries)]
@@ -318,7 +318,7 @@ def _quota_rows(
             room = float(quotas.borrowable[tenant, slot])
             borrowed = program.add(np.array([[quotas.borrow_price[tenant]]]), room, whole=False)
             terms.append((borrowed, -1.0))
-            price = float(quotas.over_price[tenant])
+            price = float(quotas.over_penalty[tenant])
             if np.isfinite(price):
                 terms.append((program.add(np.array([[price]]), np.inf, whole=False), -1.0))
             program.rows_of(terms, -np.inf, float(quotas.quota[tenant, slot]))

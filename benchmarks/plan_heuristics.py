@@ -162,7 +162,7 @@ def _alone(kernel: KernelProblem, draft: Draft) -> Paths:
     """Return every job's own optimum, as if nothing were shared."""
     nothing, unpriced = np.zeros_like(kernel.limit), np.zeros_like(kernel.node_cost)
     endless = np.full_like(kernel.limit, np.inf)
-    free = kernel._replace(limit=endless, over_price=endless, floor_price=nothing)
+    free = kernel._replace(limit=endless, over_penalty=endless, floor_price=nothing)
     for job in range(len(kernel.present)):
         insert(free, job, 1.0, nothing, unpriced, draft, 12, -1.0, draft.path[job])
     return draft.path

@@ -219,14 +219,14 @@ def _coupled(
         capacity=unlimited,
         boards_per_node=np.full(3, 8.0),
         node_cost=np.zeros((3, slots)),
-        fire_up_cost=np.zeros(3),
+        boot_cost=np.zeros(3),
         nodes_on=np.zeros(3),
     )
     power = PowerDomains(
         names=("the site",),
         members=np.ones((1, 3), dtype=np.bool_),
         limit_kw=np.full((1, slots), 1e9),
-        over_price=np.array([np.inf]),
+        over_penalty=np.array([np.inf]),
     )
     quotas = TenantQuotas(
         names=tuple(f"tenant-{number}" for number in range(tenants)),
@@ -235,7 +235,7 @@ def _coupled(
         quota=boundless,
         borrow_price=np.full(tenants, 0.3),
         borrowable=np.zeros((tenants, slots)),
-        over_price=np.full(tenants, np.inf),
+        over_penalty=np.full(tenants, np.inf),
     )
     free = SlotProblem(grid=grid, jobs=jobs, fleet=fleet, power=power, quotas=quotas)
     used = free_use(free, coupling_rows(free))
@@ -255,7 +255,7 @@ def _coupled(
             fleet,
             capacity=capacity,
             node_cost=np.repeat(node_cost[None, :], 3, axis=0),
-            fire_up_cost=np.full(3, 1.0),
+            boot_cost=np.full(3, 1.0),
             nodes_on=np.ceil(_held(grid, jobs) / 8),
         ),
         power=replace(power, limit_kw=kilowatts),

@@ -1,7 +1,7 @@
 """The solver of plans: gap over time, re-planning, peers, forecast error.
 
 `python -m benchmarks.plan_solver` on seeded instances (`plan_instances.py`), with node idle power,
-fire-ups, MIG slices, soft quotas and site power in the model. Seconds are CPU seconds of one thread
+boots, MIG slices, soft quotas and site power in the model. Seconds are CPU seconds of one thread
 except where wall is said; kernels are compiled before. `--full` adds 10,000 jobs, gives the exact
 solvers 60 s and charges the heuristics at 1,000 jobs too. No recorded data is used: `--data` is
 accepted for the sake of one calling convention.

@@ -46,7 +46,9 @@ def world_of(store: Store) -> World:
         store=store,
         collectors=(
             SimulatedFleetCollector(
-                fleet=SimulatedFleet(seed=settings.fleet.seed, nodes=settings.fleet.nodes),
+                fleet=SimulatedFleet(
+                    seed=settings.simulated_fleet.seed, nodes=settings.simulated_fleet.nodes
+                ),
                 step_seconds=300,
             ),
         ),

@@ -24,7 +24,7 @@ from data.records.identifiers import digest_of
 from data.source_settings import PrometheusSettings
 
 TOO_MANY = "too-many-series"
-"""The reason of readings beyond `prometheus.most_series`: labels multiply without end."""
+"""The reason of readings beyond `prometheus.max_series`: labels multiply without end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class PrometheusDcgmCollector:
             step_seconds=self.settings.step_seconds,
             scrape_seconds=scrape_seconds,
         )
-        results = list(islice(found, self.settings.most_series))
+        results = list(islice(found, self.settings.max_series))
         for one in found:
             dropped.counts[TOO_MANY] += len(one["values"])
         answer = {"data": {"resultType": "matrix", "result": results}}

@@ -21,7 +21,7 @@ from collectors.simulated_holdings import Holding
 from collectors.simulated_layout import SimulatedDevice, Tenant, slices_of
 from data.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
-from data.source_settings import FleetSettings
+from data.source_settings import SimulatedFleetSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ class SimulatedCluster:
             raise UnexpectedAnswerError(
                 f"{self.path} is of another simulated fleet "
                 f"({document['nodes']} nodes, seed {document['seed']})",
-                "Remove it, or name another in fleet.state_file.",
+                "Remove it, or name another in simulated_fleet.state_file.",
             )
         return changes
 
@@ -173,7 +173,7 @@ class SimulatedCluster:
         beside.replace(self.path)
 
 
-def cluster_of(settings: FleetSettings) -> SimulatedCluster:
+def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
     """Return the cluster of the settings, which name its file."""
     return SimulatedCluster(
         path=Path(settings.state_file), seed=settings.seed, nodes=settings.nodes

@@ -246,6 +246,11 @@ def ask_to_roll_back(
         REVERSIBLE,
         "Only a change that was applied or rolled back can be undone.",
     )
+    if stored.recommendation.cancels_job and stored.state in STANDING:
+        raise StalePlanError(
+            f"{stored.recommendation.target} was cancelled: Slurm brings no cancelled job back",
+            "Submit it again.",
+        )
     digest = stored.recommendation.digest
     asked = store.commands.ask(
         kind=CommandKind.ROLLBACK,

@@ -46,14 +46,14 @@ def build_collectors(settings: Settings, *, serving: bool = False) -> tuple[Coll
         collectors.append(
             NvmlSampler(nvml, interval_seconds=one.interval_seconds) if serving else nvml
         )
-    if settings.fleet.enabled:
+    if settings.simulated_fleet.enabled:
         collectors.append(simulated_collector(settings))
     return tuple(collectors)
 
 
 def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
     """Return the simulated fleet as a source, which obeys what was changed where it can be."""
-    fleet = settings.fleet
+    fleet = settings.simulated_fleet
     return SimulatedFleetCollector(
         fleet=SimulatedFleet(seed=fleet.seed, nodes=fleet.nodes),
         step_seconds=settings.prometheus.step_seconds,

@@ -21,11 +21,11 @@ class ApplySettings:
     max_namespace_share_ratio: float = documented(
         0.5, "GPUs that changes may take from a namespace within 24 h, share of what it holds"
     )
-    minimum_gpu_hours: float = documented(1.0, "smallest saving worth a change, GPU-h")
-    minimum_energy_kwh: float = documented(1.0, "or this much energy, kWh")
+    min_gpu_hours: float = documented(1.0, "smallest saving worth a change, GPU-h")
+    min_energy_kwh: float = documented(1.0, "or this much energy, kWh")
     cool_down_minutes: float = documented(60.0, "time between two changes of one job, min")
     poll_seconds: float = documented(2.0, "time between two looks at a change under way, s")
-    patience_minutes: float = documented(
+    rollout_timeout_minutes: float = documented(
         5.0, "time for the effect of a change, and for a failing job to recover, min"
     )
     watch_minutes: float = documented(30.0, "time that an applied change is watched, min")
@@ -48,10 +48,10 @@ class ApplySettings:
             self,
             "apply",
             {
-                "minimum_gpu_hours": (0, 1e9, "GPU-h"),
-                "minimum_energy_kwh": (0, 1e9, "kWh"),
+                "min_gpu_hours": (0, 1e9, "GPU-h"),
+                "min_energy_kwh": (0, 1e9, "kWh"),
                 "cool_down_minutes": (0, 525_600, "min"),
-                "patience_minutes": (0, 525_600, "min"),
+                "rollout_timeout_minutes": (0, 525_600, "min"),
                 "watch_minutes": (0, 525_600, "min"),
             },
         )
@@ -158,5 +158,5 @@ class SimulatedApplySettings:
     """Changes to the simulated cluster; never beside a real source or a real target."""
 
     enabled: bool = documented(
-        False, "second switch: apply changes to the simulated cluster of fleet.state_file"
+        False, "second switch: apply changes to the simulated cluster of simulated_fleet.state_file"
     )

@@ -116,10 +116,10 @@ class NodeSettings:
     base_watts_per_gpu: float = documented(
         125.0, "power of a node that is on, without its GPUs, W per GPU it holds"
     )
-    fire_up_minutes: float = documented(
+    boot_minutes: float = documented(
         10.0, "time that a node draws its power before it works again after a power-down, min"
     )
-    minimum_off_minutes: float = documented(
+    min_off_minutes: float = documented(
         60.0, "shortest time for which powering an empty node down is planned, min"
     )
     maintenance: tuple[Maintenance, ...] = documented_rows(
@@ -132,8 +132,8 @@ class NodeSettings:
             "nodes",
             {
                 "base_watts_per_gpu": (0, 1e5, "W"),
-                "fire_up_minutes": (0, 10_080, "min"),
-                "minimum_off_minutes": (0, 525_600, "min"),
+                "boot_minutes": (0, 10_080, "min"),
+                "min_off_minutes": (0, 525_600, "min"),
             },
         )
 
@@ -142,7 +142,7 @@ class NodeSettings:
 class PowerSettings:
     """Limits of racks and of the site."""
 
-    over_price_per_kwh: float = documented(
+    over_limit_penalty_per_kwh: float = documented(
         50.0, "price of a kWh above a limit that cannot be kept; 0: no plan may exceed it"
     )
     domains: tuple[PowerDomain, ...] = documented_rows(
@@ -152,7 +152,7 @@ class PowerSettings:
     )
 
     def __post_init__(self) -> None:
-        require_between(self, "power", {"over_price_per_kwh": (0, 1e6, "")})
+        require_between(self, "power", {"over_limit_penalty_per_kwh": (0, 1e6, "")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +164,7 @@ class TenantSettings:
     )
     borrow_price: float = documented(0.05, "price of a borrowed board, per hour")
     guarantee_price: float = documented(20.0, "price of a board missing of a guarantee, per hour")
-    over_price: float = documented(
+    over_quota_penalty: float = documented(
         50.0, "price of a board above quota and borrowable, per hour; 0: no plan may exceed it"
     )
     shares: tuple[TenantShare, ...] = documented_rows(
@@ -173,11 +173,13 @@ class TenantSettings:
 
     def __post_init__(self) -> None:
         require(self.by in TENANT_KEYS, "tenants.by", self.by, " or ".join(TENANT_KEYS))
-        limits = dict.fromkeys(("borrow_price", "guarantee_price", "over_price"), (0.0, 1e6, ""))
+        limits = dict.fromkeys(
+            ("borrow_price", "guarantee_price", "over_quota_penalty"), (0.0, 1e6, "")
+        )
         require_between(self, "tenants", limits)
         require(
-            self.over_price == 0 or self.over_price >= self.borrow_price,
-            "tenants.over_price",
-            self.over_price,
+            self.over_quota_penalty == 0 or self.over_quota_penalty >= self.borrow_price,
+            "tenants.over_quota_penalty",
+            self.over_quota_penalty,
             "at least tenants.borrow_price, or 0",
         )

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from data.errors import SettingsError, scrub, without_password
+from data.renamed_settings import RENAMED, current_name
 from data.setting_fields import PATH, shown_value
 from data.settings import Settings
 from data.small_files import read_small_file
@@ -213,8 +214,12 @@ def _file_values(path: Path | None, known: Mapping[str, type]) -> dict[str, tupl
             _require_known(section, known, where)
             continue
         for field, value in body.items():
-            name = f"{section}.{field}"
+            name = current_name(f"{section}.{field}", where)
             _require_known(name, known, where)
+            if name in values:
+                raise SettingsError(
+                    f"{name} stands in {where} under its old and its new name", "Keep the new one."
+                )
             rows = _row_kinds().get(name)
             read = (
                 _from_toml(name, value, known[name], where)
@@ -233,13 +238,25 @@ def _line_of_long_number(path: Path) -> str:
     return "" if number is None else f" in line {number} ({scrub(lines[number - 1], limit=60)})"
 
 
+def _variable(name: str) -> str:
+    """Return the environment variable of a setting."""
+    return ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper()
+
+
 def _environment_values(
     environ: Mapping[str, str], known: Mapping[str, type]
 ) -> dict[str, tuple[Any, str]]:
-    by_variable = {ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper(): name for name in known}
+    by_variable = {_variable(name): name for name in known}
+    by_old_variable = {_variable(old): old for old in RENAMED}
     values: dict[str, tuple[Any, str]] = {}
     for variable, text in environ.items():
         if not variable.startswith(ENVIRONMENT_PREFIX):
+            continue
+        if variable in by_old_variable:
+            name = current_name(by_old_variable[variable], f"the environment ({variable})")
+            if _variable(name) not in environ:
+                where = f"environment {variable}"
+                values[name] = (_from_text(name, text, known[name], where), where)
             continue
         if variable not in by_variable:
             near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.3)

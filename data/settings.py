@@ -26,10 +26,10 @@ from data.setting_fields import (
     require_between,
 )
 from data.source_settings import (
-    FleetSettings,
     KubernetesSettings,
     NvmlSettings,
     PrometheusSettings,
+    SimulatedFleetSettings,
     SlurmSettings,
 )
 from data.submit_settings import SubmitSettings
@@ -42,12 +42,12 @@ class StoreSettings:
     url: str = documented_path(
         "duckdb:///.trimtab/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
     )
-    least_free_mib: float = documented(
+    min_free_mib: float = documented(
         500.0, "free space of a DuckDB file's disk below which nothing is collected, MiB"
     )
 
     def __post_init__(self) -> None:
-        require_between(self, "store", {"least_free_mib": (0, 1e15, "MiB")})
+        require_between(self, "store", {"min_free_mib": (0, 1e15, "MiB")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +99,10 @@ class PlanningSettings:
     horizon_slots: int = documented(96, "slots planned ahead")
     history_days: int = documented(42, "history that forecasts look back on, d")
     model: str = documented("mix", "forecasting model: mix, prophet or seasonal-naive")
-    minimum_history_hours: float = documented(
+    min_history_hours: float = documented(
         6.0, "jobs with less known history borrow their forecast, h"
     )
-    minimum_coverage_ratio: float = documented(
+    min_coverage_ratio: float = documented(
         0.5, "known share of a job's history below which no change is recommended, 0..1"
     )
     headroom_ratio: float = documented(
@@ -111,7 +111,7 @@ class PlanningSettings:
     memory_headroom_ratio: float = documented(
         0.2, "kept free above the largest memory seen or forecast, share of memory"
     )
-    minimum_saving_ratio: float = documented(
+    min_saving_ratio: float = documented(
         0.05, "smallest saving worth a change, share of the job's cost"
     )
     idle_utilization_ratio: float = documented(
@@ -187,10 +187,10 @@ class PlanningSettings:
             },
         )
         for name in (
-            "minimum_coverage_ratio",
+            "min_coverage_ratio",
             "headroom_ratio",
             "memory_headroom_ratio",
-            "minimum_saving_ratio",
+            "min_saving_ratio",
             "idle_utilization_ratio",
             "churn_ratio",
         ):
@@ -205,7 +205,7 @@ class PlanningSettings:
             value = getattr(self, name)
             require(0 <= value <= 1000, f"planning.{name}", value, "0..1000")
         for name, highest in (
-            ("minimum_history_hours", 9600),
+            ("min_history_hours", 9600),
             ("reclaim_idle_hours", 9600),
             ("expiry_hours", 87_600),
             ("budget_seconds", 86_400),
@@ -358,7 +358,7 @@ class Settings:
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
-    fleet: FleetSettings = FleetSettings()  # noqa: RUF009
+    simulated_fleet: SimulatedFleetSettings = SimulatedFleetSettings()  # noqa: RUF009
     # After the sections that it is checked against: sections are loaded in this order.
     apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
@@ -382,8 +382,9 @@ class Settings:
 def _require_only_simulated(settings: Settings) -> None:
     """Refuse (SettingsError) a simulated cluster that could be taken for a real one."""
     name = "apply_simulated.enabled"
-    require(settings.fleet.enabled, name, True, "off while fleet.enabled is")
-    require(bool(settings.fleet.state_file), name, True, "off without fleet.state_file")
+    fleet = settings.simulated_fleet
+    require(fleet.enabled, name, True, "off while simulated_fleet.enabled is")
+    require(bool(fleet.state_file), name, True, "off without simulated_fleet.state_file")
     real = {
         "prometheus.url": settings.prometheus.url,
         "slurm.mode": settings.slurm.mode,

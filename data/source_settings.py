@@ -26,7 +26,7 @@ class PrometheusSettings:
     budget_seconds: float = documented(300.0, "time for all requests of one collection, s")
     step_seconds: int = documented(60, "resolution asked for, s")
     lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
-    most_series: int = documented(
+    max_series: int = documented(
         100_000, "series read of one metric and day; further ones are left out and counted"
     )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
@@ -75,9 +75,9 @@ class PrometheusSettings:
             "1..3600 s",
         )
         require(
-            1 <= self.most_series <= 10_000_000,
-            "prometheus.most_series",
-            self.most_series,
+            1 <= self.max_series <= 10_000_000,
+            "prometheus.max_series",
+            self.max_series,
             "1..10000000",
         )
         require(
@@ -173,7 +173,7 @@ class NvmlSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetSettings:
+class SimulatedFleetSettings:
     """The simulated fleet as a source, for demo, tests and load."""
 
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
@@ -184,5 +184,5 @@ class FleetSettings:
     )
 
     def __post_init__(self) -> None:
-        require(1 <= self.nodes <= 20_000, "fleet.nodes", self.nodes, "1..20000")
-        require(0 <= self.seed < 2**32, "fleet.seed", self.seed, "0..4294967295")
+        require(1 <= self.nodes <= 20_000, "simulated_fleet.nodes", self.nodes, "1..20000")
+        require(0 <= self.seed < 2**32, "simulated_fleet.seed", self.seed, "0..4294967295")

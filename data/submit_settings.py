@@ -38,7 +38,7 @@ class SubmitSettings:
     allow_slurm_operator: bool = documented(
         False, "submit although that user is root, SlurmUser or an operator: so is every job file"
     )
-    largest_gpus: int = documented(64, "most GPUs that one submitted job may have")
+    max_gpus: int = documented(64, "most GPUs that one submitted job may have")
 
     def __post_init__(self) -> None:
         require(
@@ -70,9 +70,7 @@ class SubmitSettings:
             self.keep_finished_hours,
             "0..8760 h",
         )
-        require(
-            1 <= self.largest_gpus <= 65_536, "submit.largest_gpus", self.largest_gpus, "1..65536"
-        )
+        require(1 <= self.max_gpus <= 65_536, "submit.max_gpus", self.max_gpus, "1..65536")
 
     @property
     def tolerated_keys(self) -> tuple[str, ...]:

@@ -121,8 +121,8 @@ def _young(
         hours = task.known_slots * settings.slot_minutes / 60
         return ForecastSkipped(
             job_id=task.job.job_id,
-            reason=f"only {hours:.2g} h of known history, {settings.minimum_history_hours:g} h are "
-            "needed (planning.minimum_history_hours), and no job of its kind has more",
+            reason=f"only {hours:.2g} h of known history, {settings.min_history_hours:g} h are "
+            "needed (planning.min_history_hours), and no job of its kind has more",
             samples=task.samples,
             history_slots=task.history_slots,
             known_slots=task.known_slots,

@@ -86,7 +86,7 @@ def _task(
         if np.isfinite(rows[str(quantity)]).any()
     )
     hours = len(rows) * settings.slot_minutes / 60
-    return JobTask(job=job, series=series, young=hours < settings.minimum_history_hours, **counts)
+    return JobTask(job=job, series=series, young=hours < settings.min_history_hours, **counts)
 
 
 def _skip_reason(rows: pd.DataFrame, first_slot: int, slot_seconds: int) -> str:

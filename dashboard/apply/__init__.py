@@ -45,7 +45,7 @@ def _simulated(settings: Settings, clock: Clock) -> Applier:
     from collectors.simulated_cluster import cluster_of
     from dashboard.apply.simulated.applier import SimulatedApplier
 
-    return SimulatedApplier(cluster_of(settings.fleet), clock=clock)
+    return SimulatedApplier(cluster_of(settings.simulated_fleet), clock=clock)
 
 
 APPLIERS: dict[str, ApplierSource] = {

@@ -64,13 +64,13 @@ def require_within_limits(
     """
     savings = recommendation.savings
     worth = (
-        (savings.gpu_hours, limits.minimum_gpu_hours),
-        (savings.energy_kwh, limits.minimum_energy_kwh),
+        (savings.gpu_hours, limits.min_gpu_hours),
+        (savings.energy_kwh, limits.min_energy_kwh),
     )
     asked = recommendation.action not in NOT_FOR_SAVING and any(value for value, _ in worth)
     if asked and not any(_reaches(value, least) for value, least in worth):
         raise ChangeRefusedError(
-            "the saving is below apply.minimum_gpu_hours and apply.minimum_energy_kwh",
+            "the saving is below apply.min_gpu_hours and apply.min_energy_kwh",
             "A change this small is not worth its risk; lower the limits if it is.",
         )
     _require_share(reader, recommendation, others, limits)

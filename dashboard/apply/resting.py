@@ -42,7 +42,7 @@ def gone(jobs: Iterable[Job], collected: Sequence[Collected]) -> dict[str, str]:
             continue
         told = named[job.source].get(job.job_id)
         if told is None:
-            found[job.job_id] = f"its scheduler ({job.source}) no longer knows it"
+            found[job.job_id] = f"its scheduler ({job.source}) names no GPU of it any more"
         elif told.scheduler is not None and told.scheduler.state in _OVER:
             found[job.job_id] = f"its scheduler says that it is {told.scheduler.state}"
     return found

@@ -189,7 +189,7 @@ def _too_little(
 ) -> tuple[str, ...]:
     """Return why too little is known to measure by, () when enough is."""
     slot_hours = slot_seconds / SECONDS_PER_HOUR
-    least = planning.minimum_coverage_ratio
+    least = planning.min_coverage_ratio
     known = len(before) * slot_hours
     reasons = [] if len(before) else ["no history"]
     if known < least * (_BEFORE / timedelta(hours=1)) and known < hours:

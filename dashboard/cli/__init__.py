@@ -13,6 +13,7 @@ from dashboard.cli.parser import build_parser
 from dashboard.foreign_text import shown
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
 
+logger = logging.getLogger(__name__)
 _PACKAGES = ("collectors", "dashboard", "data", "forecasting", "planner")
 EXIT_ERROR = 1
 EXIT_USAGE = 2
@@ -61,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Run the command, and say what ended it that has words of its own."""
+    if getattr(options, "renamed", ""):
+        logger.warning("%s: the next release refuses the old name", options.renamed)
     try:
         return int(options.run(options))
     except TrimtabError as error:

@@ -79,7 +79,9 @@ def keep(options: argparse.Namespace) -> int:
 
 def _work_until_known(options: argparse.Namespace, store: Store, digest: str) -> int:
     """Run the worker here until the outcome is known or the command has to wait for longer."""
-    give_up = time.monotonic() + 60 * (settings_of(options).settings.apply.patience_minutes + 1)
+    give_up = time.monotonic() + 60 * (
+        settings_of(options).settings.apply.rollout_timeout_minutes + 1
+    )
     said = ""
     with _working(options, store) as (worker, ending):
         while True:

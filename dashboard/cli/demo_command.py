@@ -79,7 +79,7 @@ def demo(options: argparse.Namespace) -> int:
         raise SettingsError(f"--days is {options.days}", "Give at least one day of history.")
     if not options.once:
         require_free_port(settings.serve.host, settings.serve.port)
-    boards = settings.fleet.nodes * BOARDS_PER_NODE
+    boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE
     say(f"Trimtab on a simulated fleet of {boards} GPUs. Nothing outside this machine is touched.")
     with open_store(settings.store.url) as store:
         with progress_on_stderr(options) as progress:
@@ -113,9 +113,9 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
     # Elsewhere than on loopback nobody is known, so nobody may apply: the demo is read-only there.
     alone = is_loopback(own.serve.host)
     fleet = replace(
-        own.fleet,
+        own.simulated_fleet,
         enabled=True,
-        state_file=own.fleet.state_file or f"{_beside(own.store.url)}-cluster.json",
+        state_file=own.simulated_fleet.state_file or f"{_beside(own.store.url)}-cluster.json",
     )
     settings = Settings(
         store=own.store,
@@ -124,7 +124,7 @@ def demo_settings(loaded: LoadedSettings) -> LoadedSettings:
         energy=own.energy,
         retention=own.retention,
         prometheus=PrometheusSettings(step_seconds=STEP_SECONDS),
-        fleet=fleet,
+        simulated_fleet=fleet,
         apply=replace(own.apply, enabled=alone, verify_slots=VERIFY_SLOTS),
         apply_simulated=SimulatedApplySettings(enabled=alone),
     )
@@ -150,7 +150,7 @@ def _first_moment(world: World) -> datetime:
     """Return the time that the demo starts at: now, or where an earlier one has got to."""
     latest = world.store.reader.latest_sample_at()
     if latest is None:
-        cluster_of(world.settings.fleet).forget()
+        cluster_of(world.settings.simulated_fleet).forget()
     return floor_to_slot(max(utc_now(), latest or utc_now()), STEP_SECONDS)
 
 

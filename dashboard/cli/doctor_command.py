@@ -24,7 +24,7 @@ FINDINGS = 3
 def _check_store(settings: Settings) -> tuple[str, str]:
     with open_store(settings.store.url, create=False) as store:
         free = store.reader.free_mib()
-        require_room(free, settings.store.least_free_mib)
+        require_room(free, settings.store.min_free_mib)
         if store.losses:
             accept = "`trimtab store check --accept` ends this warning."
             return "missing", ". ".join((*store.losses, accept))
@@ -92,7 +92,7 @@ def _source_rows(settings: Settings) -> list[dict[str, object]]:
         {"part": f"{source}: {what}", "state": state, "detail": detail}
         for source, (what, state, detail) in source_findings(settings, utc_now())
     ]
-    if not rows and not settings.fleet.enabled:
+    if not rows and not settings.simulated_fleet.enabled:
         hint = (
             "No source is configured. Set prometheus.url, slurm.mode, kubernetes.enabled or "
             "nvml.enabled, or import a trace."

@@ -154,7 +154,7 @@ def _question(
         job=job,
         global_batch=options.batch,
         gpu_types=types,
-        largest_gpus=options.gpus,
+        max_gpus=options.gpus,
         calibration=calibration,
         **fixed,
     )

@@ -46,6 +46,7 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
 def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     about = "a simulated fleet to try everything on: no cluster, no GPU"
     demo = _command(commands, "demo", ("demo_command", "demo"), about)
+    demo.set_defaults(keeps_running=True)
     demo.add_argument("--port", help="port of the dashboard (default 8501)")
     demo.add_argument("--days", type=int, default=7, help="days of history (default 7)")
     demo.add_argument("--once", action="store_true", help="run the cycle, do not serve")
@@ -56,18 +57,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         "dashboard, cycle thread and health endpoints in one process",
     )
     add_serve_options(serve)
-    for server in (demo, serve):
-        server.set_defaults(keeps_running=True)
-    fleet = _command(
-        commands,
-        "fleet",
-        ("serve_commands", "fleet"),
-        "serve the simulated fleet as DCGM exposition text on /metrics",
-    )
-    fleet.add_argument("--host", default="127.0.0.1")
-    fleet.add_argument("--port", type=int, default=9400)
-    fleet.add_argument("--seed", type=int, default=7)
-    fleet.add_argument("--nodes", type=int, default=8)
+    _add_demo_exporter(commands)
     _add_agent(commands)
     cycle = _command(
         commands,
@@ -108,6 +98,16 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         lists=True,
     )
     add_plan_options(plan)
+
+
+def _add_demo_exporter(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    about = "serve the simulated fleet as DCGM exposition text on /metrics"
+    for name, renamed in (("demo-exporter", ""), ("fleet", "now called demo-exporter")):
+        exporter = _command(commands, name, ("serve_commands", "demo_exporter"), renamed or about)
+        exporter.set_defaults(renamed=renamed and f"trimtab {name} is {renamed}")
+        exporter.add_argument("--host", default="127.0.0.1")
+        for option, default in (("--port", 9400), ("--seed", 7), ("--nodes", 8)):
+            exporter.add_argument(option, type=int, default=default)
 
 
 def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

@@ -201,7 +201,7 @@ def _jobs(options: argparse.Namespace, cluster: "WorkloadCluster") -> "tuple[Sub
             )
         smallest = min(pool.nodes * pool.gpus_per_node for pool in cluster.pools)
         return synthetic_jobs(
-            options.jobs, hours=options.hours, largest_gpus=smallest, seed=options.seed
+            options.jobs, hours=options.hours, max_gpus=smallest, seed=options.seed
         )
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""`trimtab serve` and `trimtab fleet`: the commands that keep running."""
+"""`trimtab serve` and `trimtab demo-exporter`: the commands that keep running."""
 
 import argparse
 import logging
@@ -170,7 +170,7 @@ def _follow_and_cycle(world: World) -> None:
     run_cycle(world, now=utc_now())
 
 
-def fleet(options: argparse.Namespace) -> int:
+def demo_exporter(options: argparse.Namespace) -> int:
     """Serve the simulated fleet on /metrics until interrupted."""
     simulated = SimulatedFleet(seed=options.seed, nodes=options.nodes)
     print(f"fleet on http://{options.host}:{options.port}/metrics", file=sys.stderr)

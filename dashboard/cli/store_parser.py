@@ -14,6 +14,7 @@ def _run(name: str) -> object:
 
 def add_serve_options(serve: argparse.ArgumentParser) -> None:
     """Add the options of `serve`."""
+    serve.set_defaults(keeps_running=True)
     serve.add_argument(
         "--only",
         choices=("web", "cycle", "apply"),

@@ -27,7 +27,6 @@ from planner.scheduling.arrival import UNKNOWN_HOURS, Offer, WaitingJob, chosen_
 
 _DEARER = 1.25
 """A plan may cost so much more per unit of work than the cheapest to spare larger GPUs."""
-
 _MILLI = 1000
 
 

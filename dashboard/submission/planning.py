@@ -39,7 +39,7 @@ def plans_for(
     job: JobFile,
     gpu_types: Sequence[GpuType],
     *,
-    largest_gpus: int,
+    max_gpus: int,
     calibration: Calibration | None = None,
     raised: float = 1.0,
 ) -> tuple[TrainingPlan, ...]:
@@ -52,7 +52,7 @@ def plans_for(
         job=job.training_job,
         global_batch=job.global_batch,
         gpu_types=gpu_types,
-        largest_gpus=largest_gpus,
+        max_gpus=max_gpus,
         calibration=calibration,
         raised=raised,
     )

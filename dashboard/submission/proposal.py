@@ -179,7 +179,7 @@ def _plans(
     return plans_for(
         job,
         types,
-        largest_gpus=min(settings.largest_gpus, fleet.gpus),
+        max_gpus=min(settings.max_gpus, fleet.gpus),
         calibration=calibration_of(family_of(job.training_job), peaks),
         raised=lessons.raised,
     )

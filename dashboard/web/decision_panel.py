@@ -97,7 +97,7 @@ def _approved(stored: StoredRecommendation) -> dict[str, Action]:
 def _standing(stored: StoredRecommendation) -> dict[str, Action]:
     decision_service, digest = current_world().decision_service, _digest(stored)
     actions: dict[str, Action] = {}
-    if decision_service.can_apply(stored.recommendation):
+    if decision_service.can_apply(stored.recommendation) and not stored.recommendation.cancels_job:
         word = "Undo the rollback" if stored.state == State.ROLLED_BACK else "Roll back"
         actions[word] = _roll_back(stored)
     if State(stored.state) in STANDING - {State.KEPT}:

@@ -185,6 +185,11 @@ class Recommendation:
             "target": self.target,
         } | asdict(self)
 
+    @property
+    def cancels_job(self) -> bool:
+        """Whether the change ends the job for good: Slurm brings no cancelled job back."""
+        return self.action is Action.RECLAIM and self.platform is Platform.SLURM
+
 
 _CHANGE = (
     "action", "job_id", "job_name", "namespace", "platform", "now", "proposed", "details", "change",

@@ -16,6 +16,7 @@ from data.store.bridge import is_postgres_url
 from data.store.copy_store import Progress, TableProof, copy_store, prove
 from data.store.engine import open_engine, store_path
 from data.store.head import head_path, log_path
+from data.store.private_files import make_folder
 from data.store.store import Store, open_store
 
 
@@ -53,6 +54,12 @@ def restore(
     target = None if is_postgres_url(url) else store_path(url)
     if target is not None:
         _require_free(target, replace=replace)
+        try:
+            make_folder(target.absolute().parent)
+        except OSError as error:
+            raise StoreError(
+                f"cannot make the folder of {target}: {error.strerror}", "Give another store.url."
+            ) from error
     with _workpiece(target or file, "restoring") as copied:
         try:
             shutil.copyfile(file, copied)

@@ -33,6 +33,6 @@ def require_room(free: float | None, least_mib: float) -> None:
     if free is not None and free < least_mib:
         raise NoRoomError(
             f"nothing is collected: the disk of the store has {free:.0f} MiB left, below the "
-            f"{least_mib:g} MiB of store.least_free_mib",
+            f"{least_mib:g} MiB of store.min_free_mib",
             "Free space or lower it; the next cycle goes on by itself and fetches what was missed.",
         )

@@ -99,7 +99,7 @@ class PlanQuestion:
     job: TrainingJob
     global_batch: int
     gpu_types: Sequence[GpuType]
-    largest_gpus: int
+    max_gpus: int
     measured_speed: Mapping[tuple[str, int], float] = field(default_factory=dict)
     micro_batches: Sequence[int] = (1, 2, 4, 8, 16, 32)
     recomputes: Sequence[Recompute] = (Recompute.NONE, Recompute.OPERATORS, Recompute.FULL)
@@ -108,7 +108,7 @@ class PlanQuestion:
     can_run: Callable[[TrainingJob], bool] = lambda _job: True
 
     def __post_init__(self) -> None:
-        for name in ("global_batch", "largest_gpus"):
+        for name in ("global_batch", "max_gpus"):
             if getattr(self, name) < 1:
                 raise ImpossibleProblemError(
                     f"{name} of {getattr(self, name)}", f"give {name} as 1 or more"
@@ -127,13 +127,13 @@ def training_plans(question: PlanQuestion) -> tuple[TrainingPlan, ...]:
     """
     best: dict[tuple[str, Parallelism], TrainingPlan] = {}
     for gpu in question.gpu_types:
-        for spread in _spreads(question, gpu, question.largest_gpus):
+        for spread in _spreads(question, gpu, question.max_gpus):
             plan = _fastest(question, gpu, spread)
             if plan is not None:
                 best[gpu.name, spread] = plan
     if not best:
         raise ImpossibleProblemError(
-            f"{question.job.shape.name} fits on no {question.largest_gpus} GPUs of "
+            f"{question.job.shape.name} fits on no {question.max_gpus} GPUs of "
             f"{', '.join(gpu.name for gpu in question.gpu_types)}",
             smallest_cluster(question),
         )

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from planner.nodes.node_runs import Stretch
 from planner.problem.planning_problem import PlanningProblem
-from planner.problem.slot_mapping import fire_up_per_board, node_cost_per_board
+from planner.problem.slot_mapping import boot_per_board, node_cost_per_board
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -19,7 +19,7 @@ def switched(problem: PlanningProblem, load: Ints) -> Bools:
     A node with work that no plan knows of is on.
     """
     on = load > 0
-    shortest = problem.rules.nodes.minimum_off_minutes / problem.planning.slot_minutes
+    shortest = problem.rules.nodes.min_off_minutes / problem.planning.slot_minutes
     for row in on:
         edges = np.flatnonzero(np.diff([True, *row, True]))
         for start, end in zip(edges[::2], edges[1::2], strict=True):
@@ -37,7 +37,7 @@ def node_cost(problem: PlanningProblem, on: Bools) -> float:
         return 0.0
     running = float(gpus @ on @ node_cost_per_board(problem))
     fired = (on[:, 1:] & ~on[:, :-1]).sum(axis=1)
-    return running + float(gpus @ fired) * fire_up_per_board(problem)
+    return running + float(gpus @ fired) * boot_per_board(problem)
 
 
 def unplaced_cost(problem: PlanningProblem, lost: Sequence[Stretch]) -> float:

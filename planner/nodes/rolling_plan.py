@@ -39,7 +39,7 @@ def kept_prices(mapping: SlotMapping, prices: PlanPrices) -> tuple[PlanPrice, ..
     types = mapping.slots.fleet.gpu_types
     named = [
         *((name, prices.rows[:, column]) for column, name in enumerate(rows)),
-        *((f"fire-up of {name}", prices.fire_ups[:, column]) for column, name in enumerate(types)),
+        *((f"boot of {name}", prices.boots[:, column]) for column, name in enumerate(types)),
     ]
     return tuple(
         PlanPrice(of=name, per_slot=tuple(float(f"{value:.{_DIGITS}g}") for value in values))
@@ -142,9 +142,7 @@ def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
 
     return PlanPrices(
         rows=np.column_stack([column(one) for one in coupling_rows(mapping.slots).names]),
-        fire_ups=np.column_stack(
-            [column(f"fire-up of {one}") for one in mapping.slots.fleet.gpu_types]
-        ),
+        boots=np.column_stack([column(f"boot of {one}") for one in mapping.slots.fleet.gpu_types]),
         work=np.zeros(mapping.slots.size),
     )
 

@@ -74,6 +74,6 @@ class PartMarket(PriceExchange):
         unfinished = np.concatenate([layout.unfinished_price for layout in self.layouts])
         return ResourcePrices(
             rows=np.zeros(shape),
-            fire_ups=np.zeros((shape[0], self.rows.types)),
+            boots=np.zeros((shape[0], self.rows.types)),
             work=unfinished / 3,
         )

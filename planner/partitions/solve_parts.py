@@ -155,7 +155,7 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     )
     value = sum(bound.value for bound in bounds) + priced_constant(market, found.prices)
     start = Start(
-        prices=_joint_prices(task, prices, found.prices.rows, found.prices.fire_ups),
+        prices=_joint_prices(task, prices, found.prices.rows, found.prices.boots),
         paths=_together(task, made),
         bound=Bound(value=value, name=_name(bounds)),
     )
@@ -165,7 +165,7 @@ def _coupled(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
 def _priced(task: _Task, market: PartMarket) -> PriceSearch:
     near = market.free_prices()
     if task.warm is not None:
-        near = market.boxed(task.warm.prices.rows, task.warm.prices.fire_ups)
+        near = market.boxed(task.warm.prices.rows, task.warm.prices.boots)
         known = [
             np.where(layout.job >= 0, task.warm.prices.work[part.jobs][layout.job], 0.0)
             for part, layout in zip(task.parts, market.layouts, strict=True)
@@ -188,16 +188,16 @@ def _by_job(prices: ResourcePrices, job_of_lane: Indices) -> PlanPrices:
     known = job_of_lane >= 0
     work = np.zeros(int(known.sum()))
     work[job_of_lane[known]] = prices.work[known]
-    return PlanPrices(rows=prices.rows, fire_ups=prices.fire_ups, work=work)
+    return PlanPrices(rows=prices.rows, boots=prices.boots, work=work)
 
 
 def _joint_prices(
-    task: _Task, parts: Sequence[PlanPrices], rows: Floats, fire_ups: Floats
+    task: _Task, parts: Sequence[PlanPrices], rows: Floats, boots: Floats
 ) -> PlanPrices:
     work = np.zeros(task.problem.size)
     for part, own in zip(task.parts, parts, strict=True):
         work[part.jobs] = own.work
-    return PlanPrices(rows=rows, fire_ups=fire_ups, work=work)
+    return PlanPrices(rows=rows, boots=boots, work=work)
 
 
 def _wanted(task: _Task, answered: MeanUse) -> Floats:
@@ -270,7 +270,7 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     """Return the start of parts that share nothing: each solved by itself, bounds added up."""
     nothing = np.zeros((len(task.parts), *task.rows.limit.shape))
     made = _plans(task, places, _shares(task, nothing), None)
-    rows, fire_ups = np.zeros(task.rows.limit.shape), np.zeros_like(task.problem.fleet.capacity.T)
+    rows, boots = np.zeros(task.rows.limit.shape), np.zeros_like(task.problem.fleet.capacity.T)
     solved = [one for one in made if one is not None]
     if len(solved) < len(made):
         # There is no room anywhere else: the whole problem says for which job, or finds a way.
@@ -279,11 +279,11 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     for part, plan in zip(task.touches, solved, strict=True):
         rows[:, part] = plan.prices.rows[:, part]
         types = part[: task.rows.types]
-        fire_ups[:, types] = plan.prices.fire_ups[:, types]
+        boots[:, types] = plan.prices.boots[:, types]
     value = sum(one.lower_bound for one in solved)
     names = [Bound(value=one.lower_bound, name=one.bound_name) for one in solved]
     start = Start(
-        prices=_joint_prices(task, [one.prices for one in solved], rows, fire_ups),
+        prices=_joint_prices(task, [one.prices for one in solved], rows, boots),
         paths=_together(task, made),
         bound=Bound(value=value, name=_name(names)),
     )

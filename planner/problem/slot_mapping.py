@@ -319,12 +319,12 @@ def _power_domains(problem: PlanningProblem) -> PowerDomains | None:
         idle[pool] += node.gpus * (model.idle_watts if model else 0.0) / _WATTS
     limits = np.array([[domain.limit_at(at) for at in problem.slot_starts] for domain in domains])
     hours = problem.planning.slot_minutes / 60
-    price = problem.rules.power.over_price_per_kwh * hours
+    price = problem.rules.power.over_limit_penalty_per_kwh * hours
     return PowerDomains(
         names=tuple(domain.name for domain in domains),
         members=members,
         limit_kw=np.maximum(limits - (members @ idle)[:, None], 0.0),
-        over_price=np.full(len(domains), price or np.inf),
+        over_penalty=np.full(len(domains), price or np.inf),
     )
 
 
@@ -339,9 +339,9 @@ def node_cost_per_board(problem: PlanningProblem) -> Floats:
     return np.asarray(kilowatts * hours * problem.energy.pue * problem.tariff.per_kwh)
 
 
-def fire_up_per_board(problem: PlanningProblem) -> float:
+def boot_per_board(problem: PlanningProblem) -> float:
     """Return what switching a node on costs per board: its draw until it works."""
-    slots = problem.rules.nodes.fire_up_minutes * 60 / (problem.planning.slot_minutes * 60)
+    slots = problem.rules.nodes.boot_minutes * 60 / (problem.planning.slot_minutes * 60)
     return float(node_cost_per_board(problem).mean() * slots)
 
 
@@ -362,6 +362,6 @@ def _fleet(problem: PlanningProblem, capacity: Floats) -> SlotFleet:
         capacity=capacity,
         boards_per_node=np.array(common),
         node_cost=np.outer(common, per_board),
-        fire_up_cost=np.array(common) * fire_up_per_board(problem),
+        boot_cost=np.array(common) * boot_per_board(problem),
         nodes_on=np.array(on),
     )

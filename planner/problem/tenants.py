@@ -105,7 +105,7 @@ def with_quotas(
     def per_slot(values: Sequence[float]) -> Floats:
         return np.repeat(np.array(values, dtype=np.float64)[:, None], shape[1], axis=1)
 
-    over = settings.over_price * slot_hours if settings.over_price else np.inf
+    over = settings.over_quota_penalty * slot_hours if settings.over_quota_penalty else np.inf
     quotas = TenantQuotas(
         names=tuple(share.name for share in tenants.shares),
         guaranteed=np.zeros(shape),
@@ -113,7 +113,7 @@ def with_quotas(
         quota=per_slot([share.quota for share in tenants.shares]),
         borrow_price=np.full(shape[0], settings.borrow_price * slot_hours),
         borrowable=per_slot([share.borrowable for share in tenants.shares]),
-        over_price=np.full(shape[0], over),
+        over_penalty=np.full(shape[0], over),
     )
     limited = replace(problem, jobs=replace(problem.jobs, tenant=tenants.of_job), quotas=quotas)
     promised = per_slot([share.guaranteed for share in tenants.shares])

@@ -116,10 +116,10 @@ def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> str:
         saved += outcome.shortfall_saved
     else:
         ratio = saving_ratio(one, outcome, terms)
-        if ratio < planning.minimum_saving_ratio:
+        if ratio < planning.min_saving_ratio:
             return (
                 f"it would save {100 * ratio:.1f} %, less than the "
-                f"{100 * planning.minimum_saving_ratio:g} % that are worth a change"
+                f"{100 * planning.min_saving_ratio:g} % that are worth a change"
             )
     if saved + taken < planning.hysteresis_ratio * taken:
         return (

@@ -74,7 +74,7 @@ def synthetic_applications(
 
 
 def synthetic_jobs(
-    count: int, *, hours: float, largest_gpus: int, seed: int
+    count: int, *, hours: float, max_gpus: int, seed: int
 ) -> tuple[SubmittedJob, ...]:
     """Return so many jobs, submitted evenly at random over the hours; the seed gives the same."""
     rng = random.Random(seed)  # noqa: S311 - a reproducible workload, no secret
@@ -82,7 +82,7 @@ def synthetic_jobs(
     jobs = []
     for number in range(count):
         name = rng.choice(bag)
-        gpus = rng.choice([size for size in (1, 2, 4, 8, 16) if size <= largest_gpus])
+        gpus = rng.choice([size for size in (1, 2, 4, 8, 16) if size <= max_gpus])
         kind = KINDS[name]
         batch = next(
             (size for size in kind.batches if size >= kind.local[0] * gpus), kind.batches[-1]

@@ -74,7 +74,7 @@ def _check_fleet(problem: SlotProblem) -> None:
     types = len(fleet.gpu_types)
     _shape("fleet.capacity", fleet.capacity, (types, problem.slots))
     _shape("fleet.node_cost", fleet.node_cost, (types, problem.slots))
-    for name in ("boards_per_node", "fire_up_cost", "nodes_on"):
+    for name in ("boards_per_node", "boot_cost", "nodes_on"):
         values = getattr(fleet, name)
         _shape(f"fleet.{name}", values, (types,))
         _refuse(_unusable(values), f"fleet.{name} is unknown or negative", "give a number >= 0")
@@ -136,11 +136,11 @@ def _check_power(power: PowerDomains, slots: int, types: int) -> None:
     domains = len(power.names)
     _shape("power.members", power.members, (domains, types))
     _shape("power.limit_kw", power.limit_kw, (domains, slots))
-    _shape("power.over_price", power.over_price, (domains,))
+    _shape("power.over_penalty", power.over_penalty, (domains,))
     wrong = _unusable(power.limit_kw)
     _refuse(wrong, "power.limit_kw [domain, slot] is unknown or negative", "give kW >= 0")
-    wrong = _unusable(power.over_price, finite=False)
-    _refuse(wrong, "power.over_price is unknown or negative", "give a price, infinite when hard")
+    wrong = _unusable(power.over_penalty, finite=False)
+    _refuse(wrong, "power.over_penalty is unknown or negative", "give a price, infinite when hard")
 
 
 def _check_quotas(quotas: TenantQuotas, problem: SlotProblem) -> None:
@@ -150,13 +150,15 @@ def _check_quotas(quotas: TenantQuotas, problem: SlotProblem) -> None:
         _shape(f"quotas.{name}", values, (tenants, problem.slots))
         wrong = _unusable(values)
         _refuse(wrong, f"quotas.{name} [tenant, slot] is unknown or negative", "give boards >= 0")
-    for name in ("guarantee_price", "borrow_price", "over_price"):
+    for name in ("guarantee_price", "borrow_price", "over_penalty"):
         values = getattr(quotas, name)
         _shape(f"quotas.{name}", values, (tenants,))
-        wrong = _unusable(values, finite=name != "over_price")
+        wrong = _unusable(values, finite=name != "over_penalty")
         _refuse(wrong, f"quotas.{name} is unknown or negative", "give a price >= 0")
-    wrong = quotas.over_price < quotas.borrow_price
-    _refuse(wrong, "quotas.over_price is below borrow_price", "breaking costs more than borrowing")
+    wrong = quotas.over_penalty < quotas.borrow_price
+    _refuse(
+        wrong, "quotas.over_penalty is below borrow_price", "breaking costs more than borrowing"
+    )
     short = quotas.guaranteed.sum(axis=0) > problem.fleet.capacity.sum(axis=0) + SLACK
     if short.any():
         slot = int(np.flatnonzero(short)[0])

@@ -1,7 +1,7 @@
 """What all jobs share, as rows of one form: use in a slot has a convex piecewise linear cost.
 
 A row r of a slot costs, at use u: floor_price * (floor - u) below the floor, nothing up to `free`,
-price * (u - free) up to `limit`, and over_price more beyond (infinity: hard). Capacity of a GPU
+price * (u - free) up to `limit`, and over_penalty more beyond (infinity: hard). Capacity of a GPU
 type, power of a domain and quota of a tenant are all of this form, so the primal knows one rule of
 fit and the dual one conjugate. The order is G types, D power domains, K tenants.
 """
@@ -30,14 +30,14 @@ class CouplingRows:
     free: Floats
     price: Floats
     limit: Floats
-    over_price: Floats
+    over_penalty: Floats
     priced: npt.NDArray[np.bool_]
 
     def cost_of_use(self, used: Floats) -> Floats:
         """Return the cost [H, R] of use [H, R]; infinite beyond a hard limit."""
         below = self.floor_price * np.maximum(self.floor - used, 0.0)
         between = self.price * np.clip(used - self.free, 0.0, self.limit - self.free)
-        return np.asarray(below + between + _over(self.over_price, used - self.limit))
+        return np.asarray(below + between + _over(self.over_penalty, used - self.limit))
 
     def violations(self, used: Floats) -> tuple[str, ...]:
         """Name every soft row of a slot that the use breaks: below its floor or over its limit."""
@@ -52,7 +52,7 @@ class CouplingRows:
 
     def fits(self, used: Floats) -> bool:
         """Say whether no hard limit is exceeded."""
-        hard = np.isinf(self.over_price)
+        hard = np.isinf(self.over_penalty)
         return not bool((hard & (used > self.limit + SLACK)).any())
 
 
@@ -83,7 +83,7 @@ def coupling_rows(problem: SlotProblem) -> CouplingRows:
         free.append(kilowatts)
         price.append(nothing)
         limit.append(kilowatts)
-        over.append(np.broadcast_to(power.over_price, kilowatts.shape))
+        over.append(np.broadcast_to(power.over_penalty, kilowatts.shape))
     if quotas is not None:
         names += [f"quota of {name}" for name in quotas.names]
         shape = quotas.quota.T.shape
@@ -92,9 +92,9 @@ def coupling_rows(problem: SlotProblem) -> CouplingRows:
         free.append(quotas.quota.T)
         price.append(np.broadcast_to(quotas.borrow_price, shape))
         limit.append(quotas.quota.T + quotas.borrowable.T)
-        over.append(np.broadcast_to(quotas.over_price, shape))
+        over.append(np.broadcast_to(quotas.over_penalty, shape))
     soft = np.hstack(floor_price) + np.hstack(price)
-    over_price = np.ascontiguousarray(np.hstack(over))
+    over_penalty = np.ascontiguousarray(np.hstack(over))
     return CouplingRows(
         names=tuple(names),
         types=types,
@@ -105,8 +105,8 @@ def coupling_rows(problem: SlotProblem) -> CouplingRows:
         free=np.ascontiguousarray(np.hstack(free)),
         price=np.ascontiguousarray(np.hstack(price)),
         limit=np.ascontiguousarray(np.hstack(limit)),
-        over_price=over_price,
-        priced=np.asarray((soft > 0).any(axis=0) | np.isfinite(over_price).any(axis=0)),
+        over_penalty=over_penalty,
+        priced=np.asarray((soft > 0).any(axis=0) | np.isfinite(over_penalty).any(axis=0)),
     )
 
 

@@ -22,10 +22,10 @@ from planner.solver.work_kernel import insert
 @compiled
 def _overfull(kernel: KernelProblem, used: Floats, begin: int) -> tuple[int, int]:
     """Return the first (slot, row) from `begin` on whose hard limit is exceeded; (-1, -1): none."""
-    limit, over_price = kernel.limit, kernel.over_price
+    limit, over_penalty = kernel.limit, kernel.over_penalty
     for slot in range(begin, len(used)):
         for row in range(limit.shape[1]):
-            if used[slot, row] > limit[slot, row] + SLACK and math.isinf(over_price[slot, row]):
+            if used[slot, row] > limit[slot, row] + SLACK and math.isinf(over_penalty[slot, row]):
                 return slot, row
     return -1, -1
 

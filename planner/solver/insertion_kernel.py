@@ -26,7 +26,7 @@ def use_cost(
     free: float,
     price: float,
     limit: float,
-    over_price: float,
+    over_penalty: float,
 ) -> float:
     """Return what a use of one row of one slot costs (CouplingRows.cost_of_use)."""
     if used < floor:
@@ -35,9 +35,9 @@ def use_cost(
     if used > free:
         cost = price * (min(used, limit) - free)
     if used > limit:
-        if math.isinf(over_price):
+        if math.isinf(over_penalty):
             return math.inf if used > limit + SLACK else cost
-        cost += over_price * (used - limit)
+        cost += over_penalty * (used - limit)
     return cost
 
 
@@ -45,7 +45,7 @@ def use_cost(
 def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
     """Return what the use [H, R] of one row costs over all slots."""
     floor, floor_price, free = kernel.floor, kernel.floor_price, kernel.free
-    price, limit, over_price = kernel.price, kernel.limit, kernel.over_price
+    price, limit, over_penalty = kernel.price, kernel.limit, kernel.over_penalty
     total = 0.0
     for slot in range(len(used)):
         total += use_cost(
@@ -55,7 +55,7 @@ def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
             free[slot, row],
             price[slot, row],
             limit[slot, row],
-            over_price[slot, row],
+            over_penalty[slot, row],
         )
     return total
 
@@ -63,7 +63,7 @@ def row_total(kernel: KernelProblem, row: int, used: Floats) -> float:
 @compiled
 def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
     """Return what the nodes of one type cost at least, kept on over a gap where that is cheaper."""
-    fire_up = kernel.fire_up_cost[kind]
+    boot = kernel.boot_cost[kind]
     now = int(kernel.nodes_on[kind])
     per_node = kernel.boards_per_node[kind]
     most = now
@@ -78,7 +78,7 @@ def node_total(kernel: KernelProblem, kind: int, used: Floats) -> float:
         needed = math.ceil(used[slot, kind] / per_node - 1e-6)
         for layer in range(on, needed):
             idle = passed - left[layer]
-            total += min(idle, fire_up) if left[layer] >= 0 else fire_up
+            total += min(idle, boot) if left[layer] >= 0 else boot
         for layer in range(needed, on):
             left[layer] = passed
         on = needed
@@ -156,14 +156,14 @@ def path_fits(kernel: KernelProblem, job: int, path: Path, used: Floats) -> bool
     if changes_too_often(kernel, job, path):
         return False
     domains, types = kernel.members.shape
-    limit, over_price, tenant = kernel.limit, kernel.over_price, kernel.tenant[job]
+    limit, over_penalty, tenant = kernel.limit, kernel.over_penalty, kernel.tenant[job]
     for slot in range(len(path)):
         now = path[slot]
         kind = kernel.gpu_type[now]
         if not math.isfinite(kernel.cost[job, slot, now]):
             return False
         for row in range(limit.shape[1]):
-            if kind < 0 or not math.isinf(over_price[slot, row]):
+            if kind < 0 or not math.isinf(over_penalty[slot, row]):
                 continue
             more = 0.0
             if row == kind or (tenant >= 0 and row == types + domains + tenant):
@@ -183,13 +183,13 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
     row_price: Floats,
     node_price: Floats,
     used: Floats,
-    fire_up_share: float,
+    boot_share: float,
     charged: Floats,
 ) -> None:
     """Fill charged [H, options]: own cost and prices, infinite where it does not fit.
 
-    With a fire_up_share >= 0 a job pays for the whole nodes that it makes necessary, and that share
-    of a fire-up for each of them in every slot, instead of node_price.
+    With a boot_share >= 0 a job pays for the whole nodes that it makes necessary, and that share
+    of a boot for each of them in every slot, instead of node_price.
     """
     slots = len(used)
     domains, types = kernel.members.shape
@@ -200,7 +200,7 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
     soft_quota = tenant >= 0 and kernel.priced[quota] and weight < 1
     soft_power = False
     others, now, floor, floor_price = 0.0, 0.0, 0.0, 0.0
-    free, price, limit, over_price = 0.0, 0.0, 0.0, 0.0
+    free, price, limit, over_penalty = 0.0, 0.0, 0.0, 0.0
     for domain in range(domains):
         soft_power = soft_power or (kernel.priced[types + domain] and weight < 1)
     for slot in range(slots):
@@ -210,13 +210,13 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
             others = used[slot, quota]
             floor, floor_price = kernel.floor[slot, quota], kernel.floor_price[slot, quota]
             free, price = kernel.free[slot, quota], kernel.price[slot, quota]
-            limit, over_price = kernel.limit[slot, quota], kernel.over_price[slot, quota]
-            now = use_cost(others, floor, floor_price, free, price, limit, over_price)
-            if math.isinf(over_price):
+            limit, over_penalty = kernel.limit[slot, quota], kernel.over_penalty[slot, quota]
+            now = use_cost(others, floor, floor_price, free, price, limit, over_penalty)
+            if math.isinf(over_penalty):
                 shared_room = limit - others
         for kind in range(types):
             board_price[kind] = shared_price + weight * row_price[slot, kind]
-            if fire_up_share < 0:
+            if boot_share < 0:
                 board_price[kind] += node_price[slot, kind]
             board_room[kind] = min(shared_room, kernel.limit[slot, kind] - used[slot, kind]) + SLACK
             kw_price[kind], kw_room[kind] = 0.0, math.inf
@@ -224,7 +224,7 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
                 if kernel.members[domain, kind]:
                     row = types + domain
                     kw_price[kind] += weight * row_price[slot, row]
-                    if math.isinf(kernel.over_price[slot, row]):
+                    if math.isinf(kernel.over_penalty[slot, row]):
                         room = kernel.limit[slot, row] - used[slot, row] + SLACK
                         kw_room[kind] = min(kw_room[kind], room)
         for index in range(kernel.option_count[job]):
@@ -237,15 +237,15 @@ def charge(  # noqa: C901 - one pass over the slots: a call with these arrays co
                     charged[slot, index] = math.inf
                     continue
                 cost += boards * board_price[kind] + power * kw_price[kind]
-                if fire_up_share >= 0:
+                if boot_share >= 0:
                     per_node = kernel.boards_per_node[kind]
                     more = math.ceil((used[slot, kind] + boards) / per_node - 1e-6)
                     more -= math.ceil(used[slot, kind] / per_node - 1e-6)
-                    fire_up = fire_up_share * kernel.fire_up_cost[kind]
-                    cost += more * (kernel.node_cost[slot, kind] + fire_up)
+                    boot = boot_share * kernel.boot_cost[kind]
+                    cost += more * (kernel.node_cost[slot, kind] + boot)
                 if soft_quota:
                     more = use_cost(
-                        others + boards, floor, floor_price, free, price, limit, over_price
+                        others + boards, floor, floor_price, free, price, limit, over_penalty
                     )
                     cost += (1 - weight) * (more - now)
                 if soft_power:
@@ -260,10 +260,10 @@ def _soft_power(kernel: KernelProblem, slot: int, kind: int, power: float, used:
     total = 0.0
     for domain in range(domains):
         row = types + domain
-        over_price = kernel.over_price[slot, row]
-        if kernel.members[domain, kind] and not math.isinf(over_price):
+        over_penalty = kernel.over_penalty[slot, row]
+        if kernel.members[domain, kind] and not math.isinf(over_penalty):
             limit, others = kernel.limit[slot, row], used[slot, row]
-            total += over_price * (max(0.0, others + power - limit) - max(0.0, others - limit))
+            total += over_penalty * (max(0.0, others + power - limit) - max(0.0, others - limit))
     return total
 
 

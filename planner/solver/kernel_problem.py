@@ -35,12 +35,12 @@ class KernelProblem(NamedTuple):
     free: Floats
     price: Floats
     limit: Floats
-    over_price: Floats
+    over_penalty: Floats
     priced: npt.NDArray[np.bool_]
     members: npt.NDArray[np.bool_]
     boards_per_node: Floats
     node_cost: Floats
-    fire_up_cost: Floats
+    boot_cost: Floats
     nodes_on: Floats
     max_changes: int
     change_window: int
@@ -104,12 +104,12 @@ def make_kernel_problem(
         free=rows.free,
         price=rows.price,
         limit=rows.limit,
-        over_price=rows.over_price,
+        over_penalty=rows.over_penalty,
         priced=rows.priced,
         members=rows.members,
         boards_per_node=fleet.boards_per_node.astype(np.float64),
         node_cost=np.ascontiguousarray(fleet.node_cost.T, dtype=np.float64),
-        fire_up_cost=fleet.fire_up_cost.astype(np.float64),
+        boot_cost=fleet.boot_cost.astype(np.float64),
         nodes_on=fleet.nodes_on.astype(np.float64),
         max_changes=problem.max_changes,
         change_window=problem.change_window,
@@ -133,4 +133,4 @@ def empty_draft(kernel: KernelProblem, lam: Floats) -> Draft:
 def uncoupled(kernel: KernelProblem) -> KernelProblem:
     """Return the kernel problem with limits of infinity: prices alone couple the jobs."""
     endless = np.full_like(kernel.limit, np.inf)
-    return kernel._replace(limit=endless, over_price=endless)
+    return kernel._replace(limit=endless, over_penalty=endless)

@@ -5,7 +5,7 @@ in which its boards cannot be used: maintenance lowers the capacity and switches
 nodes that are on are limited by what the horizon ever has, not by the slot's capacity. A node that
 is off costs nothing; switching one on costs a boot. Cost is linear in nodes, so the best numbers
 fall apart into layers: layer i is on or off in every slot by itself, and the layers are nested.
-Boots in temporal bin packing ("fire-ups"): Aydin, Muter and Birbil 2020.
+Boots in temporal bin packing ("boots"): Aydin, Muter and Birbil 2020.
 """
 
 import numpy as np
@@ -27,10 +27,10 @@ def max_nodes(fleet: SlotFleet) -> Floats:
     return np.asarray(np.maximum(there, fleet.nodes_on))
 
 
-def reduced_node_cost(fleet: SlotFleet, fire_ups: Floats) -> Floats:
-    """Return node cost [H, G] with prices [H, G] in [0, fire-up cost] on every fire-up."""
-    following = np.vstack([fire_ups[1:], np.zeros((1, fire_ups.shape[1]))])
-    return np.asarray(fleet.node_cost.T + fire_ups - following)
+def reduced_node_cost(fleet: SlotFleet, boots: Floats) -> Floats:
+    """Return node cost [H, G] with prices [H, G] in [0, boot cost] on every boot."""
+    following = np.vstack([boots[1:], np.zeros((1, boots.shape[1]))])
+    return np.asarray(fleet.node_cost.T + boots - following)
 
 
 def node_bound(fleet: SlotFleet, worth: Floats) -> float:
@@ -42,7 +42,7 @@ def node_bound(fleet: SlotFleet, worth: Floats) -> float:
     total = 0.0
     for kind, most in enumerate(max_nodes(fleet)):
         now = float(fleet.nodes_on[kind])
-        boot = float(fleet.fire_up_cost[kind])
+        boot = float(fleet.boot_cost[kind])
         gain = fleet.node_cost[kind] - worth[:, kind]
         off, on = np.zeros(2), np.array([0.0, np.inf])
         for slot in range(len(gain)):

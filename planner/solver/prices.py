@@ -1,9 +1,9 @@
 """Prices of what is shared, by projected Adam steps on the Lagrangian dual.
 
-    bound(y) = sum_j DP_j(y) - sum_rows conjugate(y) - fire_ups_0 * nodes_on + least node cost
+    bound(y) = sum_j DP_j(y) - sum_rows conjugate(y) - boots_0 * nodes_on + least node cost
 
 Every row has a price in a box: [0, inf) for a hard limit, down to -guarantee price and up to the
-price of violation for a soft one. Nodes: a price w_t in [0, fire-up cost] on every fire-up makes
+price of violation for a soft one. Nodes: a price w_t in [0, boot cost] on every boot makes
 one node cost r_t = node_cost_t + w_t - w_{t+1}, and a board max(0, r_t) / boards per node. Written
 so, the step on w sees the difference of nodes in use between two slots instead of all or nothing.
 
@@ -30,10 +30,10 @@ _WARM_RATE, _WARM_DECAY, _WARM_STEPS = 0.02, 0.8, 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePrices:
-    """rows [H, R] per board or kW, fire_ups [H, G] per node switched on, work [B, 16] (lam)."""
+    """rows [H, R] per board or kW, boots [H, G] per node switched on, work [B, 16] (lam)."""
 
     rows: Floats
-    fire_ups: Floats
+    boots: Floats
     work: Floats
 
 
@@ -69,7 +69,7 @@ class PriceExchange(ABC):
 
     def node_price(self, prices: ResourcePrices) -> Floats:
         """Return what a board costs for its node [H, G]."""
-        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        reduced = reduced_node_cost(self.fleet, prices.boots)
         return np.asarray(np.maximum(reduced, 0.0) / self.fleet.boards_per_node)
 
     def charges(self, prices: ResourcePrices) -> tuple[Floats, Floats, Floats]:
@@ -82,21 +82,21 @@ class PriceExchange(ABC):
 
     def constant(self, prices: ResourcePrices) -> float:
         """Return the part of the bound that no job decides."""
-        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        reduced = reduced_node_cost(self.fleet, prices.boots)
         nodes = (max_nodes(self.fleet) * np.minimum(reduced, 0.0)).sum()
-        now = (prices.fire_ups[0] * self.fleet.nodes_on).sum()
+        now = (prices.boots[0] * self.fleet.nodes_on).sum()
         return float(nodes - now - self.conjugates(prices))
 
-    def boxed(self, rows: Floats, fire_ups: Floats) -> ResourcePrices:
-        """Return free prices with these of rows [H, R] and fire-ups [H, G], brought into their box.
+    def boxed(self, rows: Floats, boots: Floats) -> ResourcePrices:
+        """Return free prices with these of rows [H, R] and boots [H, G], brought into their box.
 
         Work is priced as in `free_prices`.
         """
-        high = np.maximum(self.rows.over_price, self.rows.price)
+        high = np.maximum(self.rows.over_penalty, self.rows.price)
         return replace(
             self.free_prices(),
             rows=np.clip(rows, -self.rows.floor_price, high),
-            fire_ups=np.clip(fire_ups, 0.0, self.fleet.fire_up_cost),
+            boots=np.clip(boots, 0.0, self.fleet.boot_cost),
         )
 
     def conjugates(self, prices: ResourcePrices) -> float:
@@ -104,8 +104,8 @@ class PriceExchange(ABC):
         return float(conjugate(self.rows, prices.rows).sum())
 
     def excess(self, prices: ResourcePrices, used: Floats) -> tuple[Floats, Floats]:
-        """Return the supergradient at use [H, R]: of the row prices and of the fire-up prices."""
-        reduced = reduced_node_cost(self.fleet, prices.fire_ups)
+        """Return the supergradient at use [H, R]: of the row prices and of the boot prices."""
+        reduced = reduced_node_cost(self.fleet, prices.boots)
         share = used[:, : self.rows.types] / self.fleet.boards_per_node
         nodes = np.where(reduced < 0, max_nodes(self.fleet), share)
         before = np.vstack([self.fleet.nodes_on[None, :], nodes[:-1]])
@@ -142,7 +142,7 @@ class Market(PriceExchange):
         shape = self.rows.limit.shape
         return ResourcePrices(
             rows=np.zeros(shape),
-            fire_ups=np.zeros((shape[0], self.rows.types)),
+            boots=np.zeros((shape[0], self.rows.types)),
             work=self.lanes.unfinished_price / 3,
         )
 
@@ -157,9 +157,9 @@ class Adam:
         slots, types = len(market.rows.limit), market.rows.types
         self._mean = np.zeros((slots, scale.size + types))
         self._square = np.zeros_like(self._mean)
-        self._fire_up = market.fleet.fire_up_cost
+        self._boot = market.fleet.boot_cost
         self._low = -market.rows.floor_price
-        self._high = np.maximum(market.rows.over_price, market.rows.price)
+        self._high = np.maximum(market.rows.over_penalty, market.rows.price)
         self._steps = 0
 
     def step(self, prices: ResourcePrices, used: Floats) -> ResourcePrices:
@@ -175,11 +175,11 @@ class Adam:
         move = size * mean / (np.sqrt(square) + 1e-9)
         rows = over.shape[1]
         charged = prices.rows + move[:, :rows] * self._scale
-        switching = prices.fire_ups + 0.5 * move[:, rows:] * self._fire_up
+        switching = prices.boots + 0.5 * move[:, rows:] * self._boot
         return replace(
             prices,
             rows=np.clip(charged, self._low, self._high),
-            fire_ups=np.clip(switching, 0.0, self._fire_up),
+            boots=np.clip(switching, 0.0, self._boot),
         )
 
 

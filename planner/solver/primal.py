@@ -122,7 +122,7 @@ def _adapted(
     adam = Adam(market, scale, rate=_DIVE_RATE, decay=_DIVE_DECAY)
     for _step in range(_DIVE_STEPS):
         answer = market.ask(prices, left, searches=3)
-        prices = ResourcePrices(rows=prices.rows, fire_ups=prices.fire_ups, work=answer.work)
+        prices = ResourcePrices(rows=prices.rows, boots=prices.boots, work=answer.work)
         prices = adam.step(prices, answer.used + placed)
     return prices
 

@@ -23,10 +23,10 @@ _SEARCHES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPrices:
-    """Prices of a plan: rows [H, R], fire_ups [H, G], work [J] per unit of work."""
+    """Prices of a plan: rows [H, R], boots [H, G], work [J] per unit of work."""
 
     rows: Floats
-    fire_ups: Floats
+    boots: Floats
     work: Floats
 
 
@@ -76,7 +76,7 @@ def warmth_of(
         work = np.where(known, prices.work[source], work)
     return WarmStart(
         prices=PlanPrices(
-            rows=_later(prices.rows, elapsed), fire_ups=_later(prices.fire_ups, elapsed), work=work
+            rows=_later(prices.rows, elapsed), boots=_later(prices.boots, elapsed), work=work
         ),
         announced=announced,
         kept=known if reconsidered is None else known & ~reconsidered,

@@ -69,7 +69,7 @@ class SlotFleet:
     """Boards per type and slot, capacity [G, H], and what a switched-on node costs by itself.
 
     boards_per_node [G]; node_cost [G, H] per node and slot (idle power, energy price inside);
-    fire_up_cost [G] per node switched on; nodes_on [G] now. Switched-on nodes are at least
+    boot_cost [G] per node switched on; nodes_on [G] now. Switched-on nodes are at least
     ceil(boards in use / boards_per_node): jobs may be repacked inside a type.
     """
 
@@ -77,7 +77,7 @@ class SlotFleet:
     capacity: Floats
     boards_per_node: Floats
     node_cost: Floats
-    fire_up_cost: Floats
+    boot_cost: Floats
     nodes_on: Floats
 
 
@@ -85,13 +85,13 @@ class SlotFleet:
 class PowerDomains:
     """Racks or the site: members [D, G] (True: the type is fed by it), limit_kw [D, H].
 
-    A kW above the limit costs over_price [D] per slot; infinity makes the limit hard.
+    A kW above the limit costs over_penalty [D] per slot; infinity makes the limit hard.
     """
 
     names: tuple[str, ...]
     members: npt.NDArray[np.bool_]
     limit_kw: Floats
-    over_price: Floats
+    over_penalty: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class TenantQuotas:
     """Boards per tenant and slot, all types together; all arrays [K, H], prices [K].
 
     Below `guaranteed` every missing board costs guarantee_price; above `quota` every borrowed board
-    costs borrow_price; above quota + borrowable every board costs over_price (infinity: hard).
+    costs borrow_price; above quota + borrowable every board costs over_penalty (infinity: hard).
     `guaranteed` should not exceed what the tenant asks for: it is a floor on use.
     """
 
@@ -109,7 +109,7 @@ class TenantQuotas:
     quota: Floats
     borrow_price: Floats
     borrowable: Floats
-    over_price: Floats
+    over_penalty: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

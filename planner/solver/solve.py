@@ -173,7 +173,7 @@ def _start_prices(market: Market, near: PlanPrices | None) -> ResourcePrices:
     work = np.zeros_like(free.work)
     work[known] = near.work[market.lanes.job[known]]
     work = np.minimum(work, market.lanes.unfinished_price)
-    return replace(market.boxed(near.rows, near.fire_ups), work=work)
+    return replace(market.boxed(near.rows, near.boots), work=work)
 
 
 def _priced(
@@ -247,7 +247,7 @@ def _joined(
     everyone = np.arange(task.problem.size)
     best = today.draft.copy()
     settle(task.kernel, best, everyone, task.announced, task.churn)
-    prices = PlanPrices(rows=charges.rows, fire_ups=found.prices.fire_ups, work=charges.lam)
+    prices = PlanPrices(rows=charges.rows, boots=found.prices.boots, work=charges.lam)
     kept = np.ones(task.problem.size, dtype=np.bool_)
     whole = WarmStart(prices=prices, announced=paths, kept=kept, churn_price=0.0)
     made = kept_plan(task.kernel, charges, whole, np.zeros_like(task.churn), newcomers_first=False)
@@ -330,7 +330,7 @@ def _solved(
         now_fits=today.fits,
         lower_bound=checked_bound(bound.value, cost),
         bound_name=bound.name,
-        prices=PlanPrices(rows=found.prices.rows, fire_ups=found.prices.fire_ups, work=lam),
+        prices=PlanPrices(rows=found.prices.rows, boots=found.prices.boots, work=lam),
         used=draft.used,
         changed=np.flatnonzero((draft.path != task.announced).any(axis=1)),
         violated=task.rows.violations(draft.used),

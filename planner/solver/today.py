@@ -106,7 +106,7 @@ def _impossible(
             amount[types : types + domains] = rows.members[:, kind] * kernel.power[job, option]
             if kernel.tenant[job] >= 0:
                 amount[types + domains + kernel.tenant[job]] = kernel.boards[option]
-            hard = np.isinf(rows.over_price[slot])
+            hard = np.isinf(rows.over_penalty[slot])
             over = hard & (draft.used[slot] + amount > rows.limit[slot] + SLACK) & (amount > 0)
             if not over.any():
                 broken = []

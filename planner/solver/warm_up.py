@@ -54,7 +54,7 @@ def _small_problem() -> SlotProblem:
             capacity=np.full((1, slots), 6.0),
             boards_per_node=np.array([2.0]),
             node_cost=np.full((1, slots), 0.1),
-            fire_up_cost=np.array([0.1]),
+            boot_cost=np.array([0.1]),
             nodes_on=np.zeros(1),
         ),
     )

@@ -138,17 +138,17 @@ def insert(
     node_price: Floats,
     draft: Draft,
     searches: int,
-    fire_up_share: float,
+    boot_share: float,
     path: Path,
 ) -> bool:
     """Fill the best path [H] of one job beside the use of the others; False where none fits.
 
-    row_price [H, R], node_price [H, G] per board; `weight` and `fire_up_share` are those of
+    row_price [H, R], node_price [H, G] per board; `weight` and `boot_share` are those of
     insertion_kernel.py.
     """
     slots = len(draft.used)
     charged = np.empty((slots, kernel.option_count[job]))
-    charge(kernel, job, weight, row_price, node_price, draft.used, fire_up_share, charged)
+    charge(kernel, job, weight, row_price, node_price, draft.used, boot_share, charged)
     if kernel.work[job] > 0:
         return best_with_work(kernel, job, charged, draft, searches, path) < math.inf
     ahead = np.empty_like(charged)

@@ -64,7 +64,7 @@ def applying_server(
         TRIMTAB_APPLY_ENABLED="true",
         TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
         TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
-        TRIMTAB_APPLY_MINIMUM_GPU_HOURS="0",
+        TRIMTAB_APPLY_MIN_GPU_HOURS="0",
         **environ,
     ) as server:
         yield ApplyingServer(server, cluster, {one.recommendation_id: one.job_id for one in found})

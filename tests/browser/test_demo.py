@@ -51,7 +51,7 @@ def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Ite
             ],
             cwd=folder,
             env=environ
-            | {"TRIMTAB_FLEET_NODES": str(nodes), "TRIMTAB_PLANNING_WORKERS": "1"}
+            | {"TRIMTAB_SIMULATED_FLEET_NODES": str(nodes), "TRIMTAB_PLANNING_WORKERS": "1"}
             | settings,
             stdout=sink,
             stderr=subprocess.STDOUT,

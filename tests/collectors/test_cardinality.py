@@ -68,7 +68,7 @@ def test_series_beyond_the_limit_are_counted_and_other_metrics_are_whole(most: i
     whole = answers_series(*(board(place) for place in range(8)))
     flood = answers_series(*(board(at, f"pod-{at}") for at in range(2000)))
     with faulty_server(when_asked_of(POWER, flood, whole), names=(POWER, MEMORY)) as server:
-        found = collected_from(server, most_series=most)
+        found = collected_from(server, max_series=most)
     assert dict(found.report.dropped)[TOO_MANY] == 10 * (2000 - most)
     assert found.samples["power_watts"].count() == 10 * most
     memory = found.samples[found.samples["memory_used_mib"].notna()]

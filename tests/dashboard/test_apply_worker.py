@@ -29,6 +29,7 @@ from data.errors import (
 from data.records.changes import Change
 from data.records.commands import Person
 from data.records.decisions import Action
+from data.records.jobs import Platform
 from data.records.plans import Configuration
 from data.store import open_store, tables
 
@@ -130,7 +131,7 @@ def test_a_change_under_way_can_be_rolled_back_at_any_moment(
     bench: Bench, mood: str, visits: int
 ) -> None:
     """The rollback ends the apply, wherever it is, and what is there afterwards is what was."""
-    bench.set(patience_minutes=1.0)
+    bench.set(rollout_timeout_minutes=1.0)
     bench.approve()
     bench.ask()
     bench.cluster.change(JOB, mood=mood)
@@ -162,10 +163,46 @@ class _ClosingApplier(FileApplier):
         return Closed(left=left, detail="no answer" if left is Left.UNKNOWN else "taken back")
 
 
+@pytest.mark.parametrize(
+    ("platform", "gone"), [(Platform.SLURM, True), (Platform.KUBERNETES, False)]
+)
+def test_no_way_back_is_offered_to_a_cancelled_job(
+    bench: Bench, platform: Platform, gone: bool
+) -> None:
+    """Slurm brings no cancelled job back; a Kubernetes workload without pods can grow again."""
+    reclaim = replace(
+        make_recommendation(action=Action.RECLAIM),
+        platform=platform,
+        proposed=Configuration(gpu_model="", gpu_count=0),
+    )
+    later = bench.clock()
+    bench.store.keep_cycle(
+        cycle_id="c2",
+        started_at=later,
+        finished_at=later,
+        reports=(),
+        forecasts=(),
+        plan=replace(make_plan(), plan_id=reclaim.plan_id),
+        recommendations=(reclaim,),
+    )
+    bench.digest = reclaim.digest
+    bench.approve()
+    bench.ask()
+    bench.work()
+    assert bench.state == "applied"
+    if gone:
+        with pytest.raises(StalePlanError, match="Slurm brings no cancelled job back"):
+            bench.roll_back()
+    else:
+        bench.roll_back()
+        bench.work()
+        assert bench.state == "rolled-back"
+
+
 def test_what_a_refused_rollback_ended_is_closed(bench: Bench) -> None:
     """A rollback that finds the target changed leaves nothing half done; it asks until it knows."""
     applier = bench.applier = _ClosingApplier(bench.cluster)
-    bench.set(patience_minutes=1.0)
+    bench.set(rollout_timeout_minutes=1.0)
     bench.approve()
     bench.ask()
     bench.cluster.change(JOB, mood="busy")
@@ -182,7 +219,7 @@ def test_what_a_refused_rollback_ended_is_closed(bench: Bench) -> None:
 @pytest.mark.parametrize("mood", ["refuse*1", "quota*1", "lost", "crashing"])
 def test_every_further_rollback_aims_at_the_original(bench: Bench, mood: str) -> None:
     """A rollback that was cut short is followed by one that goes on, not by one that applies."""
-    bench.set(patience_minutes=0.2)
+    bench.set(rollout_timeout_minutes=0.2)
     bench.approve()
     bench.ask()
     bench.work(visits=5)
@@ -284,7 +321,7 @@ def test_every_answer_leads_to_a_stated_outcome(
     bench: Bench, mood: str, state: str, gpus: str
 ) -> None:
     """Busy is retried, cut connections are looked into, refusals and rewrites are named."""
-    bench.set(patience_minutes=0.3)
+    bench.set(rollout_timeout_minutes=0.3)
     bench.cluster.change(JOB, mood=mood)
     bench.approve()
     bench.ask()
@@ -314,7 +351,7 @@ def test_a_refusal_after_the_first_step_is_applied_differently(bench: Bench) -> 
 
 def test_an_unknown_outcome_is_decided_by_the_first_look_that_succeeds(bench: Bench) -> None:
     """The step arrives, nobody can read it back for long, then it is there."""
-    bench.set(patience_minutes=0.1)
+    bench.set(rollout_timeout_minutes=0.1)
     bench.approve()
     bench.ask()
     bench.cluster.change(JOB, mood="unreadable")
@@ -492,7 +529,7 @@ def test_nodes_are_no_gpus_of_a_namespace(bench: Bench) -> None:
 
 def test_a_saving_below_the_minimum_is_refused(bench: Bench) -> None:
     """48 GPU-hours are not worth it when a hundred are asked."""
-    bench.set(minimum_gpu_hours=100.0)
+    bench.set(min_gpu_hours=100.0)
     bench.approve()
     bench.ask()
     bench.work(visits=3)
@@ -548,7 +585,7 @@ def test_with_four_eyes_the_owner_approves_nothing(bench: Bench) -> None:
 
 def test_a_failing_job_is_rolled_back_by_itself_when_opted_in(bench: Bench) -> None:
     """The pods crash after the change; after the patience the change is undone."""
-    bench.set(auto_rollback=True, patience_minutes=0.1)
+    bench.set(auto_rollback=True, rollout_timeout_minutes=0.1)
     bench.approve()
     bench.ask()
     bench.cluster.change(JOB, mood="crashing")
@@ -562,7 +599,7 @@ def test_a_failing_job_is_rolled_back_by_itself_when_opted_in(bench: Bench) -> N
 
 def test_a_job_that_fails_during_the_watch_is_noticed_and_may_recover(bench: Bench) -> None:
     """Applied, then failing beyond the patience, then applied again."""
-    bench.set(patience_minutes=0.5)
+    bench.set(rollout_timeout_minutes=0.5)
     bench.approve()
     bench.ask()
     bench.work(visits=10)

@@ -165,8 +165,8 @@ def test_a_time_that_has_not_come_deletes_nothing(
 ) -> None:
     """A far-future --now with a source that obeys it: said, and every row stays."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRIMTAB_FLEET_ENABLED", "true")
-    monkeypatch.setenv("TRIMTAB_FLEET_NODES", "1")
+    monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_ENABLED", "true")
+    monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_NODES", "1")
     monkeypatch.setenv("TRIMTAB_PROMETHEUS_STEP_SECONDS", "300")
     url = f"duckdb:///{tmp_path}/t.duckdb"
     assert main(["--store", url, "--quiet", "collect"]) == 0
@@ -238,8 +238,8 @@ def test_each_week_is_reported_once_whatever_the_clock_does(store: Store) -> Non
 def test_a_cycle_before_the_last_plan_still_plans(tmp_path: Path) -> None:
     """Set back by five hours, it plans on what was known then, and so does the one after."""
     environ = {
-        "TRIMTAB_FLEET_ENABLED": "true",
-        "TRIMTAB_FLEET_NODES": "1",
+        "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
+        "TRIMTAB_SIMULATED_FLEET_NODES": "1",
         "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "8",
         "TRIMTAB_PLANNING_WORKERS": "1",
         "TRIMTAB_PLANNING_BUDGET_SECONDS": "0.05",

@@ -29,7 +29,10 @@ REAL = {
 
 def settings_with(folder: Path, **environ: str) -> Settings:
     """The demo's settings where these environment variables are set."""
-    store = {"TRIMTAB_STORE_URL": f"duckdb:///{folder}/demo.duckdb", "TRIMTAB_FLEET_NODES": "1"}
+    store = {
+        "TRIMTAB_STORE_URL": f"duckdb:///{folder}/demo.duckdb",
+        "TRIMTAB_SIMULATED_FLEET_NODES": "1",
+    }
     return demo_settings(load_settings(environ=store | environ)).settings
 
 
@@ -44,7 +47,7 @@ def test_nothing_outside_is_taken_from_the_settings(tmp_path: Path) -> None:
     assert settings.apply_simulated.enabled
     assert settings.apply.enabled
     assert settings.energy.region == "DEU"
-    assert settings.fleet.state_file == f"{tmp_path}/demo-cluster.json"
+    assert settings.simulated_fleet.state_file == f"{tmp_path}/demo-cluster.json"
 
 
 def test_where_nobody_is_known_the_demo_is_read_only(tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
     for name in [one for one in os.environ if one.startswith("TRIMTAB")]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TRIMTAB_FLEET_NODES", "1")
+    monkeypatch.setenv("TRIMTAB_SIMULATED_FLEET_NODES", "1")
     monkeypatch.setenv("TRIMTAB_PLANNING_WORKERS", "1")
     monkeypatch.setenv("TRIMTAB_PROMETHEUS_URL", "http://prometheus.invalid:9090")
     store = f"duckdb:///{tmp_path}/demo.duckdb"

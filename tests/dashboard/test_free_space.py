@@ -38,18 +38,18 @@ def filled(path: Path) -> Iterator[None]:
 
 def test_below_the_floor_nothing_is_collected_until_there_is_room(tmp_path: Path) -> None:
     """The refusal has its numbers, reading goes on, and what was missed is fetched afterwards."""
-    environ = {"TRIMTAB_FLEET_ENABLED": "true", "TRIMTAB_FLEET_NODES": "1",
+    environ = {"TRIMTAB_SIMULATED_FLEET_ENABLED": "true", "TRIMTAB_SIMULATED_FLEET_NODES": "1",
                "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "1"}  # fmt: skip
     settings = load_settings(None, environ=environ).settings
     with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
         free = store.reader.free_mib()
         assert free is not None
         floor = free - FILLED_MIB / 2
-        settings = replace(settings, store=StoreSettings(least_free_mib=floor))
+        settings = replace(settings, store=StoreSettings(min_free_mib=floor))
         world: World = build_world(settings, store=store)
         _reports, first = collect_and_keep(world, NOW)
         with filled(tmp_path / "filler"):
-            with pytest.raises(NoRoomError, match=r"below the \d+.* MiB of store.least_free_mib"):
+            with pytest.raises(NoRoomError, match=r"below the \d+.* MiB of store.min_free_mib"):
                 collect_and_keep(world, NOW + timedelta(minutes=15))
             assert store.reader.latest_sample_at() == NOW
         _reports, later = collect_and_keep(world, NOW + timedelta(minutes=30))
@@ -65,14 +65,14 @@ def test_doctor_says_that_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It names the room that is left and the floor, and ends with 3."""
-    monkeypatch.setenv("TRIMTAB_STORE_LEAST_FREE_MIB", "1e12")
+    monkeypatch.setenv("TRIMTAB_STORE_MIN_FREE_MIB", "1e12")
     url = f"duckdb:///{tmp_path}/t.duckdb"
     open_store(url).close()
     assert main(["--store", url, "doctor"]) == 3
-    assert "MiB of store.least_free_mib" in capsys.readouterr().out
+    assert "MiB of store.min_free_mib" in capsys.readouterr().out
 
 
 def test_a_floor_below_zero_is_refused() -> None:
     """No disk has less than nothing left."""
-    with pytest.raises(SettingsError, match="least_free_mib"):
-        Settings(store=StoreSettings(least_free_mib=-1))
+    with pytest.raises(SettingsError, match="min_free_mib"):
+        Settings(store=StoreSettings(min_free_mib=-1))

@@ -109,7 +109,7 @@ def test_a_deleted_deployment_is_not_recommended(store: Store) -> None:
     assert {recommendation.job_id for recommendation in first.recommendations} == set(ids)
     second = run_cycle(world, now=NOW + timedelta(minutes=1))
     assert {recommendation.job_id for recommendation in second.recommendations} == set(ids[1:])
-    assert second.kept[ids[0]] == "its scheduler (kubernetes b) no longer knows it"
+    assert second.kept[ids[0]] == "its scheduler (kubernetes b) names no GPU of it any more"
     assert {one.job_id for one in second.plan.jobs} == set(ids)
     later = NOW + timedelta(minutes=40)
     for number, job_id in enumerate(ids[1:], start=1):

@@ -21,7 +21,7 @@ def test_a_cycle_without_memory_says_so_and_leaves_the_store_whole(
     """Whatever it may take beyond the start: one line of words or success, and facts whole."""
     url = f"duckdb:///{tmp_path}/t.duckdb"
     command = ["--store", url, "cycle", "--now", "2024-01-08T12:00:00+00:00", "--format", "json"]
-    fleet = {"TRIMTAB_FLEET_NODES": 4, "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": 12}
+    fleet = {"TRIMTAB_SIMULATED_FLEET_NODES": 4, "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": 12}
     failed = []
     with running_mortals(tmp_path) as mortals:
         for room in ROOMS_MIB:

@@ -142,7 +142,7 @@ def test_a_change_that_was_replaced_can_still_be_rolled_back(bench: Bench) -> No
 def test_a_change_of_our_own_under_way_is_not_one_from_outside(bench: Bench) -> None:
     """While the next change of the job is applying, the first one waits for its outcome."""
     first, second = bench.digest, make_recommendation().proposed
-    bench.set(cool_down_minutes=0.0, patience_minutes=60.0)
+    bench.set(cool_down_minutes=0.0, rollout_timeout_minutes=60.0)
     next_proposal(bench, now=second, proposed=replace(second, gpu_count=1))
     bench.cluster.change(JOB, mood="pending")
     passing(bench, 20.0)

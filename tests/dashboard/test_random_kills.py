@@ -91,7 +91,7 @@ def assert_fleet(store: Store, end: datetime) -> None:
     found["sampled_at"] = pd.to_datetime(found["sampled_at"], utc=True).astype(
         "datetime64[us, UTC]"
     )
-    settings = load_settings(None, environ={"TRIMTAB_FLEET_NODES": "1"}).settings
+    settings = load_settings(None, environ={"TRIMTAB_SIMULATED_FLEET_NODES": "1"}).settings
     start = found["sampled_at"].min().to_pydatetime() - timedelta(minutes=1)
     real = simulated_collector(settings).collect(Window(start=start, end=end)).samples
     assert not found.duplicated(KEY).any()

@@ -29,7 +29,12 @@ from dashboard.wiring import build_collectors
 from data.clock import floor_to_slot, utc_now
 from data.records.cluster import LIVE_SOURCES, SourceState
 from data.settings import Settings
-from data.source_settings import FleetSettings, NvmlSettings, PrometheusSettings, SlurmSettings
+from data.source_settings import (
+    NvmlSettings,
+    PrometheusSettings,
+    SimulatedFleetSettings,
+    SlurmSettings,
+)
 from data.store import Store, open_store
 
 APP = Path(__file__).parents[2] / "dashboard/web/app.py"
@@ -260,7 +265,7 @@ def test_the_names_of_live_sources_are_those_of_the_collectors() -> None:
         prometheus=PrometheusSettings(url="http://127.0.0.1:9"),
         slurm=SlurmSettings(mode="commands"),
         nvml=NvmlSettings(enabled=True),
-        fleet=FleetSettings(enabled=True),
+        simulated_fleet=SimulatedFleetSettings(enabled=True),
     )
     names = [collector.name for collector in build_collectors(settings)]
     assert len(names) == 4

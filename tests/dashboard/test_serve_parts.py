@@ -38,7 +38,7 @@ def until(condition: Callable[[], bool], what: str, *processes: "subprocess.Pope
 def serving(part: str, url: str, folder: Path, *options: str) -> "Iterator[subprocess.Popen[str]]":
     """The process of one part, ended with SIGTERM; it must end well."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("TRIMTAB")}
-    environ |= {"TRIMTAB_FLEET_ENABLED": "true", "TRIMTAB_FLEET_NODES": "1",
+    environ |= {"TRIMTAB_SIMULATED_FLEET_ENABLED": "true", "TRIMTAB_SIMULATED_FLEET_NODES": "1",
                 "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "2", "TRIMTAB_PLANNING_WORKERS": "1",
                 "PYTHONPATH": str(Path(__file__).parents[2])}  # fmt: skip
     process = subprocess.Popen(

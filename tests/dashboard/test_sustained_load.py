@@ -28,8 +28,8 @@ WARM_ROUNDS = 3
 def ten_times() -> Settings:
     """1,000 boards read every 6 s in place of every minute: 10,000 samples a minute."""
     environ = {
-        "TRIMTAB_FLEET_ENABLED": "true",
-        "TRIMTAB_FLEET_NODES": "125",
+        "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
+        "TRIMTAB_SIMULATED_FLEET_NODES": "125",
         "TRIMTAB_PROMETHEUS_STEP_SECONDS": "6",
         "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "0.1",
     }

@@ -35,7 +35,7 @@ stop_file = "state/STOP"
 url = "duckdb:///{store}"
 [serve]
 port = {port}
-[fleet]
+[simulated_fleet]
 nodes = 1
 [prometheus]
 lookback_hours = 2
@@ -193,7 +193,7 @@ def test_a_cycle_that_hangs_is_cut(folder: Path) -> None:
 )
 def test_a_server_told_to_end_at_any_moment_ends_whole(folder: Path, seed: int) -> None:
     """SIGTERM at a drawn moment of a cycle: exit code 0, every part of a cycle there or none."""
-    with trimtab(folder, "serve", TRIMTAB_FLEET_ENABLED="true") as server:
+    with trimtab(folder, "serve", TRIMTAB_SIMULATED_FLEET_ENABLED="true") as server:
         server.wait_for("cycle started")
         moment = random.Random(seed).uniform(0, 20)  # noqa: S311 - a moment, no secret
         threading.Event().wait(moment)

@@ -43,7 +43,9 @@ class Lives(RuleBasedStateMachine):
         store = self.ending.enter_context(open_store(f"duckdb:///{folder}/t.duckdb"))
         fill(store)
         self.bench = Bench(store, cluster, folder)
-        self.bench.set(cool_down_minutes=0.0, patience_minutes=0.3, max_namespace_share_ratio=1.0)
+        self.bench.set(
+            cool_down_minutes=0.0, rollout_timeout_minutes=0.3, max_namespace_share_ratio=1.0
+        )
         self.made = 0
         self.edited = False
 

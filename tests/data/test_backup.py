@@ -55,6 +55,18 @@ def require_whole(store: Store, *, begun: int, ended: int) -> None:
     assert store.losses == ()
 
 
+def test_a_new_machine_needs_no_folder(tmp_path: Path) -> None:
+    """A backup is restored where no store has been: the folder is made, for the owner only."""
+    with open_store(f"duckdb:///{tmp_path}/old.duckdb") as store:
+        write(store, 0)
+        back_up(store, tmp_path / "backup.duckdb", progress=silent)
+    url = f"duckdb:///{tmp_path}/new/.trimtab/trimtab.duckdb"
+    restore(tmp_path / "backup.duckdb", url, replace=False, now=NOW, progress=silent)
+    assert (tmp_path / "new/.trimtab").stat().st_mode & 0o777 == 0o700
+    with open_store(url) as store:
+        assert numbers(store) == ([0], [0])
+
+
 def rollups(store: Store) -> list[str]:
     """The roll-ups of the store, as they are kept."""
     tables = []

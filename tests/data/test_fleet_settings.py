@@ -91,9 +91,9 @@ def test_tables_become_rows(tmp_path: Path) -> None:
             "nodes.maintenance end",
         ),
         ("[tenants]\nby = 'team'", "tenants.by"),
-        ("[tenants]\nover_price = 0.01", "tenants.over_price"),
+        ("[tenants]\nover_quota_penalty = 0.01", "tenants.over_quota_penalty"),
         ("[nodes]\nbase_watts_per_gpu = -1", "nodes.base_watts_per_gpu"),
-        ("[power]\nover_price_per_kwh = -1", "power.over_price_per_kwh"),
+        ("[power]\nover_limit_penalty_per_kwh = -1", "power.over_limit_penalty_per_kwh"),
         ("[planning]\nfrozen_slots = -1", "planning.frozen_slots"),
     ],
 )

@@ -223,21 +223,26 @@ def test_debug_tells_of_us_and_not_of_libraries() -> None:
 
 
 WORK = {  # settings that say how much work a cycle is, or forbid it: their extremes take days
-    *("fleet.nodes", "fleet.seed", "planning.horizon_slots", "planning.slot_minutes"),
+    *(
+        "simulated_fleet.nodes",
+        "simulated_fleet.seed",
+        "planning.horizon_slots",
+        "planning.slot_minutes",
+    ),
     *("planning.history_days", "planning.budget_seconds", "planning.series_seconds"),
     *("planning.workers", "prometheus.step_seconds", "prometheus.lookback_hours"),
-    "store.least_free_mib",
+    "store.min_free_mib",
 }
 SMALL = {
-    "fleet.enabled": "true",
-    "fleet.nodes": "1",
+    "simulated_fleet.enabled": "true",
+    "simulated_fleet.nodes": "1",
     "planning.workers": "1",
     "planning.budget_seconds": "0.05",
-    "planning.minimum_history_hours": "1",
+    "planning.min_history_hours": "1",
     "planning.model": "seasonal-naive",
     "prometheus.step_seconds": "300",
     "prometheus.lookback_hours": "6",
-    "store.least_free_mib": "0",
+    "store.min_free_mib": "0",
 }
 
 

@@ -84,7 +84,7 @@ def test_a_skip_says_why(frame: pd.DataFrame, words: str) -> None:
 @pytest.mark.parametrize("name", list(BROKEN))
 def test_no_series_gets_past_its_bounds_or_raises(name: str, model: str) -> None:
     """However broken a job's readings: a forecast within 0..its GPUs, or a reason."""
-    settings = replace(HOURLY, model=model, minimum_history_hours=1.0)
+    settings = replace(HOURLY, model=model, min_history_hours=1.0)
     rows = history("a/b", np.where(np.isnan(BROKEN[name]), np.nan, BROKEN[name]))
     found = run(rows, settings, gpu_count=4)
     if isinstance(found, ForecastSkipped):

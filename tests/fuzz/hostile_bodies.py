@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "prometheus-dcgm"
-_MOST_SERIES = 4
+_MAX_SERIES = 4
 _DEEP = 20_000
 _MEGABYTE = 1 << 20
 
@@ -54,7 +54,7 @@ def _recorded() -> tuple[str, ...]:
     found = []
     for path in sorted(RECORDED.glob("*.json")):
         for answer in json.loads(path.read_text(encoding="utf-8")).values():
-            answer["data"]["result"] = answer["data"]["result"][:_MOST_SERIES]
+            answer["data"]["result"] = answer["data"]["result"][:_MAX_SERIES]
             found.append(json.dumps(answer))
     return tuple(found)
 

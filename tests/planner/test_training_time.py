@@ -17,7 +17,7 @@ PLAN = training_plans(
         job=TrainingJob(shape=LLAMA, sequence_length=4096, optimizer="adamw", length_varies=False),
         global_batch=64,
         gpu_types=(H100,),
-        largest_gpus=8,
+        max_gpus=8,
     )
 )[0]
 

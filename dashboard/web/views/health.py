@@ -62,7 +62,7 @@ xid_section(reader, world.clock())
 st.subheader("Store")
 free = reader.free_mib()
 if free is not None:
-    least = world.settings.settings.store.least_free_mib
+    least = world.settings.settings.store.min_free_mib
     (st.write if free >= least else st.error)(
         f"{free:,.0f} MiB are free on its disk; below {least:,.0f} MiB nothing is collected."
     )

@@ -47,8 +47,8 @@ def plans_of(
     """The plans of this very question: found once, not at every click on the page."""
     asked = (job, types, calibration, fleet)
     if st.session_state.get("new-job-question") != asked:
-        most = settings.submit.largest_gpus
-        found = plans_for(job, types, largest_gpus=most, calibration=calibration)
+        most = settings.submit.max_gpus
+        found = plans_for(job, types, max_gpus=most, calibration=calibration)
         st.session_state["new-job-plans"] = offered(found, fleet, host_need(job))
         st.session_state["new-job-question"] = asked
     offers: Offers = st.session_state["new-job-plans"]

@@ -16,6 +16,7 @@ from data.records.cluster import SourceState
 from data.records.decisions import FOR_MEMORY, Range
 
 _TOP = 5
+_RECENT = timedelta(minutes=30)
 world = current_world()
 reader = world.reader
 settings = world.settings.settings
@@ -51,7 +52,11 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
 if not empty_state():
     end = reader.latest_sample_at() or world.clock()
     day_ago = end - timedelta(days=1)
-    now = reader.fleet_history(start=day_ago, end=end, slot_seconds=3600).iloc[-1]
+    recent = reader.fleet_history(start=end - _RECENT, end=end, slot_seconds=300)
+    if recent.empty:  # five-minute roll-ups are kept for a shorter time than hourly ones
+        recent = reader.fleet_history(start=day_ago, end=end, slot_seconds=3600)
+    # The last five minutes may have begun only: boards whose readings are to come are not free.
+    now = recent[recent["boards"] >= recent["boards"].max()].iloc[-1]
     stored = [
         recommendation
         for recommendation in reader.recommendations(now=world.clock())

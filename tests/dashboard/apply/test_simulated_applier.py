@@ -32,10 +32,10 @@ from data.records.decisions import Action, Recommendation, Savings
 from data.records.plans import Configuration
 from data.settings import Settings
 from data.source_settings import (
-    FleetSettings,
     KubernetesSettings,
     NvmlSettings,
     PrometheusSettings,
+    SimulatedFleetSettings,
     SlurmSettings,
 )
 from data.store import Store, open_store
@@ -174,7 +174,7 @@ def test_advice_and_nodes_are_left_to_people(cluster: SimulatedCluster) -> None:
         assert not applier.covers(replace(one, action=action))
 
 
-FLEET = FleetSettings(enabled=True, state_file="cluster.json")
+FLEET = SimulatedFleetSettings(enabled=True, state_file="cluster.json")
 ON = SimulatedApplySettings(enabled=True)
 
 
@@ -188,8 +188,8 @@ ON = SimulatedApplySettings(enabled=True)
         {"apply_kubernetes": KubernetesApplySettings(enabled=True)},
         {"apply_slurm": SlurmApplySettings(enabled=True)},
         {"apply_power": PowerApplySettings(enabled=True)},
-        {"fleet": FleetSettings(enabled=False, state_file="cluster.json")},
-        {"fleet": FleetSettings(enabled=True)},
+        {"fleet": SimulatedFleetSettings(enabled=False, state_file="cluster.json")},
+        {"fleet": SimulatedFleetSettings(enabled=True)},
     ],
 )
 def test_it_is_refused_beside_anything_real(real: dict[str, object]) -> None:
@@ -202,8 +202,8 @@ def test_it_is_refused_beside_anything_real(real: dict[str, object]) -> None:
 def test_it_needs_both_switches(tmp_path: Path) -> None:
     """Neither `apply.enabled` nor its own switch alone gives an applier."""
     environ = {
-        "TRIMTAB_FLEET_ENABLED": "true",
-        "TRIMTAB_FLEET_STATE_FILE": str(tmp_path / "cluster.json"),
+        "TRIMTAB_SIMULATED_FLEET_ENABLED": "true",
+        "TRIMTAB_SIMULATED_FLEET_STATE_FILE": str(tmp_path / "cluster.json"),
         "TRIMTAB_APPLY_SIMULATED_ENABLED": "true",
         "TRIMTAB_APPLY_ENABLED": "true",
     }
@@ -248,7 +248,7 @@ def test_what_was_promised_is_measured_in_the_simulation(
     one = proposals(cluster)[number]
     clock = Clock(NOW)
     settings = Settings(
-        fleet=FleetSettings(enabled=True, state_file=str(cluster.path)),
+        simulated_fleet=SimulatedFleetSettings(enabled=True, state_file=str(cluster.path)),
         apply=ApplySettings(
             enabled=True,
             verify_slots=2,

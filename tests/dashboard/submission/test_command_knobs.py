@@ -63,7 +63,7 @@ def test_what_runs_is_what_was_planned(job: JobFile) -> None:
     """Global batch, parallel sizes, sharding and recomputation of every plan reach the program."""
     types = FLEET.gpu_types(load_gpu_catalogue())
     try:
-        plans = plans_for(job, types, largest_gpus=8)
+        plans = plans_for(job, types, max_gpus=8)
     except ImpossibleProblemError:
         assume(False)  # what is refused is not submitted
     stated = {
@@ -98,14 +98,14 @@ def test_what_the_command_lacks_is_named(
         training={"global_batch": 64, "sequence_length": 2048} | training,
     )
     with pytest.raises(ImpossibleProblemError) as refused:
-        plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), largest_gpus=8)
+        plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), max_gpus=8)
     assert hint in str(refused.value.hint)
 
 
 def test_what_a_program_reads_from_its_environment_counts_as_told() -> None:
     """A job file may say which TRIMTAB_ variables its program takes."""
     job = make_job(command=["train.py"], reads=["micro_batch", "gradient_accumulation"])
-    plans = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), largest_gpus=8)
+    plans = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), max_gpus=8)
     assert {plan.job.parallelism.tensor for plan in plans} == {1}
 
 
@@ -136,6 +136,6 @@ def test_a_command_that_would_run_otherwise_is_refused(changes: dict[str, Any], 
 def test_braces_of_other_programs_stay(word: str) -> None:
     """Only one of our names in braces of its own is replaced."""
     job = make_job(command=["train.py", word])
-    (plan, *_rest) = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), largest_gpus=1)
+    (plan, *_rest) = plans_for(job, FLEET.gpu_types(load_gpu_catalogue()), max_gpus=1)
     placement = place((plan,), FLEET, Arrival(host=HostNeed(), late=lambda _plan: False))
     assert launch_words(job, placement, rank=None)[-1] == word

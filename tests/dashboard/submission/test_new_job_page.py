@@ -44,7 +44,7 @@ def page(
         slurm=SlurmSettings(
             mode="commands", conf_file=str(bed.conf), gpu_models="h100=H100-SXM5-80GB"
         ),
-        submit=SubmitSettings(enabled=True, largest_gpus=4, allow_slurm_operator=True),
+        submit=SubmitSettings(enabled=True, max_gpus=4, allow_slurm_operator=True),
     )
     with open_store(f"duckdb:///{tmp_path}/store.duckdb") as store:
         register_world(store, settings)

@@ -45,7 +45,7 @@ def plans_of(
     """Every plan of a model, those too that do not fit and those that no fleet holds."""
     training = {"global_batch": batch, "sequence_length": 2048, "framework": framework or None}
     stated = {name: value for name, value in training.items() if value is not None}
-    return plans_for(make_job(model={"name": model}, training=stated), types, largest_gpus=LARGEST)
+    return plans_for(make_job(model={"name": model}, training=stated), types, max_gpus=LARGEST)
 
 
 FLEETS = st.lists(
@@ -191,7 +191,7 @@ def page_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """The New job page with llama3-8b, 64 sequences of 4,096 tokens."""
     # Streamlit puts the page in the place of `__main__`.
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
-    held = Settings(submit=SubmitSettings(largest_gpus=64))
+    held = Settings(submit=SubmitSettings(max_gpus=64))
     register_world(store, held, clock=lambda: NOW)
     app = AppTest.from_file(str(PAGE), default_timeout=300).run()
     app.selectbox(key="job-model").set_value("llama3-8b")

@@ -22,7 +22,7 @@ from planner.scheduling.arrival import WaitingJob
 @cache
 def plans_of(model: str, types: tuple[GpuType, ...]) -> tuple[TrainingPlan, ...]:
     """The plans of a model on GPU types."""
-    return plans_for(make_job(model={"name": model}), types, largest_gpus=16)
+    return plans_for(make_job(model={"name": model}), types, max_gpus=16)
 
 
 def plans_on(fleet: SubmissionFleet, model: str = "tinyllama-1.1b") -> tuple[TrainingPlan, ...]:

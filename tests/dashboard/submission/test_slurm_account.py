@@ -48,7 +48,7 @@ def bed() -> Iterator[SlurmBed]:
 
 def settings_of(bed: SlurmBed, **submission: object) -> Settings:
     """Settings for a bed that submit as the user who is given."""
-    values = {"enabled": True, "largest_gpus": 4} | submission
+    values = {"enabled": True, "max_gpus": 4} | submission
     return Settings(
         slurm=SlurmSettings(
             mode="commands", conf_file=str(bed.conf), gpu_models="h100=H100-SXM5-80GB"

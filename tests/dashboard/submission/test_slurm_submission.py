@@ -76,7 +76,7 @@ def settings_of(bed: SlurmBed, **submission: Any) -> Settings:
         ),
         submit=SubmitSettings(
             # The bed runs as one user, who is SlurmUser too.
-            **({"enabled": True, "largest_gpus": 8, "allow_slurm_operator": True} | submission)
+            **({"enabled": True, "max_gpus": 8, "allow_slurm_operator": True} | submission)
         ),
     )
 

@@ -301,7 +301,7 @@ class Trial:
         apply = replace(
             settings.apply, enabled=True, stop_file=str(self.folder / "STOP"), poll_seconds=1.0,
             watch_minutes=0.0, cool_down_minutes=0.0, max_per_hour=1000,
-            max_namespace_share_ratio=1.0, minimum_gpu_hours=0.0, minimum_energy_kwh=0.0,
+            max_namespace_share_ratio=1.0, min_gpu_hours=0.0, min_energy_kwh=0.0,
         )  # fmt: skip
         settings = replace(settings, apply=apply)
 

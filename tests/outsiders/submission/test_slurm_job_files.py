@@ -23,7 +23,7 @@ from data.source_settings import SlurmSettings
 from data.submit_settings import SubmitSettings
 
 pytestmark = [pytest.mark.slurm, pytest.mark.slow]
-SUBMIT = SubmitSettings(enabled=True, largest_gpus=8, allow_slurm_operator=True)
+SUBMIT = SubmitSettings(enabled=True, max_gpus=8, allow_slurm_operator=True)
 PROGRAM = """#!/bin/bash
 printf '%s\\0' "$@" > "$TRIAL/words-$SLURM_PROCID"
 env --null > "$TRIAL/environment-$SLURM_PROCID"

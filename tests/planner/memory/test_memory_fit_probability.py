@@ -45,7 +45,7 @@ def questions(draw: st.DrawFn) -> PlanQuestion:
         job=job,
         global_batch=draw(st.sampled_from((1, 8, 48, 64, 256))),
         gpu_types=tuple(draw(st.lists(st.sampled_from(BOARDS), min_size=1, max_size=2))),
-        largest_gpus=draw(st.sampled_from((1, 4, 8))),
+        max_gpus=draw(st.sampled_from((1, 4, 8))),
         calibration=calibration,
         raised=draw(st.sampled_from((1.0, 1.05, 1.6))),
         micro_batches=(1, 4),
@@ -105,7 +105,7 @@ def peak_of(framework: str, varies: bool | None) -> TrainingPlan:
         shape=known_model("tinyllama-1.1b"), framework=framework, sequence_length=2048,
         optimizer="adamw", precision="amp", length_varies=varies,
     )  # fmt: skip
-    question = PlanQuestion(job=job, global_batch=8, gpu_types=BOARDS[:1], largest_gpus=8)
+    question = PlanQuestion(job=job, global_batch=8, gpu_types=BOARDS[:1], max_gpus=8)
     return training_plans(question)[0]
 
 

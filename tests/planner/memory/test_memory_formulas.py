@@ -59,7 +59,7 @@ def test_marp_lists_only_plans_that_fit_and_divide_the_batch() -> None:
         global_batch=16,
         gpu_memory_bytes=sizes,
         gpus_per_node=8,
-        largest_gpus=64,
+        max_gpus=64,
     )
     assert plans
     for plan in plans:
@@ -78,7 +78,7 @@ def test_marp_ranks_large_batches_and_little_tensor_parallelism_first() -> None:
         global_batch=16,
         gpu_memory_bytes={"A100-SXM4-80GB": 80e9},
         gpus_per_node=8,
-        largest_gpus=64,
+        max_gpus=64,
     )
     assert plans[0].micro_batch == max(plan.micro_batch for plan in plans)
 
@@ -91,6 +91,6 @@ def test_a_model_too_large_for_every_gpu_has_no_published_plan() -> None:
         global_batch=8,
         gpu_memory_bytes={"A10-24GB": 24e9},
         gpus_per_node=8,
-        largest_gpus=8,
+        max_gpus=8,
     )
     assert plans == ()

@@ -27,7 +27,7 @@ QUESTION = PlanQuestion(
     ),
     global_batch=64,
     gpu_types=(H100, A100),
-    largest_gpus=32,
+    max_gpus=32,
 )  # fmt: skip
 
 
@@ -89,11 +89,11 @@ def test_a_model_that_fits_nowhere_names_the_smallest_cluster() -> None:
     """The error says how many GPUs of each type would do, and that many do."""
     large = replace(QUESTION.job, shape=known_model("llama3-70b"))
     with pytest.raises(ImpossibleProblemError, match="smallest cluster") as caught:
-        training_plans(replace(QUESTION, job=large, largest_gpus=4))
+        training_plans(replace(QUESTION, job=large, max_gpus=4))
     assert H100.name in str(caught.value)
     count = int(caught.value.hint.split(": ")[1].split(" x ")[0])
     assert count > 4
-    assert training_plans(replace(QUESTION, job=large, largest_gpus=count, global_batch=256))
+    assert training_plans(replace(QUESTION, job=large, max_gpus=count, global_batch=256))
 
 
 def test_ten_to_the_fifteenth_parameters_get_an_answer() -> None:
@@ -106,7 +106,7 @@ def test_ten_to_the_fifteenth_parameters_get_an_answer() -> None:
         training_plans(replace(QUESTION, job=replace(QUESTION.job, shape=huge)))
 
 
-@pytest.mark.parametrize("changes", [{"global_batch": 0}, {"largest_gpus": -1}, {"gpu_types": ()}])
+@pytest.mark.parametrize("changes", [{"global_batch": 0}, {"max_gpus": -1}, {"gpu_types": ()}])
 def test_a_question_without_sense_is_refused(changes: dict[str, object]) -> None:
     """No batch, no GPUs or no GPU type is named."""
     with pytest.raises(ImpossibleProblemError):

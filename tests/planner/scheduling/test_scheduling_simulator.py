@@ -21,7 +21,7 @@ CLUSTER = WorkloadCluster(
 APPLICATIONS = synthetic_applications(CLUSTER, {"fast": 1.0, "slow": 0.3})
 JOBS = tuple(
     job
-    for job in synthetic_jobs(14, hours=0.5, largest_gpus=4, seed=3)
+    for job in synthetic_jobs(14, hours=0.5, max_gpus=4, seed=3)
     if job.application != "large_image"
 )
 FITS = StepFits()

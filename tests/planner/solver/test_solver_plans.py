@@ -219,7 +219,7 @@ def test_power_above_a_soft_limit_is_paid_for_and_named() -> None:
         names=("rack-1", "the site"),
         members=np.array([[True, False, False], [True, True, True]]),
         limit_kw=np.vstack([problem.power.limit_kw * 0.1, problem.power.limit_kw]),
-        over_price=np.array([0.5, np.inf]),
+        over_penalty=np.array([0.5, np.inf]),
     )
     problem = replace(problem, power=power)
     plan = quick(problem)

@@ -52,9 +52,9 @@ def random_prices(market: Market, seed: int) -> ResourcePrices:
     rng = np.random.default_rng(seed)
     free = market.free_prices()
     rows = rng.uniform(0.0, 0.4, free.rows.shape)
-    switching = rng.uniform(0.0, 1.0, free.fire_ups.shape) * market.fleet.fire_up_cost
+    switching = rng.uniform(0.0, 1.0, free.boots.shape) * market.fleet.boot_cost
     work = rng.uniform(0.0, 1.0, free.work.shape) * market.lanes.unfinished_price
-    return ResourcePrices(rows=rows, fire_ups=switching, work=work)
+    return ResourcePrices(rows=rows, boots=switching, work=work)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40), st.integers(1, 20), st.booleans())
@@ -94,7 +94,7 @@ def test_the_label_bound_is_between_the_priced_bound_and_the_optimum(seed: int, 
     rows = coupling_rows(problem)
     kernel = make_kernel_problem(problem, rows, pinned_cost(problem.jobs), surveyed(problem))
     endless = np.full_like(kernel.limit, np.inf)
-    free = kernel._replace(limit=endless, over_price=endless)
+    free = kernel._replace(limit=endless, over_penalty=endless)
     draft = empty_draft(kernel, problem.jobs.unfinished_price / 3)
     everyone = np.arange(problem.size)
     nothing, unpriced = np.zeros_like(kernel.limit), np.zeros_like(kernel.node_cost)
@@ -128,7 +128,7 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
     )
     kernel = kernel._replace(
         node_cost=rng.uniform(0, 1, (9, 3)),
-        fire_up_cost=rng.uniform(0, 2, 3),
+        boot_cost=rng.uniform(0, 2, 3),
         nodes_on=rng.integers(0, 4, 3).astype(np.float64),
     )
     used = rng.integers(0, 30, (9, 3)).astype(np.float64)
@@ -136,7 +136,7 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
     for kind in range(3):
         value = np.where(counts == kernel.nodes_on[kind], 0.0, np.inf)
         for slot in range(9):
-            more = np.maximum(counts[None, :] - counts[:, None], 0) * kernel.fire_up_cost[kind]
+            more = np.maximum(counts[None, :] - counts[:, None], 0) * kernel.boot_cost[kind]
             value = (value[:, None] + more).min(axis=0) + counts * kernel.node_cost[slot, kind]
             value[counts < np.ceil(used[slot, kind] / 8)] = np.inf
         assert node_total(kernel, kind, used) == pytest.approx(value.min())
@@ -145,7 +145,7 @@ def test_nodes_cost_what_the_best_switching_costs(seed: int) -> None:
 @given(st.integers(0, 10_000))
 @settings(max_examples=examples(30), deadline=None, derandomize=True)
 def test_the_node_bound_is_the_best_of_all_numbers_of_nodes(seed: int) -> None:
-    """At given worths, layers give the exact minimum over nodes per slot, fire-ups included.
+    """At given worths, layers give the exact minimum over nodes per slot, boots included.
 
     Nodes may stay on through slots without capacity, as in what a plan costs.
     """
@@ -157,7 +157,7 @@ def test_the_node_bound_is_the_best_of_all_numbers_of_nodes(seed: int) -> None:
         capacity=8.0 * most,
         boards_per_node=fleet.boards_per_node,
         node_cost=rng.uniform(0, 1, (3, 6)),
-        fire_up_cost=rng.uniform(0, 2, 3),
+        boot_cost=rng.uniform(0, 2, 3),
         nodes_on=rng.integers(0, 4, 3).astype(np.float64),
     )
     worth = rng.uniform(0, 1.5, (6, 3))
@@ -166,7 +166,7 @@ def test_the_node_bound_is_the_best_of_all_numbers_of_nodes(seed: int) -> None:
     for kind in range(3):
         value = np.where(counts == fleet.nodes_on[kind], 0.0, np.inf)
         for slot in range(6):
-            more = np.maximum(counts[None, :] - counts[:, None], 0) * fleet.fire_up_cost[kind]
+            more = np.maximum(counts[None, :] - counts[:, None], 0) * fleet.boot_cost[kind]
             gain = fleet.node_cost[kind, slot] - worth[slot, kind]
             value = (value[:, None] + more).min(axis=0) + counts * gain
             value[counts > max(most[kind].max(), fleet.nodes_on[kind])] = np.inf
@@ -178,7 +178,7 @@ def test_the_conjugate_is_the_most_that_use_is_worth() -> None:
     """conjugate(y) equals the largest y * use - cost_of_use over the corners."""
     rows = coupling_rows(make_instance(30, 4, seed=1).problem)
     rng = np.random.default_rng(1)
-    high = np.where(np.isfinite(rows.over_price), rows.over_price, 2.0)
+    high = np.where(np.isfinite(rows.over_penalty), rows.over_penalty, 2.0)
     price = rng.uniform(-rows.floor_price, np.maximum(high, rows.price))
     corners = (np.zeros_like(rows.limit), rows.floor, rows.free, rows.limit)
     worth = np.max([price * use - rows.cost_of_use(use) for use in corners], axis=0)

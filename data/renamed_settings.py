@@ -1,0 +1,39 @@
+"""Names that settings had before: each works for one more release, with a word."""
+
+import logging
+
+logger = logging.getLogger(__name__)
+
+RENAMED = {
+    "apply.minimum_energy_kwh": "apply.min_energy_kwh",
+    "apply.minimum_gpu_hours": "apply.min_gpu_hours",
+    "apply.patience_minutes": "apply.rollout_timeout_minutes",
+    "fleet.enabled": "simulated_fleet.enabled",
+    "fleet.nodes": "simulated_fleet.nodes",
+    "fleet.seed": "simulated_fleet.seed",
+    "fleet.state_file": "simulated_fleet.state_file",
+    "nodes.fire_up_minutes": "nodes.boot_minutes",
+    "nodes.minimum_off_minutes": "nodes.min_off_minutes",
+    "planning.minimum_coverage_ratio": "planning.min_coverage_ratio",
+    "planning.minimum_history_hours": "planning.min_history_hours",
+    "planning.minimum_saving_ratio": "planning.min_saving_ratio",
+    "power.over_price_per_kwh": "power.over_limit_penalty_per_kwh",
+    "prometheus.most_series": "prometheus.max_series",
+    "store.least_free_mib": "store.min_free_mib",
+    "submit.largest_gpus": "submit.max_gpus",
+    "tenants.over_price": "tenants.over_quota_penalty",
+}
+"""The old name of a setting, as `section.field`, and the new one."""
+
+
+def current_name(name: str, where: str) -> str:
+    """Return the name that a setting has now; log a warning where an old one is used."""
+    if name not in RENAMED:
+        return name
+    logger.warning(
+        "%s in %s is now %s: write the new name, the next release refuses the old one",
+        name,
+        where,
+        RENAMED[name],
+    )
+    return RENAMED[name]
