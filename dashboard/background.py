@@ -142,7 +142,7 @@ class Loop(Background):
             self.last_error = str(failure)
         except Exception as failure:
             self.last_error = f"defect: {type(failure).__name__}"
-            logger.exception("%s failed by a defect", self.name)
+            logger.exception("%s failed with an unexpected error", self.name)
         else:
             self.last_error = ""
             return busy

@@ -317,7 +317,7 @@ def _memory(
 
 
 def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:
-    """Return the jobs that left the bands of the forecasts behind the last plan."""
+    """Return the jobs that left the intervals of the forecasts behind the last plan."""
     if last is None or view.history.empty:
         return frozenset()
     since = view.history[view.history["slot_start"] >= last.slot_starts[0]]

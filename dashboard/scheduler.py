@@ -93,7 +93,7 @@ class CycleThread(Background):
                     logger.warning("cycle failed after %.1f s: %s", spent(), error)
                 else:
                     error = f"defect in the cycle: {type(failure).__name__}"
-                    logger.exception("cycle failed by a defect after %.1f s", spent())
+                    logger.exception("cycle failed with an unexpected error after %.1f s", spent())
             self._stage = ""
             finished = self._clock() if self._keeps_time else None
             self._state = CycleState(
@@ -112,7 +112,7 @@ class CycleThread(Background):
                 continue
             try:
                 if self._early():
-                    logger.info("planning again early: reality has left the forecasts' bands")
+                    logger.info("planning again early: demand left the forecast interval")
                     return
             except CycleCutError:
                 return

@@ -1,4 +1,4 @@
-"""When reality has left the forecast's band for good, so that a new plan is worth its trouble.
+"""When demand has left the forecast interval for good, so that a new plan is worth its trouble.
 
 A calibrated q05-q95 band is missed now and then: one miss is no reason. The rule is a cumulative
 sum for yes-or-no observations on each side (Reynolds, Stoumbos 1999, "A CUSUM chart for monitoring
@@ -48,7 +48,7 @@ def replan_trigger(
     miss_rate: float = 0.05,
     persistence: float | None = None,
 ) -> ReplanTrigger:
-    """Say whether the slots observed since the last plan have left the band.
+    """Say whether the slots observed since the last plan have left the forecast interval.
 
     `observed`, `q05`, `q95`: one value per slot, oldest first, same unit; a slot with an unknown
     value or a crossed band says nothing. `miss_rate` is the chance of a miss on one side under a

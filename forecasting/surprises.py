@@ -1,4 +1,4 @@
-"""Jobs whose use has left the band that the plan in force was made on."""
+"""Jobs whose use has left the interval that the plan in force was made on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

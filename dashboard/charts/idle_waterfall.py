@@ -10,7 +10,7 @@ def idle_waterfall(found: IdleSum) -> go.Figure:
     """Return a bar for each step; what is left of the idle GPUs at the end is what is freed."""
     steps = [
         ("held by jobs", 0.0, found.held, FREE),
-        ("doing work", found.idle, found.work, USED),
+        ("in use", found.idle, found.work, USED),
         ("idle", 0.0, found.idle, IDLE),
     ]
     top = found.idle

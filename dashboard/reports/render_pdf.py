@@ -89,7 +89,7 @@ def _title(report: WeeklyReport) -> str:
 
 
 def _waste(report: WeeklyReport) -> list[Flowable]:
-    heading = paragraph("Held and idle", HEADING)
+    heading = paragraph("Allocated but idle", HEADING)
     if not report.waste:
         return [heading, paragraph(report.no_waste)]
     rows: list[tuple[object, ...]] = [
@@ -170,7 +170,7 @@ def _ahead(report: WeeklyReport) -> list[Flowable]:
         )
         for one in report.ahead
     ]
-    header = ("day", "GPUs allocated", "GPUs doing work", "peak allocated (q90)")
+    header = ("day", "GPUs allocated", "GPUs in use", "peak allocated (q90)")
     note = "Means of the hours' q10, q50 and q90."
     if report.boards is not None:
         note += f" The fleet had {report.boards:.0f} boards."

@@ -1,6 +1,6 @@
 """What was held and not used, by whom, and what that costs in rent.
 
-Idle GPU-hours are those of the store's hourly roll-ups: GPU-hours held less those doing work, so a
+Idle GPU-hours are those of the store's hourly roll-ups: GPU-hours held less those in use, so a
 GPU that works half of its time counts half. The rent is the catalogue's price of the job's model,
 an opportunity and no invoice: an idle board is paid for by its owner whether or not somebody else
 would have used it.

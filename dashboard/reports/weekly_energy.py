@@ -75,7 +75,7 @@ class WeeklyEnergy:
 
     @property
     def held(self) -> pd.DataFrame:
-        """GPU-hours held and idle by job, as `waste_rows` reads them."""
+        """GPU-hours allocated but idle by job, as `waste_rows` reads them."""
         return pd.DataFrame(
             [(row.key, row.gpu_hours, row.idle_gpu_hours) for row in self.jobs],
             columns=["key", "gpu_hours", "idle_gpu_hours"],

@@ -22,7 +22,7 @@ from data.settings import Settings
 from data.store import StoredRecommendation, StoreReader
 
 _TOO_FAR_APART = (
-    "What was held and idle is not known: readings of a board lie more than "
+    "What was allocated but idle is not known: readings of a board lie more than "
     f"{LARGEST_GAP_SECONDS / 60:.0f} minutes apart."
 )
 
@@ -31,7 +31,7 @@ _TOO_FAR_APART = (
 class WeeklyReport:
     """Everything the report says; `fleet` is the hourly frame behind its picture.
 
-    `waste` is what was held and idle, by namespace and owner; `decided` what people and Trimtab did
+    `waste` is what was allocated but idle, by namespace and owner; `decided` what people and we did
     in the week, `saved` what came of it; `ahead` the forecast of the coming days. `recorded`: all
     of it was imported.
     """
@@ -79,8 +79,8 @@ class WeeklyReport:
 
     @property
     def no_waste(self) -> str:
-        """What stands in place of an empty table of what was held and idle."""
-        return _TOO_FAR_APART if self._is_unmeasured else "Nothing was held and idle."
+        """What stands in place of an empty table of what was allocated but idle."""
+        return _TOO_FAR_APART if self._is_unmeasured else "Nothing was allocated but idle."
 
     @property
     def _is_unmeasured(self) -> bool:
@@ -89,11 +89,11 @@ class WeeklyReport:
 
     def _idle(self) -> str:
         if self._is_unmeasured:
-            return "how long they were held and idle is not known"
+            return "how long they were allocated but idle is not known"
         idle = sum(row.idle_gpu_hours for row in self.waste)
         rents = [row.rent for row in self.waste if row.rent is not None]
         rent = f" ({sum(rents):,.0f} {self.currency} of rent)" if rents else ""
-        return f"{idle:,.0f} GPU-hours{rent} were held and idle"
+        return f"{idle:,.0f} GPU-hours{rent} were allocated but idle"
 
     def _waiting(self) -> str:
         proposed = sum(

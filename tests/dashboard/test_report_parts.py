@@ -25,7 +25,7 @@ HOSTILE = "search/<b>&<font color='red'>\u202e\x00{{7*7}}</font>"
 
 
 def energy(**rows: tuple[float, float]) -> pd.DataFrame:
-    """A frame of held and idle GPU-hours by job id."""
+    """A frame of allocated but idle GPU-hours by job id."""
     return pd.DataFrame(
         [
             {"key": key, "gpu_hours": held, "idle_gpu_hours": idle}

@@ -81,9 +81,9 @@ def test_idle_time_between_distant_readings_is_unknown(
         opened.keep(make_collected(far, (make_job(gpu_count=2),)))
         report = report_of(opened)
     text = render_markdown(report)
-    assert ("how long they were held and idle is not known" in report.finding) is not known
+    assert ("how long they were allocated but idle is not known" in report.finding) is not known
     assert ("readings of a board lie more than 5 minutes apart" in text) is not known
-    assert "Nothing was held and idle" not in text
+    assert "Nothing was allocated but idle" not in text
     assert (bool(report.waste)) is known
 
 

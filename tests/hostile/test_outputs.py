@@ -118,7 +118,7 @@ def test_html_report_holds_its_own_elements_only(report: WeeklyReport) -> None:
     assert {tag for tag, _ in page.found} <= {*allowed.split(), "br", "ul", "li", "script"}
     assert [one for _, one in page.found if any(name.startswith("on") for name in one)] == []
     assert {one["href"] for _, one in page.found if "href" in one} == {"data:,"}
-    assert "\u202e" not in text.partition("<h2>Held and idle")[2]
+    assert "\u202e" not in text.partition("<h2>Allocated but idle")[2]
 
 
 def test_pdf_report_is_text_alone(report: WeeklyReport) -> None:

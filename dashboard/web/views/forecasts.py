@@ -20,7 +20,7 @@ from data.units import SECONDS_PER_HOUR
 
 _TITLES = {
     Quantity.ALLOCATED_GPUS: "GPUs allocated",
-    Quantity.EFFECTIVE_GPUS: "GPUs doing work",
+    Quantity.EFFECTIVE_GPUS: "GPUs in use",
     Quantity.POWER: "GPU power",
 }
 _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}

@@ -87,7 +87,7 @@ if not empty_state():
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
-            "GPUs doing work": (
+            "GPUs in use": (
                 f"{now['used_gpus']:.1f} of {now['boards']:.0f}",
                 f"{now['idle_allocated_gpus']:.1f} allocated but idle, {now['free_gpus']:.1f} free",
             ),

@@ -90,7 +90,7 @@ if not empty_state():
     )
     if not report.fleet.empty:
         chart(fleet_timeline(report.fleet), "week")
-    st.subheader("Held and idle")
+    st.subheader("Allocated but idle")
     show(
         [
             {
@@ -105,7 +105,7 @@ if not empty_state():
             for row in report.waste
         ],
         "held-and-idle",
-        "Nothing was held and idle.",
+        "Nothing was allocated but idle.",
     )
     st.subheader("The week ahead")
     show(
@@ -113,7 +113,7 @@ if not empty_state():
             {
                 "day": f"{one.day}",
                 "GPUs allocated": range_text(one.allocated),
-                "GPUs doing work": range_text(one.used),
+                "GPUs in use": range_text(one.used),
                 "peak allocated, q90": one.peak_allocated,
                 "at": "" if one.peak_at is None else week.text(one.peak_at),
             }
