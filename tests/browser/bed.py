@@ -23,6 +23,8 @@ HOSTILE_JOB = (
     "evil/<img src=x onerror=window.hacked=1>[x](javascript:window.hacked=2)"
     "<script>window.hacked=3</script> www.evil.example https://evil.example/x a@evil.example"
 )
+STEADY_JOBS = "steady/"
+"""What begins the names of jobs that a page proposes the same for at every hour of the day."""
 
 TRIMTAB = Path(sys.executable).with_name("trimtab")
 PATIENCE = 120_000

@@ -3,14 +3,24 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from beds.ports import kept_port
 from beds.small_page import Tab, open_tab, serving
 from beds.stores import Stores
-from browser.bed import HOSTILE_JOB, PATIENCE, Server, Visitor, running_server, watched_tab
+from browser.bed import (
+    HOSTILE_JOB,
+    PATIENCE,
+    STEADY_JOBS,
+    Server,
+    Visitor,
+    running_server,
+    watched_tab,
+)
 from factories import make_collected, make_job, make_samples
 from playwright.sync_api import Browser, ViewportSize, expect, sync_playwright
 
@@ -53,27 +63,36 @@ def fill(
         run_cycle(world, now=now)
 
 
-def hostile_job(now: datetime) -> Collected:
-    """A day of a job that holds two idle GPUs and whose every label tries to be code."""
-    job = make_job(
-        HOSTILE_JOB,
-        name=HOSTILE_JOB,
-        namespace="<b onclick=window.hacked=4>",
-        owner="=cmd|' /C calc'!A0",
-        kind=WorkloadKind.TRAINING,
-        gpu_count=2,
-        first_seen_at=now - timedelta(days=1),
-        last_seen_at=now,
-    )
-    idle = make_samples(gpus=2, minutes=24 * 60, job_id=HOSTILE_JOB, end=now, utilization_ratio=0.0)
-    return make_collected(idle, (job,))
+def known_jobs(now: datetime) -> Collected:
+    """A day of three idle jobs, so that each hour has cards; one's every label tries to be code."""
+    names = (HOSTILE_JOB, *(f"{STEADY_JOBS}notebook-{number}" for number in range(2)))
+    jobs = [
+        make_job(
+            name,
+            name=name,
+            namespace="steady",
+            kind=WorkloadKind.TRAINING,
+            gpu_count=2,
+            first_seen_at=now - timedelta(days=1),
+            last_seen_at=now,
+        )
+        for name in names
+    ]
+    jobs[0] = replace(jobs[0], namespace="<b onclick=window.hacked=4>", owner="=cmd|' /C calc'!A0")
+    idle = [
+        make_samples(gpus=2, minutes=24 * 60, job_id=name, end=now, utilization_ratio=0.0).assign(
+            gpu_uuid=lambda frame, number=number: f"K{number}-" + frame["gpu_uuid"]
+        )
+        for number, name in enumerate(names)
+    ]
+    return make_collected(pd.concat(idle, ignore_index=True), tuple(jobs))
 
 
 @pytest.fixture(scope="session")
 def filled_store(stores: Stores, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Three days of a small fleet and of a job with a hostile name."""
+    """Three days of a small fleet and of three idle jobs, one with a hostile name."""
     with stores.empty(tmp_path_factory.mktemp("store")) as url:
-        fill(url, nodes=2, days=3, extra=hostile_job)
+        fill(url, nodes=2, days=3, extra=known_jobs)
         yield url
 
 

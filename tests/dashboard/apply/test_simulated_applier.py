@@ -188,13 +188,13 @@ ON = SimulatedApplySettings(enabled=True)
         {"apply_kubernetes": KubernetesApplySettings(enabled=True)},
         {"apply_slurm": SlurmApplySettings(enabled=True)},
         {"apply_power": PowerApplySettings(enabled=True)},
-        {"fleet": SimulatedFleetSettings(enabled=False, state_file="cluster.json")},
-        {"fleet": SimulatedFleetSettings(enabled=True)},
+        {"simulated_fleet": SimulatedFleetSettings(enabled=False, state_file="cluster.json")},
+        {"simulated_fleet": SimulatedFleetSettings(enabled=True)},
     ],
 )
 def test_it_is_refused_beside_anything_real(real: dict[str, object]) -> None:
     """One source or target that is no simulation, or no simulation at all: a settings error."""
-    given: dict[str, object] = {"fleet": FLEET, "apply_simulated": ON} | real
+    given: dict[str, object] = {"simulated_fleet": FLEET, "apply_simulated": ON} | real
     with pytest.raises(SettingsError, match=r"apply_simulated\.enabled"):
         Settings(**given)  # type: ignore[arg-type]
 
