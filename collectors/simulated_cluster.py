@@ -48,7 +48,7 @@ class SimulatedCluster:
             return self._with(changes)
 
     def job(self, job_id: str, at: datetime) -> SimulatedJob | None:
-        """Give a job that runs or was ended before its time, None when there is none.
+        """Return a job that runs or was ended before its time, None when there is none.
 
         Errors: UnexpectedAnswerError.
         """
@@ -84,7 +84,7 @@ class SimulatedCluster:
         after: Configuration,
         clock: Callable[[], datetime],
     ) -> None:
-        """Give a job that has `before` what `after` says, from the next second on.
+        """Set to what `after` says a job that has what `before` says, from the next second on.
 
         Errors: StalePlanError when it does not run or has something else, ChangeRefusedError
         without room, UnexpectedAnswerError when the file cannot be read.

@@ -1,6 +1,6 @@
 """Whether to plan again before the next cycle is due, and why.
 
-Reality has left the forecasts' bands, jobs have come, a job ran out of memory, or nodes of the
+Demand left the forecast interval, jobs have come, a job ran out of memory, or nodes of the
 plan are gone.
 """
 
@@ -85,7 +85,7 @@ def _facts(job: Job) -> SchedulerFacts:
 
 
 def surprises_since_plan(world: World, *, now: datetime) -> tuple[Surprise, ...]:
-    """Return the jobs that left their bands since the latest cycle; whole slots only."""
+    """Return the jobs whose demand left its interval since the latest cycle; whole slots only."""
     reader = world.store.reader
     forecasts = reader.forecasts()
     latest = reader.latest_sample_at(until=now)

@@ -10,17 +10,17 @@ from data.records.jobs import Job
 
 
 def no_samples() -> pd.DataFrame:
-    """Give no samples: a scheduler knows jobs, not readings."""
+    """Return no samples: a scheduler knows jobs, not readings."""
     return empty_frame(SAMPLES)
 
 
 def no_allocations() -> pd.DataFrame:
-    """Give no allocations: telemetry names holders in its samples."""
+    """Return no allocations: telemetry names holders in its samples."""
     return empty_frame(ALLOCATIONS)
 
 
 def no_xids() -> pd.DataFrame:
-    """Give no XID codes: the source does not report them."""
+    """Return no XID codes: the source does not report them."""
     return empty_frame(XIDS)
 
 

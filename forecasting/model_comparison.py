@@ -61,7 +61,7 @@ def compare_models(
 
 
 def origins_of(series: DemandSeries, horizon: int, most: int) -> list[int]:
-    """Give up to `most` moments in the later half of a series that leave `horizon` to judge."""
+    """Return up to `most` moments of a series' later half that leave `horizon` to judge."""
     first, last = len(series.values) // 2, len(series.values) - horizon
     if last <= first:
         return []

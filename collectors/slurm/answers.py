@@ -87,7 +87,7 @@ def number_of(value: object) -> float | None:
 
 
 def identifier_of(value: object) -> str:
-    """Give a job or task number as text, '' when there is none. 0 is a task, never a job."""
+    """Return a job or task number as text, '' when there is none. 0 is a task, never a job."""
     found = number_of(value)
     return "" if found is None else str(int(found))
 

@@ -52,7 +52,7 @@ class SlurmCollector:
         return self.backend.name
 
     def collect(self, window: Window) -> Collected:
-        """Give jobs, nodes and allocations of the window. Errors: CollectorError."""
+        """Return jobs, nodes and allocations of the window. Errors: CollectorError."""
         answers = self.backend.answers(window)
         view = _SlurmView(
             answers=answers,

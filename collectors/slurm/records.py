@@ -143,7 +143,7 @@ def _held(detail: object, node_count: int) -> tuple[tuple[Gpus, ...], ...]:
 
 
 def raw_id_of(value: object) -> str:
-    """Give a job's number as text. Errors: ValueError when it is none."""
+    """Return a job's number as text. Errors: ValueError when it is none."""
     raw = identifier_of(value)
     if not raw.isdecimal() or raw == "0":
         raise ValueError("a job without a number")

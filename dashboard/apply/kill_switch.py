@@ -22,7 +22,7 @@ class Stopped:
     reason: str = ""
 
     def describe(self) -> str:
-        """Give it in words for page, command line and audit."""
+        """Return it in words for page, command line and audit."""
         by = f" by {self.by}" if self.by else ""
         at = f" at {self.at}" if self.at else ""
         return f"applying is stopped{by}{at}" + (f": {self.reason}" if self.reason else "")

@@ -72,7 +72,7 @@ class Conclude:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitMove:
-    """Give the command back until then."""
+    """Hand the command back until then."""
 
     until: datetime
     reason: str = ""

@@ -165,7 +165,7 @@ class _Stream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Give up to `size` bytes, fewer only at the end."""
+        """Return up to `size` bytes, fewer only at the end."""
         wanted = size if size >= 0 else 1 << 62
         while len(self._held) < wanted and (block := self._copy.read()):
             self._held += block

@@ -146,7 +146,7 @@ def _rank(plan: TrainingPlan) -> tuple[float, ...]:
 
 
 def smallest_cluster(question: PlanQuestion) -> str:
-    """Give in words the smallest number of GPUs of each type that would hold the job."""
+    """Return in words the smallest number of GPUs of each type that would hold the job."""
     found = [
         f"{count} x {gpu.name}"
         for gpu in question.gpu_types

@@ -378,7 +378,7 @@ def _shared_boards(homes: Mapping[str, Home]) -> Counter[str]:
 def _away(
     name: str, starts: Sequence[datetime], slot: timedelta, maintenance: Sequence[Maintenance]
 ) -> tuple[bool, ...]:
-    """Give in which slots a node is in maintenance, () when in none."""
+    """Return in which slots a node is in maintenance, () when in none."""
     windows = [one for one in maintenance if fnmatchcase(name, one.nodes)]
     away = tuple(
         any(at < window.end and at + slot > window.start for window in windows) for at in starts

@@ -1,0 +1,123 @@
+"""The house as strangers find it: what is reached, which floors it has, and its words."""
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
+DOORS = ("dashboard.cli", "dashboard.web.views", "dashboard.web.app")
+"""What people start: commands, and the pages, which Streamlit runs by their path."""
+MAX_FLOORS = 7
+RETIRED = {
+    r"\bWarmth\b": "WarmStart",
+    r"\bErrand\b": "PartitionTask",
+    r"\bLetIn\b": "AuthMiddleware",
+    r"\bDesk\b": "DecisionService",
+    r"rollup_beside": "postgres_rollup",
+    r"fire.?up": "boot",
+    r"over_price": "over_quota_penalty",
+    r"by a defect": "with an unexpected error",
+    r"left the (forecasts' )?bands?\b": "left the forecast interval",
+    r"[Dd]oing work": "in use",
+    r"[Hh]eld and idle": "allocated but idle",
+    r'"""Give ': "Return",
+}
+"""Words that the vocabulary has replaced, and by what."""
+ALLOWED = {"data/renamed_settings.py"}
+
+
+@cache
+def sources() -> dict[str, str]:
+    """The text of every module of the five packages, by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
+    return found
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """The modules of ours that a module imports, anywhere in it, and those that it names."""
+    known, found = sources(), set()
+    for node in ast.walk(ast.parse(known[module])):
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+    return frozenset(found & known.keys())
+
+
+def test_every_module_is_reached_by_a_command_or_a_page() -> None:
+    """What only tests or benchmarks use stands with them."""
+    reached: set[str] = set()
+    waiting = [name for name in sources() if name.startswith(DOORS)]
+    while waiting:
+        module = waiting.pop()
+        if module not in reached:
+            reached.add(module)
+            waiting += imports(module)
+    folders = {name for name in sources() if (ROOT / name.replace(".", "/")).is_dir()}
+    assert sources().keys() - reached - folders == set()
+
+
+def rooms() -> dict[str, set[str]]:
+    """Each room of the planner, and the rooms that it uses."""
+    found: dict[str, set[str]] = {}
+    for module in sources():
+        if module.startswith("planner."):
+            used = {name.split(".")[1] for name in imports(module) if name.startswith("planner.")}
+            found.setdefault(module.split(".")[1], set()).update(used - {module.split(".")[1]})
+    return found
+
+
+def test_the_planner_has_few_floors_and_one_front_door() -> None:
+    """No two rooms use each other, and no file stands loose beside the rooms but plan.py."""
+    uses = rooms()
+
+    def floor(room: str, above: tuple[str, ...] = ()) -> int:
+        assert room not in above, f"a circle: {' -> '.join([*above, room])}"
+        return 1 + max((floor(used, (*above, room)) for used in uses[room]), default=0)
+
+    assert max(floor(room) for room in uses) <= MAX_FLOORS
+    loose = {path.name for path in (ROOT / "planner").glob("*.py")}
+    assert loose == {"__init__.py", "plan.py"}
+
+
+def test_no_two_classes_share_a_name() -> None:
+    """One name, one meaning, across the five packages."""
+    names = Counter(
+        node.name
+        for text in sources().values()
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, count in names.items() if count > 1] == []
+
+
+@pytest.mark.parametrize("word", RETIRED)
+def test_retired_words_stay_retired(word: str) -> None:
+    """docs/vocabulary.md has the word for it."""
+    found = [
+        f"{path.relative_to(ROOT)}: say {RETIRED[word]}"
+        for package in PACKAGES
+        for path in sorted((ROOT / package).rglob("*"))
+        if path.suffix in (".py", ".j2", ".toml", ".sql")
+        and str(path.relative_to(ROOT)) not in ALLOWED
+        and re.search(word, path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
+
+
+def test_the_readme_is_short() -> None:
+    """It is for users: what it is, two commands, first steps, where to read on."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 170
