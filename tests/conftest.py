@@ -6,6 +6,7 @@ from pathlib import Path
 from shutil import copy
 
 import pytest
+import slow_end
 from beds.postgres import PostgresBed, running_postgres
 from beds.stores import DUCKDB, ENGINES, POSTGRES, Stores
 from hypothesis import HealthCheck, settings
@@ -44,6 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
     asked = os.environ.get("TRIMTAB_RELIABILITY")
     if asked in ("1", "whole"):
         config.pluginmanager.register(ReliabilityReport(alone=asked == "1"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m deselects
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what waits for the slow end, where whole files are collected."""
+    if not any("::" in argument for argument in config.args):
+        slow_end.mark(items)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,49 @@
+"""Which tests wait for the slow end: those that slow_end.toml names, beside those marked so."""
+
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+_TABLE = tomllib.loads(Path(__file__).with_name("slow_end.toml").read_text(encoding="utf-8"))
+KEEP: dict[str, list[str]] = _TABLE["keep"]
+SHOWN_BY: dict[str, str] = _TABLE["shown_by"]
+
+
+def name_of(item: pytest.Item) -> str:
+    """The file below tests/ and the function of a collected test."""
+    return item.nodeid.removeprefix("tests/").partition("[")[0]
+
+
+def waits(item: pytest.Item) -> bool:
+    """Whether every run does without it."""
+    name = name_of(item)
+    if name not in KEEP:
+        return name in SHOWN_BY
+    one = item.nodeid.partition("[")[2].removesuffix("]")
+    return not any(fnmatchcase(one, pattern) for pattern in KEEP[name])
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Mark the tests that wait; refuse (UsageError) a table that leaves nothing of a test."""
+    kept: dict[str, int] = defaultdict(int)
+    moved: dict[str, int] = defaultdict(int)
+    for item in items:
+        if waits(item):
+            item.add_marker(pytest.mark.slow_end)
+            moved[name_of(item)] += 1
+        elif not item.get_closest_marker("slow_end"):
+            kept[name_of(item)] += 1
+    files = {name.partition("::")[0] for name in (*kept, *moved)}
+    wrong = [name for name in (*KEEP, *SHOWN_BY) if _is_in(name, files) and not moved[name]]
+    wrong += [name for name in KEEP if _is_in(name, files) and not kept[name]]
+    wrong += [name for name in SHOWN_BY.values() if _is_in(name, files) and not kept[name]]
+    if wrong:
+        raise pytest.UsageError(f"slow_end.toml does not fit {', '.join(sorted(set(wrong)))}")
+
+
+def _is_in(name: str, files: set[str]) -> bool:
+    return name.partition("::")[0] in files
