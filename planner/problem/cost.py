@@ -13,7 +13,7 @@ import numpy.typing as npt
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from planner.problem.configurations import Option, may_grow
-from planner.problem.energy import HELD, power_under
+from planner.problem.energy import HELD, expected_power
 from planner.problem.expected_shortfall import expected_shortfall, quantile_curve
 from planner.problem.job_demand import JobDemand
 from planner.problem.terms import Terms
@@ -155,11 +155,13 @@ def idle_watts(option: Option, terms: Terms) -> float:
 
 def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) -> Values:
     """Return the site energy per slot in kWh, with what is left idle; 0 where power is unknown."""
-    if demand.power_q50 is None or terms.catalogue.find(present.configuration.gpu_model) is None:
+    if terms.catalogue.find(present.configuration.gpu_model) is None:
         return np.zeros(terms.planning.horizon_slots)
-    estimate = power_under(demand.power_q50, present, option, terms)
-    scale = terms.slot_hours / 1000 * terms.energy.pue
-    return (estimate.central + estimate.left_idle_watts) * scale
+    power = expected_power(demand, present, option, terms)
+    if power is None:
+        return np.zeros(terms.planning.horizon_slots)
+    left_idle = idle_watts(present, terms) - idle_watts(option, terms)
+    return (power + left_idle) * (terms.slot_hours / 1000 * terms.energy.pue)
 
 
 def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:

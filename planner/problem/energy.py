@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from planner.problem.configurations import Option
+from planner.problem.job_demand import JobDemand
 from planner.problem.power_caps import cap_effect
 from planner.problem.terms import Terms
 
@@ -23,6 +24,9 @@ that is put on fewer boards is uncertain by so much times the log of their ratio
 HELD = (0.025, 0.125, 0.225)
 """What a process that holds a board adds to its idle power, as shares of it: low, central, high.
 An assumption: boards with a context keep higher clocks, by how much differs by model and driver."""
+
+_SWANSON = (0.3, 0.4, 0.3)
+"""Weights of q10, q50 and q90 in a mean (Hurst, Brown and Swanson, AAPG Bulletin 2000)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +73,28 @@ def power_under(
         high=active * (1 + MODEL_ERROR) + option.boards * there.idle_watts_high * (1 + HELD[2]),
         left_idle_watts=left,
     )
+
+
+def expected_power(
+    demand: JobDemand, present: Option, option: Option, terms: Terms
+) -> Values | None:
+    """Return the power of a job under `option` that its forecast leads to expect, W [slots].
+
+    None where power is unknown. A cap bites the deeper the more a job draws, so what it saves is
+    the mean over the forecast, by Swanson's weights, and not what it saves of the median.
+    """
+    paths = (demand.power_q10, demand.power_q50, demand.power_q90)
+    if demand.power_q50 is None:
+        return None
+    central = power_under(demand.power_q50, present, option, terms).central
+    if option is present or option.configuration.power_cap_watts is None:
+        return central
+    saved = [
+        weight * (path - power_under(path, present, option, terms).central)
+        for weight, path in zip(_SWANSON, paths, strict=True)
+        if path is not None
+    ]
+    return central if len(saved) < len(paths) else np.asarray(demand.power_q50 - sum(saved))
 
 
 def power_per_work(present: Option, option: Option, terms: Terms) -> float:

@@ -26,7 +26,14 @@ from planner.problem.cost import (
     missed_ratio,
     rent_per_hour,
 )
-from planner.problem.energy import CURVE, HELD, MODEL_ERROR, power_per_work, power_under
+from planner.problem.energy import (
+    CURVE,
+    HELD,
+    MODEL_ERROR,
+    expected_power,
+    power_per_work,
+    power_under,
+)
 from planner.problem.job_demand import JobDemand
 from planner.problem.terms import Terms
 from planner.recommendations.joint_errors import (
@@ -171,7 +178,7 @@ def _energy(
     terms: Terms,
 ) -> Range | None:
     """Return the site energy saved in kWh; None when power was never reported."""
-    saved = _saved_watts(one.job.demand.power_q50, one, terms)
+    saved = _expected_watts(one, terms)
     if saved is None:
         return None
     spent = longer[1] * HELD[1] * idle_watts(one.chosen, terms) * _site(terms) + change.kwh[1]
@@ -195,6 +202,15 @@ def _saved_watts(power: Values | None, one: Proposal, terms: Terms) -> Values | 
         return np.zeros_like(power)
     estimate = power_under(power, one.present, one.chosen, terms)
     return np.asarray(power - estimate.central - estimate.left_idle_watts)
+
+
+def _expected_watts(one: Proposal, terms: Terms) -> Values | None:
+    """Return the W expected to be saved in each slot; None where power is unknown."""
+    power = one.job.demand.power_q50
+    if power is None or one.option == 0 or one.chosen.configuration.power_cap_watts is None:
+        return _saved_watts(power, one, terms)
+    expected = expected_power(one.job.demand, one.present, one.chosen, terms)
+    return None if expected is None else np.asarray(power - expected)
 
 
 def _errors(
@@ -243,7 +259,7 @@ def _end_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
     hours = other.sum(axis=1)
     order = np.argsort(hours)
     freed, _kept = _freed(one)
-    saved = _saved_watts(one.job.demand.power_q50, one, terms)
+    saved = _expected_watts(one, terms)
     rent = rent_per_hour(one.present, terms) - rent_per_hour(one.chosen, terms)
     yield Error(
         gpu_hours=equally_likely(freed * hours),
@@ -260,8 +276,11 @@ def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
     scale = held * terms.slot_hours * _site(terms)
     low, middle, high = (
         float(((0.0 if saved is None else saved) * scale).sum())
-        for path in (demand.power_q10, demand.power_q50, demand.power_q90)
-        for saved in (_saved_watts(path, one, terms),)
+        for saved in (
+            _saved_watts(demand.power_q10, one, terms),
+            _expected_watts(one, terms),
+            _saved_watts(demand.power_q90, one, terms),
+        )
     )
     if one.chosen.boards:
         yield Error(kwh=either_side((middle - low) * _AT_ONCE, (high - middle) * _AT_ONCE))

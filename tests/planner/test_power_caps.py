@@ -1,13 +1,20 @@
 """The laws of power caps: the same curve as the power model's, within what Zeus measured."""
 
+from dataclasses import replace
+from statistics import NormalDist
+
 import numpy as np
 import pytest
+from factories import H100, make_job
 from hypothesis import given
 from hypothesis import strategies as st
+from planning_cases import boards, case
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.power_cap_laws import cap_law_of, load_cap_laws
+from data.settings import PlanningSettings
 from forecasting.power.cap import power_under_cap
+from planner.problem.energy import expected_power, power_under
 from planner.problem.power_caps import cap_effect
 
 
@@ -47,6 +54,37 @@ def test_a_lower_cap_never_runs_faster(generation: str, watts: float, share: flo
     assert hard.power_ratio[0] <= mild.power_ratio[0] + 1e-12
     assert hard.slowdown[0] >= mild.slowdown[0] - 1e-12
     assert 1 <= hard.slowdown_low[0] <= hard.slowdown[0] <= hard.slowdown_high[0]
+
+
+@pytest.mark.parametrize(("median", "spread"), [(560.0, 60.0), (500.0, 100.0), (640.0, 30.0)])
+def test_a_cap_saves_the_mean_over_what_may_be_drawn(median: float, spread: float) -> None:
+    """A job that draws more than its median is capped deeper than one that draws less."""
+    planning = PlanningSettings(slot_minutes=60, horizon_slots=4, power_cap_ratios="0.7")
+    hot = (make_job("a/hot"), 0.95, 70_000.0, 690.0)
+    problem = case(hot, gpus=boards(H100, 1), planning=planning)
+    job, terms = problem.jobs[0], problem.terms
+    present, capped = job.options
+    outer = NormalDist(0, spread).inv_cdf(0.9)
+    demand = replace(
+        job.demand,
+        power_q10=np.full(4, median - outer),
+        power_q50=np.full(4, median),
+        power_q90=np.full(4, median + outer),
+    )
+    expected = expected_power(demand, present, capped, terms)
+    assert expected is not None
+    drawn = np.clip(np.random.default_rng(1).normal(median, spread, 100_000), 80, 700)
+    under = power_under(drawn, present, capped, terms).central
+    mean = float((drawn - under).mean())
+    middle = np.array([median])
+    of_median = float((middle - power_under(middle, present, capped, terms).central)[0])
+    found = float(median - expected[0])
+    assert found == pytest.approx(mean, rel=0.12)
+    assert abs(found - mean) < abs(of_median - mean)
+    still = replace(demand, power_q10=demand.power_q50, power_q90=demand.power_q50)
+    certain = expected_power(still, present, capped, terms)
+    assert certain is not None
+    assert float(median - certain[0]) == pytest.approx(of_median)
 
 
 def test_below_what_was_measured_is_said() -> None:
