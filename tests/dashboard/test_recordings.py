@@ -238,12 +238,13 @@ def test_the_end_of_a_recording_is_its_present(
     store_url: str, tmp_path: Path, age: timedelta, zone: str
 ) -> None:
     """Whatever zone its times are written in, and however long ago it ended."""
-    imported(store_url, tmp_path, ended(age), zone=zone)
+    end = ended(age)
+    imported(store_url, tmp_path, end, zone=zone)
     with open_store(store_url) as store:
         found = store.reader.recording()
         assert found is not None
         assert (found.names, found.end) == (("old-cluster",), present(store.reader))
-        assert present(store.reader) == ended(age) or age == AGES[0]
+        assert present(store.reader) == end or age == AGES[0]
         store.keep(make_collected(make_samples(minutes=1, end=utc_now())))
         assert store.reader.recording() is None, "a live source has today's clock"
         assert utc_now() - present(store.reader) < timedelta(minutes=1)
@@ -274,15 +275,16 @@ def test_the_names_of_live_sources_are_those_of_the_collectors() -> None:
 
 def test_an_import_of_an_earlier_version_is_a_recording(store_url: str, tmp_path: Path) -> None:
     """Its report does not tell; neither does that of a live source, whose name does."""
-    imported(store_url, tmp_path, ended(AGES[2]))
+    end = ended(AGES[2])
+    imported(store_url, tmp_path, end)
     with open_store(store_url) as store:
-        given = make_collected(make_samples(minutes=1, end=ended(AGES[2])))
+        given = make_collected(make_samples(minutes=1, end=end))
         without_mark = sa.text(
             "UPDATE batches SET report = replace(report, '\"recorded\"', '\"unknown\"')"
         )
         with store._engine.begin() as connection:
             connection.execute(without_mark)
-        assert present(store.reader) == ended(AGES[2])
+        assert present(store.reader) == end
         store.keep(replace(given, report=replace(given.report, source="slurm")))
         with store._engine.begin() as connection:
             connection.execute(without_mark)
