@@ -14,7 +14,9 @@ def running(bed: SlurmBed, script: str) -> str:
     job = bed.run("sbatch", "--parsable", "--requeue", "-o/dev/null", "--gres=gpu:h100:2",
                   f"--wrap={script}")  # fmt: skip
     bed.until("the job runs", lambda: bed.states().get(job) == "RUNNING")
-    bed.until("accounting knows it", lambda: bool(bed.run("sacct", "-nXj", job, "-oSubmitLine")))
+    bed.until(
+        "accounting knows it", lambda: bool(bed.run("sacct", "-nXj", job, "-oSubmitLine").strip())
+    )
     return job
 
 

@@ -185,7 +185,8 @@ def started(bed: SlurmBed, scenario: Neighbours) -> tuple[str, str]:
     for filler in fillers:
         bed.run("scancel", filler)
     line = ("sacct", "-n", "-X", "-o", "SubmitLine", "-j", job)
-    bed.until("it is in the accounting", lambda: bool(bed.run(*line)))
+    # Accounting has the job at once, and how it was submitted some seconds later.
+    bed.until("it is in the accounting", lambda: bool(bed.run(*line).strip()))
     raw, node = bed.run("squeue", "-h", "-r", "-t", "R", "-j", job, "-o", "%A %N").split()[:2]
     return raw, node
 
