@@ -30,7 +30,7 @@ OURS = ("fleet", "prometheus", "trimtab")
 def test_the_services_are_those_documented() -> None:
     """The fleet is scraped by Prometheus, which Trimtab reads; pages are published on loopback."""
     assert set(SERVICES) == {*OURS, "grafana"}
-    assert SERVICES["fleet"]["command"][:2] == ["trimtab", "fleet"]
+    assert SERVICES["fleet"]["command"][:2] == ["trimtab", "demo-exporter"]
     assert SERVICES["trimtab"]["command"][:2] == ["trimtab", "serve"]
     assert SERVICES["prometheus"]["image"].startswith("prom/prometheus:v")
     mounted = [volume.split(":")[0] for volume in SERVICES["prometheus"]["volumes"]]
