@@ -14,7 +14,8 @@ pytestmark = pytest.mark.browser
 
 def stored(server: Server) -> dict[str, StoredRecommendation]:
     """End the server, since it alone may hold the store, and read what it left."""
-    assert server.stop() == 0
+    status = server.stop()
+    assert status == 0, server.log.read_text(encoding="utf-8")[-4000:]
     with open_store(server.store_url, create=False) as store:
         assert store.reader.verify_audit() == ()
         return {
