@@ -41,7 +41,7 @@ _SIZES = (1, 2, 4, 8, 12, 16, 20, 24)
 _RATES = {"aws": 20e12, "dgx-ext": 120e12, "rtx": 26e12}
 """Achieved FLOP per second of one GPU in 16 bit: T4, A100, RTX 2080 Ti; stated, not fitted."""
 _MARGIN = 1.1
-_LARGEST_POOL = 16
+_MAX_POOL = 16
 """GPUs of the type with most memory."""
 
 _ERROR = 0.06
@@ -143,7 +143,7 @@ def _told(job: SubmittedJob, *, rigid: bool) -> SubmittedJob:
     fitting = [
         gpus
         for gpus, need in job.predicted_gib.items()
-        if gpus >= job.gpus and need <= largest and gpus <= _LARGEST_POOL
+        if gpus >= job.gpus and need <= largest and gpus <= _MAX_POOL
     ]
     return replace(job, rigid=rigid, gpus=min(fitting, default=job.gpus))
 

@@ -10,7 +10,7 @@ import pandas as pd
 Values = npt.NDArray[np.float64]
 HELIOS_SUMS = ("submit_gpu_num", "start_gpu_num", "end_gpu_num", "submit_gpu_job")
 PHILLY_FROM, PHILLY_UNTIL = "2017-10-02", "2017-12-08"
-_FEWEST_DAYS = 50
+_MIN_DAYS = 50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ def philly(data: Path) -> DemandSet:
     for name, rows in frame.groupby("cluster"):
         demand = rows.set_index("hour")["gpu_demand"].sort_index()
         demand = demand.loc[PHILLY_FROM:PHILLY_UNTIL].asfreq("h", fill_value=0.0)
-        if len(demand) > 24 * _FEWEST_DAYS:
+        if len(demand) > 24 * _MIN_DAYS:
             series[str(name)] = demand.to_numpy(float)
     return DemandSet(name="philly", slot_seconds=3600, series=series)
 

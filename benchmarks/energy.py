@@ -22,7 +22,7 @@ from data.energy_integration import integrate_power
 from data.units import joules_to_kwh
 
 RESULTS = Path(__file__).parent / "results" / "energy.md"
-LARGEST_GAP_SECONDS = 60.0
+MAX_GAP_SECONDS = 60.0
 """The longest gap inside these runs is 39 s."""
 GOAL_PERCENT = 0.5
 _HEAD = (
@@ -48,7 +48,7 @@ def left_rectangles(node: NodeReadings) -> float:
 
 def trapezoids(node: NodeReadings) -> float:
     """Return Trimtab's energy in J."""
-    joules, _ = integrate_power(node.times_s, node.power_w, largest_gap_s=LARGEST_GAP_SECONDS)
+    joules, _ = integrate_power(node.times_s, node.power_w, largest_gap_s=MAX_GAP_SECONDS)
     return joules
 
 
@@ -116,7 +116,7 @@ def outcome_of(
         return 100 * (kwh(energy) / official_kwh - 1)
 
     observed = [
-        integrate_power(node.times_s, node.power_w, largest_gap_s=LARGEST_GAP_SECONDS)[1]
+        integrate_power(node.times_s, node.power_w, largest_gap_s=MAX_GAP_SECONDS)[1]
         for node in nodes
     ]
     _, _, benchmark, run = run_id.split("/")

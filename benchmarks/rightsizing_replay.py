@@ -24,7 +24,7 @@ from planner.rightsizing.past import LimitRule
 from planner.rightsizing.replay import Replayed, ReplayFigures, replay
 
 RESULTS = Path(__file__).parent / "results" / "rightsizing_replay.md"
-MOST_CHANGES = 0.2
+MAX_CHANGES = 0.2
 
 
 def outcomes(one: ReplaySet) -> list[Replayed]:
@@ -120,10 +120,10 @@ def verdicts(one: ReplaySet, found: Sequence[Replayed]) -> list[str]:
             later = figures.later_changes_per_job_day
             shown = figures.changes_per_job_day if later is None else later
             when = "in its only day" if later is None else "after the first day"
-            met = "met" if (shown or 0.0) <= MOST_CHANGES else "missed"
+            met = "met" if (shown or 0.0) <= MAX_CHANGES else "missed"
             lines.append(
                 f"* {one.name}, {each.name}: {count(shown)} changes per job-day {when}, "
-                f"<= {MOST_CHANGES}: {met}"
+                f"<= {MAX_CHANGES}: {met}"
             )
     return lines
 

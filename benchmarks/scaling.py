@@ -37,9 +37,9 @@ SMALL_DAYS, FULL_DAYS = (2, 7), (2, 7, 30)
 DAYS, DAYS_GPUS = 2, 512
 PARTS = ("collect", "forecast", "plan", "page")
 INTERVAL = 60 * ServeSettings().cycle_minutes
-MOST_MIB = 16 * 1024
+MAX_MIB = 16 * 1024
 _LIMITS = {"collect": INTERVAL, "forecast": INTERVAL, "plan": INTERVAL, "page": 1.0}
-_BOARDS, _LEAST_GPUS = 8, 16
+_BOARDS, _MIN_GPUS = 8, 16
 Found = dict[str, Any]
 
 
@@ -197,7 +197,7 @@ def fit_lines(sizes: Sequence[Size], smallest: Size) -> list[str]:
         lines.append(
             f"| {part} | {seconds.exponent:.2f} | {_LIMITS[part]:g} s | "
             f"{seconds.reaches(_LIMITS[part])} | {memory.exponent:.2f} | "
-            f"{memory.reaches(MOST_MIB)} |"
+            f"{memory.reaches(MAX_MIB)} |"
         )
     return lines
 
@@ -292,8 +292,8 @@ def main() -> None:
     warm_up()
     with TemporaryDirectory() as place:
         folder = Path(place)
-        run_size(_LEAST_GPUS, DAYS, folder, budget)  # compiles what is not compiled yet
-        smallest = run_size(_LEAST_GPUS, DAYS, folder, budget)
+        run_size(_MIN_GPUS, DAYS, folder, budget)  # compiles what is not compiled yet
+        smallest = run_size(_MIN_GPUS, DAYS, folder, budget)
         wanted = options.gpus or (FULL if options.full else SMALL)
         sizes = [run_size(one, DAYS, folder, budget) for one in wanted]
         days = [
@@ -325,7 +325,7 @@ def main() -> None:
             "## Growth, and where one machine ends",
             "",
             (
-                f"Growth above what {_LEAST_GPUS} GPUs take, least squares on logarithms from 512 "
+                f"Growth above what {_MIN_GPUS} GPUs take, least squares on logarithms from 512 "
                 "GPUs on; limits are reached from the largest run on, at least linearly. The limit "
                 f"of a part is a cycle (`serve.cycle_minutes`, {INTERVAL:g} s) on one core, for "
                 "pages 1 s."

@@ -40,7 +40,7 @@ RESULTS = Path(__file__).parent / "results" / "scheduling.md"
 _TUNED_ON = ("philly 1", "philly 2")
 _SMALL = 2
 _FAMILIES = ("philly", "saturn")
-_MOST_OF_A_FAMILY = {"philly": 8, "saturn": 4}
+_MAX_OF_A_FAMILY = {"philly": 8, "saturn": 4}
 """At least eight with the four of Philly that developers have; saturn are Helios jobs."""
 _GOAL = 0.88
 _OURS, _SIA = "HAS, declared batch", "Sia, submitted batch"
@@ -218,7 +218,7 @@ def report(data: Path, *, full: bool) -> str:
     if not full:
         workloads = workloads[:_SMALL]
     workloads = [
-        workload for workload in workloads if workload.number <= _MOST_OF_A_FAMILY[workload.family]
+        workload for workload in workloads if workload.number <= _MAX_OF_A_FAMILY[workload.family]
     ]
     simulate(
         workloads[0].jobs[:20], PAPER_CLUSTER, applications, HeterogeneousPolicy(), fits=StepFits()

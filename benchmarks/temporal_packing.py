@@ -27,7 +27,7 @@ from planner.nodes.temporal_instance import TemporalInstance, clique_grid
 
 RESULTS = Path(__file__).parent / "results" / "temporal_packing.md"
 PACK_SEED = 1
-_LARGEST_WITH_FLOOR, _FLOORS = 128, 5
+_MAX_WITH_FLOOR, _FLOORS = 128, 5
 Named = tuple[str, TemporalInstance]
 
 
@@ -139,7 +139,7 @@ def busy_row(family: Family, rounds: int) -> tuple[str, float, float]:
             for order, rule in (
                 (Order.START, Rule.FIRST),
                 (Order.START, Rule.BEST),
-                (Order.START_LONGEST, Rule.LEAST_ADDED),
+                (Order.START_LONGEST, Rule.MIN_ADDED),
             )
         ]
         timed = []
@@ -170,7 +170,7 @@ def floor_rows(family: Family, rounds: int) -> list[str]:
     """Return what no packing without moves can be below, if the bound's graph is small enough."""
     rows = []
     for name, instance in family.instances:
-        if instance.items > _LARGEST_WITH_FLOOR or len(rows) == _FLOORS:
+        if instance.items > _MAX_WITH_FLOOR or len(rows) == _FLOORS:
             continue
         base = volume_busy_time(instance)
         found = minimise_busy_time(instance, budget_seconds=600, seed=PACK_SEED, rounds=rounds)

@@ -10,7 +10,7 @@ from data.errors import CollectorError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 
-LARGEST_SKEW = timedelta(minutes=5)
+MAX_SKEW = timedelta(minutes=5)
 """A sample further ahead of the window is a wrong clock: it would hide all that follows it."""
 
 
@@ -45,7 +45,7 @@ def _without_future(collected: Collected) -> Collected:
     end = collected.report.window_end
     if end is None or collected.samples.empty:
         return collected
-    ahead = collected.samples["sampled_at"] > end + LARGEST_SKEW
+    ahead = collected.samples["sampled_at"] > end + MAX_SKEW
     if not ahead.any():
         return collected
     count = int(ahead.sum())
@@ -77,7 +77,7 @@ def _up_to_newest(collected: Collected) -> Collected:
     if reached is None or collected.samples.empty:
         return collected
     newest = collected.samples["sampled_at"].max().to_pydatetime()
-    if newest + LARGEST_SKEW >= reached:
+    if newest + MAX_SKEW >= reached:
         return collected
     return replace(collected, report=replace(report, complete_until=newest))
 

@@ -19,7 +19,7 @@ _COMPUTE_INSTANCE = re.compile(r"^\d+c\.")
 _REPLICA = re.compile(r"::\d+$")
 _PORT = re.compile(r":\d+$")
 _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
-LONGEST_LABEL = 1024
+MAX_LABEL = 1024
 """Characters; names of pods, nodes and models have at most 253."""
 
 
@@ -47,8 +47,8 @@ def readable_labels(labels: Mapping[str, object]) -> tuple[Labels, int] | None:
     for name, value in labels.items():
         if not isinstance(value, str):
             return None
-        long += len(value) > LONGEST_LABEL
-        found[name] = storable(value) if len(value) <= LONGEST_LABEL else ""
+        long += len(value) > MAX_LABEL
+        found[name] = storable(value) if len(value) <= MAX_LABEL else ""
     return found, long
 
 

@@ -27,8 +27,8 @@ _LABEL = re.compile(r'\s*([A-Za-z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*,?')
 _WANTED = frozenset(BY_NAME) | INFOS
 _ESCAPES = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 _ESCAPE = re.compile(r'\\[\\"n]')
-_MOST_SHOWN = 120
-_LARGEST_WHOLE = 10**300
+_MAX_SHOWN = 120
+_MAX_WHOLE = 10**300
 """Below it a whole number has a place among floats."""
 
 
@@ -115,7 +115,7 @@ def number_of(written: object) -> float:
         return float(written)
     if isinstance(written, float):
         return written
-    if isinstance(written, int) and not isinstance(written, bool) and abs(written) < _LARGEST_WHOLE:
+    if isinstance(written, int) and not isinstance(written, bool) and abs(written) < _MAX_WHOLE:
         return float(written)
     raise ValueError("no number")
 
@@ -135,9 +135,9 @@ def _told(document: object) -> str:
         return f"a {type(document).__name__}"
     error = document.get("error")
     if isinstance(error, str):
-        return f"the error {scrub(error[:_MOST_SHOWN], limit=_MOST_SHOWN)}"
-    names = ", ".join(str(name)[:_MOST_SHOWN] for name in list(document)[:5])
-    return f"an object of {scrub(names, limit=_MOST_SHOWN)}" if names else "an empty object"
+        return f"the error {scrub(error[:_MAX_SHOWN], limit=_MAX_SHOWN)}"
+    names = ", ".join(str(name)[:_MAX_SHOWN] for name in list(document)[:5])
+    return f"an object of {scrub(names, limit=_MAX_SHOWN)}" if names else "an empty object"
 
 
 def _read(path: Path) -> str:

@@ -36,13 +36,13 @@ from data.errors import (
 from data.source_settings import PrometheusSettings
 
 _TRIES = 3
-_MOST_SLOW = 3
+_MAX_SLOW = 3
 """Answers in a row that came too late before the server counts as down for this collection."""
 
-_MOST_REFUSED = 3
+_MAX_REFUSED = 3
 """Smallest questions refused, after which a metric's others are not asked in this collection."""
 
-_MOST_GAPS_NAMED = 20
+_MAX_GAPS_NAMED = 20
 _PROBE_SECONDS = 600
 _NOT_YET = timedelta(seconds=31)
 """VictoriaMetrics repeats older values for the last 30 s, until its -search.latencyOffset."""
@@ -102,7 +102,7 @@ class PrometheusClient:
         lines = [
             f"no answer for {part.metric} from {part.start:%Y-%m-%d %H:%M} to "
             f"{until:%Y-%m-%d %H:%M}: {reason}"
-            for part, until, reason in runs[:_MOST_GAPS_NAMED]
+            for part, until, reason in runs[:_MAX_GAPS_NAMED]
         ]
         further = len(runs) - len(lines)
         return [*lines, f"no answer for {further} further times"] if further else lines
@@ -202,11 +202,11 @@ class PrometheusClient:
         """Return the smaller questions to ask instead; none, and a gap, when that is of no use."""
         if isinstance(error, TooSlowError):
             self._slow += 1
-            if self._slow >= _MOST_SLOW:
+            if self._slow >= _MAX_SLOW:
                 self._down = error
         smaller = part.halves()
         self._refused[part.metric] += not smaller
-        hopeless = self._refused[part.metric] >= _MOST_REFUSED
+        hopeless = self._refused[part.metric] >= _MAX_REFUSED
         if smaller and not hopeless and self._down is None:
             return smaller
         self._gaps.append((part, error))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-MOST_POINTS = 10_000
+MAX_POINTS = 10_000
 """Points asked for at once and series; Prometheus refuses more than 11,000."""
 
 _HEX = "0123456789abcdef"
@@ -95,6 +95,6 @@ def parts_of(
     """Yield questions below the point limit that cover [start, end] without a seam twice."""
     step = timedelta(seconds=step_seconds)
     while start <= end:
-        last = min(end, start + step * (MOST_POINTS - 1))
+        last = min(end, start + step * (MAX_POINTS - 1))
         yield RangePart(metric=metric, selector=selector, start=start, end=last, step=step)
         start = last + step

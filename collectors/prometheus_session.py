@@ -23,7 +23,7 @@ from data.errors import (
 )
 from data.source_settings import PrometheusSettings
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 5.0
 _CHUNK = 1 << 16
 _TEMPORARY = frozenset({429, 502, 503})
@@ -38,8 +38,8 @@ _TOO_MUCH = (
     "response too large",
     "-search.max",
 )
-_MOST_WAIT_SECONDS = 10.0
-_MOST_WARNINGS = 20
+_MAX_WAIT_SECONDS = 10.0
+_MAX_WARNINGS = 20
 _OF_OBJECT = re.compile(r"^\S*Connection\([^)]*\): ")
 _OF_VICTORIA_METRICS = "X-Server-Hostname"
 
@@ -134,10 +134,10 @@ class GuardedSession(requests.Session):
             if not piece:
                 return bytes(body)
             body += piece
-            if len(body) > MOST_BYTES:
+            if len(body) > MAX_BYTES:
                 body.clear()  # the error is remembered as a gap, and keeps this frame alive
                 raise TooMuchAskedError(
-                    f"the answer of {self.url} exceeds {MOST_BYTES >> 20} MiB",
+                    f"the answer of {self.url} exceeds {MAX_BYTES >> 20} MiB",
                     "Narrow prometheus.selector or lengthen prometheus.step_seconds.",
                 )
 
@@ -174,7 +174,7 @@ class GuardedSession(requests.Session):
         self.victoria_metrics = _OF_VICTORIA_METRICS in response.headers
         if status == 200:
             for warning in _warnings_of(response):
-                if len(self.warnings) < _MOST_WARNINGS and warning not in self.warnings:
+                if len(self.warnings) < _MAX_WARNINGS and warning not in self.warnings:
                     self.warnings.append(warning)
             return
         said = scrub(_said(response))
@@ -233,14 +233,14 @@ def _warnings_of(response: requests.Response) -> list[str]:
         scrub(one)
         for found in lists
         if isinstance(found, list)
-        for one in found[:_MOST_WARNINGS]
+        for one in found[:_MAX_WARNINGS]
         if isinstance(one, str)
     ]
 
 
 def _wait_of(response: requests.Response) -> float | None:
     try:
-        return min(_MOST_WAIT_SECONDS, max(0.0, float(response.headers.get("Retry-After", ""))))
+        return min(_MAX_WAIT_SECONDS, max(0.0, float(response.headers.get("Retry-After", ""))))
     except ValueError:
         return None
 

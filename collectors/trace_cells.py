@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from collectors.device_labels import LONGEST_LABEL
+from collectors.device_labels import MAX_LABEL
 from collectors.exposition_text import number_of
 from data.errors import SettingsError
 from data.storable_text import storable
@@ -17,8 +17,8 @@ Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 _MISSING = frozenset(("", "-", "na", "n/a", "[n/a]", "nan", "null", "none", "nat", "<na>"))
 """Words, in lower case, for a value that is not there."""
-_MAX_BYTES = 4 * LONGEST_LABEL
-_LONGEST_NUMBER = 64
+_MAX_BYTES = 4 * MAX_LABEL
+_MAX_NUMBER = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def texts_of(array: pa.Array) -> Texts:
         values, indices = encoded.dictionary, encoded.indices
         cut = np.zeros(len(values), dtype=bool)
     found = [value or "" for value in values.to_pylist()]
-    cut |= np.array([len(text) > LONGEST_LABEL for text in found], dtype=bool)
+    cut |= np.array([len(text) > MAX_LABEL for text in found], dtype=bool)
     distinct = ["" if long else storable(text) for text, long in zip(found, cut, strict=True)]
     filled = indices.cast(pa.int64()).fill_null(len(distinct))
     places = filled.to_numpy(zero_copy_only=False)
@@ -108,7 +108,7 @@ def _number(text: str, decimal: str) -> float | None:
         return float("nan")
     if decimal == "," and "." not in stripped:
         stripped = stripped.replace(",", ".")
-    if len(stripped) > _LONGEST_NUMBER:
+    if len(stripped) > _MAX_NUMBER:
         return None
     try:
         return number_of(stripped)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from collectors.collect import LARGEST_SKEW
+from collectors.collect import MAX_SKEW
 from collectors.plausible_values import plausible
 from collectors.trace_cells import numbers_of, texts_of
 from collectors.trace_doubts import UnitTally
@@ -53,7 +53,7 @@ class Trace:
 
     def __init__(self, path: Path, mapping: TraceMap, *, now: datetime) -> None:
         self._path, self._mapping = path, mapping
-        self._latest = int((now + LARGEST_SKEW).timestamp() * 1e6)
+        self._latest = int((now + MAX_SKEW).timestamp() * 1e6)
         self.rows = 0
         self.dropped: Counter[str] = Counter()
         self.present: Counter[str] = Counter()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from collectors.device_labels import LONGEST_LABEL
+from collectors.device_labels import MAX_LABEL
 from collectors.metric_dialects import FIELDS, Field
 from data.columns import NUMBER, SAMPLES
 from data.errors import SettingsError, scrub
@@ -116,7 +116,7 @@ def load_map(path: Path) -> TraceMap:
     if "job_id" not in columns and "job_id" not in constants:
         raise SettingsError(f"{path} maps no job_id", "Add [columns.job_id] column = ...")
     source = document.get("source", path.stem)
-    if not isinstance(source, str) or not 0 < len(source) <= LONGEST_LABEL:
+    if not isinstance(source, str) or not 0 < len(source) <= MAX_LABEL:
         raise SettingsError(f"{path}: source is {str(source)[:40]!r}", 'Write source = "NAME".')
     return TraceMap(
         path=path,
@@ -199,7 +199,7 @@ def _constant(path: Path, name: str, value: Any) -> Any:
                 f"Write a number from 0 to {limit:g}.",
             )
         return float(value)
-    if not isinstance(value, str) or len(value) > LONGEST_LABEL:
+    if not isinstance(value, str) or len(value) > MAX_LABEL:
         raise SettingsError(
             f"{path}: constant {name} is {scrub(str(value)[:40])!r}", f'Write {name} = "TEXT".'
         )
@@ -267,7 +267,7 @@ def _column(path: Path, target: str, entry: Any) -> MappedColumn:
         column=_text(path, entry, "column", f"columns.{target}"),
         unit=unit,
         factor=factor,
-        prefix=storable(str(entry.get("prefix", "")))[:LONGEST_LABEL],
+        prefix=storable(str(entry.get("prefix", "")))[:MAX_LABEL],
         zero_is_unknown=bool(entry.get("zero_is_unknown", False)),
         confirmed=bool(entry.get("confirmed", False)),
     )

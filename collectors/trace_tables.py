@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from collectors.device_labels import LONGEST_LABEL
+from collectors.device_labels import MAX_LABEL
 from collectors.trace_map import FileFormat, nearest
 from data.errors import CollectorError, SettingsError, UnexpectedAnswerError, scrub
 
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 4 * 2**20
 """A row of CSV has at most this size."""
 _MAX_TEXT_BYTES = 256 * 2**20
 """Of one column in one row group of Parquet."""
-_MAX_CELL_BYTES = 64 * LONGEST_LABEL
+_MAX_CELL_BYTES = 64 * MAX_LABEL
 _HEADER_BYTES = 2**20
 _DELIMITERS = (",", ";", "\t", "|")
 _COMPRESSIONS = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -133,7 +133,7 @@ def _batch_rows(metadata: Any, wanted: Sequence[str]) -> int:
                 raise UnexpectedAnswerError(
                     f"the column {column.path_in_schema!r} has {size / 2**20:,.0f} MiB of text in "
                     f"{cells} rows of row group {number}",
-                    f"A label has at most {LONGEST_LABEL} characters; write smaller row groups.",
+                    f"A label has at most {MAX_LABEL} characters; write smaller row groups.",
                 )
             width += size / cells
         widest = max(widest, width)

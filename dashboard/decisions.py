@@ -200,9 +200,7 @@ def ask_to_apply(
     stored, person = _allowed(store, id_or_digest, by, now, access)
     recommendation = stored.recommendation
     digest = recommendation.digest
-    if not any(
-        command.command.kind is CommandKind.APPLY for command in store.reader.commands(digest)
-    ):
+    if not any(asked.command.kind is CommandKind.APPLY for asked in store.reader.commands(digest)):
         _require_approved(stored)
         if applier_for(appliers, recommendation) is None:
             raise ChangeRefusedError(
@@ -285,7 +283,7 @@ def _undone_by_rollback(reader: StoreReader, digest: str, state: State) -> str:
     That is the apply, whose change holds the original, whatever attempts came after it. Of what is
     rolled back it is the rollback: undoing that applies again.
     """
-    commands = [command.command for command in reader.commands(digest)]
+    commands = [asked.command for asked in reader.commands(digest)]
     attempts = len(commands) - 1
     last = commands[-1]
     if state is State.ROLLING_BACK and not _applies_again(reader, commands):

@@ -14,7 +14,7 @@ _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef]"
 )
 """Printable by Unicode, and yet nothing is drawn: fillers, joiners, variation selectors."""
-_MOST_MARKS = 4
+_MAX_MARKS = 4
 _WORD_JOINER = "\u2060"
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>()#+\-!|~:$&]")
 _LINK_STARTS = re.compile(r"https?:|ftp:|mailto:|xmpp:|www|@|:(?=[\w+/-]+:)", re.IGNORECASE)
@@ -36,7 +36,7 @@ def shown(text: object, *, limit: int | None = None) -> str:
     kept, marks = [], 0
     for character in _BLANK.sub(UNSEEN, cut):
         marks = marks + 1 if unicodedata.combining(character) else 0
-        if marks <= _MOST_MARKS:
+        if marks <= _MAX_MARKS:
             kept.append(character if character.isprintable() else UNSEEN)
     return "".join(kept)
 

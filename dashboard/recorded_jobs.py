@@ -19,7 +19,7 @@ from planner.rightsizing.replay import Recorded
 
 SLOT_SECONDS = 300
 _LEARNING_SHARE = 0.25
-_MOST_LEARNING_HOURS = 24.0
+_MAX_LEARNING_HOURS = 24.0
 _BUSY_SHARE = 0.8
 """Power of a working board as a share of its TDP; the replay compares rules, it measures none."""
 
@@ -54,7 +54,7 @@ def job_recordings(
     per_step = step_minutes * 60 // SLOT_SECONDS
     rows = history[history["job_id"].isin(known)]
     steps = 0 if rows.empty else len(_slots(rows)) // per_step
-    first = min(round(_MOST_LEARNING_HOURS * 60 / step_minutes), int(_LEARNING_SHARE * steps))
+    first = min(round(_MAX_LEARNING_HOURS * 60 / step_minutes), int(_LEARNING_SHARE * steps))
     if first < 1 or first >= steps:
         raise NotEnoughHistoryError(
             f"a replay in steps of {step_minutes} min needs four of them, and there are {steps} "

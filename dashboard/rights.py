@@ -61,8 +61,8 @@ def _may_own(person: Person, recommendation: Recommendation, job: Job | None) ->
 
 
 @cache
-def _prototypes() -> dict[str, str]:
-    """Return the letter that each of Unicode's look-alikes stands for: the one with most twins."""
+def _prototypes() -> dict[int, str]:
+    """Return what each of Unicode's look-alikes stands for, the one with most twins, by number."""
     from confusable_homoglyphs.confusables import confusables_data  # 1 MB: on demand
 
     twins = {
@@ -70,8 +70,9 @@ def _prototypes() -> dict[str, str]:
         for letter, others in confusables_data.items()
     }
     return {
-        letter: max((letter, *others), key=lambda twin: len(twins.get(twin, ())))
+        ord(letter): max((letter, *others), key=lambda twin: len(twins.get(twin, ())))
         for letter, others in twins.items()
+        if len(letter) == 1
     }
 
 
@@ -84,15 +85,9 @@ def _skeletons(names: Iterable[str]) -> set[str]:
     prototypes = _prototypes()
 
     def skeleton(name: str) -> str:
-        plain = unicodedata.normalize(
-            "NFKD", "".join(prototypes.get(letter, letter) for letter in name)
-        )
-        seen = (letter for letter in plain if unicodedata.category(letter)[0] not in "CMZ")
-        return (
-            "".join(prototypes.get(letter, letter) for letter in seen)
-            .casefold()
-            .translate(_ASCII_TWINS)
-        )
+        plain = unicodedata.normalize("NFKD", name.translate(prototypes))
+        seen = "".join(letter for letter in plain if unicodedata.category(letter)[0] not in "CMZ")
+        return seen.translate(prototypes).casefold().translate(_ASCII_TWINS)
 
     return {skeleton(form) for name in names for form in (name, name.casefold())} - {""}
 

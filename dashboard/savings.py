@@ -46,9 +46,9 @@ class Total:
 def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     """Return a row per recommendation that was ever applied, the latest first."""
     applies = {
-        command.command.command_id
-        for command in reader.commands()
-        if command.command.kind is CommandKind.APPLY
+        asked.command.command_id
+        for asked in reader.commands()
+        if asked.command.kind is CommandKind.APPLY
     }
     applied: dict[str, datetime] = {}
     measured: dict[str, tuple[datetime, Measurement]] = {}

@@ -14,7 +14,7 @@ from planner.rightsizing.replay import Recorded
 
 _PAST_DAYS = 60
 _AHEAD_HOURS = 24.0
-_FEWEST_STEPS = 4
+_MIN_STEPS = 4
 
 
 def step_peaks(recorded: Recorded) -> Values:
@@ -52,7 +52,7 @@ def step_forecasts(
 def _paths(peaks: Values, begin: int, slots: int, hours: float) -> Values:
     """Return the forecast paths [jobs, slots, quantiles], NaN for a job of hardly any step."""
     paths = np.full((len(peaks), slots, 5), np.nan)
-    known = np.flatnonzero(np.isfinite(peaks).sum(axis=1) >= _FEWEST_STEPS)
+    known = np.flatnonzero(np.isfinite(peaks).sum(axis=1) >= _MIN_STEPS)
     series = []
     for job in known:
         # A job's own past begins with its first reading.

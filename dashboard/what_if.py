@@ -35,7 +35,7 @@ from planner.problem.energy import power_under
 from planner.problem.planning_problem import JobProblem, PlanningProblem, make_problem
 from planner.recommendations.path_costs import path_cost
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 """Time that the solver has for a copy: people wait for it."""
 
 KNOBS: Mapping[str, tuple[str, str]] = {
@@ -180,7 +180,7 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
     )
     copy = build_plan(
         problem,
-        budget_seconds=min(MOST_SECONDS, changed.planning.budget_seconds),
+        budget_seconds=min(MAX_SECONDS, changed.planning.budget_seconds),
         created_at=basis.plan.created_at,
         last=basis.plan,
     )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-LARGEST_GAP_SECONDS = 300.0
+MAX_GAP_SECONDS = 300.0
 """Between two readings further apart than this nothing is known (restarts, reloads)."""
 
 CAP_FACTOR = 1.2
@@ -20,7 +20,7 @@ SLACK_JOULES = 100.0
 
 
 def integrate_power(
-    times_s: Floats, power_w: Floats, *, largest_gap_s: float = LARGEST_GAP_SECONDS
+    times_s: Floats, power_w: Floats, *, largest_gap_s: float = MAX_GAP_SECONDS
 ) -> tuple[float, float]:
     """Return (energy in J, time observed in s) by the trapezoid rule over readings in time order.
 
@@ -43,7 +43,7 @@ def counter_steps(
     energy_j: Floats,
     *,
     limit_w: float,
-    largest_gap_s: float = LARGEST_GAP_SECONDS,
+    largest_gap_s: float = MAX_GAP_SECONDS,
 ) -> Floats:
     """Return the energy in J of every interval between readings, NaN where the counter cannot tell.
 

@@ -246,25 +246,21 @@ def _variable(name: str) -> str:
 def _environment_values(
     environ: Mapping[str, str], known: Mapping[str, type]
 ) -> dict[str, tuple[Any, str]]:
-    by_variable = {_variable(name): name for name in known}
-    by_old_variable = {_variable(old): old for old in RENAMED}
+    by_variable = {_variable(name): name for name in (*known, *RENAMED)}
     values: dict[str, tuple[Any, str]] = {}
     for variable, text in environ.items():
         if not variable.startswith(ENVIRONMENT_PREFIX):
             continue
-        if variable in by_old_variable:
-            name = current_name(by_old_variable[variable], f"the environment ({variable})")
-            if _variable(name) not in environ:
-                where = f"environment {variable}"
-                values[name] = (_from_text(name, text, known[name], where), where)
-            continue
         if variable not in by_variable:
-            near = difflib.get_close_matches(variable, by_variable, n=1, cutoff=0.3)
+            near = difflib.get_close_matches(variable, map(_variable, known), n=1, cutoff=0.3)
             raise SettingsError(
                 f"unknown environment variable {variable}",
                 f"Did you mean {near[0]}?" if near else "`trimtab settings` lists all settings.",
             )
-        name = by_variable[variable]
+        name = current_name(by_variable[variable], f"the environment ({variable})")
+        new = _variable(name)
+        if variable != new and new in environ:
+            continue  # the new name wins
         where = f"environment {variable}"
         values[name] = (_from_text(name, text, known[name], where), where)
     return values

@@ -16,7 +16,7 @@ from typing import Any
 _PINNED = re.compile(r"^(?P<name>[a-z0-9-]+)(\[[a-z,]+\])?==(?P<version>[^ ;\\]+)")
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _CLASSIFIER = "License :: OSI Approved :: "
-_LONGEST_NAME = 100
+_MAX_NAME = 100
 """Some packages put the whole text of their licence where its name belongs."""
 
 
@@ -38,7 +38,7 @@ def licences(said: PackageMetadata) -> list[dict[str, Any]]:
     classifiers = said.get_all("Classifier") or []
     names = [one.removeprefix(_CLASSIFIER) for one in classifiers if one.startswith(_CLASSIFIER)]
     name = (said.get("License") or "").strip()
-    if not names and 0 < len(name) <= _LONGEST_NAME and "\n" not in name:
+    if not names and 0 < len(name) <= _MAX_NAME and "\n" not in name:
         names = [name]
     return [{"license": {"name": one}} for one in names]
 

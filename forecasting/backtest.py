@@ -13,7 +13,7 @@ from forecasting.demand_series import DemandSeries, Values
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 _SHARE_HELD_OUT = 0.25
-_FEWEST_HELD_OUT = 4
+_MIN_HELD_OUT = 4
 
 
 def pinball_losses(truth: Values, quantiles: Quantiles) -> Values:
@@ -87,7 +87,7 @@ def held_out(series: DemandSeries, model: DemandModel, horizon: int) -> Backtest
     length = len(series.values)
     ahead = min(horizon, int(length * _SHARE_HELD_OUT))
     truth = series.values[length - ahead :]
-    if int(np.isfinite(truth).sum()) < _FEWEST_HELD_OUT:
+    if int(np.isfinite(truth).sum()) < _MIN_HELD_OUT:
         return None
     baseline = SeasonalNaiveModel()
     results = {

@@ -10,7 +10,7 @@ from data.records.forecasts import Quantity
 
 Values = npt.NDArray[np.float64]
 _OUTLIER_FACTOR = 5.0
-_LARGEST_OUTLIER_SHARE = 0.01
+_MAX_OUTLIER_SHARE = 0.01
 _USED_UP = 0.98
 
 
@@ -85,7 +85,7 @@ def winsorised(values: Values) -> tuple[Values, int]:
     known = values[np.isfinite(values)]
     if not len(known):
         return values, 0
-    limit = _OUTLIER_FACTOR * float(np.quantile(known, 1 - _LARGEST_OUTLIER_SHARE, method="lower"))
+    limit = _OUTLIER_FACTOR * float(np.quantile(known, 1 - _MAX_OUTLIER_SHARE, method="lower"))
     above = np.asarray(values > limit)
     if limit <= 0 or not above.any():
         return values, 0

@@ -15,7 +15,7 @@ from forecasting.demand_series import DemandSeries
 from forecasting.forecast_path import PathTask
 from forecasting.group_series import GroupSeries, group_series
 from forecasting.job_tasks import first_slot_after
-from forecasting.mix.model import FEWEST_KNOWN
+from forecasting.mix.model import MIN_KNOWN
 from forecasting.path_pool import paths_of
 
 HORIZONS = ((SECONDS_PER_HOUR, 168), (SECONDS_PER_DAY, 30))
@@ -45,7 +45,7 @@ def forecast_groups(
             tasks = [
                 PathTask(series=one, first_slot=first, horizon=horizon)
                 for one in series
-                if int(one.known.sum()) >= FEWEST_KNOWN
+                if int(one.known.sum()) >= MIN_KNOWN
             ]
             if tasks:
                 work.append((group, slot_seconds, first, tasks))

@@ -17,7 +17,7 @@ from forecasting.demand_series import DemandSeries, Values, winsorised
 
 _OBSERVED_SHARE = 0.9
 _USUAL_SLOTS = 25
-MOST_GROUPS = 40
+MAX_GROUPS = 40
 """Namespaces and models forecast at most, those that held most first."""
 
 
@@ -49,7 +49,7 @@ def group_series(
     observed = _observed(boards)
     history = history.assign(index=index)
     totals = history.groupby(["kind", "name"])["allocated_gpus"].sum()
-    ranked = totals.sort_values(ascending=False, kind="stable").head(MOST_GROUPS)
+    ranked = totals.sort_values(ascending=False, kind="stable").head(MAX_GROUPS)
     for kind, name in ranked.index:
         rows = history[(history["kind"] == kind) & (history["name"] == name)]
         waited = _waited(jobs, GroupKind(kind), str(name), first, slot_seconds, len(observed))

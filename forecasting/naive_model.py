@@ -9,7 +9,7 @@ from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
 
 _LEVELS = np.array([0.05, 0.1, 0.9, 0.95])
-_FEWEST_CHANGES = 4
+_MIN_CHANGES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def _spread(values: Values, lead: int) -> Values:
     """Return the quantiles of the changes over `lead` slots; they hold zero."""
     changes = values[lead:] - values[:-lead]
     changes = changes[np.isfinite(changes)]
-    if len(changes) < _FEWEST_CHANGES:
+    if len(changes) < _MIN_CHANGES:
         return np.zeros(len(_LEVELS))
     spread = np.quantile(changes, _LEVELS)
     return np.asarray(np.where(_LEVELS < 0.5, np.minimum(spread, 0.0), np.maximum(spread, 0.0)))

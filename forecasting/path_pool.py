@@ -22,7 +22,7 @@ from data.settings import PlanningSettings
 from forecasting.forecast_path import MIX, PathTask, forecast_path, mixed_paths
 from forecasting.ray_pool import by_ray
 
-_FEWEST_FOR_PROCESSES = 8
+_MIN_FOR_PROCESSES = 8
 _SERIES_PER_PROCESS = 200
 _BATCH = 64
 _CHUNK = 16
@@ -55,7 +55,7 @@ def _answers(
         return _by_ray(tasks, settings.model, ray_address)
     if settings.model == MIX:
         return _by_threads(tasks, workers)
-    if workers == 1 or len(tasks) < _FEWEST_FOR_PROCESSES:
+    if workers == 1 or len(tasks) < _MIN_FOR_PROCESSES:
         return (forecast_path(task, settings.model) for task in tasks)
     return _by_processes(tasks, settings, workers)
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 _UP = 4
 """A miss weighs as much as four hits: the likelihood ratio of missing 4 in 10 against 1 in 20."""
-_LARGEST_LIMIT = 400
+_MAX_LIMIT = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ def limit_of(
     """
     for limit in count(_UP + 1):
         rate = 2 / _mean_slots_to_alarm(limit, miss_rate, persistence)
-        if rate <= false_alarms_per_slot or limit == _LARGEST_LIMIT:
+        if rate <= false_alarms_per_slot or limit == _MAX_LIMIT:
             return limit, rate
     raise AssertionError("count never ends")
 

@@ -16,8 +16,8 @@ from data.records.forecasts import Quantity, WindowPeak
 from data.units import SECONDS_PER_HOUR
 from forecasting.demand_series import DemandSeries, Values
 
-_FEWEST_SCORES = 30
-_MOST_DAYS = 7
+_MIN_SCORES = 30
+_MAX_DAYS = 7
 _ORIGIN_HOURS = 3
 LEVELS = (0.90, 0.95)
 FLEET = "all jobs"
@@ -118,7 +118,7 @@ def _scores_of(subject: PeakSubject, window: int) -> tuple[npt.NDArray[np.int64]
     series = subject.series
     day, length = series.slots_per_day, len(series.values)
     step = max(1, _ORIGIN_HOURS * SECONDS_PER_HOUR // series.slot_seconds)
-    oldest = max(day // 4, length - window - _MOST_DAYS * day)
+    oldest = max(day // 4, length - window - _MAX_DAYS * day)
     origins = np.arange(length - window, oldest - 1, -step)
     known = np.where(np.isfinite(series.values), series.values, -np.inf)
     before = np.array([known[max(0, origin - day) : origin].max() for origin in origins])
@@ -136,7 +136,7 @@ def _beyond(
         for hours in (scores.clock == clock, scores.clock >= 0):
             chosen = members & hours
             count = int(chosen.sum())
-            if count >= _FEWEST_SCORES:
+            if count >= _MIN_SCORES:
                 limits = np.array([_conformal(scores.score[chosen], level) for level in LEVELS])
                 return limits, name, count, _tested(scores, members)
     return None
@@ -152,6 +152,6 @@ def _tested(scores: _Scores, members: npt.NDArray[np.bool_]) -> float | None:
     """Return the share of the last day's windows under the q90 of the earlier ones."""
     earlier = scores.score[members & ~scores.newest]
     latest = scores.score[members & scores.newest]
-    if len(earlier) < _FEWEST_SCORES or not len(latest):
+    if len(earlier) < _MIN_SCORES or not len(latest):
         return None
     return float((latest <= _conformal(earlier, LEVELS[0])).mean())

@@ -39,7 +39,7 @@ from planner.solver.warm_up import warm_up
 Path = npt.NDArray[np.int16]
 Floats = npt.NDArray[np.float64]
 
-_MOVES_PER_JOB, _MOST_MOVES = 100, 100_000
+_MOVES_PER_JOB, _MAX_MOVES = 100, 100_000
 _REPAIRS = 8
 _SEARCHES, _SEARCHED_JOBS, _NEAR = 4, 500, 0.005
 """Searches after repairs, as long as each pays and the gap is above half a percent. With 1,400 and
@@ -128,7 +128,7 @@ def build_plan(
 
 
 def _effort(problem: PlanningProblem) -> Effort:
-    return Effort(moves=min(_MOST_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
+    return Effort(moves=min(_MAX_MOVES, _MOVES_PER_JOB * len(problem.jobs)))
 
 
 def _solved(

@@ -48,9 +48,9 @@ def imports(module: str) -> frozenset[str]:
     known, found = sources(), set()
     for node in ast.walk(ast.parse(known[module])):
         if isinstance(node, ast.Import):
-            found |= {name.name for name in node.names}
+            found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
+            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             found.add(node.value)
     return frozenset(found & known.keys())

@@ -24,7 +24,7 @@ _SPARE_BINS = 1
 _RUIN_HEAT, _RUIN_COOLING = 90.0, 8.0
 """Hot is this over the number of items: more items cool as far in the same work from less heat."""
 _COOLEST, _HOTTEST = 0.05, 0.5
-_RUINED_BINS, _LONGEST_STRING = 8, 10
+_RUINED_BINS, _MAX_STRING = 8, 10
 _HOT, _COLD = 0.01, 0.001
 _SPLIT_ROUNDS = 6
 _ROUNDS_A_CHUNK, _PROPOSALS_A_CHUNK = 250, 20_000
@@ -124,7 +124,7 @@ class _Annealing:
                 hot,
                 cold,
                 _RUINED_BINS,
-                _LONGEST_STRING,
+                _MAX_STRING,
                 self.state,
             )
             return best
@@ -248,7 +248,7 @@ def minimise_busy_time(
     started = time.monotonic()
     grid = interval_grid(instance)
     greedy = [
-        fit(instance, order, Rule.LEAST_ADDED, grid=grid)
+        fit(instance, order, Rule.MIN_ADDED, grid=grid)
         for order in (Order.START_LONGEST, Order.START)
     ]
     pieces = _pieces(grid, instance.sizes, instance.capacity)

@@ -31,7 +31,7 @@ _TOLERANCE = 1e-6
 _ROUNDS = 300
 _SCALINGS = 30
 _SMOOTHING = 0.5
-MOST_NODES = 2_000_000
+MAX_NODES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -138,7 +138,7 @@ def busy_time_bound(
     bin_of: Ints,
     *,
     budget_seconds: float,
-    most_nodes: int = MOST_NODES,
+    most_nodes: int = MAX_NODES,
 ) -> int:
     """Return what no packing without moves can be busy less than; 0 when the graph is too large.
 

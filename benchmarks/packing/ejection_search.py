@@ -20,7 +20,7 @@ SETTINGS = ((4, 10), (3, 50), (2, 10))
 _EMPTIED = 5
 """After a failure the bin with the next least load is tried, of so many."""
 _ITEM_ITERATIONS = 100_000
-_FEWEST_ITERATIONS = 20
+_MIN_ITERATIONS = 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class BinReduction:
         self.rounds += 1
         trial, bins = self._without_the_emptiest_bin()
         items = len(self.sizes)
-        chunk = max(_FEWEST_ITERATIONS, _ITEM_ITERATIONS // items)
+        chunk = max(_MIN_ITERATIONS, _ITEM_ITERATIONS // items)
         tasks = Items(
             first=self.grid.first,
             last=self.grid.last,

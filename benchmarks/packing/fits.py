@@ -31,7 +31,7 @@ class Rule(Enum):
 
     FIRST = fits_kernel.FIRST
     BEST = fits_kernel.BEST
-    LEAST_ADDED = fits_kernel.LEAST_ADDED
+    MIN_ADDED = fits_kernel.MIN_ADDED
 
 
 BEST_OF_FIVE = (
@@ -65,7 +65,7 @@ def fit(
 ) -> Ints:
     """Return the bin of every item, numbered as opened. `grid` spares making the slots again."""
     if grid is None:
-        timed = rule is Rule.LEAST_ADDED
+        timed = rule is Rule.MIN_ADDED
         grid = interval_grid(instance) if timed else clique_grid(instance)
     return fits_kernel.fit(
         grid.first,

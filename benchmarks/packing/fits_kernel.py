@@ -8,7 +8,7 @@ from data.compiled import compiled
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-FIRST, BEST, LEAST_ADDED = 0, 1, 2
+FIRST, BEST, MIN_ADDED = 0, 1, 2
 
 
 @compiled
@@ -48,7 +48,7 @@ def fit(
     """Return the bin of every item [n], bins numbered from 0 as they were opened.
 
     A new bin is opened only when no open bin takes the item. FIRST: the oldest bin; BEST: the
-    highest peak while the item is there; LEAST_ADDED: least added busy time plus `idle` times the
+    highest peak while the item is there; MIN_ADDED: least added busy time plus `idle` times the
     unused capacity during the item's life.
     """
     items = len(first)

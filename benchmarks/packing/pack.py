@@ -22,7 +22,7 @@ from planner.nodes.temporal_instance import Ints, SlotGrid, TemporalInstance, cl
 
 _WINDOWS = (60, 100, 200, 500)
 _WINDOW_MOMENTS = 3
-_MOST_NODES = 3_000_000
+_MAX_NODES = 3_000_000
 _SHORT_SEARCH = (1_000, 2_000, 3_000)
 _MIDDLE_SEARCH = (6_000, 6_000, 20_000)
 _LONG_SEARCH = (20_000,) * 8
@@ -110,7 +110,7 @@ class _Search:
             own = self.reduction.bin_of[kept]
             if len(np.unique(own)) <= self.lower_bound:
                 continue
-            graph = state_graph(self.instance.subset(kept), most_nodes=_MOST_NODES)
+            graph = state_graph(self.instance.subset(kept), most_nodes=_MAX_NODES)
             if graph is None:
                 continue
             bound = covering_bound(

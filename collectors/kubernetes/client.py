@@ -29,12 +29,12 @@ from data.source_settings import KubernetesSettings
 
 Document = dict[str, Any]
 
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
-_MOST_PAGES = 10_000
+_MAX_PAGES = 10_000
 _RESTARTS = 3
 _TRIES = 3
-_LONGEST_WAIT_SECONDS = 10
+_MAX_WAIT_SECONDS = 10
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class KubernetesClient:
 
     def _pages(self, path: str) -> Iterator[Any]:
         token = ""
-        for _page in range(_MOST_PAGES):
+        for _page in range(_MAX_PAGES):
             query = {"limit": str(self._settings.page_size)} | (
                 {"continue": token} if token else {}
             )
@@ -158,7 +158,7 @@ class KubernetesClient:
             if not token:
                 return
         raise UnexpectedAnswerError(
-            f"{self.name}: {path} has more than {_MOST_PAGES} pages", "Raise kubernetes.page_size."
+            f"{self.name}: {path} has more than {_MAX_PAGES} pages", "Raise kubernetes.page_size."
         )
 
     def get(self, path: str, query: dict[str, str] | None = None) -> Document:
@@ -221,9 +221,9 @@ class KubernetesClient:
         while piece := response.raw.read1(1 << 16, decode_content=True):
             body += piece
             self._in_time(ends, path)
-            if len(body) > MOST_BYTES:
+            if len(body) > MAX_BYTES:
                 raise UnexpectedAnswerError(
-                    f"{self.name}: a page of {path} exceeds {MOST_BYTES >> 20} MiB",
+                    f"{self.name}: a page of {path} exceeds {MAX_BYTES >> 20} MiB",
                     "Lower kubernetes.page_size.",
                 )
         self._in_time(ends, path)  # headers that were cut at the deadline read as an empty answer
@@ -262,7 +262,7 @@ class KubernetesClient:
             busy = f"{self.name} answered {status} to {path}: {text}"
             hint = "It is overloaded or starting; the next collection asks again."
             wait = response.headers.get("Retry-After", "")
-            if wait.isascii() and wait.isdecimal() and int(wait[:9]) <= _LONGEST_WAIT_SECONDS:
+            if wait.isascii() and wait.isdecimal() and int(wait[:9]) <= _MAX_WAIT_SECONDS:
                 raise _ComeAgainError(busy, hint, int(wait))
             raise SourceUnreachableError(busy, hint)
         if status != 200 or not isinstance(document, dict):

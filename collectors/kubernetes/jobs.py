@@ -54,7 +54,7 @@ from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, SchedulerFacts
 
 _MEMORY = "nvidia.com/gpu.memory"
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class _View:
             assumed=workload.assumed,
             scheduler=SchedulerFacts(
                 state=standing.state,
-                reason=scrub(standing.reason, limit=_LONGEST_REASON),
+                reason=scrub(standing.reason, limit=_MAX_REASON),
                 workload=f"{workload.word}/{workload.name}",
                 user=user,
                 nodes=tuple(sorted({pod.node for pod in pods if pod.holds})),
@@ -257,7 +257,7 @@ class _View:
             yield "queue", queue
         said = self._admissions.get((workload.kind, workload.namespace, workload.name))
         if said:
-            yield "kueue", scrub(said, limit=_LONGEST_REASON)
+            yield "kueue", scrub(said, limit=_MAX_REASON)
         yield from self._owners.bounds_of(workload)
         top = workload.chain[0] if workload.chain else {}
         for fact, value in (

@@ -18,7 +18,7 @@ _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
 _PIECES = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
 """HAMi's words for a piece of a board; beside them nvidia.com/gpu counts pieces."""
 _KAI_SCHEDULER = "kai-scheduler"
-_LONGEST_TEXT = 300
+_MAX_TEXT = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,9 +90,9 @@ def text_in(document: object, *names: str) -> str:
 
 def fit(text: str) -> str:
     """Return foreign text on one line, clipped: annotations hold a quarter of a megabyte of any."""
-    if len(text) <= _LONGEST_TEXT and text.isascii() and text.isprintable():
+    if len(text) <= _MAX_TEXT and text.isascii() and text.isprintable():
         return text
-    return scrub(text[: 4 * _LONGEST_TEXT], limit=_LONGEST_TEXT)
+    return scrub(text[: 4 * _MAX_TEXT], limit=_MAX_TEXT)
 
 
 def list_in(document: object, *names: str) -> list[Any]:

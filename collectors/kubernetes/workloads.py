@@ -16,7 +16,7 @@ from collectors.kubernetes.objects import (
 )
 from data.records.jobs import WorkloadKind
 
-_MOST_OWNERS = 8
+_MAX_OWNERS = 8
 _TRAINING = {"Job", "CronJob", "PyTorchJob", "MPIJob", "TrainJob", "JobSet", "RayJob"}
 _INFERENCE = {"Deployment", "StatefulSet", "RayService", "LeaderWorkerSet"}
 _USER_LABELS = ("owner", "user", "hub.jupyter.org/username", "workflows.argoproj.io/creator")
@@ -108,7 +108,7 @@ class Owners:
 
     def _above(self, namespace: str, top: Owner, owner: Owner | None) -> Workload:
         chain: list[Document] = []
-        for _step in range(_MOST_OWNERS):
+        for _step in range(_MAX_OWNERS):
             if owner is None or owner.kind == "Node":  # a static pod is of its node
                 break
             top = owner

@@ -12,7 +12,7 @@ import pynvml
 
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 
-_LARGEST_PERCENT = 100.5
+_MAX_PERCENT = 100.5
 """Rounding of the counters may show a little more than all."""
 
 
@@ -100,7 +100,7 @@ class SmActivity:
             return None
         percent = float(metric.value)
         # false for NaN too, which two samples of one moment give
-        if not 0 <= percent <= _LARGEST_PERCENT:
+        if not 0 <= percent <= _MAX_PERCENT:
             calls.missing["GPM SM_UTIL: no ratio"] += 1
             return None
         return min(1.0, percent / 100)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _LINE = re.compile(r"([0-9]{1,10})(?:[ \t]+[0-9]{1,10})?")
-_LARGEST_FILE = 4096
+_MAX_FILE = 4096
 _BOOT = re.compile(r"^btime ([0-9]{1,12})$", re.MULTILINE)
 
 
@@ -65,7 +65,7 @@ class MappingFiles:
             if self.booted is not None and status.st_mtime < self.booted:
                 self.reasons.append("mapping file: older than the last boot")
                 return ()
-            content = os.read(descriptor, _LARGEST_FILE + 1)
+            content = os.read(descriptor, _MAX_FILE + 1)
         finally:
             os.close(descriptor)
         return self._parsed(content)
@@ -74,7 +74,7 @@ class MappingFiles:
         lines = content.decode("utf-8", errors="replace").splitlines()
         written = [line.strip() for line in lines if line.strip()]
         matches = [_LINE.fullmatch(line) for line in written]
-        if len(content) > _LARGEST_FILE or not all(matches):
+        if len(content) > _MAX_FILE or not all(matches):
             self.reasons.append("mapping file: malformed")
             return ()
         return tuple(sorted({f"slurm:{int(match[1])}" for match in matches if match}))

@@ -20,7 +20,7 @@ _POD = re.compile(
 _JOB = re.compile(r"job_([0-9]{1,10})")
 _UID = re.compile(r"uid_[0-9]{1,10}")
 _USERS_OWN = re.compile(r"user\.slice|user@[0-9]+\.service|user-[0-9]+\.slice")
-_LARGEST_FILE = 65_536
+_MAX_FILE = 65_536
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """The kernel's fixed number of the host's own PID namespace (PROC_PID_INIT_INO)."""
 
@@ -84,7 +84,7 @@ class ProcessJobs:
         """Return (holder or '', why it could not be read or ''). A vanished process is no error."""
         try:
             with (self.proc_root / str(pid) / "cgroup").open("rb") as file:
-                text = file.read(_LARGEST_FILE).decode("utf-8", errors="replace")
+                text = file.read(_MAX_FILE).decode("utf-8", errors="replace")
         except (FileNotFoundError, ProcessLookupError):
             return "", ""
         except PermissionError:

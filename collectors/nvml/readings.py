@@ -26,7 +26,7 @@ _BLANK_INT32 = 2_147_483_632.0
 """From here up an int32 reading is a sentinel (0x7ffffff0 and above)."""
 _BLANK_INT64 = 9.2e18
 _BLANK_BYTES = float(2**60)
-_LONGEST_NAME = 100
+_MAX_NAME = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +131,10 @@ class _BoardReading:
         limit = calls.read(pynvml.nvmlDeviceGetEnforcedPowerLimit, handle)
         energy = calls.read(pynvml.nvmlDeviceGetTotalEnergyConsumption, handle)
         return {
-            "gpu_uuid": scrub(self.board.uuid, limit=_LONGEST_NAME),
+            "gpu_uuid": scrub(self.board.uuid, limit=_MAX_NAME),
             "node": self.reader.node,
             "gpu_index": self.board.index,
-            "gpu_model": self.reader.catalogue.recognise(
-                scrub(self.board.name, limit=_LONGEST_NAME)
-            ),
+            "gpu_model": self.reader.catalogue.recognise(scrub(self.board.name, limit=_MAX_NAME)),
             "power_watts": calls.number("power", self._power(), blank=_BLANK_INT32, scale=1000),
             # no board runs on a limit of zero: that is the word for none
             "power_limit_watts": calls.number(

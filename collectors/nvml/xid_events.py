@@ -21,10 +21,10 @@ from data.errors import scrub
 
 _WITHOUT = ("NotSupported", "FunctionNotFound")
 """So a board or a driver without events answers: no missing reading, its errors are unknown."""
-_MOST_EVENTS = 1000
+_MAX_EVENTS = 1000
 """Events that one reading takes in, so that a board that floods the set cannot hold it up."""
-_LARGEST_CODE = 10**6
-_LONGEST_NAME = 100
+_MAX_CODE = 10**6
+_MAX_NAME = 100
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class XidEvents:
                 continue
             reason = self._register(calls, board)
             if not reason:
-                name = scrub(board.uuid, limit=_LONGEST_NAME)
+                name = scrub(board.uuid, limit=_MAX_NAME)
                 known = self._boards.setdefault(board.uuid, _Watched(name, board.index))
                 self._registered[_address(board.handle)] = known
             elif reason.endswith(_WITHOUT):
@@ -139,7 +139,7 @@ class XidEvents:
 
     def _events(self, calls: NvmlCalls) -> Iterator[tuple[_Watched, int]]:
         """Yield the errors since the last reading, the oldest first."""
-        for _ in range(_MOST_EVENTS if self._registered else 0):
+        for _ in range(_MAX_EVENTS if self._registered else 0):
             try:
                 event, reason = calls.attempt(pynvml.nvmlEventSetWait_v2, self._set, 0)
             except DeviceLostError as lost:
@@ -151,7 +151,7 @@ class XidEvents:
             board = self._registered.get(_address(event.device))
             if board is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
                 continue
-            if NO_ERROR < event.eventData < _LARGEST_CODE:
+            if NO_ERROR < event.eventData < _MAX_CODE:
                 yield board, int(event.eventData)
             else:
                 calls.missing["XID event: no code"] += 1

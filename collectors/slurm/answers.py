@@ -15,10 +15,10 @@ from typing import Any
 
 from data.records.jobs import JobState
 
-MOST_HOSTS = 100_000
+MAX_HOSTS = 100_000
 """Names that one node list may stand for."""
 
-_LONGEST_NUMBER = 20
+_MAX_NUMBER = 20
 _NOTHING = {"", "(null)", "n/a", "none", "none assigned", "unknown", "invalid"}
 _STATES = {
     "PENDING": JobState.PENDING,
@@ -142,8 +142,8 @@ def hosts_of(node_list: str) -> tuple[str, ...]:
     for part in _OUTSIDE_BRACKETS.split(text_of(node_list)):
         if part:
             names.extend(_expanded(part))
-        if len(names) > MOST_HOSTS:
-            raise ValueError(f"a node list of more than {MOST_HOSTS} names")
+        if len(names) > MAX_HOSTS:
+            raise ValueError(f"a node list of more than {MAX_HOSTS} names")
     return tuple(names)
 
 
@@ -161,8 +161,8 @@ def _expanded(part: str) -> list[str]:
     size = 1
     for piece in pieces:
         size *= len(piece)
-    if size > MOST_HOSTS:
-        raise ValueError(f"a node list of more than {MOST_HOSTS} names")
+    if size > MAX_HOSTS:
+        raise ValueError(f"a node list of more than {MAX_HOSTS} names")
     return ["".join(one) + tail for one in product(*pieces)]
 
 
@@ -172,7 +172,7 @@ def numbers_of(ranges: str) -> list[str]:
     for one in ranges.split(","):
         first, dash, last = one.partition("-")
         low, high = int(first), int(last if dash else first)
-        if high < low or high - low >= MOST_HOSTS or len(first) > _LONGEST_NUMBER:
+        if high < low or high - low >= MAX_HOSTS or len(first) > _MAX_NUMBER:
             raise ValueError("a range in a list runs backwards or is too long")
         found += [str(number).zfill(len(first)) for number in range(low, high + 1)]
     return found

@@ -45,7 +45,7 @@ from data.errors import (
 )
 from data.source_settings import SlurmSettings
 
-MOST_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024
 """Of one command's output: some 100,000 jobs as JSON."""
 
 COMMANDS = ("squeue", "sinfo", "scontrol", "sacct")
@@ -139,9 +139,9 @@ class SlurmCommands:
                     f"cannot run {argv[0]}: {error.strerror}", "Check slurm.bin_directory."
                 ) from error
             size = os.fstat(out.fileno()).st_size
-            if size > MOST_BYTES:
+            if size > MAX_BYTES:
                 raise UnexpectedAnswerError(
-                    f"{command} answered more than {MOST_BYTES >> 20} MiB",
+                    f"{command} answered more than {MAX_BYTES >> 20} MiB",
                     "Collect more often, so that a collection reaches back less far.",
                 )
             out.seek(0)

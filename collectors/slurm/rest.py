@@ -39,7 +39,7 @@ from data.errors import (
 from data.small_files import read_small_file
 from data.source_settings import SlurmSettings
 
-MOST_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 512 * 1024 * 1024
 KNOWN_VERSIONS = tuple(f"v0.0.{number}" for number in range(44, 37, -1))
 """Newest first: v0.0.38 is 22.05's newest, v0.0.44 that of 25.11."""
 
@@ -168,9 +168,9 @@ class SlurmRest:
         body = bytearray()
         while chunk := response.raw.read1(1 << 16, decode_content=True):
             body += chunk
-            if len(body) > MOST_BYTES:
+            if len(body) > MAX_BYTES:
                 raise UnexpectedAnswerError(
-                    f"the answer of {self.name} {path} exceeds {MOST_BYTES >> 20} MiB",
+                    f"the answer of {self.name} {path} exceeds {MAX_BYTES >> 20} MiB",
                     "Collect more often, so that a collection reaches back less far.",
                 )
             if time.monotonic() > ends:

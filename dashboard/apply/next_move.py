@@ -16,7 +16,7 @@ _GROWTH = 3
 _SURE = 2
 """Looks that must find a step missing before it is sent again: one may have come too early."""
 _LOOKS = 20
-_SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(minutes=5), timedelta(hours=1)
+_MIN_PAUSE, _MAX_PAUSE = timedelta(minutes=5), timedelta(hours=1)
 """Between two looks at what stands: a twentieth of its age, within these."""
 _ARRIVED = frozenset(
     {VerificationResult.AS_INTENDED, VerificationResult.NOT_YET, VerificationResult.FAILING}
@@ -284,7 +284,7 @@ def _after_the_outcome(
         return MeasureMove()
     pause = 5 * pace.poll
     if not watched:
-        pause = min(max((now - concluded) / _LOOKS, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+        pause = min(max((now - concluded) / _LOOKS, _MIN_PAUSE), _MAX_PAUSE)
     return WaitMove(
         until=now + pause if due is None else min(now + pause, max(due, now + pace.poll))
     )

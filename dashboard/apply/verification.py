@@ -30,7 +30,7 @@ from planner.problem.configurations import board_share
 _BEFORE = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"
 _NOTHING = Range(low=0, central=0, high=0, unit="W")
-_MOST_READINGS = 20_000
+_MAX_READINGS = 20_000
 _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
 _GIVE_UP = timedelta(hours=24)
@@ -73,7 +73,7 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
         )
 
     rows, latest = history(start, end), reader.latest_sample_at()
-    readings = reader.power_readings(start=changed - _BEFORE, end=changed, most=_MOST_READINGS)
+    readings = reader.power_readings(start=changed - _BEFORE, end=changed, most=_MAX_READINGS)
     measurement = compare(
         history(changed - _BEFORE, changed),
         rows,

@@ -31,7 +31,7 @@ _Y_TITLE = {
     Signal.ACTIVITY: "effective GPUs",
     Signal.MEMORY: "memory (MiB)",
 }
-_MOST_BLOCKS = 400
+_MAX_BLOCKS = 400
 """More blocks than this are slow to draw and cannot be told apart; the longest are drawn."""
 
 
@@ -45,7 +45,7 @@ def phase_segments(
     figure = go.Figure()
     naive = [at.replace(tzinfo=None) for at in times]
     shown = [segment for segment in phases.segments if COLOUR_OF_PHASE[segment.kind] is not None]
-    longest = sorted(shown, key=lambda one: one.start - one.end)[:_MOST_BLOCKS]
+    longest = sorted(shown, key=lambda one: one.start - one.end)[:_MAX_BLOCKS]
     for kind in dict.fromkeys(segment.kind for segment in phases.segments):
         blocks = [
             (naive[one.start], naive[min(one.end, len(naive) - 1)])

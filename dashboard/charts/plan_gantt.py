@@ -15,7 +15,7 @@ from data.units import SECONDS_PER_HOUR
 _SLICES = 8
 _GAP = 1
 """Rows between two nodes."""
-_MOST_ROWS = 200
+_MAX_ROWS = 200
 
 
 @dataclass(slots=True)
@@ -237,7 +237,7 @@ def node_heat(plan: Plan) -> go.Figure:
             load[number[stay.node], stay.start : stay.end] += stay.gpus
     size = np.array([node.gpus for node in nodes], dtype=np.float64)[:, None]
     on = np.array([node.on for node in nodes], dtype=np.bool_)
-    group = -(-len(nodes) // _MOST_ROWS)
+    group = -(-len(nodes) // _MAX_ROWS)
     names, shares = [], []
     for at in range(0, len(nodes), group):
         part = slice(at, at + group)

@@ -20,7 +20,7 @@ from data.load_settings import load_settings
 from data.settings import Settings
 
 FINDINGS = 3
-_LEAST_POLL_SECONDS = 0.05
+_MIN_POLL_SECONDS = 0.05
 
 
 def agent(options: argparse.Namespace) -> int:
@@ -43,7 +43,7 @@ def agent(options: argparse.Namespace) -> int:
             return FINDINGS if options.restore and not options.gpus and power.holds_any else 0
         stop = threading.Event()
         _on_end(stop)
-        poll = max(options.poll, _LEAST_POLL_SECONDS)
+        poll = max(options.poll, _MIN_POLL_SECONDS)
         run_agent(power, settings.nvml, stop=stop, poll_seconds=poll)
         return FINDINGS if power.holds_any else 0
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from collectors.collect import LARGEST_SKEW
+from collectors.collect import MAX_SKEW
 from dashboard.cli.forecast_rows import forecast_row, group_row
 from dashboard.cli.list_commands import REPORT_COLUMNS, report_row
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
@@ -40,7 +40,7 @@ def planning_time(world: World, asked: datetime | None) -> datetime:
 def _without_forgetting(world: World, asked: datetime | None) -> World:
     """Return world that deletes nothing when the time asked for has not come yet, and say so."""
     now = utc_now()
-    if asked is None or asked <= now + LARGEST_SKEW:
+    if asked is None or asked <= now + MAX_SKEW:
         return world
     say(
         f"trimtab: --now {asked:%Y-%m-%d %H:%M} UTC lies after this machine's clock "

@@ -111,9 +111,9 @@ def findings_of(report: WeeklyReport) -> tuple[str, ...]:
         if row.idle_ratio >= _MOSTLY
     ]
     waiting = [
-        f"{recommendation.recommendation.action}:{recommendation.recommendation.job_id}"
-        for recommendation in report.recommendations
-        if recommendation.state == "proposed"
+        f"{stored.recommendation.action}:{stored.recommendation.job_id}"
+        for stored in report.recommendations
+        if stored.state == "proposed"
     ]
     return tuple(dict.fromkeys([*idle, *waiting]))
 

@@ -26,7 +26,7 @@ from dashboard.reports.render_report import number_text, time_text
 from dashboard.reports.weekly_report import WeeklyReport
 
 _TOP = 10
-_MOST_RECOMMENDATIONS = 40
+_MAX_RECOMMENDATIONS = 40
 _SAVES = (
     "Saved money, energy of the site and location-based emissions, each with its range; — where "
     "it is not known."
@@ -127,7 +127,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     ]
     if not waiting:
         return [heading, paragraph("No recommendation waits for a decision.")]
-    shown = [one.recommendation for one in waiting[:_MOST_RECOMMENDATIONS]]
+    shown = [one.recommendation for one in waiting[:_MAX_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
             (f"{title_of(said.action)}, {one.state}", said.target, said.recommendation_id),
@@ -153,7 +153,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
             notes=[said.why for said in shown],
         ),
         paragraph(_SAVES, SOFTLY),
-        *_rest(len(waiting), _MOST_RECOMMENDATIONS),
+        *_rest(len(waiting), _MAX_RECOMMENDATIONS),
     ]
 
 

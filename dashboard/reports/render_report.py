@@ -130,8 +130,8 @@ def render_json(report: WeeklyReport) -> str:
             "saved": _saved(report.saved),
             "ahead": [asdict(one) for one in report.ahead],
             "recommendations": [
-                recommendation.recommendation.as_dict() | {"state": recommendation.state}
-                for recommendation in report.recommendations
+                stored.recommendation.as_dict() | {"state": stored.state}
+                for stored in report.recommendations
             ],
             "plan": None
             if report.plan is None

@@ -69,13 +69,13 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
     """Return CSV text by file name: what was idle, is proposed, was used and was saved."""
     waste = [asdict(row) for row in report.waste]
     advice = []
-    for recommendation in report.recommendations:
-        said = recommendation.recommendation
+    for stored in report.recommendations:
+        said = stored.recommendation
         saving: Range | None = said.savings.cost
         advice.append(
             {
                 "id": said.recommendation_id,
-                "state": recommendation.state,
+                "state": stored.state,
                 "action": str(said.action),
                 "job": said.job_id,
                 "now": said.now.describe(),

@@ -15,7 +15,7 @@ from dashboard.reports.weekly_energy import WeeklyEnergy, weekly_energy
 from dashboard.savings import ledger
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
-from data.energy_integration import LARGEST_GAP_SECONDS
+from data.energy_integration import MAX_GAP_SECONDS
 from data.records.decisions import AuditEntry
 from data.records.plans import Plan
 from data.settings import Settings
@@ -23,7 +23,7 @@ from data.store import StoredRecommendation, StoreReader
 
 _TOO_FAR_APART = (
     "What was allocated but idle is not known: readings of a board lie more than "
-    f"{LARGEST_GAP_SECONDS / 60:.0f} minutes apart."
+    f"{MAX_GAP_SECONDS / 60:.0f} minutes apart."
 )
 
 
@@ -123,11 +123,11 @@ def make_weekly_report(
     )
     fleet = reader.fleet_history(start=week.start, end=week.end, slot_seconds=3600)
     recommendations = tuple(
-        recommendation
-        for recommendation in reader.recommendations(now=week.end)
-        if whole or recommendation.recommendation.job_id in jobs
+        stored
+        for stored in reader.recommendations(now=week.end)
+        if whole or stored.recommendation.job_id in jobs
     )
-    ours = {recommendation.recommendation.digest for recommendation in recommendations}
+    ours = {stored.recommendation.digest for stored in recommendations}
     forecasts = [skipped for job, skipped in reader.forecast_jobs() if whole or job in jobs]
     decided = tuple(
         one

@@ -16,7 +16,7 @@ PATH = re.compile(r"/[A-Za-z0-9_./%+=@-]{0,400}")
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@-]{0,400}")
 CLAIM = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_LONGEST_TEXT = 4000
+_MAX_TEXT = 4000
 
 Whole = int
 
@@ -30,8 +30,8 @@ def refused(what: str, found: object, wanted: str) -> ChangeRefusedError:
 
 def plain_text(what: str, value: str) -> str:
     """Return a text without control characters, of a decent length. Errors: ChangeRefusedError."""
-    if len(value) > _LONGEST_TEXT or not value.isprintable():
-        raise refused(what, value, f"printable text of at most {_LONGEST_TEXT} characters")
+    if len(value) > _MAX_TEXT or not value.isprintable():
+        raise refused(what, value, f"printable text of at most {_MAX_TEXT} characters")
     return value
 
 

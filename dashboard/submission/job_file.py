@@ -25,7 +25,7 @@ from planner.memory.model_config import ReadModel
 from planner.memory.model_shape import ModelShape
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
 
-LARGEST_FILE = 1 << 20
+MAX_FILE = 1 << 20
 SUPPORTS = ("sharding", "tensor", "pipeline", "recompute")
 LAUNCHERS = ("torchrun", "none")
 _NAMES_A_GPU = (
@@ -43,7 +43,7 @@ _OF_BASH = (
 )  # fmt: skip
 """Variables that bash writes itself or lets nobody write: a batch script would end at them."""
 _OUR_PREFIXES = ("BASH", "TRIMTAB_", "SLURM_", "SBATCH_", "PET_", "JOB_COMPLETION_")
-_MOST_RETRIES = 5
+_MAX_RETRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class JobFile:
 def load_job_file(path: Path) -> JobFile:
     """Return the job of a TOML file. Errors: ChangeRefusedError, ImpossibleProblemError."""
     try:
-        body = read_small_file(path, max_bytes=LARGEST_FILE)
+        body = read_small_file(path, max_bytes=MAX_FILE)
     except OSError as error:
         raise ChangeRefusedError(
             f"cannot read the job file {path}: {error.strerror}", "Give the path of a TOML file."
@@ -174,7 +174,7 @@ def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = 
         cpus_per_gpu=host.whole("cpus_per_gpu", high=1024),
         memory_mib_per_gpu=_host_memory(host),
         resubmit_on_oom=again.flag("resubmit") or False,
-        oom_retries=again.whole("retries", low=0, high=_MOST_RETRIES) or 0,
+        oom_retries=again.whole("retries", low=0, high=_MAX_RETRIES) or 0,
         **_training(training),
     )
     if job.global_batch % (job.micro_batch or 1):

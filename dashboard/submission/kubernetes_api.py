@@ -18,7 +18,7 @@ from data.source_settings import KubernetesSettings
 
 Object = dict[str, Any]
 _CONNECT_SECONDS = 5.0
-_LARGEST_ANSWER = 64 << 20
+_MAX_ANSWER = 64 << 20
 _RIGHTS = "Bind deploy/kubernetes-submitter.yaml's Role to this user in that namespace."
 _TRIAL = {"dryRun": "All", "fieldValidation": "Strict", "fieldManager": "trimtab"}
 
@@ -89,7 +89,7 @@ class SubmissionApi:
                     stream=True,
                     **transport(self._configuration),
                 ) as response:
-                    text = response.raw.read(_LARGEST_ANSWER, decode_content=True)
+                    text = response.raw.read(_MAX_ANSWER, decode_content=True)
         except (requests.RequestException, OSError) as error:
             raise SourceUnreachableError(
                 f"cannot reach Kubernetes for {path}: {type(error).__name__}",

@@ -12,7 +12,7 @@ from data.records.submissions import SubmissionState
 _DONE = ("Complete", "Completed", "Succeeded")
 _FAILED = ("Failed",)
 _STARTING = ("ContainerCreating", "PodInitializing")
-_LONGEST_REASON = 300
+_MAX_REASON = 300
 
 
 def standing_of(workload: Document, pods: list[Any]) -> SentJobState:
@@ -38,12 +38,12 @@ def _why_waiting(pod: Any) -> str:
         return ""
     for condition in list_in(pod, "status", "conditions"):
         if text_in(condition, "reason") == "Unschedulable":
-            return scrub(text_in(condition, "message"), limit=_LONGEST_REASON)
+            return scrub(text_in(condition, "message"), limit=_MAX_REASON)
     for status in list_in(pod, "status", "containerStatuses"):
         waiting = part(status, "state", "waiting")
         reason = text_in(waiting, "reason")
         if reason and reason not in _STARTING:
-            return scrub(f"{reason} {text_in(waiting, 'message')}".strip(), limit=_LONGEST_REASON)
+            return scrub(f"{reason} {text_in(waiting, 'message')}".strip(), limit=_MAX_REASON)
     return ""
 
 
@@ -82,4 +82,4 @@ def last_warning(events: list[Any]) -> str:
         return ""
     latest = max(warnings, key=lambda event: text_in(event, "lastTimestamp"))
     said = f"{text_in(latest, 'reason')}: {text_in(latest, 'message')}"
-    return scrub(said, limit=_LONGEST_REASON)
+    return scrub(said, limit=_MAX_REASON)

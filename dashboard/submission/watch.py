@@ -27,7 +27,7 @@ ACTOR = "trimtab"
 _SENDING = timedelta(minutes=2)
 _SEND_AGAIN = timedelta(minutes=12)
 _LOST_AFTER = timedelta(minutes=5)
-_FEWEST_SAMPLES = 3
+_MIN_SAMPLES = 3
 _SLOT_SECONDS = 300
 _STEP = 1.1
 _ABOVE = 1.05
@@ -122,7 +122,7 @@ def measured_peak(reader: StoreReader, attempt: Attempt, *, until: datetime) -> 
         attempt.job_id, start=attempt.sent_at, end=until, slot_seconds=_SLOT_SECONDS
     )
     largest = history["memory_used_mib"].max()
-    if history["sample_count"].sum() < _FEWEST_SAMPLES or largest != largest:
+    if history["sample_count"].sum() < _MIN_SAMPLES or largest != largest:
         return None
     return float(largest) * BYTES_PER_MIB
 

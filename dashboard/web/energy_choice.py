@@ -13,7 +13,7 @@ from dashboard.reports.esg.statement import GroupBy
 _BY = (GroupBy.TENANT, GroupBy.OWNER, GroupBy.JOB, GroupBy.MODEL, GroupBy.NODE)
 _EVERY = (Every.HOUR, Every.DAY, Every.WEEK)
 _DAYS = ("1", "7", "14", "30", "90")
-_MOST_HOURLY_DAYS = 14
+_MAX_HOURLY_DAYS = 14
 """Bars of an hour are too thin to see over a longer range."""
 
 SHOWN = ("kWh", "kgCO2e location-based", "kgCO2e market-based")
@@ -42,8 +42,8 @@ def ask_energy_choice(newest: datetime, zone: str) -> EnergyChoice:
         until = st.date_input("Until", _asked_day(last), max_value=last, key="until-day", width=150)
     chosen = until if isinstance(until, date) else last
     end = min(newest, _after(chosen, zone))
-    if every == Every.HOUR.value and days > _MOST_HOURLY_DAYS:
-        st.caption(f"Hours are shown for at most {_MOST_HOURLY_DAYS} days; these are days.")
+    if every == Every.HOUR.value and days > _MAX_HOURLY_DAYS:
+        st.caption(f"Hours are shown for at most {_MAX_HOURLY_DAYS} days; these are days.")
         every = Every.DAY.value
     st.query_params.from_dict(
         {"by": by, "every": every, "show": shown, "days": str(days)}

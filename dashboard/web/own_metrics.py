@@ -15,7 +15,7 @@ from importlib.metadata import version
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
-from collectors.collect import LARGEST_SKEW
+from collectors.collect import MAX_SKEW
 from dashboard.foreign_text import shown
 from dashboard.scheduler import CycleState
 from data.records.decisions import Range, Savings
@@ -24,7 +24,7 @@ from data.store import StoredRecommendation, StoreReader
 
 NAMED = 100
 """Waiting recommendations that get a series of their own, largest central saving first."""
-_LONGEST_LABEL = 200
+_MAX_LABEL = 200
 _HOUR = timedelta(hours=1)
 _SAVED: dict[str, tuple[str, Callable[[Savings], Range | None]]] = {
     "gpu_hours": ("GPU-hours of the present model", lambda one: one.gpu_hours),
@@ -193,13 +193,13 @@ def _age(name: str, meaning: str, at: datetime | None, now: datetime) -> Iterato
 
     A source may be ahead of this clock by as much as a collection lets pass: that age is 0.
     """
-    if at is not None and at <= now + LARGEST_SKEW:
+    if at is not None and at <= now + MAX_SKEW:
         yield _gauge(name, meaning, max(0.0, (now - at).total_seconds()))
 
 
 def _label(text: str) -> str:
     """Return foreign text as a label value: one printable line, cut."""
-    return shown(text[:_LONGEST_LABEL])
+    return shown(text[:_MAX_LABEL])
 
 
 def _recommendations(stored: Iterable[StoredRecommendation], plan_id: str) -> Iterator[Metric]:

@@ -24,7 +24,7 @@ from data.store.engine import open_engine
 from data.store.private_files import write_private
 from data.store.store import Store
 
-_LARGEST_BYTES = 65_536
+_MAX_BYTES = 65_536
 _LOOK_EVERY = timedelta(milliseconds=200)
 _TAKEN_WITHIN = timedelta(seconds=20)
 _ALIVE_EVERY = timedelta(seconds=5)
@@ -62,7 +62,7 @@ def _taken(path: Path) -> dict[str, str] | None:
         with os.fdopen(handle, "rb") as file:
             found = os.fstat(handle)
             ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-            said = json.loads(file.read(_LARGEST_BYTES)) if ours else {}
+            said = json.loads(file.read(_MAX_BYTES)) if ours else {}
         path.unlink()
         return {name: str(said[name]) for name in ("id", "file")}
     return None

@@ -67,7 +67,7 @@ def slots_of(start: datetime, end: datetime) -> dict[str, datetime]:
 
 
 _READING_DAYS = 7
-_MOST_READINGS = 20_000
+_MAX_READINGS = 20_000
 """Of each GPU model and signal: what power models are fitted on."""
 _GROUP_DAYS = 90
 """Groups are forecast for a month, so they look further back than jobs."""
@@ -133,7 +133,7 @@ class FactReader:
             known_jobs=known_jobs,
             history=history,
             readings=self.power_readings(
-                start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MOST_READINGS
+                start=as_of - timedelta(days=_READING_DAYS), end=as_of, most=_MAX_READINGS
             ),
             groups=self.group_history(
                 start=as_of - timedelta(days=_GROUP_DAYS), end=upto, slot_seconds=SECONDS_PER_HOUR

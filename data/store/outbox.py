@@ -19,7 +19,7 @@ from data.store.bridge import Lock, Transaction, claimable
 from data.store.ledger import audit_entry
 
 _CURSOR = "notified"
-_LONGEST_PAUSE = timedelta(hours=1)
+_MAX_PAUSE = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class Outbox:
 
     def failed(self, claim: Claim, problem: str, *, now: datetime, most: int) -> None:
         """Note why it did not arrive; it is tried again later, at most `most` times in all."""
-        pause = min(timedelta(seconds=2 ** min(claim.attempts, 12)), _LONGEST_PAUSE)
+        pause = min(timedelta(seconds=2 ** min(claim.attempts, 12)), _MAX_PAUSE)
         self._settle(
             claim,
             state="waiting" if claim.attempts < most else "given-up",

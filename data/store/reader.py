@@ -22,7 +22,7 @@ from data.store.record_reader import RecordReader
 from data.store.room import free_mib
 from data.store.submissions import SubmissionReader
 
-SHORTEST_PREFIX = 6
+MIN_PREFIX = 6
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
 
 
@@ -140,10 +140,10 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
     def recommendation(self, id_or_digest: str, *, now: datetime) -> StoredRecommendation:
         """Return the one whose digest starts so. Errors: StoreError when none or several do."""
         wanted = id_or_digest.strip().lower()
-        if len(wanted) < SHORTEST_PREFIX:
+        if len(wanted) < MIN_PREFIX:
             raise StoreError(
                 f"{id_or_digest!r} is too short to name a recommendation",
-                f"Give at least {SHORTEST_PREFIX} characters of its id.",
+                f"Give at least {MIN_PREFIX} characters of its id.",
             )
         column = tables.recommendations.c.digest
         found = self._stored(

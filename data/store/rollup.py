@@ -18,7 +18,7 @@ from data.store.bulk import incoming, put_rows
 from data.store.partitions import drop_partitions
 from data.units import SECONDS_PER_HOUR
 
-_MOST_HOURS = 12
+_MAX_HOURS = 12
 """Hours made at once: bounds the memory of the statement for a fleet of thousands."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -71,7 +71,7 @@ def _dirty_chunks(connection: sa.Connection) -> Iterator[tuple[int, int]]:
         hour = int(row.hour)
         if start is None or end is None:
             start, end = hour, hour + SECONDS_PER_HOUR
-        elif hour == end and end - start < _MOST_HOURS * SECONDS_PER_HOUR:
+        elif hour == end and end - start < _MAX_HOURS * SECONDS_PER_HOUR:
             end += SECONDS_PER_HOUR
         else:
             yield start, end

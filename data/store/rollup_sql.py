@@ -17,10 +17,10 @@ What it settles, in this order:
    spread is the uncertainty of the split, whose sum is the board's energy whichever rule.
 """
 
-from data.energy_integration import CAP_FACTOR, LARGEST_GAP_SECONDS, SLACK_JOULES
+from data.energy_integration import CAP_FACTOR, MAX_GAP_SECONDS, SLACK_JOULES
 
 SLOT_SECONDS = 300
-REACH_SECONDS = 2 * LARGEST_GAP_SECONDS
+REACH_SECONDS = 2 * MAX_GAP_SECONDS
 """How far a sample or a holder reaches: over a hole in the mapping, then back over the interval."""
 
 IDLE_UTILIZATION = 0.01
@@ -53,7 +53,7 @@ WITH raw AS MATERIALIZED (
         power_watts AS power, power_limit_watts AS limit_watts, energy_joules AS counter,
         {host("node")} AS host
     FROM samples
-    WHERE sampled_at >= to_timestamp(:start - {LARGEST_GAP_SECONDS})
+    WHERE sampled_at >= to_timestamp(:start - {MAX_GAP_SECONDS})
         AND sampled_at < to_timestamp(:end + {REACH_SECONDS})
 ), cut_boards AS (
     SELECT DISTINCT gpu_uuid, moment FROM raw WHERE mig_instance <> ''
@@ -113,11 +113,11 @@ WITH raw AS MATERIALIZED (
     SELECT {_DEVICE}, CASE WHEN before <> '' THEN before ELSE before2 END AS job
     FROM around
     WHERE job = '' AND (
-        (before <> '' AND after = before AND after_at - before_at <= {LARGEST_GAP_SECONDS})
+        (before <> '' AND after = before AND after_at - before_at <= {MAX_GAP_SECONDS})
         OR (before <> '' AND after = '' AND after2 = before
-            AND after2_at - before_at <= {LARGEST_GAP_SECONDS})
+            AND after2_at - before_at <= {MAX_GAP_SECONDS})
         OR (before = '' AND before2 <> '' AND after = before2
-            AND after_at - before2_at <= {LARGEST_GAP_SECONDS}))
+            AND after_at - before2_at <= {MAX_GAP_SECONDS}))
 ), readings AS MATERIALIZED (
     SELECT *, 'job' AS holder FROM labelled
     UNION ALL SELECT *, 'job' FROM allocated
@@ -140,7 +140,7 @@ WITH raw AS MATERIALIZED (
         lag(power) OVER w AS power_before
     FROM boards WINDOW w AS (PARTITION BY gpu_uuid ORDER BY moment)
 ), steps AS (
-    SELECT *, CASE WHEN moment - earlier <= {LARGEST_GAP_SECONDS} THEN earlier END AS at_before
+    SELECT *, CASE WHEN moment - earlier <= {MAX_GAP_SECONDS} THEN earlier END AS at_before
     FROM pairs
 ), measured AS (
     SELECT *, moment - at_before AS seconds,

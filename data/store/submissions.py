@@ -10,7 +10,7 @@ from data.store.bulk import put_rows
 from data.store.fact_reader import FactReader
 from data.store.record_json import from_json, to_json
 
-_SHORTEST_PREFIX = 6
+_MIN_PREFIX = 6
 
 
 class SubmissionReader(FactReader):
@@ -33,7 +33,7 @@ class SubmissionReader(FactReader):
                     column.startswith(wanted, autoescape=True)
                 )
             )
-            if len(wanted) >= _SHORTEST_PREFIX
+            if len(wanted) >= _MIN_PREFIX
             else []
         )
         if len(rows) != 1:

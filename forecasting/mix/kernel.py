@@ -26,7 +26,7 @@ _TO_NAIVE = 0.1
 _DISCOUNT_PER_DAY = 0.95
 _WEIGHT_DAYS = 28.0
 _BAND_DAYS = 60.0
-_FEWEST_ORIGINS = 4
+_MIN_ORIGINS = 4
 _TARGET = 0.80
 """Share that q10..q90 steers for."""
 _GAIN_PER_DAY = 0.3
@@ -231,7 +231,7 @@ def _fit(
     known = 0
     for origin in range(first, until):
         known += not np.isnan(losses[origin, BASELINE])
-    if known < _FEWEST_ORIGINS:
+    if known < _MIN_ORIGINS:
         weights[BASELINE] = 1.0
         return False
     recent = max(0, until - int(_WEIGHT_DAYS * per_day))
@@ -261,12 +261,12 @@ def mix_bucket(
     backtest = np.zeros(MEASURES)
     other = np.zeros(len(LEVELS))
     log_width = 0.0
-    step = max(1, int(np.ceil((complete - delay - _FEWEST_ORIGINS) / max(1, replays))))
+    step = max(1, int(np.ceil((complete - delay - _MIN_ORIGINS) / max(1, replays))))
     step_days = step / per_day
     gain = _GAIN_PER_DAY * min(1.0, step_days) / max(1.0, delay / per_day)
     keep = _KEEP_PER_DAY ** min(1.0, step_days)
-    first = complete - 1 - ((complete - 1 - delay - _FEWEST_ORIGINS) // step) * step
-    for origin in range(max(first, delay + _FEWEST_ORIGINS), complete, step):
+    first = complete - 1 - ((complete - 1 - delay - _MIN_ORIGINS) // step) * step
+    for origin in range(max(first, delay + _MIN_ORIGINS), complete, step):
         past = origin - delay
         if np.isnan(losses[origin, BASELINE]):
             continue

@@ -21,7 +21,7 @@ SEASONAL_NAIVE = len(MEMBERS)
 _LAGS_H = np.array([1.0, 3.0, 6.0, 12.0, 24.0])
 _LONG_DAYS = 28
 _SHORT_DAYS = 14
-_FEWEST_DAYS = 2
+_MIN_DAYS = 2
 
 
 @inner
@@ -59,9 +59,9 @@ def update_profiles(y: Any, origin: int, season: int, first: int, profiles: Any)
                     recent += 1
             index -= season
             day += 1
-        if count >= _FEWEST_DAYS:
+        if count >= _MIN_DAYS:
             profiles[0, clock] = total / count
-            if recent >= _FEWEST_DAYS:
+            if recent >= _MIN_DAYS:
                 short = values[:recent].copy()
                 profiles[2, clock] = _median(short, recent)
             else:

@@ -26,14 +26,14 @@ from forecasting.mix.members_kernel import (
 )
 from forecasting.prophet.member import Moments, prophet_points
 
-FEWEST_KNOWN = 4
+MIN_KNOWN = 4
 _BUCKET_ENDS_HOURS = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
 _SHARE_WITH_LAST = 0.75
 """A bucket that ends beyond this share of the horizon is one with the last."""
-_MOST_PROBES = 6
+_MAX_PROBES = 6
 _STRIDE_HOURS = 6.0
-_FEWEST_STRIDES = 64
-_MOST_ORIGIN_DAYS = 60.0
+_MIN_STRIDES = 64
+_MAX_ORIGIN_DAYS = 60.0
 _REPLAYS = 28
 
 
@@ -78,7 +78,7 @@ class MixModel:
 def mix(series: DemandSeries, horizon: int) -> MixForecast:
     """Return the mixed forecast of the next `horizon` slots and its evidence.
 
-    Errors: NotEnoughHistoryError with fewer than FEWEST_KNOWN known slots.
+    Errors: NotEnoughHistoryError with fewer than MIN_KNOWN known slots.
     """
     return mix_many([series], [horizon])[0]
 
@@ -86,7 +86,7 @@ def mix(series: DemandSeries, horizon: int) -> MixForecast:
 def mix_many(series: Sequence[DemandSeries], horizons: Sequence[int]) -> list[MixForecast]:
     """Return the mixed forecasts of many series, each the same as alone; one batch for Prophet.
 
-    Errors: NotEnoughHistoryError when one has fewer than FEWEST_KNOWN known slots.
+    Errors: NotEnoughHistoryError when one has fewer than MIN_KNOWN known slots.
     """
     ready = [_ready(one, horizon) for one, horizon in zip(series, horizons, strict=True)]
     said = prophet_points([_moments(one) for one in ready])
@@ -108,14 +108,14 @@ class _Ready:
 
 def _ready(series: DemandSeries, horizon: int) -> _Ready:
     known = np.flatnonzero(series.known)
-    if len(known) < FEWEST_KNOWN:
+    if len(known) < MIN_KNOWN:
         raise NotEnoughHistoryError(
-            f"the mix needs {FEWEST_KNOWN} known slots, the series has {len(known)}"
+            f"the mix needs {MIN_KNOWN} known slots, the series has {len(known)}"
         )
     start = int(known[0])
     y = np.ascontiguousarray(series.values[start:])
     hour = SECONDS_PER_HOUR / series.slot_seconds
-    stride = max(1, min(round(_STRIDE_HOURS * hour), len(y) // _FEWEST_STRIDES))
+    stride = max(1, min(round(_STRIDE_HOURS * hour), len(y) // _MIN_STRIDES))
     per_day = max(1, series.slots_per_day) / stride
     return _Ready(
         series=series,
@@ -124,7 +124,7 @@ def _ready(series: DemandSeries, horizon: int) -> _Ready:
         horizon=horizon,
         hour=hour,
         per_day=per_day,
-        origins=_origins(len(y), stride, round(per_day * _MOST_ORIGIN_DAYS)),
+        origins=_origins(len(y), stride, round(per_day * _MAX_ORIGIN_DAYS)),
     )
 
 
@@ -192,7 +192,7 @@ def _buckets(horizon: int, hour: float) -> tuple[list[_Bucket], npt.NDArray[np.i
     probes: list[int] = []
     first = 1
     for last in sorted(ends):
-        count = min(_MOST_PROBES, last - first + 1)
+        count = min(_MAX_PROBES, last - first + 1)
         leads = np.unique(np.linspace(first, last, count + 1)[1:].round().astype(np.int64))
         columns = (len(probes), len(probes) + len(leads))
         probes.extend(leads.tolist())

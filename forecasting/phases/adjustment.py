@@ -11,10 +11,10 @@ import numpy as np
 
 from forecasting.demand_model import Quantiles
 from forecasting.demand_series import DemandSeries, Values
-from forecasting.mix.model import FEWEST_KNOWN, mix
+from forecasting.mix.model import MIN_KNOWN, mix
 from forecasting.phases.find import find_phases
 from forecasting.phases.forecast import phase_forecast
-from forecasting.phases.profile import FEWEST_SLOTS_PER_EPOCH, phase_profile
+from forecasting.phases.profile import MIN_SLOTS_PER_EPOCH, phase_profile
 from forecasting.phases.records import Phases, Signal
 
 _MOMENTS = 8
@@ -64,7 +64,7 @@ def _said(series: DemandSeries, horizon: int, signal: Signal) -> tuple[Phases, V
     """Return the phases and the level they make likely in each slot ahead."""
     phases = find_phases(series.values, series.slot_seconds, signal=signal)
     seconds = phases.epoch.seconds
-    if seconds is None or seconds < FEWEST_SLOTS_PER_EPOCH * series.slot_seconds:
+    if seconds is None or seconds < MIN_SLOTS_PER_EPOCH * series.slot_seconds:
         return phases, None
     profile = phase_profile(phases, slot_seconds=series.slot_seconds, horizon=horizon)
     return phases, phase_forecast(profile, series.values)
@@ -75,10 +75,10 @@ def _errors(series: DemandSeries, ahead: int, signal: Signal) -> tuple[float, fl
     length = len(series.values)
     moments = np.unique(np.linspace(length // 2, length - ahead, _MOMENTS).round().astype(int))
     sums = []
-    for moment in moments[moments >= FEWEST_KNOWN]:
+    for moment in moments[moments >= MIN_KNOWN]:
         past = series.head(int(moment))
         truth = series.values[moment : moment + ahead]
-        if int(past.known.sum()) < FEWEST_KNOWN or not np.isfinite(truth).any():
+        if int(past.known.sum()) < MIN_KNOWN or not np.isfinite(truth).any():
             continue
         _, said = _said(past, ahead, signal)
         middle = mix(past, ahead).quantiles.q50

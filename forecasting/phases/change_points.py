@@ -24,8 +24,8 @@ SHORTEST = 2
 _EXACT_UP_TO = 4096
 _CHUNK = 1024
 _OVERLAP = 128
-_SMALLEST_NOISE = 1e-12
-_LARGEST_CORRELATION = 0.8
+_MIN_NOISE = 1e-12
+_MAX_CORRELATION = 0.8
 
 
 def noise_scale(values: Values) -> float:
@@ -38,13 +38,13 @@ def noise_scale(values: Values) -> float:
     ratio above 2 is no such noise but a ripple (the steps of training), and r is 0.
     """
     if not len(values):
-        return _SMALLEST_NOISE
+        return _MIN_NOISE
     level = float(np.median(np.abs(values)))
     near, far = _deviation(values[1:] - values[:-1]), _deviation(values[2:] - values[:-2])
     ratio = (far / near) ** 2 if near > 0 else 1.0
-    correlation = min(max(ratio - 1.0, 0.0), _LARGEST_CORRELATION) if ratio <= 2 else 0.0
+    correlation = min(max(ratio - 1.0, 0.0), _MAX_CORRELATION) if ratio <= 2 else 0.0
     noise = near / math.sqrt(2 * (1 - correlation)) + LEVEL_SHARE_OF_NOISE * level
-    return max(noise, 1e-9 * float(np.abs(values).max()), _SMALLEST_NOISE)
+    return max(noise, 1e-9 * float(np.abs(values).max()), _MIN_NOISE)
 
 
 def _deviation(steps: Values) -> float:

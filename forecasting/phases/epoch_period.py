@@ -13,18 +13,18 @@ from forecasting.phases.records import Recurrence
 
 Values = npt.NDArray[np.float64]
 
-FEWEST_GAPS = 3
+MIN_GAPS = 3
 AGREEMENT = 0.1
 """The two measures may differ by this share of one period; integer multiples count as agreement."""
-LARGEST_MULTIPLE = 4
-LARGEST_SPREAD = 0.25
+MAX_MULTIPLE = 4
+MAX_SPREAD = 0.25
 """Gaps further than this from multiples of their median are irregular (robust deviation; gaps
 without any order have 0.37): their median is no period."""
 _CLIP_AT = 0.7
 _FIRST_PEAK = 0.85
-_LEAST_CORRELATION = 0.2
-_FEWEST_CYCLES = 3
-_LONGEST_EXACT = 1 << 18
+_MIN_CORRELATION = 0.2
+_MIN_CYCLES = 3
+_MAX_EXACT = 1 << 18
 
 
 def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) -> Recurrence:
@@ -35,11 +35,11 @@ def recurrence(values: Values, starts: npt.ArrayLike, *, step_seconds: float) ->
     begins = np.asarray(starts, dtype=np.float64)
     by_correlation = autocorrelation_period(values)
     correlation = None if by_correlation is None else by_correlation * step_seconds
-    if len(begins) < FEWEST_GAPS + 1:
+    if len(begins) < MIN_GAPS + 1:
         return Recurrence(
             seconds=None,
             phase_seconds=None,
-            reason=f"{len(begins)} dips seen; {FEWEST_GAPS + 1} are needed",
+            reason=f"{len(begins)} dips seen; {MIN_GAPS + 1} are needed",
             by_autocorrelation_seconds=correlation,
         )
     gaps = np.diff(begins)
@@ -65,12 +65,12 @@ def _disagreement(gaps: Values, gap: float, by_correlation: float | None) -> str
     """Say why the gaps give no period, or nothing."""
     skipped = np.maximum(1.0, np.round(gaps / gap))
     spread = 1.4826 * float(np.median(np.abs(gaps - skipped * gap))) / gap
-    if spread > LARGEST_SPREAD:
+    if spread > MAX_SPREAD:
         return f"the gaps between dips are irregular (spread {spread:.0%} of their median)"
     if by_correlation is None:
         return "the series does not resemble itself shifted (no autocorrelation peak)"
     ratio = max(gap, by_correlation) / min(gap, by_correlation)
-    if abs(ratio - round(ratio)) > AGREEMENT or round(ratio) > LARGEST_MULTIPLE:
+    if abs(ratio - round(ratio)) > AGREEMENT or round(ratio) > MAX_MULTIPLE:
         return f"gaps and autocorrelation disagree (ratio {ratio:.2f})"
     return ""
 
@@ -105,9 +105,9 @@ def autocorrelation_period(values: Values) -> float | None:
     at least three cycles in the series. Unknown samples count as nothing. Longer series than
     262,144 samples are read at their end.
     """
-    recent = values[-_LONGEST_EXACT:]
+    recent = values[-_MAX_EXACT:]
     known = np.isfinite(recent)
-    if known.sum() < 2 * _FEWEST_CYCLES:
+    if known.sum() < 2 * _MIN_CYCLES:
         return None
     median = float(np.median(recent[known]))
     clipped = np.maximum(recent, _CLIP_AT * median) if median > 0 else recent
@@ -116,7 +116,7 @@ def autocorrelation_period(values: Values) -> float | None:
     if largest <= 1e-9 * abs(median) or largest == 0.0:
         return None
     correlation = _unbiased_autocorrelation(centred / largest, known)
-    return _first_peak(correlation[: len(recent) // _FEWEST_CYCLES + 1])
+    return _first_peak(correlation[: len(recent) // _MIN_CYCLES + 1])
 
 
 def _unbiased_autocorrelation(centred: Values, known: npt.NDArray[np.bool_]) -> Values:
@@ -133,11 +133,11 @@ def _first_peak(correlation: Values) -> float | None:
     if len(correlation) < 4:
         return None
     inner = correlation[1:-1]
-    peak = (inner >= correlation[:-2]) & (inner > correlation[2:]) & (inner > _LEAST_CORRELATION)
+    peak = (inner >= correlation[:-2]) & (inner > correlation[2:]) & (inner > _MIN_CORRELATION)
     peaks = 1 + np.flatnonzero(peak)
     if len(peaks):
         # Before the correlation first falls off, a peak is noise on the central one.
-        fallen = np.flatnonzero(correlation < _LEAST_CORRELATION)
+        fallen = np.flatnonzero(correlation < _MIN_CORRELATION)
         peaks = peaks[peaks > fallen[0]] if len(fallen) else peaks[:0]
     if not len(peaks):
         return None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from forecasting.phases.change_points import SHORTEST, change_points, noise_scale
 from forecasting.phases.epoch_period import recurrence
 from forecasting.phases.hints import Hints, told_apart
-from forecasting.phases.labels import FEWEST_SAMPLES, Label, LabelRules, group_medians, labels_of
+from forecasting.phases.labels import MIN_SAMPLES, Label, LabelRules, group_medians, labels_of
 from forecasting.phases.levels import Flags, Values, known_of, levels_of
 from forecasting.phases.records import (
     DIPS,
@@ -45,8 +45,8 @@ _IDLE_SHARE = {Signal.POWER: 0.35, Signal.ACTIVITY: 0.05, Signal.MEMORY: 0.05}
 eight H100 draw 7.2 and 2.1-2.7 kW."""
 _WORK = frozenset({PhaseKind.STEADY, PhaseKind.SPIKE, *DIPS})
 _COARSE_SECONDS = 60.0
-_SHORTEST_IDLE_SECONDS = 60.0
-_LONGEST_UNSEEN_SECONDS = 60.0
+_MIN_IDLE_SECONDS = 60.0
+_MAX_UNSEEN_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +116,7 @@ def _phases(
         changes=None if online else change_points(readings, noise=noise, shortest=_shortest(step)),
         noise=noise,
         longest_dip=max(2, int(rules.longest_dip_seconds / step)),
-        shortest_idle=math.ceil(_SHORTEST_IDLE_SECONDS / step),
+        shortest_idle=math.ceil(_MIN_IDLE_SECONDS / step),
         idle_below=_idle_below(rules, plateau, signal),
         from_start=rules.from_start,
         ended=rules.ended,
@@ -198,7 +198,7 @@ def _segments(
     unseen = np.diff(np.concatenate([[-1], positions, [len(known)]])) - 1
     gap_of = np.repeat(unseen, unseen)
     short = np.zeros(len(known), dtype=bool)
-    short[~known] = gap_of * step <= _LONGEST_UNSEEN_SECONDS
+    short[~known] = gap_of * step <= _MAX_UNSEEN_SECONDS
     numbers[short] = numbers[holder[short]]
     edges = np.concatenate([[0], np.flatnonzero(np.diff(numbers)) + 1, [len(known)]])
     counted = np.concatenate([[0], np.cumsum(known)])[edges]
@@ -237,7 +237,7 @@ def _notes(
         (segment for segment in reversed(segments) if segment.kind is not PhaseKind.UNKNOWN), None
     )
     said = (
-        (samples < FEWEST_SAMPLES, f"{samples} known samples: too few to tell levels from noise"),
+        (samples < MIN_SAMPLES, f"{samples} known samples: too few to tell levels from noise"),
         (step > _COARSE_SECONDS, f"dips shorter than about {2 * step:g} s are averaged away"),
         (PhaseKind.DIP in kinds and hints is None,
          "evaluation and checkpoint look alike without hints of memory and writes"),

@@ -15,7 +15,7 @@ from forecasting.phases.records import PhaseKind
 Values = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.int64]
 
-FEWEST_SAMPLES = 8
+MIN_SAMPLES = 8
 """Below this many known samples noise cannot be told from levels: all is one stretch."""
 _DEEPEST = 3
 """Plateaus below plateaus that are looked for: early, middle and late training, say."""
@@ -57,7 +57,7 @@ def labels_of(values: Values, rules: LabelRules) -> list[Label]:
     """Return (start, end, kind) of every stretch of the known values, in order, without gaps."""
     if not len(values):
         return []
-    if len(values) < FEWEST_SAMPLES:
+    if len(values) < MIN_SAMPLES:
         idle = _is_idle(float(np.median(values)), rules)
         return [(0, len(values), PhaseKind.IDLE if idle else PhaseKind.STEADY)]
     return _labels(values, 0, rules, _DEEPEST)

@@ -16,13 +16,13 @@ LEAVE_TWICE_NOISES = 3.0
 LEAVE_SHARE = 0.04
 """A sample is off the plateau beyond max(5 s, 4 % of the plateau); two in a row beyond 3 s are too
 (benchmarks/phases.py: F1 0.86 against 0.69 for a single threshold at 6 s)."""
-LARGEST_VALUE = 1e15
+MAX_VALUE = 1e15
 """Readings beyond this magnitude are no readings: their squares would not add up."""
-SMALLEST_VALUE = 1e-12
+MIN_VALUE = 1e-12
 _BINS = 256
-_SMALLEST_UPPER_SHARE = 0.1
+_MIN_UPPER_SHARE = 0.1
 _TAIL = 0.001
-_SMALLEST_RANGE = 1e-9
+_MIN_RANGE = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ def known_of(values: npt.ArrayLike) -> tuple[Values, Flags]:
     """
     flat = np.asarray(values, dtype=np.float64).ravel()
     size = np.abs(flat)
-    return np.where(size < SMALLEST_VALUE, 0.0, flat), np.asarray(size <= LARGEST_VALUE)
+    return np.where(size < MIN_VALUE, 0.0, flat), np.asarray(size <= MAX_VALUE)
 
 
 def levels_of(known: Values, *, noise: float | None = None) -> Levels:
@@ -79,7 +79,7 @@ def levels_of(known: Values, *, noise: float | None = None) -> Levels:
         levels = Levels(plateau=float(np.median(values[upper])), noise=scale)
         if levels.plateau - float(np.median(values[~upper])) <= levels.leave:
             break
-        if share >= _SMALLEST_UPPER_SHARE:
+        if share >= _MIN_UPPER_SHARE:
             return levels
         values = values[~upper]
     return Levels(plateau=float(np.median(values)), noise=scale)
@@ -88,7 +88,7 @@ def levels_of(known: Values, *, noise: float | None = None) -> Levels:
 def _otsu_threshold(values: Values) -> float:
     """Return the threshold between two classes with the largest variance between them."""
     low, high = float(values.min()), float(values.max())
-    if high - low <= _SMALLEST_RANGE * max(abs(high), abs(low)):
+    if high - low <= _MIN_RANGE * max(abs(high), abs(low)):
         return high
     counts, edges = np.histogram(values, bins=_BINS, range=(low, high))
     centres = (edges[:-1] + edges[1:]) / 2

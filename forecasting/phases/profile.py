@@ -17,8 +17,8 @@ from forecasting.phases.records import DIPS, PhaseKind, Phases
 
 Values = npt.NDArray[np.float64]
 
-LARGEST_ORDER = 3
-FEWEST_SLOTS_PER_EPOCH = 2.0
+MAX_ORDER = 3
+MIN_SLOTS_PER_EPOCH = 2.0
 KINDS = tuple(kind for kind in PhaseKind if kind is not PhaseKind.UNKNOWN)
 _PASSING = frozenset({PhaseKind.WARM_UP, PhaseKind.SPIKE, *DIPS})
 
@@ -184,7 +184,7 @@ def _angle(phases: Phases, edges: Values, slot_seconds: float) -> tuple[Values |
     epoch = phases.epoch
     if epoch.seconds is None or epoch.phase_seconds is None:
         return None, f"the epoch is unknown: {epoch.reason}"
-    if epoch.seconds < FEWEST_SLOTS_PER_EPOCH * slot_seconds:
+    if epoch.seconds < MIN_SLOTS_PER_EPOCH * slot_seconds:
         return None, (
             f"an epoch of {epoch.seconds:.0f} s is shorter than two slots of {slot_seconds:g} s: "
             "its dips average out within a slot"
@@ -238,7 +238,7 @@ def _regressors(
     columns = [f"{kind}_share" for kind in kinds if kind is not PhaseKind.STEADY]
     parts = [shares[:, [kind is not PhaseKind.STEADY for kind in kinds]]]
     if angle is not None and epoch_seconds is not None:
-        order = max(1, min(LARGEST_ORDER, int(epoch_seconds / slot_seconds / 2)))
+        order = max(1, min(MAX_ORDER, int(epoch_seconds / slot_seconds / 2)))
         for number in range(1, order + 1):
             turn = 2 * np.pi * number * angle
             columns += [f"epoch_sin_{number}", f"epoch_cos_{number}"]

@@ -19,7 +19,7 @@ _ROUNDS = 15
 _FIRMEST = 0.01
 _SETTLED = 1e-5
 _AT_CAP = 0.93
-_SMALLEST_SPREAD_WATTS = 0.5
+_MIN_SPREAD_WATTS = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -81,7 +81,7 @@ def _weights(residual: Values) -> Values:
     """Return Huber's weights for residuals in W."""
     if not len(residual):
         return np.ones(0)
-    spread = max(1.4826 * float(np.median(np.abs(residual))), _SMALLEST_SPREAD_WATTS)
+    spread = max(1.4826 * float(np.median(np.abs(residual))), _MIN_SPREAD_WATTS)
     return np.asarray(np.minimum(1.0, _HUBER * spread / np.maximum(np.abs(residual), 1e-9)))
 
 

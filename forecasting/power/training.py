@@ -18,8 +18,8 @@ from forecasting.power.model import PowerFit, PowerModel
 from forecasting.power.records import OPTIONAL_INPUTS, PowerSamples, Values
 from forecasting.power.terms import columns_of, prior_of, term_names
 
-FEWEST_SAMPLES = 8
-MOST_SAMPLES = 5_000
+MIN_SAMPLES = 8
+MAX_SAMPLES = 5_000
 """More readings than this are thinned evenly: eight coefficients need no more."""
 IDLE_BELOW = 0.01
 INPUT_SETS = tuple(
@@ -27,9 +27,9 @@ INPUT_SETS = tuple(
     for size in range(len(OPTIONAL_INPUTS) + 1)
     for chosen in combinations(OPTIONAL_INPUTS, size)
 )
-_FEWEST_IDLE = 10
+_MIN_IDLE = 10
 _NEAR_CAP = 0.9
-_FEWEST_NEAR_CAP = 20
+_MIN_NEAR_CAP = 20
 _PRIOR_SPREADS = (0.12, 0.25, 0.3)
 """Spread before anything was measured, as shares of TDP - idle, in thirds of the power range."""
 _PRIOR_RESIDUALS = 10.0
@@ -48,7 +48,7 @@ def fit_power_models(
     thinned = {name: _thinned(one) for name, one in samples.items()}
     boards = {model.name: _board_of(model, thinned.get(model.name)) for model in catalogue}
     for name, one in thinned.items():
-        if name not in boards and len(one.power_watts) >= FEWEST_SAMPLES:
+        if name not in boards and len(one.power_watts) >= MIN_SAMPLES:
             boards[name] = _unlisted_board(name, one)
     pooled = {
         inputs: _pooled(
@@ -87,8 +87,8 @@ class _Board:
 def _thinned(samples: PowerSamples) -> PowerSamples:
     """Return the usable rows, at most 5,000, evenly chosen."""
     rows = np.flatnonzero(samples.usable)
-    if len(rows) > MOST_SAMPLES:
-        rows = rows[np.linspace(0, len(rows) - 1, MOST_SAMPLES).astype(int)]
+    if len(rows) > MAX_SAMPLES:
+        rows = rows[np.linspace(0, len(rows) - 1, MAX_SAMPLES).astype(int)]
     names = ("memory_activity", "clock_ratio", "held", "cap_watts")
     optional = {
         name: None if getattr(samples, name) is None else samples.column(name)[rows]
@@ -109,7 +109,7 @@ def _board_of(model: GpuModel, samples: PowerSamples | None) -> _Board:
     idle, notes = model.idle_watts, (f"idle and TDP: catalogue ({model.source})",)
     if samples is not None:
         quiet = samples.power_watts[np.flatnonzero(samples.utilization <= IDLE_BELOW)]
-        if len(quiet) >= _FEWEST_IDLE:
+        if len(quiet) >= _MIN_IDLE:
             idle = float(np.quantile(quiet, 0.25))
             notes = (f"idle: lower quartile of {len(quiet)} readings at rest; TDP: catalogue",)
     return _Board(
@@ -126,7 +126,7 @@ def _reach(samples: PowerSamples, tdp_watts: float) -> float:
     caps = samples.column("cap_watts")
     share = samples.power_watts / np.where(np.isfinite(caps) & (caps > 0), caps, tdp_watts)
     near = share[np.flatnonzero(share > _NEAR_CAP)]
-    if len(near) < _FEWEST_NEAR_CAP:
+    if len(near) < _MIN_NEAR_CAP:
         return REACH
     return float(np.clip(np.quantile(near, 0.95), REACH - 0.06, 1.02))
 
@@ -176,7 +176,7 @@ def _pooled(
     total, weight = prior_of(inputs), 1.0
     for name, one in samples.items():
         design, _ = _design(inputs, one, boards[name])
-        if len(design.power_watts) >= FEWEST_SAMPLES:
+        if len(design.power_watts) >= MIN_SAMPLES:
             share = min(1.0, len(design.power_watts) / 100)
             total = total + share * fit(design, prior_of(inputs))
             weight += share
@@ -201,7 +201,7 @@ def _fit(
     if samples is None:
         return prior_only
     design, values = _design(inputs, samples, board)
-    if len(design.power_watts) < FEWEST_SAMPLES:
+    if len(design.power_watts) < MIN_SAMPLES:
         return prior_only
     predicted = left_out_predictions(design, pooled)
     return replace(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-_LARGEST_KURTOSIS = 6.0
+_MAX_KURTOSIS = 6.0
 """Of the correction; from 8 it would put quantiles out of order."""
 
 
@@ -44,7 +44,7 @@ def deviations(noise: TrendNoise, horizon: int, quantiles: tuple[float, ...]) ->
     change = noise.step * noise.change
     variance = noise.variance[:, None] + np.outer(2 * rate * change**2, second)
     cumulant = np.outer((24 * rate - 12 * rate**2) * change**4, fourth)
-    kurtosis = np.minimum(cumulant / variance**2, _LARGEST_KURTOSIS)
+    kurtosis = np.minimum(cumulant / variance**2, _MAX_KURTOSIS)
     spread = np.sqrt(variance)
     normal = [NormalDist().inv_cdf(quantile) for quantile in quantiles]
     return np.stack([spread * (z + kurtosis * ((z**3 - 3 * z) / 24)) for z in normal])

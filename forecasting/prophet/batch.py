@@ -37,7 +37,7 @@ from forecasting.prophet.terms import (
     turned,
 )
 from forecasting.prophet.terms_kernel import changepoint_rows
-from forecasting.prophet.variance_kernel import SMALLEST_VARIANCE
+from forecasting.prophet.variance_kernel import MIN_VARIANCE
 
 _CHUNK = 512
 """Rows solved at once: their scaled values stay in the cache between scaling and the product."""
@@ -294,7 +294,7 @@ def _finish(batch: _Batch, status: npt.NDArray[np.int8]) -> None:
         rows = changepoint_rows(survey.known[i], options.changepoints, options.changepoint_range)
         answers.changes[i] = len(rows)
     status[answers.unbounded] = FitStatus.AS_MANY_TERMS_AS_POINTS
-    through = (answers.variance <= SMALLEST_VARIANCE) & (status == FitStatus.FITTED)
+    through = (answers.variance <= MIN_VARIANCE) & (status == FitStatus.FITTED)
     status[through] = FitStatus.THROUGH_ALL_POINTS
     answers.objective[through] = answers.residual[through] = np.nan
     answers.lone[through] = -1

@@ -20,7 +20,7 @@ from forecasting.prophet.terms import (
     turned,
 )
 
-_LEAST_CHANGE = 1e-8
+_MIN_CHANGE = 1e-8
 """Prophet adds it to the scale of future changes of slope."""
 
 
@@ -199,7 +199,7 @@ class ProphetFits:
         """
         steps = self.survey.known - 1 if horizon == 1 else self.survey.last - self.survey.first
         step = 1.0 / np.maximum(steps, 1)
-        change = self.answers.change_scale + _LEAST_CHANGE
+        change = self.answers.change_scale + _MIN_CHANGE
         linear = self.options.growth == "linear"
         return TrendNoise(
             variance=self.answers.variance,

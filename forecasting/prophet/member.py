@@ -16,9 +16,9 @@ from forecasting.demand_series import Values
 from forecasting.prophet.batch import fit_batch
 
 _WINDOW_DAYS = (2, 4, 7, 14, 21, 28)
-_LARGEST_RISE = 2.0
+_MAX_RISE = 2.0
 """Points are cut at twice the largest value of their window: a rate of growth has no end."""
-_FEWEST_KNOWN_SHARE = 0.5
+_MIN_KNOWN_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +96,7 @@ def _fill(
     reach = max(int(hourly[index].ahead[origin].max()) for index, origin in chosen) + 1
     points = fit_batch(windows, SECONDS_PER_HOUR, np.array(starts)).predict(reach).point
     logarithm = np.array([hourly[index].logarithm for index, _origin in chosen])
-    limits = np.log1p(_LARGEST_RISE * np.expm1(np.nanmax(windows[logarithm], axis=1)))
+    limits = np.log1p(_MAX_RISE * np.expm1(np.nanmax(windows[logarithm], axis=1)))
     points[logarithm] = np.expm1(np.clip(points[logarithm], 0.0, limits[:, None]))
     for row, (index, origin) in enumerate(chosen):
         found[index][origin] = points[row, hourly[index].ahead[origin]]
@@ -127,7 +127,7 @@ def _windows(rows: Values, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]
     longest = lengths[np.searchsorted(lengths, ends, side="right") - 1]
     known = np.concatenate([[0], np.cumsum(np.isfinite(rows))])
     inside = known[ends] - known[ends - longest]
-    return np.asarray(np.where(inside >= _FEWEST_KNOWN_SHARE * longest, longest, 0))
+    return np.asarray(np.where(inside >= _MIN_KNOWN_SHARE * longest, longest, 0))
 
 
 def _hourly_means(y: Values, hours: npt.NDArray[np.int64]) -> Values:

@@ -18,7 +18,7 @@ from data.units import SECONDS_PER_DAY
 from forecasting.demand_model import Quantiles, banded
 from forecasting.demand_series import DemandSeries
 
-_FEWEST_POINTS = 12
+_MIN_POINTS = 12
 _SEED = 20_260_101
 
 
@@ -43,8 +43,8 @@ class ProphetModel:
     def forecast(self, series: DemandSeries, horizon: int) -> Quantiles:
         """Return the quantiles; see DemandModel. Errors: NotEnoughHistoryError below 12 slots."""
         known = series.known
-        if int(known.sum()) < _FEWEST_POINTS:
-            raise NotEnoughHistoryError(f"Prophet needs {_FEWEST_POINTS} known slots")
+        if int(known.sum()) < _MIN_POINTS:
+            raise NotEnoughHistoryError(f"Prophet needs {_MIN_POINTS} known slots")
         indices = np.arange(len(series.values) + horizon)
         # Prophet takes naive times only; they are UTC.
         start = datetime.fromtimestamp(series.first_slot, tz=UTC).replace(tzinfo=None)

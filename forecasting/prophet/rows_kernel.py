@@ -132,8 +132,8 @@ def _keep(
     """Write one solution, its smooth terms in natural coefficients; m is column `level`."""
     for q in range(len(workspace.z)):
         total = 0.0
-        for one in range(len(workspace.z)):
-            total += gram.basis[q, one] * (workspace.z[one] + row.origin[one])
+        for term in range(len(workspace.z)):
+            total += gram.basis[q, term] * (workspace.z[term] + row.origin[term])
         answers.smooth[i, q] = total
     answers.change_scale[i] = 0.0
     answers.slope[i] = answers.smooth[i, 0] if level else 0.0

@@ -24,8 +24,8 @@ from forecasting.prophet.kernel import (
     steepest,
 )
 
-SMALLEST_RSS = 1e-12
-SMALLEST_VARIANCE = 1e-14
+MIN_RSS = 1e-12
+MIN_VARIANCE = 1e-14
 """Of y / y_scale. Below, the model passes through every point and f has no minimum."""
 
 _ROUNDS = 500
@@ -50,10 +50,10 @@ class Solution(NamedTuple):
 @inner
 def variance_of(rss: float, points: int) -> float:
     """Return the noise variance that maximises the posterior at this sum of squares."""
-    rss = max(rss, SMALLEST_RSS)
+    rss = max(rss, MIN_RSS)
     # The positive root of 4 s^2 + n s - RSS, in the form that does not cancel.
     root = 2.0 * rss / (points + np.sqrt(points * points + 16.0 * rss))
-    return float(max(root, SMALLEST_VARIANCE))
+    return float(max(root, MIN_VARIANCE))
 
 
 @inner
@@ -95,12 +95,12 @@ def _largest_variance(gram: Gram, row: Row, workspace: RowWorkspace) -> float:
     for q in range(len(workspace.z)):
         level += row.origin[q] ** 2
     bound = row.squares / max(gram.points - level, 0.5 * gram.points)
-    bound = max(bound, SMALLEST_VARIANCE)
+    bound = max(bound, MIN_VARIANCE)
     eliminate(gram, row, workspace, bound)
     rss = place_smooth(gram, row, workspace)
     room = gram.points - 2.0 * _penalty_of(gram, row, workspace)
     if room > 0.5 * gram.points:
-        bound = min(bound, max(rss / room, SMALLEST_VARIANCE))
+        bound = min(bound, max(rss / room, MIN_VARIANCE))
     return bound
 
 
@@ -131,10 +131,10 @@ def _judged(gram: Gram, row: Row, workspace: RowWorkspace, variance: float) -> t
 
     Conditions: every gradient of f in z, d and ln s is 0, or within 1 / tau where d is 0.
     """
-    rss = max(place_smooth(gram, row, workspace), SMALLEST_RSS)
+    rss = max(place_smooth(gram, row, workspace), MIN_RSS)
     objective = 0.5 * gram.points * np.log(variance) + rss / (2.0 * variance) + 2.0 * variance
     worst = 0.0
-    if variance > SMALLEST_VARIANCE:
+    if variance > MIN_VARIANCE:
         worst = abs(0.5 * gram.points - rss / (2.0 * variance) + 2.0 * variance)
     for q in range(len(workspace.z)):
         fall = row.smooth[q] - gram.eigenvalues[q] * workspace.z[q] - workspace.pull[q]

@@ -26,7 +26,7 @@ _LENGTH_SCALE = 1.0
 _NOISE = 0.05
 _DEGREES = 1.0
 _ROUNDS = 4
-_MOST_RUNS = 200
+_MAX_RUNS = 200
 _RATIOS = (0.1, 10.0)
 
 
@@ -65,7 +65,7 @@ class Calibration:
 
     def with_run(self, run: FinishedRun) -> "Calibration":
         """Return the calibration with one more run; of more than 200 the oldest goes."""
-        return replace(self, runs=(*self.runs, run)[-_MOST_RUNS:])
+        return replace(self, runs=(*self.runs, run)[-_MAX_RUNS:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from importlib.resources import files
 from typing import Any
 
 from data.errors import ImpossibleProblemError, scrub
-from planner.memory.model_shape import LARGEST_SIZE, ExpertLayers, LatentAttention, ModelShape
+from planner.memory.model_shape import MAX_SIZE, ExpertLayers, LatentAttention, ModelShape
 
 _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers")
@@ -54,7 +54,7 @@ class _Config:
             if value is None:
                 continue
             whole = isinstance(value, int | float) and not isinstance(value, bool)
-            if not whole or value != value or abs(value) > LARGEST_SIZE or value != int(value):
+            if not whole or value != value or abs(value) > MAX_SIZE or value != int(value):
                 shown = scrub(repr(value), limit=40)
                 raise ImpossibleProblemError(
                     f"config.json of {self.name}: {key} is {shown}", f"give {key} as a whole number"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 from data.errors import ImpossibleProblemError
 
-LARGEST_SIZE = 10**12
+MAX_SIZE = 10**12
 """No width, count or vocabulary of a model reaches this."""
 
 
@@ -79,9 +79,9 @@ class ModelShape:
                 raise _impossible(self.name, name, getattr(self, name), "at least 1")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, int) and not 0 <= value <= LARGEST_SIZE:
-                shown = value if abs(value) <= LARGEST_SIZE else "a number beyond any model"
-                raise _impossible(self.name, field.name, shown, f"0 to {LARGEST_SIZE:.0e}")
+            if isinstance(value, int) and not 0 <= value <= MAX_SIZE:
+                shown = value if abs(value) <= MAX_SIZE else "a number beyond any model"
+                raise _impossible(self.name, field.name, shown, f"0 to {MAX_SIZE:.0e}")
         if self.ffn < 1 and self.experts is None:
             raise _impossible(self.name, "ffn", self.ffn, "at least 1 in a model without experts")
         if self.heads % self.kv_heads:

@@ -27,7 +27,7 @@ _SMALL_SHARDED_TOKENS = 1500
 """Tokens of a micro-batch at half speed. Gathering weights takes as long as so many tokens: the
 same runs keep 0.84 to 0.88 at 4,000 to 8,000 tokens of what they reach at 16,000 to 20,000."""
 
-_LARGEST_CLUSTER = 1 << 20
+_MAX_CLUSTER = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +154,15 @@ def smallest_cluster(question: PlanQuestion) -> str:
     ]
     if found:
         return f"the smallest cluster that would: {' or '.join(found)}"
-    return f"not even {_LARGEST_CLUSTER:,} of these GPUs would do: choose a smaller model"
+    return f"not even {_MAX_CLUSTER:,} of these GPUs would do: choose a smaller model"
 
 
 def _least_gpus(question: PlanQuestion, gpu: GpuType) -> int | None:
     """Try rising powers of two, each with all its ways, at micro-batch 1 and full recomputation."""
     frugal = replace(question, micro_batches=(1,), recomputes=(Recompute.FULL,))
-    frugal = replace(frugal, global_batch=_LARGEST_CLUSTER, can_run=lambda _job: True)
+    frugal = replace(frugal, global_batch=_MAX_CLUSTER, can_run=lambda _job: True)
     count = 1
-    while count <= _LARGEST_CLUSTER:
+    while count <= _MAX_CLUSTER:
         for spread in _spreads_of(frugal, gpu, count):
             plan = _fastest(frugal, gpu, spread)
             if plan is not None and plan.fits:

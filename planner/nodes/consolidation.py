@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 _CLEARLY = 1.5
 """The node's cost has to be so many times that of the moves."""
-_MOST_NODES = 256
+_MAX_NODES = 256
 """Nodes tried per pool: the work stays bounded by counts."""
 
 
@@ -41,7 +41,7 @@ def consolidated(
     room = np.array([_room(node) for node in nodes]).reshape(-1, 3)
     for pool in sorted(set(pool_of)):
         members = [n for n, own in enumerate(pool_of) if own == pool and not _blocked(nodes[n])]
-        for node in _cheapest(members, nodes, units, on_node, load, node_cost)[:_MOST_NODES]:
+        for node in _cheapest(members, nodes, units, on_node, load, node_cost)[:_MAX_NODES]:
             _empty(node, members, units, found, on_node, load, room)
     return found
 

@@ -14,7 +14,7 @@ from planner.nodes.random_kernel import RandomState, draw
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-MOST_EJECTED = 4
+MAX_EJECTED = 4
 _UNLIMITED = 1 << 60
 
 
@@ -321,11 +321,11 @@ def place_pool(
     pool = WaitingPool(np.empty(count, dtype=np.int64), np.zeros(2, dtype=np.int64))
     work = Workspace(
         np.zeros(count, dtype=np.bool_),
-        np.empty(MOST_EJECTED, dtype=np.int64),
-        np.empty(MOST_EJECTED, dtype=np.int64),
-        np.empty(MOST_EJECTED, dtype=np.int64),
-        np.empty(MOST_EJECTED, dtype=np.int64),
-        np.empty(MOST_EJECTED, dtype=np.int64),
+        np.empty(MAX_EJECTED, dtype=np.int64),
+        np.empty(MAX_EJECTED, dtype=np.int64),
+        np.empty(MAX_EJECTED, dtype=np.int64),
+        np.empty(MAX_EJECTED, dtype=np.int64),
+        np.empty(MAX_EJECTED, dtype=np.int64),
     )
     best_weight = 0
     for item in range(count):

@@ -18,7 +18,7 @@ from planner.nodes.temporal_instance import Ints
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-6
-_LARGEST_CAPACITY = 20_000
+_MAX_CAPACITY = 20_000
 """Beyond this the knapsack's table costs more than the bound is worth."""
 _ROUNDS = 200
 
@@ -91,7 +91,7 @@ def gilmore_gomory_bound(
     """
     values = (counts @ sizes) / capacity
     bound = floor
-    if capacity > _LARGEST_CAPACITY:
+    if capacity > _MAX_CAPACITY:
         return PatternBound(bins=bound, values=values)
     most = counts.max(axis=0, initial=0)
     waiting = list(np.argsort(-values, kind="stable"))

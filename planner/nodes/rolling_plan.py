@@ -142,7 +142,9 @@ def _prices(mapping: SlotMapping, last: Plan, elapsed: int) -> PlanPrices:
 
     return PlanPrices(
         rows=np.column_stack([column(one) for one in coupling_rows(mapping.slots).names]),
-        boots=np.column_stack([column(f"boot of {one}") for one in mapping.slots.fleet.gpu_types]),
+        boots=np.column_stack(
+            [column(f"boot of {name}") for name in mapping.slots.fleet.gpu_types]
+        ),
         work=np.zeros(mapping.slots.size),
     )
 

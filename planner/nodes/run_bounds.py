@@ -13,8 +13,8 @@ from planner.nodes.temporal_instance import Ints, SlotGrid
 
 Floats = npt.NDArray[np.float64]
 _ROUNDING = 1e-9
-_LARGEST_K = 7
-_MOST_THRESHOLDS = 512
+_MAX_K = 7
+_MAX_THRESHOLDS = 512
 _FEWER_THRESHOLDS = 128
 
 
@@ -30,7 +30,7 @@ def clique_counts(grid: SlotGrid, sizes: Ints) -> tuple[Ints, Ints]:
 def thresholds(distinct: Ints, capacity: int) -> Ints:
     """Return thresholds eps worth trying: all up to half the bin, or only where sizes change."""
     half = capacity // 2
-    if half <= _MOST_THRESHOLDS:
+    if half <= _MAX_THRESHOLDS:
         return np.arange(1, half + 1)
     found = np.unique(np.append(distinct[distinct <= half], half))
     spread = np.linspace(0, len(found) - 1, min(len(found), _FEWER_THRESHOLDS)).astype(np.int64)
@@ -62,7 +62,7 @@ def dual_feasible_functions(distinct: Ints, capacity: int) -> Floats:
     eps = thresholds(distinct, capacity)[:, None]
     ratio = distinct / capacity
     rounded = [np.broadcast_to(ratio, ratio.shape)]
-    for k in range(1, _LARGEST_K + 1):
+    for k in range(1, _MAX_K + 1):
         scaled = (k + 1) * distinct
         rounded.append(np.where(scaled % capacity == 0, ratio, scaled // capacity / k))
     high, low = distinct > capacity - eps, distinct < eps

@@ -283,7 +283,7 @@ def _apart(task: _Task, places: Workplaces) -> tuple[Start, Made, int]:
     value = sum(one.lower_bound for one in solved)
     names = [Bound(value=one.lower_bound, name=one.bound_name) for one in solved]
     start = Start(
-        prices=_joint_prices(task, [one.prices for one in solved], rows, boots),
+        prices=_joint_prices(task, [plan.prices for plan in solved], rows, boots),
         paths=_together(task, made),
         bound=Bound(value=value, name=_name(names)),
     )

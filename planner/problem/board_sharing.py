@@ -12,8 +12,8 @@ from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel
 from data.settings import PlanningSettings
 from planner.problem.job_demand import JobDemand
 
-MOST_UTILIZATION = 1.0
-MOST_MEMORY_SHARE = 0.8
+MAX_UTILIZATION = 1.0
+MAX_MEMORY_SHARE = 0.8
 HALF = 0.5
 _SPEEDS = ((0.6, 1.00, 0.97), (1.0, 0.97, 0.94))
 """Up to a sum of solo utilizations: median mean speed, median speed of the slower job (Lucid's
@@ -90,8 +90,8 @@ def _fits_half_slice(model: GpuModel, memory_mib: float) -> bool:
 
 
 def _fit(used: float, memory: float, other_used: float, other_memory: float) -> bool:
-    fits = memory + other_memory <= MOST_MEMORY_SHARE
-    return used + other_used <= MOST_UTILIZATION and fits
+    fits = memory + other_memory <= MAX_MEMORY_SHARE
+    return used + other_used <= MAX_UTILIZATION and fits
 
 
 def _pair(

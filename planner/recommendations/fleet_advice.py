@@ -22,7 +22,7 @@ Values = npt.NDArray[np.float64]
 _BASE_RANGE = (0.5, 1.0, 1.5)
 """How far the draw of a server without its GPUs may lie from the setting `nodes.base_watts_per_gpu`
 (an empty server of the Acme trace draws 1,512 W, 10th percentile, with eight idle boards)."""
-_SHORTEST_OFF_HOURS = 1.0
+_MIN_OFF_HOURS = 1.0
 _NOTICEABLE_BOARDS = 0.05
 
 
@@ -172,7 +172,7 @@ def empty_nodes(
         first, last = stretches[node.node]
         hours = (last - first) * problem.terms.slot_hours
         model = problem.catalogue.find(node.gpu_model)
-        if hours >= _SHORTEST_OFF_HOURS and model is not None:
+        if hours >= _MIN_OFF_HOURS and model is not None:
             yield _power_down(node, fact, model, (first, last), plan, problem)
 
 

@@ -11,7 +11,7 @@ from planner.problem.terms import Terms
 from planner.recommendations.proposals import STEADY_SHARE, Proposal
 from planner.recommendations.savings import ProposalOutcome
 
-_SHORTEST_HOURS = 1.0
+_MIN_HOURS = 1.0
 """A change is held at least so long: rescaling costs 15-250 s each way (Sia, SOSP 2023)."""
 _BUSY, _COOL = 0.9, 0.15
 """Utilization from which a job looks busy, and share of the board's power range that busy work
@@ -59,7 +59,7 @@ def _unsteady(one: Proposal, terms: Terms) -> str:
         return f"the plan would change it for {100 * one.share:.0f} % of the horizon only"
     remaining = one.job.demand.remaining
     held = float((one.held * remaining.central).sum()) * terms.slot_hours
-    if held < min(_SHORTEST_HOURS, terms.horizon_hours) - 1e-9:
+    if held < min(_MIN_HOURS, terms.horizon_hours) - 1e-9:
         end = f": {remaining.why}" if remaining.why else ""
         return f"the plan would hold the change for {held:.3g} h only{end}"
     return ""

@@ -13,7 +13,7 @@ import numpy as np
 from planner.rightsizing.dead_band import DeadBand
 from planner.rightsizing.past import Past, Values, quantile
 
-FEWEST_FELLOWS = 8
+MIN_FELLOWS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class FleetPooled:
     name: str = "Trimtab"
 
     def need(self, past: Past) -> Values:
-        """Return what every job is thought to need [jobs], NaN for a job without known samples."""
+        """Return what every job is estimated to need [jobs], NaN for one without known samples."""
         own = quantile(past.recent(self.own_hours), self.own_level)
         # A job silent for the whole window is judged by all that it has shown.
         own = np.where(np.isnan(own), quantile(past.usage, self.own_level), own)
@@ -45,7 +45,7 @@ class FleetPooled:
         need = self.alone_factor * quantile(past.usage, self.alone_level)
         for cohort in np.unique(past.cohorts):
             members = (past.cohorts == cohort) & np.isfinite(everyones)
-            if members.sum() >= FEWEST_FELLOWS:
+            if members.sum() >= MIN_FELLOWS:
                 need[members] = self.mixed(own[members], everyones[members])
         return need
 

@@ -10,7 +10,7 @@ Floats = npt.NDArray[np.float64]
 _LAST_PART = 30.0
 """Seconds of its last goodput that a job did between its last round and its end, on average."""
 
-_LEAST_LEFT = 0.03
+_MIN_LEFT = 0.03
 _CLASS_PRIOR = 7200.0
 """Seconds of one fastest GPU that a job of an unknown kind takes at least."""
 
@@ -67,7 +67,7 @@ class WorkHistory:
             done = self._work.get(job, 0.0)
             median = self._median.get(application)
             if median is not None:
-                left[index] = max(median - done, _LEAST_LEFT * median)
+                left[index] = max(median - done, _MIN_LEFT * median)
             else:
                 total = max(2 * furthest[application], _CLASS_PRIOR * reference[index])
                 left[index] = max(total - done, 0.0)

@@ -11,7 +11,7 @@ from planner.simulation.job_view import JobView, ModelSpeed
 from planner.simulation.step_fit import StepFits, StepParameters
 from planner.simulation.workload import SubmittedJob
 
-_MOST_GPUS = 64
+_MAX_GPUS = 64
 
 
 class RunningJob:
@@ -219,11 +219,11 @@ class RunningJob:
         least = min(fitting, default=1)
         speed = self.application.speeds.get(gpu_type)
         by_batch = (
-            _MOST_GPUS
+            _MAX_GPUS
             if speed is None
             else self.application.largest_batch // speed.least_local_batch
         )
-        return max(1, min(max(2 * max(tried, default=0), least), _MOST_GPUS, by_batch))
+        return max(1, min(max(2 * max(tried, default=0), least), _MAX_GPUS, by_batch))
 
     def _speed(self, gpu_type: str, *, declared_batch: bool) -> ModelSpeed | None:
         if self._noise is None or gpu_type not in self._step:

@@ -13,7 +13,7 @@ from planner.solver.slot_problem import (
 )
 from planner.solver.survey_kernel import NOTHING_ALLOWED, SOUND, UNKNOWN_COST, CostSurvey
 
-_MOST_CONFIGURATIONS = 32_767
+_MAX_CONFIGURATIONS = 32_767
 """A path is int16."""
 
 
@@ -53,9 +53,9 @@ def _unusable(values: npt.NDArray[np.floating], *, finite: bool = True) -> npt.N
 
 def _check_grid(grid: ConfigurationGrid) -> None:
     size, layouts = len(grid.names), len(grid.layout_change)
-    if not 1 <= size <= _MOST_CONFIGURATIONS:
+    if not 1 <= size <= _MAX_CONFIGURATIONS:
         raise ImpossibleProblemError(
-            f"the grid has {size} configurations", f"give 1 to {_MOST_CONFIGURATIONS}"
+            f"the grid has {size} configurations", f"give 1 to {_MAX_CONFIGURATIONS}"
         )
     for name, array in (("gpu_type", grid.gpu_type), ("boards", grid.boards)):
         _shape(f"grid.{name}", array, (size,))

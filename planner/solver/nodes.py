@@ -5,7 +5,7 @@ in which its boards cannot be used: maintenance lowers the capacity and switches
 nodes that are on are limited by what the horizon ever has, not by the slot's capacity. A node that
 is off costs nothing; switching one on costs a boot. Cost is linear in nodes, so the best numbers
 fall apart into layers: layer i is on or off in every slot by itself, and the layers are nested.
-Boots in temporal bin packing ("boots"): Aydin, Muter and Birbil 2020.
+Boots in temporal bin packing: Aydin, Muter and Birbil 2020.
 """
 
 import numpy as np

@@ -39,7 +39,7 @@ from planner.solver.today import Today, plan_of_today
 _BATCH = 64
 _EJECTIONS, _EJECTING = 40, 32
 """The first 32 batches of moves begin with 40 ejections each."""
-_SMALLEST_GAP = 1e-7
+_MIN_GAP = 1e-7
 _DUAL_SHARE, _BOUND_SHARE, _LABEL_SHARE = 0.35, 0.8, 0.95
 """Prices may take the first 35 % of the budget; the bound starts after 80 % at the latest, and no
 chunk of its labels, which may take tens of milliseconds, after 95 %."""
@@ -278,7 +278,7 @@ def _improved(
     done = 0
     expired = clock.after(_BOUND_SHARE)
     while done < effort.moves and len(movable) > 1 and not expired():
-        if draft_cost(draft) - bound <= _SMALLEST_GAP * abs(bound):
+        if draft_cost(draft) - bound <= _MIN_GAP * abs(bound):
             break
         batch = min(_BATCH, effort.moves - done)
         if done < _EJECTING * _BATCH:

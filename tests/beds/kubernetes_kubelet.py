@@ -14,7 +14,7 @@ EXIT_AFTER = "bed/exit-after"
 """Annotation: seconds that a pod runs before it has succeeded. Without it a pod runs on."""
 
 _PERIOD_SECONDS = 0.2
-_LONGEST_SECONDS = 3600.0
+_MAX_SECONDS = 3600.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class FakeKubelet:
 
     def run(self) -> None:
         """Look at all pods again and again."""
-        ends = time.monotonic() + _LONGEST_SECONDS
+        ends = time.monotonic() + _MAX_SECONDS
         while time.monotonic() < ends and not self.stop.wait(_PERIOD_SECONDS):
             try:
                 for pod in self.bed.list("Pod"):

@@ -47,10 +47,7 @@ def applying_server(
 ) -> Iterator[ApplyingServer]:
     """A server with both switches on, and a cluster with every job that has a recommendation."""
     with open_store(url, create=False) as store:
-        found = [
-            recommendation.recommendation
-            for recommendation in store.reader.recommendations(now=utc_now())
-        ]
+        found = [stored.recommendation for stored in store.reader.recommendations(now=utc_now())]
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create(
         {one.job_id: {"gpus": str(one.now.gpu_count), "model": "", "note": ""} for one in found}

@@ -97,6 +97,6 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
             card.get_by_role("button", name="Roll back").click()
             bed.until("the job asks for four again", lambda: gres_of(bed, job) == "gpu:h100:4")
         with open_store(empty_store, create=False) as store:
-            commands = [str(command.command.kind) for command in store.reader.commands()]
+            commands = [str(asked.command.kind) for asked in store.reader.commands()]
             assert commands == ["apply", "rollback"]
             assert store.reader.verify_audit() == ()

@@ -19,8 +19,8 @@ def stored(server: Server) -> dict[str, StoredRecommendation]:
     with open_store(server.store_url, create=False) as store:
         assert store.reader.verify_audit() == ()
         return {
-            recommendation.recommendation.recommendation_id: recommendation
-            for recommendation in store.reader.recommendations(now=utc_now())
+            stored.recommendation.recommendation_id: stored
+            for stored in store.reader.recommendations(now=utc_now())
         }
 
 

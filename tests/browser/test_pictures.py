@@ -33,7 +33,7 @@ VIEWS = (
 )
 WIDTH = 1280
 TALLEST = 1700
-LARGEST_BYTES = 250_000
+MAX_BYTES = 250_000
 REPORT_PAGES = 2
 
 
@@ -47,7 +47,7 @@ def keep(picture: Image.Image, name: str) -> None:
     widest = Image.Quantize.MAXCOVERAGE
     coloured = picture.convert("RGB").quantize(256, method=widest, dither=Image.Dither.NONE)
     coloured.save(path, optimize=True)
-    assert path.stat().st_size <= LARGEST_BYTES, f"{path} is too large: take less of the page"
+    assert path.stat().st_size <= MAX_BYTES, f"{path} is too large: take less of the page"
 
 
 def take(page: Page, name: str, folder: Path) -> None:

@@ -104,8 +104,7 @@ def place(
     with stores.copy_of(filled_store, folder) as url, ExitStack() as stack:
         with open_store(url, create=False) as store:
             found = [
-                recommendation.recommendation
-                for recommendation in store.reader.recommendations(now=utc_now())
+                stored.recommendation for stored in store.reader.recommendations(now=utc_now())
             ]
             jobs = {one.recommendation_id: store.reader.job(one.job_id) for one in found}
         owners = {key: job.owner for key, job in jobs.items() if job is not None and job.owner}

@@ -105,7 +105,7 @@ def test_every_failure_is_named_with_a_way_out(
 
 def test_a_page_without_end_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compressed answer is measured by what it unpacks to."""
-    monkeypatch.setattr(client_module, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr(client_module, "MAX_BYTES", 4 << 20)
     with (
         faulty_server(gzip_bomb, names=()) as server,
         pytest.raises(UnexpectedAnswerError, match=r"exceeds 4 MiB. Lower kubernetes.page_size"),

@@ -27,7 +27,7 @@ def test_every_state_has_its_row() -> None:
 
 def test_every_decision_of_a_person_is_an_event() -> None:
     """The words of the two enumerations are the same."""
-    assert {str(one) for one in Decision} <= {str(one) for one in LifecycleEvent}
+    assert {str(word) for word in Decision} <= {str(event) for event in LifecycleEvent}
 
 
 @pytest.mark.parametrize(("state", "event"), PAIRS)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data.columns import ALLOCATIONS, SAMPLES, check_frame, empty_frame
-from data.energy_integration import LARGEST_GAP_SECONDS, counter_steps
+from data.energy_integration import MAX_GAP_SECONDS, counter_steps
 from data.records.identifiers import digest_of
 from data.settings import RetentionSettings
 from data.store import Store, open_store
@@ -108,7 +108,7 @@ def expected_joules(board: pd.DataFrame) -> float:
     seconds = (one.index - pd.Timestamp(START)).total_seconds().to_numpy()
     power, counter = one["power_watts"].to_numpy(), one["energy_joules"].to_numpy()
     steps = np.diff(seconds)
-    trapezoid = np.where(steps <= LARGEST_GAP_SECONDS, (power[1:] + power[:-1]) / 2 * steps, np.nan)
+    trapezoid = np.where(steps <= MAX_GAP_SECONDS, (power[1:] + power[:-1]) / 2 * steps, np.nan)
     believed = counter_steps(seconds, counter, limit_w=TDP_WATTS)
     return float(np.nansum(np.where(np.isnan(believed), trapezoid, believed)))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 
 RECORDED = Path(__file__).parents[1] / "recorded" / "dcgm-text"
-_MOST_LINES = 6
+_MAX_LINES = 6
 _MANY = 1 << 17
 
 VALUES = (
@@ -79,7 +79,7 @@ def _cut(line: str, random: Random) -> str:
 
 def _name(line: str, random: Random) -> str:
     _old, brace, rest = line.partition("{")
-    name = random.choice(["", "9", "up", "DCGM_FI_DEV_GPU_UTIL", "Dcgm", "a" * _MOST_LINES, "名"])
+    name = random.choice(["", "9", "up", "DCGM_FI_DEV_GPU_UTIL", "Dcgm", "a" * _MAX_LINES, "名"])
     return f"{name}{brace}{rest}"
 
 
@@ -133,7 +133,7 @@ def hostile_texts(count: int, *, seed: int) -> Iterator[tuple[str, bytes]]:
     families = [*ON_LINES, *ON_TEXTS]
     for place in range(count):
         family = families[place % len(families)]
-        lines = random.sample(random.choice(_recorded()), _MOST_LINES)
+        lines = random.sample(random.choice(_recorded()), _MAX_LINES)
         further = random.choices(list(ON_LINES), k=random.randint(0, 2))
         for name in (family, *further):
             if name in ON_LINES:

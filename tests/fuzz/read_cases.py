@@ -24,7 +24,7 @@ AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 KEY = ["sampled_at", "gpu_uuid", "mig_instance", "job_id"]
 _LARGEST = {"utilization_ratio": 1.0, "power_watts": 1e4, "power_limit_watts": 1e4}
 _BATCH = 40
-_LONGEST_MESSAGE = 700
+_MAX_MESSAGE = 700
 _FIRST, _LAST = pd.Timestamp(2001, 9, 9, tz="UTC"), pd.Timestamp(2096, 10, 3, tz="UTC")
 
 Case = tuple[str, bytes]
@@ -126,7 +126,7 @@ def _parse(body: bytes, read: Read, outcome: Outcome) -> list[Series]:
     except CollectorError as error:
         outcome.refused[type(error).__name__] += 1
         # Every refusal says what was tried and what to do, in a line.
-        if not error.hint or len(str(error)) > _LONGEST_MESSAGE or not str(error).isprintable():
+        if not error.hint or len(str(error)) > _MAX_MESSAGE or not str(error).isprintable():
             outcome.uncaught.append(f"message {ascii(str(error))[:200]}")
         return []
     except Exception as error:  # noqa: BLE001 - what is looked for is what nobody thought of

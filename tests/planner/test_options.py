@@ -15,7 +15,7 @@ from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings
 from planner.plan import build_plan
-from planner.problem.board_sharing import MOST_MEMORY_SHARE, MOST_UTILIZATION, partners_of
+from planner.problem.board_sharing import MAX_MEMORY_SHARE, MAX_UTILIZATION, partners_of
 from planner.problem.cost import slot_costs
 from planner.problem.planning_problem import PlanningProblem
 
@@ -159,8 +159,8 @@ def test_pairs_are_mutual_and_fit(needs: list[tuple[float, float]]) -> None:
     for job_id, partner in found.items():
         assert found[partner.job_id].job_id == job_id != partner.job_id
         used, memory = np.add(by_id[job_id], by_id[partner.job_id])
-        assert used <= MOST_UTILIZATION + 1e-6
-        assert memory <= MOST_MEMORY_SHARE + 1e-6
+        assert used <= MAX_UTILIZATION + 1e-6
+        assert memory <= MAX_MEMORY_SHARE + 1e-6
 
 
 def waiting(slack: float, **energy: Any) -> PlanningProblem:

@@ -27,9 +27,9 @@ JSON = "application/json"
 JSON_PATCH = "application/json-patch+json"
 FIELD_MANAGER = "trimtab"
 
-_MOST_BYTES = 64 * 1024 * 1024
+_MAX_BYTES = 64 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
-_LONGEST_WAIT = 3600
+_MAX_WAIT = 3600
 
 
 class NotSentError(ApplyError):
@@ -196,7 +196,7 @@ def _whole(response: requests.Response, ends: float) -> bytes:
     body = bytearray()
     while piece := response.raw.read1(1 << 16, decode_content=True):
         body += piece
-        if time.monotonic() > ends or len(body) > _MOST_BYTES:
+        if time.monotonic() > ends or len(body) > _MAX_BYTES:
             raise _LateError("the answer was not whole in time")
     if time.monotonic() > ends:  # headers that were cut at the deadline read as an empty answer
         raise _LateError("the answer did not come in time")
@@ -218,7 +218,7 @@ def _answer(response: requests.Response, body: bytes) -> ApiAnswer:
         document=document,
         text=scrub(str(said)),
         at=_server_time(response.headers.get("Date", "")),
-        retry_after_seconds=float(min(int(wait), _LONGEST_WAIT)) if whole else None,
+        retry_after_seconds=float(min(int(wait), _MAX_WAIT)) if whole else None,
     )
 
 

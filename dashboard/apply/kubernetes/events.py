@@ -8,7 +8,7 @@ from data.errors import scrub
 from data.records.changes import Change
 from data.records.identifiers import SHORT_ID_LENGTH
 
-_LONGEST_NOTE = 1000
+_MAX_NOTE = 1000
 
 
 def note_event(api: KubernetesApi, change: Change, *, actor: str, outcome: str) -> str:
@@ -36,7 +36,7 @@ def note_event(api: KubernetesApi, change: Change, *, actor: str, outcome: str) 
         },
         "type": "Normal",
         "reason": "Trimtab",
-        "message": scrub(said, limit=_LONGEST_NOTE),
+        "message": scrub(said, limit=_MAX_NOTE),
         "source": {"component": "trimtab"},
         "firstTimestamp": now,
         "lastTimestamp": now,

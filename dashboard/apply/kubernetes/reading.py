@@ -18,8 +18,8 @@ from dashboard.apply.kubernetes.refusals import look_error, meaning_of
 from dashboard.apply.kubernetes.rollout import WorkloadPods, own_sets, selector_of
 from data.errors import ApplyError, ChangeRefusedError, StalePlanError
 
-_MOST_OWNERS = 8
-_PAGE, _MOST_PAGES = "500", 400
+_MAX_OWNERS = 8
+_PAGE, _MAX_PAGES = "500", 400
 _ELASTIC_WORDS = ("--host-discovery-script", "--min-np")
 
 
@@ -59,7 +59,7 @@ def asking(api: KubernetesApi, path: str, query: dict[str, str] | None = None) -
 
 def topmost(api: KubernetesApi, place: Place) -> Place:
     """Return the workload over a pod: its topmost controller. Errors: as `fetch`."""
-    for _step in range(_MOST_OWNERS):
+    for _step in range(_MAX_OWNERS):
         if place.kind not in ("Pod", "ReplicaSet"):
             return place
         _path, document = fetch(api, place)
@@ -141,7 +141,7 @@ def _all(
     """Return a whole list, page by page, None where it cannot be had."""
     found: list[Document] = []
     token = ""
-    for _page in range(_MOST_PAGES):
+    for _page in range(_MAX_PAGES):
         try:
             answer = api.get(path, {"limit": _PAGE, **({"continue": token} if token else {}),
                                     **(query or {})})  # fmt: skip

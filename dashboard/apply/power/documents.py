@@ -6,7 +6,7 @@ from typing import Any
 
 from data.clock import require_utc
 
-MOST_WATTS = 10_000
+MAX_WATTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class Cap:
     job_id: str
 
     def __post_init__(self) -> None:
-        if not 0 < self.watts <= MOST_WATTS:
+        if not 0 < self.watts <= MAX_WATTS:
             raise ValueError(f"{self.watts} W is no power limit")
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from data.errors import ApplyError
 
-MOST_BYTES = 256 * 1024
-LEAST_SECRET_BYTES = 32
+MAX_BYTES = 256 * 1024
+MIN_SECRET_BYTES = 32
 
 
 class NotTrustedError(ApplyError):
@@ -39,9 +39,9 @@ def read_secret(path: Path) -> bytes:
             f"the secret {path} can be read or written by others (mode {stat.S_IMODE(mode):o})",
             f"Run `chmod 600 {path}`.",
         )
-    if len(secret) < LEAST_SECRET_BYTES:
+    if len(secret) < MIN_SECRET_BYTES:
         raise ApplyError(
-            f"the secret {path} is shorter than {LEAST_SECRET_BYTES} bytes",
+            f"the secret {path} is shorter than {MIN_SECRET_BYTES} bytes",
             "Make one with `head -c 32 /dev/urandom | base64`.",
         )
     return secret
@@ -83,9 +83,9 @@ def read_small(path: Path) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
-            raise ValueError(f"{path} is no plain file of at most {MOST_BYTES} bytes")
-        return file.read(MOST_BYTES).decode("utf-8")
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_BYTES:
+            raise ValueError(f"{path} is no plain file of at most {MAX_BYTES} bytes")
+        return file.read(MAX_BYTES).decode("utf-8")
 
 
 def read_signed(path: Path, *, purpose: str, secret: bytes) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import COMMANDS, Payload, interface_name, release_of
 from data.errors import CollectorError, UnexpectedAnswerError, scrub
 
-MOST_WORDS = 64 * 1024
+MAX_WORDS = 64 * 1024
 """Of what a changing program says, in bytes; a sentence is what it has to say."""
 
 _PROGRAMS = ("scontrol", "scancel")
@@ -155,7 +155,7 @@ class SlurmPrograms:
                     said=CommandOutcome.NO, words=f"cannot run {argv[0]}: {error.strerror}"
                 )
             words.seek(0)
-            text = words.read(MOST_WORDS).decode("utf-8", errors="replace")
+            text = words.read(MAX_WORDS).decode("utf-8", errors="replace")
         if done.returncode == 0:
             return CommandAnswer(said=CommandOutcome.YES, words=scrub(text))
         return answer_of(text)

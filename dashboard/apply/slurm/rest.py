@@ -19,7 +19,7 @@ from dashboard.apply.slurm.client import Partition, Records, explained
 from dashboard.apply.slurm.wire import Payload, interface_name
 from data.errors import CollectorError, scrub
 
-_MOST_BYTES = 8 * 1024 * 1024
+_MAX_BYTES = 8 * 1024 * 1024
 _CONNECT_SECONDS = 5.0
 _UNKNOWN_JOB = ("Invalid job id specified", "2017")
 
@@ -113,7 +113,7 @@ class SlurmRestWriter(SlurmRest):
                 stream=True,
             ) as response:
                 status = response.status_code
-                body = response.raw.read(_MOST_BYTES, decode_content=True)
+                body = response.raw.read(_MAX_BYTES, decode_content=True)
         except requests.exceptions.ConnectTimeout as error:
             return CommandAnswer(said=CommandOutcome.LATER, words=scrub(str(error)))
         except (requests.exceptions.RequestException, HTTPError) as error:

@@ -169,10 +169,9 @@ def show_recommendations(job: Job) -> None:
     """Show what is proposed for the job and why."""
     st.subheader("Recommendations")
     mine = [
-        recommendation
-        for recommendation in reader.recommendations(now=world.clock())
-        if recommendation.recommendation.job_id == job.job_id
-        and recommendation.state != "superseded"
+        stored
+        for stored in reader.recommendations(now=world.clock())
+        if stored.recommendation.job_id == job.job_id and stored.state != "superseded"
     ]
     if not mine:
         st.write(f"None: the plan {tense('keeps this job as it is', 'kept this job as it was')}.")

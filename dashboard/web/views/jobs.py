@@ -84,9 +84,9 @@ if not empty_state():
         order = choose("Largest first by", list(ORDERS), "order")
     wanted = job_filter()
     proposed = {
-        recommendation.recommendation.job_id: title_of(recommendation.recommendation.action)
-        for recommendation in reader.recommendations(now=world.clock())
-        if recommendation.state in ("proposed", "approved")
+        stored.recommendation.job_id: title_of(stored.recommendation.action)
+        for stored in reader.recommendations(now=world.clock())
+        if stored.state in ("proposed", "approved")
     }
     found = ask(wanted, order=order, most=0)
     with answer:

@@ -105,9 +105,9 @@ def show_places(plan: Plan) -> None:
         st.caption("GPUs in use of the nodes that are on; blank where a node is off.")
     if pages:
         why = {
-            recommendation.recommendation.job_id: recommendation.recommendation.why
-            for recommendation in reader.recommendations(now=world.clock())
-            if recommendation.recommendation.plan_id == plan.plan_id
+            stored.recommendation.job_id: stored.recommendation.why
+            for stored in reader.recommendations(now=world.clock())
+            if stored.recommendation.plan_id == plan.plan_id
         }
         nodes = pages[names.index(chosen) if chosen in names else 0]
         chart(

@@ -11,7 +11,7 @@ from rightsizing_cases import make_past
 from planner.rightsizing.charges import UnitCharges
 from planner.rightsizing.dead_band import DeadBand
 from planner.rightsizing.decaying_histogram import DecayingHistogram
-from planner.rightsizing.fleet_pooled import FEWEST_FELLOWS, FleetPooled
+from planner.rightsizing.fleet_pooled import MIN_FELLOWS, FleetPooled
 from planner.rightsizing.forecast_path import ForecastPath
 from planner.rightsizing.level_paths import cheapest_path
 from planner.rightsizing.past import QUANTILES, StepForecast
@@ -183,7 +183,7 @@ def test_the_pull_mixes_own_and_cohort() -> None:
 
 def test_few_fellows_are_not_asked() -> None:
     """In cohorts below eight jobs a job is judged alone: its maximum plus 15 %."""
-    usage = np.tile(np.arange(1.0, FEWEST_FELLOWS)[:, None], (1, 12))
+    usage = np.tile(np.arange(1.0, MIN_FELLOWS)[:, None], (1, 12))
     assert rule().need(make_past(usage)) == pytest.approx(1.15 * usage[:, 0])
 
 
