@@ -1,13 +1,16 @@
 """Threads that work until they are told to stop, and the end of all of them within a bound."""
 
+import atexit
 import logging
 import multiprocessing
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from typing import NoReturn
 
 from data.errors import TrimtabError
 
@@ -18,10 +21,7 @@ END_WITHIN = timedelta(seconds=15)
 
 
 class Background:
-    """A thread that runs `_run` until told to stop.
-
-    Stop and join it before the process ends: a thread inside DuckDB at exit aborts with 134.
-    """
+    """A thread that runs `_run` until told to stop."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -62,7 +62,7 @@ class Background:
             yield
 
 
-def cut(left: Sequence[Background]) -> None:
+def cut(left: Sequence[Background]) -> NoReturn:
     """End the process under threads that do not end. Every write to the store is whole or absent.
 
     The store is left as by a killed process: the next one opens it and goes on from its record.
@@ -71,9 +71,26 @@ def cut(left: Sequence[Background]) -> None:
         doing = f" while {one.doing}" if one.doing else ""
         logger.warning("%s does not end in time and is cut%s", one.name, doing)
     logging.shutdown()
+    _leave(0)
+
+
+def end_process(code: int) -> NoReturn:
+    """End the process with this exit code once its work is done, under whatever threads are left.
+
+    A server has threads of libraries. C++ ends a process by SIGABRT whose exit finds one of them
+    running (`std::thread`), so the last step is `_exit`, after all that Python does at exit.
+    """
+    atexit._run_exitfuncs()  # noqa: SLF001 - the only way to them without the end
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
     for child in multiprocessing.active_children():
         child.kill()
-    os._exit(0)
+    os._exit(code)
 
 
 @contextmanager

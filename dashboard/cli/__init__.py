@@ -8,7 +8,9 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
+from dashboard.background import end_process
 from dashboard.cli.parser import build_parser
 from dashboard.foreign_text import shown
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, SettingsError, TrimtabError, lacks_memory
@@ -32,8 +34,13 @@ class OneLine(logging.LogRecord):
         return shown(super().getMessage())
 
 
+def program() -> NoReturn:
+    """Run the command that this process was started for, and end the process."""
+    end_process(main())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code."""
+    """Run one command and return its exit code."""
     options = build_parser().parse_args(arguments)
     level = logging.DEBUG if options.debug else logging.WARNING
     logging.setLogRecordFactory(OneLine)

@@ -146,6 +146,6 @@ if __name__ == "__main__":
         if own["script"]:
             runpy.run_path(own["script"], run_name="__main__")
         else:
-            from dashboard.cli import main
+            from dashboard.cli import program
 
-            sys.exit(main())
+            program()

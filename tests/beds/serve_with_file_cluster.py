@@ -4,7 +4,6 @@ TRIMTAB_TEST_SLOW, in seconds, is how much longer each card takes to draw: a loa
 """
 
 import os
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 from beds.file_cluster import FileApplier, FileCluster
 
 from dashboard.apply import APPLIERS, ApplierSource
-from dashboard.cli import main
+from dashboard.cli import program
 from dashboard.decision_service import DecisionService
 
 if __name__ == "__main__":
@@ -28,4 +27,4 @@ if __name__ == "__main__":
         return why_not(decision_service, *arguments, **named)
 
     DecisionService.why_not = _slowly  # type: ignore[method-assign]
-    sys.exit(main())
+    program()

@@ -115,7 +115,7 @@ class Serving:
 
     def __init__(self, url: str, folder: Path) -> None:
         environ = {name: one for name, one in os.environ.items() if not name.startswith("TRIMTAB")}
-        command = "import sys; from dashboard.cli import main; sys.exit(main())"
+        command = "from dashboard.cli import program; program()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", command, "--store", url, "serve", "--port", str(free_port())],
             cwd=folder, env=environ | {"PYTHONPATH": str(APP.parents[2]), "PYTHONUNBUFFERED": "1"},

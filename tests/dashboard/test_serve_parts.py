@@ -21,7 +21,7 @@ from data.store import Store, open_store
 from data.store.grants import grants_sql
 
 PATIENCE = 150
-_TRIMTAB = [sys.executable, "-c", "import sys; from dashboard.cli import main; sys.exit(main())"]
+_TRIMTAB = [sys.executable, "-c", "from dashboard.cli import program; program()"]
 
 
 def until(condition: Callable[[], bool], what: str, *processes: "subprocess.Popen[str]") -> None:

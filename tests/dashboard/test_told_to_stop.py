@@ -231,3 +231,25 @@ def test_an_apply_told_to_end_says_who_goes_on(
         assert work.ended() == 0, work.said
     assert state(folder, digest) == "applied"
     assert [one for one in cluster.read(JOB)["log"] if one[0] == "gpus"] == [["gpus", "2"]]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_process_ends_while_a_thread_still_asks_the_store(code: int) -> None:
+    """C++ ends a process by SIGABRT whose exit finds a thread inside DuckDB."""
+    script = """
+import sys
+import threading
+import duckdb
+from dashboard.background import end_process
+connection = duckdb.connect()
+endless = "SELECT sum(a.range * b.range) FROM range(1000000) a, range(1000000) b"
+asking = threading.Thread(target=lambda: connection.execute(endless), daemon=True)
+asking.start()
+asking.join(0.3)
+print("whole", end="")
+end_process(int(sys.argv[1]))
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "whole", "")

@@ -278,7 +278,7 @@ def command(power: PowerBed, *more: str) -> list[str]:
     """The command line of an agent."""
     settings = power.folder / "trimtab.toml"
     settings.write_text(f'[nvml]\nlibrary = "{stub_library()}"\n')
-    main = "import sys; from dashboard.cli import main; sys.exit(main())"
+    main = "from dashboard.cli import program; program()"
     return [
         sys.executable, "-c", main, "--settings", str(settings), "agent",
         "--node", NODE, "--directory", str(power.shared), "--secret-file", str(power.secret_file),

@@ -23,7 +23,7 @@ POWER = ROOT / "deploy" / "power"
 def run_script(power: PowerBed, name: str, job: str, gpus: str = "0") -> None:
     """Run a script as slurmd does."""
     trimtab = power.folder / "trimtab"
-    main = "import sys; from dashboard.cli import main; sys.exit(main())"
+    main = "from dashboard.cli import program; program()"
     settings = power.folder / "trimtab.toml"
     settings.write_text(f'[nvml]\nlibrary = "{stub_library()}"\n')
     trimtab.write_text(
