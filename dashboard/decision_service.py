@@ -6,10 +6,10 @@ look: apply and rollback are commands that the worker carries out.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from dashboard import decisions
+from dashboard import decisions, findings
 from dashboard.apply import applier_for, build_appliers
 from dashboard.apply.base import Applier
 from dashboard.apply.kill_switch import Stopped, resume, stop
@@ -22,6 +22,7 @@ from data.errors import ChangeRefusedError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person
 from data.records.decisions import Decision, Recommendation
+from data.records.findings import DismissalReason
 from data.records.lifecycle import State
 from data.settings import Settings
 from data.store import Store, StoredRecommendation
@@ -52,8 +53,9 @@ class DecisionService:
         person: Person,
         comment: str = "",
         change_digest: str = "",
+        reason: DismissalReason | None = None,
     ) -> None:
-        """Approve, reject or keep."""
+        """Approve, reject for a reason, or keep."""
         access, now = self.settings().access, self.clock()
         if decision is Decision.APPROVED:
             decisions.approve(
@@ -65,9 +67,42 @@ class DecisionService:
                 change_digest=change_digest,
                 access=access,
             )
+        elif decision is Decision.REJECTED:
+            decisions.reject(
+                self.store,
+                digest,
+                by=person,
+                now=now,
+                comment=comment,
+                reason=reason,
+                access=access,
+            )
         else:
-            action = decisions.reject if decision is Decision.REJECTED else decisions.keep
-            action(self.store, digest, by=person, now=now, comment=comment, access=access)
+            decisions.keep(self.store, digest, by=person, now=now, comment=comment, access=access)
+
+    def snooze(self, digest: str, lasts: timedelta, person: Person, comment: str = "") -> None:
+        """Keep the finding of a recommendation from being proposed for a while."""
+        now = self.clock()
+        findings.snooze(
+            self.store,
+            digest,
+            by=person,
+            now=now,
+            until=now + lasts,
+            comment=comment,
+            access=self.settings().access,
+        )
+
+    def reopen(self, digest: str, person: Person, comment: str = "") -> None:
+        """Let what was snoozed, rejected or undone be proposed again."""
+        findings.reopen(
+            self.store,
+            digest,
+            by=person,
+            now=self.clock(),
+            comment=comment,
+            access=self.settings().access,
+        )
 
     def apply(self, digest: str, person: Person) -> Asked:
         """Ask for an approved change to be made."""

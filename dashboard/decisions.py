@@ -5,7 +5,6 @@ where no applier is switched on, the change becomes a file. A decision needs the
 bound to exactly one digest. None of these functions calls the planner.
 """
 
-import logging
 from datetime import datetime
 from pathlib import Path
 
@@ -13,75 +12,18 @@ from dashboard.apply import applier_for
 from dashboard.apply.base import Applier, ChangeText
 from dashboard.apply.change_file import change_for, write_change
 from dashboard.apply.wording import goes_forward
-from dashboard.proposed_again import as_proposed_now
-from dashboard.recording import require_live
-from dashboard.rights import owns, require_right, role_of
+from dashboard.deciding import LOCAL, allowed, log_decision, require_state
+from dashboard.findings import event_about
 from data.access_settings import AccessSettings
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
 from data.records.cluster import Gpu
 from data.records.commands import Command, CommandKind, Person, Work
 from data.records.decisions import Approval, AuditEntry, Decision, Recommendation
+from data.records.findings import DismissalReason, FindingEventKind
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.lifecycle import REVERSIBLE, STANDING, State
 from data.store import Store, StoredRecommendation, StoreReader
 from data.store.commands import Asked
-from data.store.reader import unknown_recommendation
-
-logger = logging.getLogger(__name__)
-_LOCAL = AccessSettings()
-
-
-def _require_person(by: str | Person) -> Person:
-    person = Person(name=by) if isinstance(by, str) else by
-    # A signed-in name is who it is, to the character; what was typed is tidied.
-    signed_in = person.via in ("proxy", "oidc")
-    name = person.name if signed_in else " ".join(person.name.split())
-    if not name.strip():
-        raise ChangeRefusedError("a decision needs the name of who makes it", "Give --by NAME.")
-    return Person(name=name, groups=person.groups, via=person.via)
-
-
-def _log(what: str, stored: StoredRecommendation, person: Person, comment: str = "") -> None:
-    one = stored.recommendation
-    said = f": {comment}" if comment else ""
-    logger.info(
-        "%s by %s: %s of %s (recommendation %s)%s",
-        what,
-        person.name,
-        one.action,
-        one.target,
-        one.recommendation_id,
-        said,
-    )
-
-
-def _allowed(
-    store: Store,
-    id_or_digest: str,
-    by: str | Person,
-    now: datetime,
-    access: AccessSettings,
-    *,
-    approving: bool = False,
-) -> tuple[StoredRecommendation, Person]:
-    """Return the recommendation and the person, who has the right to decide about it."""
-    stored = as_proposed_now(store, id_or_digest, now)
-    person = _require_person(by)
-    recommendation = stored.recommendation
-    job = store.reader.job(recommendation.job_id)
-    if role_of(person, access) == "owner" and not owns(person, recommendation, job):
-        # What belongs to others is answered like what does not exist.
-        raise unknown_recommendation(id_or_digest)
-    require_right(person, access, recommendation, job, approving=approving)
-    require_live(store.reader)
-    return stored, person
-
-
-def _require_state(stored: StoredRecommendation, allowed: frozenset[State], hint: str) -> None:
-    if stored.state not in allowed:
-        raise StalePlanError(
-            f"recommendation {stored.recommendation.recommendation_id} is {stored.state}", hint
-        )
 
 
 def approve(
@@ -92,15 +34,15 @@ def approve(
     now: datetime,
     comment: str = "",
     change_digest: str = "",
-    access: AccessSettings = _LOCAL,
+    access: AccessSettings = LOCAL,
 ) -> Approval:
     """Record that `by` approves exactly this recommendation, and this change when one was shown.
 
     One that a newer plan proposes again is approved as that plan has it, unless a change of the
     older one was shown. Errors: StalePlanError, ChangeRefusedError without the right, StoreError.
     """
-    stored, person = _allowed(store, id_or_digest, by, now, access, approving=True)
-    _require_state(
+    stored, person = allowed(store, id_or_digest, by, now, access, approving=True)
+    require_state(
         stored,
         frozenset({State.PROPOSED}),
         "Only a proposed one can be approved; see `trimtab recommendations list`.",
@@ -112,16 +54,7 @@ def approve(
             f"{stored.recommendation.recommendation_id}, which proposes the same",
             "The change that was shown is the older one's: look at the target again.",
         )
-    store.append_decision(
-        digest=digest,
-        decision=Decision.APPROVED,
-        by=person.name,
-        at=now,
-        comment=comment,
-        change_digest=change_digest,
-        person=person,
-    )
-    _log("approved", stored, person, comment)
+    _decide(store, stored, Decision.APPROVED, person, now, comment, change_digest=change_digest)
     return Approval(
         digest=digest,
         approved_by=person.name,
@@ -138,25 +71,20 @@ def reject(
     by: str | Person,
     now: datetime,
     comment: str = "",
-    access: AccessSettings = _LOCAL,
+    reason: DismissalReason | None = None,
+    access: AccessSettings = LOCAL,
 ) -> AuditEntry:
-    """Record that `by` rejects this recommendation. Errors: StalePlanError, StoreError."""
-    stored, person = _allowed(store, id_or_digest, by, now, access)
-    _require_state(
+    """Record that `by` rejects this recommendation, and why its finding is dismissed.
+
+    Errors: StalePlanError, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    require_state(
         stored,
-        frozenset({State.PROPOSED, State.APPROVED}),
+        frozenset({State.PROPOSED, State.SNOOZED, State.APPROVED}),
         "Only a proposed or approved one can be rejected.",
     )
-    entry = store.append_decision(
-        digest=stored.recommendation.digest,
-        decision=Decision.REJECTED,
-        by=person.name,
-        at=now,
-        comment=comment,
-        person=person,
-    )
-    _log("rejected", stored, person, comment)
-    return entry
+    return _decide(store, stored, Decision.REJECTED, person, now, comment, reason=reason)
 
 
 def keep(
@@ -166,20 +94,41 @@ def keep(
     by: str | Person,
     now: datetime,
     comment: str = "",
-    access: AccessSettings = _LOCAL,
+    access: AccessSettings = LOCAL,
 ) -> AuditEntry:
     """Record that an applied change is to stay. Errors: StalePlanError, StoreError."""
-    stored, person = _allowed(store, id_or_digest, by, now, access)
-    _require_state(stored, STANDING, "Only an applied change can be kept.")
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    require_state(stored, STANDING, "Only an applied change can be kept.")
+    return _decide(store, stored, Decision.KEPT, person, now, comment)
+
+
+def _decide(
+    store: Store,
+    stored: StoredRecommendation,
+    decision: Decision,
+    person: Person,
+    now: datetime,
+    comment: str = "",
+    *,
+    change_digest: str = "",
+    reason: DismissalReason | None = None,
+) -> AuditEntry:
+    kind = FindingEventKind.DISMISSED
     entry = store.append_decision(
         digest=stored.recommendation.digest,
-        decision=Decision.KEPT,
+        decision=decision,
         by=person.name,
         at=now,
         comment=comment,
+        change_digest=change_digest,
         person=person,
+        about=None
+        if reason is None
+        else event_about(stored, kind, by=person, at=now, comment=comment, reason=reason),
     )
-    _log("kept", stored, person, comment)
+    words = {Decision.WRITTEN: "change file written"}
+    why = "" if reason is None else f" ({reason})"
+    log_decision(f"{words.get(decision, decision)}{why}", stored, person, comment)
     return entry
 
 
@@ -190,14 +139,14 @@ def ask_to_apply(
     by: str | Person,
     now: datetime,
     appliers: tuple[Applier, ...],
-    access: AccessSettings = _LOCAL,
+    access: AccessSettings = LOCAL,
 ) -> Asked:
     """Write the command that applies an approved recommendation; a second time gives the first.
 
     Errors: ApprovalMissingError, StalePlanError when expired or superseded, ChangeRefusedError
     without the right or an applier.
     """
-    stored, person = _allowed(store, id_or_digest, by, now, access)
+    stored, person = allowed(store, id_or_digest, by, now, access)
     recommendation = stored.recommendation
     digest = recommendation.digest
     if not any(asked.command.kind is CommandKind.APPLY for asked in store.reader.commands(digest)):
@@ -218,7 +167,7 @@ def ask_to_apply(
         person=person,
         at=now,
     )
-    _log("apply asked for", stored, person)
+    log_decision("apply asked for", stored, person)
     return asked
 
 
@@ -228,7 +177,7 @@ def ask_to_roll_back(
     *,
     by: str | Person,
     now: datetime,
-    access: AccessSettings = _LOCAL,
+    access: AccessSettings = LOCAL,
     again: bool = False,
 ) -> Asked:
     """Write the command that goes back to what was there before the apply, from every state of it.
@@ -237,9 +186,9 @@ def ask_to_roll_back(
     again. Errors: StalePlanError when nothing was applied, when it is rolled back already, or
     with `again` when it is not.
     """
-    stored, person = _allowed(store, id_or_digest, by, now, access)
+    stored, person = allowed(store, id_or_digest, by, now, access)
     _require_wanted_way(stored, again=again)
-    _require_state(
+    require_state(
         stored,
         REVERSIBLE,
         "Only a change that was applied or rolled back can be undone.",
@@ -258,7 +207,7 @@ def ask_to_roll_back(
         person=person,
         at=now,
     )
-    _log("rollback asked for", stored, person)
+    log_decision("rollback asked for", stored, person)
     return asked
 
 
@@ -360,7 +309,7 @@ def write_approved(
     by: str | Person,
     now: datetime,
     folder: Path,
-    access: AccessSettings = _LOCAL,
+    access: AccessSettings = LOCAL,
 ) -> Path:
     """Write the change file of an approved recommendation and record it; give its path.
 
@@ -368,20 +317,12 @@ def write_approved(
     changed since, ChangeRefusedError when the change cannot be expressed, ApplyError on disk
     trouble. Writing twice gives the same file and no second record.
     """
-    stored, person = _allowed(store, id_or_digest, by, now, access)
+    stored, person = allowed(store, id_or_digest, by, now, access)
     recommendation = stored.recommendation
     _require_approved(stored)
     require_unchanged(store.reader, recommendation)
     change = preview(store, recommendation)
     path = write_change(change, folder)
     if stored.state == State.APPROVED:
-        store.append_decision(
-            digest=recommendation.digest,
-            decision=Decision.WRITTEN,
-            by=person.name,
-            at=now,
-            comment=change.file_name,
-            person=person,
-        )
-    _log("change file written", stored, person)
+        _decide(store, stored, Decision.WRITTEN, person, now, change.file_name)
     return path

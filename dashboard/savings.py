@@ -17,8 +17,12 @@ _STOOD = ("applied", "applied-differently", "failing")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerRow:
-    """One applied recommendation; `measurement` None while its slots are not over."""
+    """One applied recommendation; `measurement` None while its slots are not over.
 
+    `reference` is how people name its finding.
+    """
+
+    reference: str
     recommendation: Recommendation
     state: str
     applied_at: datetime
@@ -65,6 +69,7 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
         found = measured.get(digest)
         rows.append(
             LedgerRow(
+                reference=stored.reference,
                 recommendation=stored.recommendation,
                 state=stored.state,
                 applied_at=at,

@@ -135,7 +135,9 @@ class PlanningSettings:
     )
     expiry_hours: float = documented(24.0, "life of a recommendation, h")
     rejected_days: float = documented(
-        30.0, "how long a rejected kind of change of a target is not proposed again, d; 0: at once"
+        30.0,
+        "how long a kind of change that was rejected, undone or fell short is not proposed again "
+        "for its target, d; 0: at once",
     )
     budget_seconds: float = documented(10.0, "time the planner may take, s")
     frozen_slots: int = documented(

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from data.collected import Collected
 from data.records.cluster import SourceState
 from data.records.decisions import Recommendation
+from data.records.findings import FindingEventKind
 from data.records.jobs import Job, JobState
 from data.records.lifecycle import OPEN, STANDING, State
-from data.store import StoreReader
+from data.store import StoredRecommendation, StoreReader
 from planner.recommendations.rejections import Rejection, Rejections
 
 REST = timedelta(hours=24)
@@ -21,6 +22,7 @@ _UNDONE = {
     State.ROLLBACK_REFUSED: "changed by others before it could be rolled back",
 }
 
+_NOT_AGAIN = _UNDONE | {State.REJECTED: "rejected", State.FELL_SHORT: "fell short of its promise"}
 
 _OVER = (JobState.FINISHED, JobState.FAILED, JobState.CANCELLED)
 
@@ -101,16 +103,46 @@ def _is_as_before(one: Recommendation, job: Job) -> bool:
 
 
 def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
-    """Return what people rejected within so many days, the newest of each target and kind."""
+    """Return what was rejected, undone or fell short within so many days, and what is snoozed.
+
+    The newest of each target and kind; what was reopened since is none.
+    """
     lasts = timedelta(days=days)
-    found = sorted(
-        (one for one in reader.rejected_since(now - lasts, now=now) if one.decided_at is not None),
-        key=lambda one: str(one.decided_at),
-    )
+    last_said = {event.number: event for event in reader.finding_events()}
+    found = []
+    for stored in reader.spoken_of_since(now - lasts, now=now):
+        event, one = last_said.get(stored.finding), stored.recommendation
+        if event is not None and event.snoozes(now):
+            continue
+        at = _ended_at(reader, stored)
+        reopened = event is not None and event.kind is FindingEventKind.REOPENED
+        if at is None or at <= now - lasts or (event is not None and reopened and event.at >= at):
+            continue
+        said = _NOT_AGAIN[State(stored.state)]
+        found.append(Rejection(recommendation=one, at=at, until=at + lasts, said=said))
+    for event in last_said.values():
+        if event.until is not None and event.snoozes(now):
+            one = reader.recommendation(event.digest, now=now).recommendation
+            found.append(
+                Rejection(
+                    recommendation=one,
+                    at=event.at,
+                    until=event.until,
+                    said=FindingEventKind.SNOOZED,
+                    whatever_it_saves=True,
+                )
+            )
     return {
-        (one.recommendation.target, one.recommendation.action): Rejection(
-            recommendation=one.recommendation, at=one.decided_at, until=one.decided_at + lasts
-        )
-        for one in found
-        if one.decided_at is not None
+        (one.recommendation.target, one.recommendation.action): one
+        for one in sorted(found, key=lambda one: one.at)
     }
+
+
+def _ended_at(reader: StoreReader, stored: StoredRecommendation) -> datetime | None:
+    """Return when it was rejected, undone or fell short; None for any other state."""
+    if stored.state == State.REJECTED:
+        return stored.decided_at
+    if State(stored.state) not in _NOT_AGAIN:
+        return None
+    rows = reader.journal(digest=stored.recommendation.digest, events=(stored.state,))
+    return rows[-1].at

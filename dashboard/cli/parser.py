@@ -1,38 +1,15 @@
 """The commands and their options. Nothing heavy is imported before a command runs."""
 
 import argparse
-import importlib
-from collections.abc import Callable
 from importlib.metadata import version
 
+from dashboard.cli.commands import add_command, deferred
+from dashboard.cli.decision_parser import add_decisions
 from dashboard.cli.energy_options import add_energy_options
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.store_parser import add_serve_options, add_store
 from dashboard.cli.what_if_options import add_plan_options
-
-
-def _deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
-    def run(options: argparse.Namespace) -> int:
-        command = getattr(importlib.import_module(f"dashboard.cli.{module}"), function)
-        return int(command(options))
-
-    return run
-
-
-def _command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
-    name: str,
-    target: tuple[str, str],
-    summary: str,
-    *,
-    lists: bool = False,
-) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=summary, description=summary)
-    parser.set_defaults(run=_deferred(*target))
-    if lists:
-        parser.add_argument("--format", choices=("table", "json", "csv"), default="table")
-    return parser
 
 
 def _add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -45,12 +22,12 @@ def _add_source_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     about = "a simulated fleet to try everything on: no cluster, no GPU"
-    demo = _command(commands, "demo", ("demo_command", "demo"), about)
+    demo = add_command(commands, "demo", ("demo_command", "demo"), about)
     demo.set_defaults(keeps_running=True)
     demo.add_argument("--port", help="port of the dashboard (default 8501)")
     demo.add_argument("--days", type=int, default=7, help="days of history (default 7)")
     demo.add_argument("--once", action="store_true", help="run the cycle, do not serve")
-    serve = _command(
+    serve = add_command(
         commands,
         "serve",
         ("serve_commands", "serve"),
@@ -59,7 +36,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     add_serve_options(serve)
     _add_demo_exporter(commands)
     _add_agent(commands)
-    cycle = _command(
+    cycle = add_command(
         commands,
         "cycle",
         ("cycle_commands", "cycle"),
@@ -67,7 +44,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     )
     cycle.add_argument("--format", choices=("table", "json"), default="table")
     _add_source_options(cycle)
-    collect = _command(
+    collect = add_command(
         commands,
         "collect",
         ("cycle_commands", "collect"),
@@ -75,7 +52,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         lists=True,
     )
     _add_source_options(collect)
-    forecast = _command(
+    forecast = add_command(
         commands,
         "forecast",
         ("forecast_command", "forecast"),
@@ -90,7 +67,7 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
         action="store_true",
         help="ask every model at past moments of the stored series and compare them",
     )
-    plan = _command(
+    plan = add_command(
         commands,
         "plan",
         ("plan_command", "plan"),
@@ -103,7 +80,9 @@ def _add_stages(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 def _add_demo_exporter(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     about = "serve the simulated fleet as DCGM exposition text on /metrics"
     for name, renamed in (("demo-exporter", ""), ("fleet", "now called demo-exporter")):
-        exporter = _command(commands, name, ("serve_commands", "demo_exporter"), renamed or about)
+        exporter = add_command(
+            commands, name, ("serve_commands", "demo_exporter"), renamed or about
+        )
         exporter.set_defaults(renamed=renamed and f"trimtab {name} is {renamed}")
         exporter.add_argument("--host", default="127.0.0.1")
         for option, default in (("--port", 9400), ("--seed", 7), ("--nodes", 8)):
@@ -111,7 +90,7 @@ def _add_demo_exporter(commands: "argparse._SubParsersAction[argparse.ArgumentPa
 
 
 def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    agent = _command(
+    agent = add_command(
         commands,
         "agent",
         ("agent_command", "agent"),
@@ -137,7 +116,7 @@ def _add_agent(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = _command(
+    parser = add_command(
         commands, "import", ("import_command", "import_"), "recorded telemetry into the store"
     )
     parser.add_argument("path", metavar="PATH")
@@ -148,77 +127,31 @@ def _add_import(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     parser.add_argument("--at", type=utc_time, metavar="TIME", help="time of a dcgm-text file")
 
 
-def _add_recommendations(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "recommendations", help="list, idle, show, approve, reject, apply, roll back, keep"
-    )
-    parser.set_defaults(run=_deferred("recommendation_commands", "list_"), format="table")
-    actions = parser.add_subparsers(metavar="ACTION")
-    listing = _command(
-        actions,
-        "list",
-        ("recommendation_commands", "list_"),
-        "what is proposed and what became of it",
-        lists=True,
-    )
-    listing.add_argument("--state", help="only this state, such as proposed")
-    _command(
-        actions,
-        "idle",
-        ("recommendation_commands", "idle"),
-        "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why",
-        lists=True,
-    )
-    whole = ("recommendation_commands", "show")
-    show = _command(actions, "show", whole, "one recommendation whole: why, evidence, change")
-    show.add_argument("id")
-    show.add_argument("--format", choices=("table", "json"), default="table")
-    for name, module, summary in (
-        ("approve", "recommendation_commands", "approve exactly this recommendation"),
-        ("reject", "recommendation_commands", "reject it"),
-        (
-            "apply",
-            "apply_commands",
-            "apply an approved one; while applying is off, write its change file",
-        ),
-        ("rollback", "apply_commands", "undo its change"),
-        ("keep", "apply_commands", "say that its applied change is to stay"),
-    ):
-        action = _command(actions, name, (module, name), summary)
-        action.add_argument("id")
-        action.add_argument("--by", required=True, metavar="NAME", help="who decides")
-        action.add_argument("--comment", default="", help="why")
-        if name == "apply":
-            action.add_argument("--file", action="store_true", help="only write the change file")
-        if name == "rollback":
-            action.add_argument("--undo", action="store_true", help="make the change again")
-
-
 def _add_apply(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser("apply", help="the apply worker: state, kill switch, one run")
-    parser.set_defaults(run=_deferred("apply_commands", "status"), format="table")
+    parser.set_defaults(run=deferred("apply_commands", "status"), format="table")
     actions = parser.add_subparsers(metavar="ACTION")
-    _command(
+    add_command(
         actions,
         "status",
         ("apply_commands", "status"),
         "the switches, and the commands that are not finished",
         lists=True,
     )
-    stop = _command(
+    stop = add_command(
         actions, "stop", ("apply_commands", "stop"), "kill switch: stop all applying at once"
     )
     stop.add_argument("--by", default="", metavar="NAME", help="who stops it")
     stop.add_argument("--reason", default="", help="why")
-    resume = _command(actions, "resume", ("apply_commands", "resume"), "let applying go on")
+    resume = add_command(actions, "resume", ("apply_commands", "resume"), "let applying go on")
     resume.add_argument("--by", required=True, metavar="NAME", help="who lets it go on")
-    _command(
+    add_command(
         actions,
         "work",
         ("apply_commands", "work"),
         "carry out what is due, watch and measure what was applied, tell people, and end",
     )
-    _command(
+    add_command(
         commands,
         "savings",
         ("savings_command", "savings"),
@@ -237,10 +170,10 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         ("doctor", "what is missing for every source and target, and the fix"),
     ):
         module = "doctor_command" if name == "doctor" else "list_commands"
-        command = _command(commands, name, (module, name), summary, lists=True)
+        command = add_command(commands, name, (module, name), summary, lists=True)
         if name == "doctor":
             command.add_argument("--prometheus", metavar="URL", help="check this address too")
-    energy = _command(
+    energy = add_command(
         commands,
         "energy",
         ("energy_command", "energy"),
@@ -250,7 +183,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add_energy_options(energy)
     report = commands.add_parser("report", help="the weekly report")
     kinds = report.add_subparsers(metavar="KIND", required=True)
-    weekly = _command(kinds, "weekly", ("report_command", "weekly"), "the last seven days")
+    weekly = add_command(kinds, "weekly", ("report_command", "weekly"), "the last seven days")
     weekly.add_argument("--out", metavar="FILE", help="write here instead of stdout")
     weekly.add_argument("--format", choices=("html", "pdf", "md", "json"), default="md")
     weekly.add_argument("--now", type=utc_time, metavar="TIME", help="end of the week (ISO, UTC)")
@@ -268,10 +201,10 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         "--check", action="store_true", help="with --send: say who would get what, send nothing"
     )
     audit = commands.add_parser("audit", help="the append-only record")
-    audit.set_defaults(run=_deferred("list_commands", "audit_list"), format="table")
+    audit.set_defaults(run=deferred("list_commands", "audit_list"), format="table")
     actions = audit.add_subparsers(metavar="ACTION")
-    _command(actions, "list", ("list_commands", "audit_list"), "every entry", lists=True)
-    verify = _command(
+    add_command(actions, "list", ("list_commands", "audit_list"), "every entry", lists=True)
+    verify = add_command(
         actions, "verify", ("list_commands", "audit_verify"), "check the hash chain and its rows"
     )
     verify.add_argument(
@@ -280,7 +213,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    estimate = _command(
+    estimate = add_command(
         commands,
         "estimate",
         ("estimate_command", "estimate"),
@@ -313,7 +246,7 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
         "--time-limit", type=float, metavar="HOURS", help="warn where a run takes longer"
     )
     estimate.add_argument("--top", type=int, default=10, help="plans shown (default 10)")
-    submit = _command(
+    submit = add_command(
         commands,
         "submit",
         ("submit_command", "submit"),
@@ -326,26 +259,26 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
     submit.add_argument("--by", metavar="NAME", help="who submits (default: this user)")
     submit.add_argument("--format", choices=("table", "json"), default="table")
     parser = commands.add_parser("submissions", help="list, show, watch submitted jobs")
-    parser.set_defaults(run=_deferred("submit_command", "list_"), format="table")
+    parser.set_defaults(run=deferred("submit_command", "list_"), format="table")
     actions = parser.add_subparsers(metavar="ACTION")
-    _command(
+    add_command(
         actions,
         "list",
         ("submit_command", "list_"),
         "every submitted job and its state",
         lists=True,
     )
-    show = _command(
+    show = add_command(
         actions, "show", ("submit_command", "show"), "one submitted job whole, with its attempts"
     )
     show.add_argument("id")
     show.add_argument("--format", choices=("table", "json"), default="table")
-    watch = _command(
+    watch = add_command(
         actions, "watch", ("submit_command", "watch"), "ask the clusters how submitted jobs fare"
     )
     watch.add_argument("--until-done", action="store_true", help="ask until none is open")
     watch.add_argument("--every", type=float, default=30.0, metavar="SECONDS")
-    _command(
+    add_command(
         commands,
         "memory",
         ("memory_command", "memory"),
@@ -357,7 +290,7 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
 def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     simulate = commands.add_parser("simulate", help="what other rules would have done")
     kinds = simulate.add_subparsers(metavar="WHAT", required=True)
-    rightsizing = _command(
+    rightsizing = add_command(
         kinds,
         "rightsizing",
         ("simulate_command", "rightsizing"),
@@ -393,7 +326,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_import(commands)
     _add_lists(commands)
     add_store(commands)
-    _add_recommendations(commands)
+    add_decisions(commands)
     _add_apply(commands)
     _add_submission(commands)
     _add_simulate(commands)

@@ -12,9 +12,13 @@ from dashboard.recording import NOT_APPLIED, present
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.records.decisions import Recommendation
+from data.records.findings import DismissalReason, number_of
 from data.store import Store, StoredRecommendation
 
-_COLUMNS = ("id", "state", "action", "job", "now", "proposed", "saves", "energy", "risk", "expires")
+_COLUMNS = (
+    "finding", "id", "state", "action", "job", "now", "proposed", "saves", "energy", "risk",
+    "expires",
+)  # fmt: skip
 
 
 def list_(options: argparse.Namespace) -> int:
@@ -33,6 +37,7 @@ def list_(options: argparse.Namespace) -> int:
     print_rows(
         [
             {
+                "finding": one.reference,
                 "id": one.recommendation.recommendation_id,
                 "state": one.state,
                 "action": str(one.recommendation.action),
@@ -60,6 +65,7 @@ def _warn_of_recording(store: Store) -> None:
 
 def _document(stored: StoredRecommendation) -> dict[str, object]:
     return stored.recommendation.as_dict() | {
+        "finding": stored.reference,
         "state": stored.state,
         "decided_by": stored.decided_by,
         "decided_at": stored.decided_at,
@@ -101,7 +107,8 @@ def show(options: argparse.Namespace) -> int:
         return 0
     one = stored.recommendation
     evidence = one.evidence
-    say(f"{one.recommendation_id}  {one.action}  {stored.state}  risk {one.risk}")
+    say(f"{stored.reference}  {one.recommendation_id}  {one.action}")
+    say(f"{stored.state}, risk {one.risk}")
     if newer.digest != one.digest:
         say(f"The newest plan proposes the same: {newer.recommendation_id}; either id names it.")
     print_rows(
@@ -176,7 +183,7 @@ def approve(options: argparse.Namespace) -> int:
 
 def _newer(options: argparse.Namespace, digest: str) -> str:
     """Say that a decision is about the newest plan's proposal of the same change."""
-    if digest.startswith(options.id.strip().lower()):
+    if number_of(options.id) or digest.startswith(options.id.strip().lower()):
         return ""
     return f", which the newest plan proposes in place of {options.id}"
 
@@ -191,6 +198,7 @@ def reject(options: argparse.Namespace) -> int:
             by=options.by,
             now=utc_now(),
             comment=options.comment,
+            reason=DismissalReason(options.reason) if options.reason else None,
             access=loaded.settings.access,
         )
     say(f"rejected {entry.digest} by {entry.actor}{_newer(options, entry.digest)}")

@@ -8,6 +8,7 @@ from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_
 from data.clock import utc_now
 
 _COLUMNS = (
+    "finding",
     "id",
     "state",
     "job",
@@ -44,6 +45,7 @@ def savings(options: argparse.Namespace) -> int:
 
 def _document(row: LedgerRow) -> dict[str, object]:
     return {
+        "finding": row.reference,
         "id": row.recommendation.recommendation_id,
         "digest": row.recommendation.digest,
         "job": row.recommendation.job_id,
@@ -58,6 +60,7 @@ def _document(row: LedgerRow) -> dict[str, object]:
 def _row(row: LedgerRow) -> dict[str, object]:
     one = row.measurement
     return {
+        "finding": row.reference,
         "id": row.recommendation.recommendation_id,
         "state": row.state,
         "job": row.recommendation.job_id,

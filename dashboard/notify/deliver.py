@@ -15,6 +15,7 @@ from dashboard.notify.report_mail import (
     webhook_parts,
 )
 from data.clock import utc_now
+from data.records.decisions import AuditEntry
 from data.settings import Settings
 from data.store import Store
 from data.store.outbox import Message
@@ -35,7 +36,13 @@ class Notifier:
         """Send one message that is due; tell whether there was one. Errors: StoreError."""
         every = self.settings()
         settings = every.notify
-        self.store.outbox.fill(lambda entry: messages_for(entry, settings), now=self.clock())
+        reader, url = self.store.reader, every.access.public_url
+
+        def told(entry: AuditEntry) -> tuple[Message, ...]:
+            about = reader.finding_about(entry.digest)
+            return messages_for(entry, settings, finding=about, public_url=url)
+
+        self.store.outbox.fill(told, now=self.clock())
         claim = self.store.outbox.claim(now=self.clock(), lasting=_CLAIMED)
         if claim is None:
             return False

@@ -3,6 +3,7 @@
 from data.access_settings import NotifySettings, entries
 from data.errors import scrub
 from data.records.decisions import AuditEntry
+from data.records.findings import Finding
 from data.store.outbox import Message
 
 _SUBJECT_LIMIT = 120
@@ -10,22 +11,40 @@ _DETAIL_LIMIT = 500
 WEBHOOK, MAIL = "webhook", "mail"
 
 
-def messages_for(entry: AuditEntry, settings: NotifySettings) -> tuple[Message, ...]:
-    """Return the messages of one entry: one per recipient, none for what is not to be told."""
+def messages_for(
+    entry: AuditEntry,
+    settings: NotifySettings,
+    *,
+    finding: Finding | None = None,
+    public_url: str = "",
+) -> tuple[Message, ...]:
+    """Return the messages of one entry: one per recipient, none for what is not to be told.
+
+    `finding` is what the entry is about, None for what is about no recommendation. `public_url` is
+    where browsers find the dashboard, '' where they do not.
+    """
     if entry.event not in entries(settings.events):
         return ()
     recipients = [(MAIL, address) for address in entries(settings.mail_to)]
     if settings.webhook_url:
         # The address is a secret: it stays in the settings and out of the store.
         recipients.append((WEBHOOK, "notify.webhook_url"))
-    what = f"recommendation {entry.digest[:12]} " if entry.digest else "applying "
-    subject = scrub(f"Trimtab: {what}{entry.event} by {entry.actor}", limit=_SUBJECT_LIMIT)
+    what, look = "applying", ""
+    if finding is not None:
+        what = f"{finding.reference} ({finding.action} of {finding.target})"
+        look = f"trimtab findings show {finding.reference}"
+        if public_url:
+            look = f"{public_url.rstrip('/')}/recommendations?finding={finding.reference}"
+    elif entry.digest:
+        what = f"recommendation {entry.digest[:12]}"
+        look = f"trimtab recommendations show {entry.digest[:12]}"
+    subject = scrub(f"Trimtab: {what} {entry.event} by {entry.actor}", limit=_SUBJECT_LIMIT)
     body = "\n".join(
         (
             subject,
             f"at {entry.at:%Y-%m-%d %H:%M:%S} UTC, audit entry {entry.sequence}",
             scrub(entry.detail, limit=_DETAIL_LIMIT),
-            f"trimtab recommendations show {entry.digest[:12]}" if entry.digest else "",
+            look,
         )
     ).strip()
     return tuple(

@@ -65,7 +65,7 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
     one, said = row.measurement, row.recommendation
-    name = (f"{title_of(said.action)}, {row.state}", said.target, said.recommendation_id)
+    name = (f"{title_of(said.action)}, {row.state}", said.target, row.reference)
     if one is None:
         return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (

@@ -130,7 +130,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     shown = [one.recommendation for one in waiting[:_MAX_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            (f"{title_of(said.action)}, {one.state}", said.target, said.recommendation_id),
+            (f"{title_of(said.action)}, {one.state}", said.target, one.reference),
             (f"{said.now.describe()} →", said.summary),
             (
                 range_text(said.savings.cost),

@@ -160,6 +160,7 @@ def _saved(saved: WeeklySaved) -> dict[str, object]:
         "emissions_kgco2e": saved.emissions_kgco2e and asdict(saved.emissions_kgco2e),
         "changes": [
             {
+                "finding": row.reference,
                 "id": row.recommendation.recommendation_id,
                 "digest": row.recommendation.digest,
                 "action": str(row.recommendation.action),

@@ -19,6 +19,7 @@ _WASTE = (
     "largest_job",
 )
 _ADVICE = (
+    "finding",
     "id",
     "state",
     "action",
@@ -53,6 +54,7 @@ _MEASURED = (
     "realised_emissions_kgco2e",
 )
 _SAVED = (
+    "finding",
     "id",
     "state",
     "action",
@@ -74,6 +76,7 @@ def csv_tables(report: WeeklyReport) -> dict[str, str]:
         saving: Range | None = said.savings.cost
         advice.append(
             {
+                "finding": stored.reference,
                 "id": said.recommendation_id,
                 "state": stored.state,
                 "action": str(said.action),
@@ -102,6 +105,7 @@ def _saved_row(row: LedgerRow) -> dict[str, object]:
     """Return one applied change: what it promised and brought, unknown empty with the reason."""
     said, one = row.recommendation, row.measurement
     fields: dict[str, object] = {
+        "finding": row.reference,
         "id": said.recommendation_id,
         "state": row.state,
         "action": str(said.action),

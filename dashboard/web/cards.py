@@ -20,6 +20,7 @@ _COLOURS: dict[str, Literal["violet", "green", "blue", "red", "gray"]] = {
     "approved": "green",
     "written": "blue",
     "rejected": "red",
+    "snoozed": "gray",
     "applying": "blue",
     "applied": "green",
     "verified": "green",
@@ -55,7 +56,7 @@ def card(stored: StoredRecommendation, place: str) -> None:
             plain(
                 f"Risk {one.risk}. Confidence {one.confidence}. "
                 f"{tense('Expires', 'Would have expired on')} {one.expires_at:%Y-%m-%d %H:%M} UTC. "
-                f"{one.recommendation_id}{remark}"
+                f"{stored.reference}, {one.recommendation_id}{remark}"
             )
         )
         why = st.expander("Why", key=f"{key}-why", on_change="rerun")

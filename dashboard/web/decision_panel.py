@@ -7,11 +7,13 @@ from the store.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 
 import streamlit as st
 
 from dashboard.decision_service import Preview
 from dashboard.figure_text import range_text
+from dashboard.findings import HELD_BACK
 from dashboard.recording import NOT_APPLIED
 from dashboard.web.identity import acting, local_name, remember_name, signed_in
 from dashboard.web.page import plain
@@ -19,21 +21,27 @@ from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.commands import Measurement, Person
 from data.records.decisions import Decision
+from data.records.findings import DismissalReason
 from data.records.lifecycle import OPEN, REVERSIBLE, STANDING, State
 from data.store import StoredRecommendation
 from data.store.record_json import from_json
 from data.units import MIB_PER_GIB
 
 _TICK_SECONDS = 1.0
+_SNOOZE = timedelta(days=7)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What a click was made with: who, their remark, the digest of the change they were shown."""
+    """What a click was made with: who, their remark, the digest of the change they were shown.
+
+    `reason` is why it is rejected, None when none was chosen.
+    """
 
     person: Person
     remark: str
     shown: str
+    reason: DismissalReason | None = None
 
 
 Action = Callable[[Given], object]
@@ -51,6 +59,13 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
     if state is State.PROPOSED:
         _change(stored, key)
         _buttons(stored, key, _proposed(stored), remarks=True)
+    _after_a_decision(stored, key, state)
+    _last_refusal(key)
+
+
+def _after_a_decision(stored: StoredRecommendation, key: str, state: State) -> None:
+    if state in HELD_BACK - REVERSIBLE:
+        _buttons(stored, key, {"Reopen": _reopen(stored)})
     elif state in (State.APPROVED, State.WRITTEN):
         _change(stored, key, expanded=state is State.APPROVED)
         _buttons(stored, key, _approved(stored))
@@ -63,7 +78,6 @@ def decision_panel(stored: StoredRecommendation, key: str) -> None:
         _buttons(stored, key, _standing(stored))
     elif state in (State.REFUSED, State.TARGET_GONE):
         _outcome(stored)
-    _last_refusal(key)
 
 
 def _proposed(stored: StoredRecommendation) -> dict[str, Action]:
@@ -73,7 +87,10 @@ def _proposed(stored: StoredRecommendation) -> dict[str, Action]:
             digest, Decision.APPROVED, given.person, given.remark, given.shown
         ),
         "Reject": lambda given: decision_service.decide(
-            digest, Decision.REJECTED, given.person, given.remark
+            digest, Decision.REJECTED, given.person, given.remark, reason=given.reason
+        ),
+        "Snooze a week": lambda given: decision_service.snooze(
+            digest, _SNOOZE, given.person, given.remark
         ),
     }
     if decision_service.can_apply(stored.recommendation):
@@ -97,12 +114,19 @@ def _approved(stored: StoredRecommendation) -> dict[str, Action]:
 def _standing(stored: StoredRecommendation) -> dict[str, Action]:
     decision_service, digest = current_world().decision_service, _digest(stored)
     actions: dict[str, Action] = {}
+    if State(stored.state) in HELD_BACK:
+        actions["Reopen"] = _reopen(stored)
     if decision_service.can_apply(stored.recommendation) and not stored.recommendation.cancels_job:
         word = "Undo the rollback" if stored.state == State.ROLLED_BACK else "Roll back"
         actions[word] = _roll_back(stored)
     if State(stored.state) in STANDING - {State.KEPT}:
         actions["Keep"] = lambda given: decision_service.decide(digest, Decision.KEPT, given.person)
     return actions
+
+
+def _reopen(stored: StoredRecommendation) -> Action:
+    decision_service, digest = current_world().decision_service, _digest(stored)
+    return lambda given: decision_service.reopen(digest, given.person, given.remark)
 
 
 def _roll_back(stored: StoredRecommendation) -> Action:
@@ -129,6 +153,14 @@ def _buttons(
             local_name(f"{key}-by")
     if remarks:
         comment.text_input("Comment", key=f"{key}-comment")
+        st.selectbox(
+            "Reason, when rejected",
+            list(DismissalReason),
+            index=None,
+            key=f"{key}-reason",
+            format_func=lambda reason: reason.replace("-", " "),
+            placeholder="none given",
+        )
     if decision_service.settings().apply_simulated.enabled and decision_service.can_apply(
         stored.recommendation
     ):
@@ -161,10 +193,12 @@ def _given(key: str) -> Given | None:
     if person is None:
         return None
     preview: Preview | None = held.get(f"{key}-preview")
+    reason = held.get(f"{key}-reason")
     return Given(
         person=person,
         remark=str(held.get(f"{key}-comment", "")),
         shown=preview.change.digest if preview else "",
+        reason=None if reason is None else DismissalReason(reason),
     )
 
 

@@ -258,7 +258,7 @@ def _savings(
     single = GaugeMetricFamily(
         f"trimtab_recommendation_saving_{unit}",
         f"Central saving of one waiting recommendation, the largest {NAMED}: {meaning}.",
-        labels=["id", "action", "risk", "state"],
+        labels=["finding", "action", "risk", "state"],
     )
     known = [(one, saving) for one in waiting if (saving := part(one.recommendation.savings))]
     if known:
@@ -266,6 +266,6 @@ def _savings(
             total.add_metric([estimate], sum(getattr(saving, estimate) for _one, saving in known))
     for one, saving in sorted(known, key=lambda pair: -pair[1].central)[:NAMED]:
         said = one.recommendation
-        labels = (said.recommendation_id, str(said.action), str(said.risk), one.state)
+        labels = (one.reference, str(said.action), str(said.risk), one.state)
         single.add_metric(labels, saving.central)
     yield from (total, single)

@@ -1,8 +1,9 @@
 """The life of a recommendation as a state machine: what may follow what, and nothing else.
 
 States are never kept. They follow from the append-only rows of decisions, commands and journal,
-folded in the order of the audit entries that cover them. Expired and superseded are not events:
-they follow from the clock and from a newer plan, for what has not been taken up.
+folded in the order of the audit entries that cover them. Expired, superseded and snoozed are not
+events of a recommendation: they follow from the clock, from a newer plan and from what was said of
+the finding, for what has not been taken up.
 """
 
 from collections.abc import Iterable
@@ -34,6 +35,7 @@ class State(StrEnum):
     REPLACED = "replaced"
     EXPIRED = "expired"
     SUPERSEDED = "superseded"
+    SNOOZED = "snoozed"
 
 
 class LifecycleEvent(StrEnum):
@@ -135,6 +137,7 @@ TRANSITIONS: dict[State, dict[LifecycleEvent, State]] = {
     State.REJECTED: {},
     State.EXPIRED: {},
     State.SUPERSEDED: {},
+    State.SNOOZED: {},
 }
 """APPLIED after ROLLING_BACK: a rollback was itself rolled back. ROLLBACK_ASKED while a command is
 under way ends that one: what it did is undone. REPLACED: a later recommendation changed the same
@@ -144,6 +147,8 @@ OPEN = frozenset({State.APPLYING, State.ROLLING_BACK})
 """A command is under way."""
 STANDING = frozenset(state for state, after in TRANSITIONS.items() if LifecycleEvent.KEPT in after)
 """The change, or part of it, is in the cluster and can be kept or rolled back."""
+UNDER_WAY = OPEN | STANDING | {State.APPROVED, State.WRITTEN}
+"""Somebody said yes, and it is not over."""
 REVERSIBLE = frozenset(
     state for state, after in TRANSITIONS.items() if LifecycleEvent.ROLLBACK_ASKED in after
 )
@@ -179,8 +184,10 @@ def state_after(events: Iterable[str]) -> State:
 _WORDS = frozenset(map(str, LifecycleEvent))
 
 
-def shown_state(state: State, *, expired: bool, superseded: bool) -> State:
-    """Return the state as people see it: what nobody took up expires or is superseded."""
+def shown_state(state: State, *, expired: bool, superseded: bool, snoozed: bool = False) -> State:
+    """Return the state as people see it: what nobody took up expires, is superseded or snoozed."""
+    if snoozed and state is State.PROPOSED:
+        return State.SNOOZED
     if expired and state in (State.PROPOSED, State.APPROVED):
         return State.EXPIRED
     if superseded and state is State.PROPOSED:

@@ -118,6 +118,12 @@ class CachedReader(StoreReader):
         key = ("recommendations", floor_to_slot(now, _MINUTE))
         return self.remember(key, lambda: ask(now=now), decisions=True)
 
+    def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Return what is proposed or was decided on, as `StoreReader` does; kept for a minute."""
+        ask = super().current_recommendations
+        key = ("current_recommendations", floor_to_slot(now, _MINUTE))
+        return self.remember(key, lambda: ask(now=now), decisions=True)
+
     def verify_audit(self, *, head: str = "") -> tuple[str, ...]:
         """Return every break of the record, as `StoreReader` does, proven anew every minute."""
         ask = super().verify_audit

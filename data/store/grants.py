@@ -36,9 +36,11 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "group_forecasts": {"cycle": _REPLACE},
         "memory_outlooks": {"cycle": _REPLACE},
         "recommendations": {"cycle": _REPLACE},
+        "findings": {"cycle": _APPEND},
         # The record.
         "audit": {"web": _APPEND, "cycle": _APPEND, "apply": _APPEND},
         "decisions": {"web": _APPEND},
+        "finding_events": {"web": _APPEND},
         "commands": {"web": _APPEND, "apply": _APPEND},
         "leases": {"web": _APPEND, "apply": "INSERT, UPDATE"},
         "journal": {"apply": _APPEND},

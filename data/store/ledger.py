@@ -125,7 +125,7 @@ def record_events(connection: sa.Connection, digest: str) -> list[str]:
 
 def events_by_digest(connection: sa.Connection, digest: str = "") -> list[tuple[str, str]]:
     """Return (digest, word) of every decision, command and journal row, oldest first."""
-    decisions, commands, journal = tables.COVERED
+    decisions, commands, journal, _findings = tables.COVERED
     parts = [
         sa.select(
             sa.func.coalesce(decisions.c.entry, 0).label("entry"),

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from data.settings import RetentionSettings
 from data.store import tables
 
-_DECIDED = sa.select(tables.decisions.c.digest)
+_DECIDED = sa.union(sa.select(tables.decisions.c.digest), sa.select(tables.finding_events.c.digest))
 
 
 def forget_plans(

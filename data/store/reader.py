@@ -7,14 +7,16 @@ from typing import Any
 import sqlalchemy as sa
 
 from data.errors import StoreError
-from data.records.decisions import Decision, Recommendation
+from data.records.decisions import Recommendation
+from data.records.findings import number_of, reference
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
-from data.records.lifecycle import State, shown_state
+from data.records.lifecycle import UNDER_WAY, State, shown_state
 from data.records.memory import MemoryFinding
 from data.records.plans import Plan
 from data.store import tables
 from data.store.energy_parts import EnergyReader
 from data.store.fact_reader import as_utc
+from data.store.finding_log import MIN_PREFIX, FindingReader
 from data.store.page_reader import PageReader, newest_cycle
 from data.store.plan_json import plan_from_json
 from data.store.record_json import from_json
@@ -22,7 +24,6 @@ from data.store.record_reader import RecordReader
 from data.store.room import free_mib
 from data.store.submissions import SubmissionReader
 
-MIN_PREFIX = 6
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
 
 
@@ -44,6 +45,7 @@ class StoredRecommendation:
     """A recommendation and what became of it.
 
     `state` is a word of `lifecycle.State`; the rest is of the last decision that a person took.
+    `finding` is the number of what it is a revision of.
     """
 
     recommendation: Recommendation
@@ -51,6 +53,16 @@ class StoredRecommendation:
     decided_by: str
     decided_at: datetime | None
     comment: str
+    finding: int
+
+    @property
+    def reference(self) -> str:
+        """How people name its finding: TT-12."""
+        return reference(self.finding)
+
+    def meant(self) -> tuple[bool, datetime]:
+        """Order the revisions of a finding; people mean the last: one under way, or the newest."""
+        return self.state in UNDER_WAY, self.recommendation.created_at
 
 
 def unknown_recommendation(id_or_digest: str, count: int = 0) -> StoreError:
@@ -61,7 +73,7 @@ def unknown_recommendation(id_or_digest: str, count: int = 0) -> StoreError:
     )
 
 
-class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
+class StoreReader(RecordReader, FindingReader, SubmissionReader, EnergyReader, PageReader):
     """Everything that can be read; nothing here writes."""
 
     def _latest_plan_id(self) -> str | None:
@@ -138,7 +150,13 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
         )
 
     def recommendation(self, id_or_digest: str, *, now: datetime) -> StoredRecommendation:
-        """Return the one whose digest starts so. Errors: StoreError when none or several do."""
+        """Return the one whose digest starts so, or the revision of a finding that counts (TT-12).
+
+        Errors: StoreError when none or several do.
+        """
+        number = number_of(id_or_digest)
+        if number:
+            return self._revision(number, now)
         wanted = id_or_digest.strip().lower()
         if len(wanted) < MIN_PREFIX:
             raise StoreError(
@@ -153,14 +171,35 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
             raise unknown_recommendation(id_or_digest, len(found))
         return found[0]
 
-    def rejected_since(self, at: datetime, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Return the recommendations that were rejected after a time and still are."""
-        no = sa.select(tables.decisions.c.digest).where(
-            tables.decisions.c.decision == str(Decision.REJECTED),
-            tables.decisions.c.decided_at > at,
+    def _revision(self, number: int, now: datetime) -> StoredRecommendation:
+        """Return what people mean by a finding: its revision under way, else its newest.
+
+        Errors: StoreError when none is kept.
+        """
+        of_it = sa.select(tables.recommendations).where(tables.recommendations.c.finding == number)
+        found = self._stored(of_it, now)
+        if not found:
+            raise unknown_recommendation(reference(number))
+        return max(found, key=StoredRecommendation.meant)
+
+    def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Return those of the newest plan, and all that somebody decided on or spoke of."""
+        said = sa.union(*(sa.select(table.c.digest) for table in tables.COVERED))
+        advice = tables.recommendations
+        wanted = sa.select(advice).where(
+            (advice.c.plan_id == self._latest_plan_id()) | advice.c.digest.in_(said)
         )
-        rejected = sa.select(tables.recommendations).where(tables.recommendations.c.digest.in_(no))
-        return tuple(one for one in self._stored(rejected, now) if one.state == State.REJECTED)
+        return tuple(self._stored(wanted, now))
+
+    def spoken_of_since(self, at: datetime, *, now: datetime) -> tuple[StoredRecommendation, ...]:
+        """Return what was decided on, or worked on, after a time."""
+        decisions, journal = tables.decisions.c, tables.journal.c
+        digests = sa.union(
+            sa.select(decisions.digest).where(decisions.decided_at > at),
+            sa.select(journal.digest).where(journal.written_at > at),
+        )
+        advice = tables.recommendations
+        return tuple(self._stored(sa.select(advice).where(advice.c.digest.in_(digests)), now))
 
     def proposed_again(
         self, old: Recommendation, *, now: datetime
@@ -177,6 +216,8 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
             for row in self._rows(sa.select(tables.decisions).order_by(tables.decisions.c.sequence))
         }
         states, newest = self.states(), self._latest_plan_id()
+        last = {event.number: event for event in self.finding_events()}
+        snoozed = {number: event.digest for number, event in last.items() if event.snoozes(now)}
         stored = []
         for row in self._rows(statement):
             recommendation = from_json(Recommendation, row.record)
@@ -189,11 +230,14 @@ class StoreReader(RecordReader, SubmissionReader, EnergyReader, PageReader):
                             states.get(row.digest, State.PROPOSED),
                             expired=now >= recommendation.expires_at,
                             superseded=recommendation.plan_id != newest,
+                            snoozed=row.finding in snoozed
+                            and (row.plan_id == newest or row.digest == snoozed[row.finding]),
                         )
                     ),
                     decided_by=decision.decided_by if decision else "",
                     decided_at=as_utc(decision.decided_at) if decision else None,
                     comment=decision.remark if decision else "",
+                    finding=row.finding,
                 )
             )
         return stored

@@ -16,6 +16,7 @@ from data.errors import StoreError, scrub
 from data.records.cluster import SourceReport
 from data.records.commands import Person
 from data.records.decisions import AuditEntry, Decision, Recommendation
+from data.records.findings import FindingEvent
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.lifecycle import LifecycleEvent
 from data.records.memory import MemoryFinding
@@ -29,6 +30,7 @@ from data.store.cached_reader import CachedReader
 from data.store.commands import Commands, require_may_follow, void_leases
 from data.store.engine import open_engine, store_path
 from data.store.facts import Kept, keep_collected
+from data.store.finding_log import FindingLog, append_event, numbers_of
 from data.store.head import Head
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
@@ -109,6 +111,7 @@ class Store:
         self.commands = Commands(self._transaction)
         self.outbox = Outbox(self._transaction)
         self.report_log = ReportLog(self._transaction)
+        self.finding_log = FindingLog(self._transaction)
 
     def __enter__(self) -> Self:
         return self
@@ -226,6 +229,7 @@ class Store:
             known = sa.select(sa.func.count()).where(tables.cycles.c.cycle_id == cycle_id)
             if connection.execute(known).scalar_one():
                 return
+            numbers = numbers_of(connection, recommendations, started_at)
             connection.execute(
                 tables.cycles.insert().values(
                     cycle_id=cycle_id,
@@ -284,6 +288,7 @@ class Store:
                         "cycle_id": cycle_id,
                         "plan_id": recommendation.plan_id,
                         "record": to_json(recommendation),
+                        "finding": numbers[recommendation.digest],
                     }
                     for recommendation in recommendations
                 ],
@@ -300,8 +305,9 @@ class Store:
         comment: str,
         change_digest: str = "",
         person: Person | None = None,
+        about: FindingEvent | None = None,
     ) -> AuditEntry:
-        """Append a decision and the entry that covers it.
+        """Append a decision and the entry that covers it, and what it says `about` the finding.
 
         Errors: StoreError for an unknown digest, StalePlanError when the recommendation's state
         does not allow the decision.
@@ -314,6 +320,8 @@ class Store:
                     "`trimtab recommendations list` shows the ids.",
                 )
             require_may_follow(connection, digest, LifecycleEvent(decision))
+            if about is not None:
+                append_event(connection, about)
             return append_row(
                 connection,
                 tables.decisions,

@@ -84,6 +84,29 @@ recommendations = sa.Table(
     _text("cycle_id"),
     _text("plan_id"),
     _text("record"),
+    _count("finding"),
+)
+findings = sa.Table(
+    "findings",
+    metadata,
+    _count("number", key=True),
+    _text("target"),
+    _text("action"),
+    _time("opened_at"),
+)
+finding_events = sa.Table(
+    "finding_events",
+    metadata,
+    _count("sequence", key=True),
+    _count("entry"),
+    _count("number"),
+    _text("digest"),
+    _text("event"),
+    _text("reason"),
+    sa.Column("until_at", sa.DateTime(timezone=True)),
+    _time("made_at"),
+    _text("person"),
+    _text("remark"),
 )
 decisions = sa.Table(
     "decisions",
@@ -201,6 +224,6 @@ measured_peaks = sa.Table(
     _text("record"),
 )
 
-COVERED = (decisions, commands, journal)
+COVERED = (decisions, commands, journal, finding_events)
 """Append-only tables whose every row is covered by an audit entry: the row's own `entry`."""
 """Samples, allocations and roll-ups are reached by SQL text only: they travel as frames."""

@@ -84,7 +84,7 @@ def advise(
     changes = [one.proposal for one in relieved if one.outcome]
     changes += [proposals[number] for number in chosen]
     short = list(missing_boards(problem, groups, changes))
-    found += [_of_fleet(one, plan, problem) for one in short]
+    found += _not_rejected((_of_fleet(one, plan, problem) for one in short), no)
     empty = [
         _of_fleet(node, plan, problem)
         for node in empty_nodes(plan, problem, changes)

@@ -1,7 +1,7 @@
-"""What people said no to: not proposed again until what it rested on has changed.
+"""What people said no to, and what did not hold: not proposed again until its grounds change.
 
-A target and a kind of change name what was rejected. It comes up again when the rejection is old,
-or when it would save more an hour than the range that was rejected.
+A target and a kind of change name it. It comes up again when that is long ago, or when it would
+save more an hour than the range of then.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,25 @@ from data.records.decisions import Action, Recommendation, Savings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """A recommendation that somebody rejected at `at`; it holds until `until`."""
+    """What was said of a recommendation at `at`, which holds until `until`.
+
+    `said` is what ended it: rejected, rolled back, fell short, snoozed. `whatever_it_saves`: it
+    holds for a larger saving too.
+    """
 
     recommendation: Recommendation
     at: datetime
     until: datetime
+    said: str = "rejected"
+    whatever_it_saves: bool = False
 
     def holds(self, savings: Savings) -> str:
         """Return why a change of the same kind is not proposed, '' when it may be again."""
         before, now = self.recommendation.savings, savings
         when = f"{self.at:%Y-%m-%d} (recommendation {self.recommendation.recommendation_id})"
-        said = f"rejected on {when}: nothing of the kind is proposed before {self.until:%Y-%m-%d}"
-        if before.cost is None or now.cost is None:
+        said = f"{self.said} on {when}: nothing of the kind is proposed before"
+        said = f"{said} {self.until:%Y-%m-%d}"
+        if before.cost is None or now.cost is None or self.whatever_it_saves:
             return said
         high = before.cost.high / before.horizon_hours
         if now.cost.central / now.horizon_hours > high:

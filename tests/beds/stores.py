@@ -46,13 +46,21 @@ class Stores:
                 yield own
 
 
-_TABLE_OF_SCHEMA = {7: "board_xids", 8: "memory_outlooks"}
+_UNDONE_BY = {
+    7: ("DROP TABLE board_xids",),
+    8: ("DROP TABLE memory_outlooks",),
+    9: (
+        "DROP TABLE finding_events",
+        "DROP TABLE findings",
+        "ALTER TABLE recommendations DROP COLUMN finding",
+    ),
+}
 
 
 def back_to_schema(store: Store, version: int) -> None:
     """Make the store what a Trimtab of that schema (6 or later) would have left."""
     with store._engine.begin() as connection:
-        for number, table in _TABLE_OF_SCHEMA.items():
-            if number > version:
-                connection.exec_driver_sql(f"DROP TABLE {table}")
+        for number, statements in _UNDONE_BY.items():
+            for statement in statements if number > version else ():
+                connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"DELETE FROM schema_version WHERE version > {version}")  # noqa: S608

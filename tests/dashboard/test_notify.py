@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from beds.apply_bench import START, Clock, fill
 from beds.mail_sink import MailSink, running_mail_sink
-from factories import make_recommendation
+from factories import NOW, make_recommendation
 
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.failure import NotDeliveredError
@@ -22,6 +22,7 @@ from dashboard.notify.webhook import slack_text
 from data.access_settings import NotifySettings
 from data.errors import SettingsError
 from data.records.decisions import AuditEntry, Decision
+from data.records.findings import Finding
 from data.settings import Settings
 from data.store import Store, open_store
 from data.store.outbox import Message
@@ -114,7 +115,7 @@ def test_an_approval_reaches_mailbox_and_webhook_once(store: Store, sink: MailSi
         "lead@site.example",
         "ops@site.example",
     ]
-    assert "Subject: Trimtab: recommendation" in sink.mails[0].text
+    assert "Subject: Trimtab: TT-1 (fewer-gpus of" in sink.mails[0].text
 
 
 def test_racing_notifiers_send_each_message_once(store: Store, sink: MailSink) -> None:
@@ -228,6 +229,13 @@ def test_the_webhook_address_is_not_kept(store: Store) -> None:
         previous_hash="",
         entry_hash="",
     )
-    found = messages_for(entry, NotifySettings(webhook_url="https://hooks.example/SECRET"))
+    settings = NotifySettings(webhook_url="https://hooks.example/SECRET")
+    found = messages_for(entry, settings)
     assert [one.recipient for one in found] == ["notify.webhook_url"]
     assert "SECRET" not in found[0].body
+    finding = Finding(number=12, target="a/b", action="reclaim", opened_at=NOW, seen_at=None)
+    (told,) = messages_for(entry, settings, finding=finding)
+    assert told.subject.startswith("Trimtab: TT-12 (reclaim of a/b) applied by")
+    assert told.body.endswith("trimtab findings show TT-12")
+    (linked,) = messages_for(entry, settings, finding=finding, public_url="https://t.example/")
+    assert linked.body.endswith("https://t.example/recommendations?finding=TT-12")

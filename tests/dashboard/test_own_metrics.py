@@ -102,13 +102,13 @@ def test_the_waiting_savings_are_those_of_open_recommendations(store: Store) -> 
 
 
 def test_a_job_is_not_named(store: Store) -> None:
-    """Whoever reaches the port may read: a recommendation is told by id, kind, risk and state."""
+    """Whoever reaches the port may read: a recommendation is told by number and kind."""
     one = make_recommendation(job_id=HOSTILE, namespace=HOSTILE)
     keep(store, one)
     found = scraped(store)
     assert "trimtab_up" not in found
     (labels,) = found["trimtab_recommendation_saving_cost"]
-    kind = f"action={one.action},id={one.recommendation_id}"
+    kind = f"action={one.action},finding=TT-1"
     assert labels == f"{kind},risk={one.risk},state=proposed"
 
 

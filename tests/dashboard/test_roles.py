@@ -4,6 +4,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +112,11 @@ WISHES: dict[str, tuple[set[str], Wish]] = {
         ),
     ),
     "roll_back": (DECIDE, lambda bench, who: bench.decision_service.roll_back(ADVICE.digest, who)),
+    "snooze": (
+        DECIDE,
+        lambda bench, who: bench.decision_service.snooze(ADVICE.digest, timedelta(days=1), who),
+    ),
+    "reopen": (DECIDE, lambda bench, who: bench.decision_service.reopen(ADVICE.digest, who)),
     "preview": (DECIDE, lambda bench, who: bench.decision_service.preview(ADVICE.digest, who)),
     "stop": (LET_IN, lambda bench, who: bench.decision_service.stop(who)),
     "resume": ({"admin"}, lambda bench, who: bench.decision_service.resume(who)),
@@ -119,7 +125,7 @@ QUESTIONS = {"why_not", "visible"}
 """What only tells, and is asked before a wish is offered."""
 
 
-def test_every_wish_of_the_desk_is_in_the_table() -> None:
+def test_every_wish_of_the_service_is_in_the_table() -> None:
     """Whoever adds one says here who may have it."""
     takes_person = {
         name

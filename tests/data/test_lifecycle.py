@@ -41,14 +41,14 @@ def test_an_event_moves_or_is_refused(state: State, event: LifecycleEvent) -> No
 
 
 def test_every_state_but_the_timed_ones_can_be_reached() -> None:
-    """Expired and superseded come from the clock and a newer plan."""
+    """They come from the clock, a newer plan and what was said of the finding."""
     reached, ahead = {State.PROPOSED}, [State.PROPOSED]
     while ahead:
         for after in TRANSITIONS[ahead.pop()].values():
             if after not in reached:
                 reached.add(after)
                 ahead.append(after)
-    assert set(State) - reached == {State.EXPIRED, State.SUPERSEDED}
+    assert set(State) - reached == {State.EXPIRED, State.SUPERSEDED, State.SNOOZED}
 
 
 def test_nothing_reaches_the_cluster_without_an_approval() -> None:
@@ -63,7 +63,7 @@ def test_nothing_reaches_the_cluster_without_an_approval() -> None:
 @given(st.lists(st.sampled_from([*map(str, LifecycleEvent), "sending", "looked", "nonsense"])))
 def test_folding_any_words_gives_a_state(words: list[str]) -> None:
     """A record that was tampered with still shows a state; the audit names the damage."""
-    assert state_after(words) in set(State) - {State.EXPIRED, State.SUPERSEDED}
+    assert state_after(words) in set(State) - {State.EXPIRED, State.SUPERSEDED, State.SNOOZED}
 
 
 def test_only_what_nobody_took_up_expires() -> None:

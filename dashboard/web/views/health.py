@@ -3,11 +3,14 @@
 import pandas as pd
 import streamlit as st
 
+from dashboard.findings import OUTCOME_COLUMNS, findings_now, outcome_rows
+from dashboard.web.identity import current_role
 from dashboard.web.memory_line import memory_section
 from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
+from data.records.findings import DismissalReason
 
 world = current_world()
 reader = world.reader
@@ -57,6 +60,13 @@ table(
     ),
     "sources",
 )
+outcomes = outcome_rows(findings_now(reader, now=world.clock()))
+if outcomes and current_role() != "owner":
+    st.subheader("What became of findings")
+    dismissed = sum(int(str(row["dismissed"])) for row in outcomes)
+    wrong = sum(int(str(row[DismissalReason.FALSE_POSITIVE])) for row in outcomes)
+    st.write(f"{dismissed} were dismissed, {wrong} of them as false positives.")
+    table(pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS)), "outcomes")
 memory_section()
 xid_section(reader, world.clock())
 st.subheader("Store")

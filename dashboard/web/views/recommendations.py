@@ -16,6 +16,7 @@ from dashboard.web.page import chart, empty_state, finding, number, plain, table
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import FOR_MEMORY
+from data.records.findings import number_of, reference
 from data.records.lifecycle import OPEN, State
 from data.store import StoredRecommendation
 from planner.recommendations.portfolio import worth_of
@@ -90,6 +91,13 @@ if not empty_state():
             f"{number(plan.cost_of_now, plan.currency)} for {today}, with a certified "
             f"gap of {100 * plan.gap_ratio:.2f} % to the lower bound."
         )
+    named = number_of(st.query_params.get("finding", ""))
+    asked_for = [one for one in stored if named and one.finding == named]
+    if asked_for:
+        st.subheader(reference(named))
+        card(max(asked_for, key=StoredRecommendation.meant), "asked")
+    elif named:
+        st.write(f"{reference(named)} is not known here, or no recommendation of it is kept.")
     moving = [one for one in stored if one.state in OPEN]
     if moving:
         st.subheader("Under way")
@@ -115,6 +123,7 @@ if not empty_state():
             pd.DataFrame(
                 [
                     {
+                        "finding": one.reference,
                         "id": one.recommendation.recommendation_id,
                         "state": one.state,
                         "action": title_of(one.recommendation.action),

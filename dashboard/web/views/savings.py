@@ -72,6 +72,7 @@ if rows:
         pd.DataFrame(
             [
                 {
+                    "finding": row.reference,
                     "id": row.recommendation.recommendation_id,
                     "job": row.recommendation.job_id,
                     "state": row.state,

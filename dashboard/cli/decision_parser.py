@@ -1,0 +1,108 @@
+"""The options of `findings` and `recommendations`; nothing heavy is imported here."""
+
+import argparse
+
+from dashboard.cli.commands import add_command, deferred
+from dashboard.cli.option_types import utc_time
+from data.records.findings import DismissalReason
+
+_ID = "its number (TT-12), or the first characters of an id"
+_REASONS = [str(reason) for reason in DismissalReason]
+_SORTS = ("saving", "number", "seen")
+
+
+def add_decisions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add what people decide by."""
+    _add_findings(commands)
+    _add_recommendations(commands)
+
+
+def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "findings", help="what was found, under numbers that last: list, show, snooze, dismiss"
+    )
+    parser.set_defaults(run=deferred("finding_commands", "list_"), format="table")
+    actions = parser.add_subparsers(metavar="ACTION")
+    listing = add_command(
+        actions,
+        "list",
+        ("finding_commands", "list_"),
+        "every finding that is not resolved, and where it stands",
+        lists=True,
+    )
+    listing.add_argument("--all", action="store_true", help="the resolved ones too")
+    listing.add_argument("--state", help="only this state, such as open or dismissed")
+    listing.add_argument("--team", metavar="NAMESPACE", help="only jobs of this namespace")
+    listing.add_argument("--kind", metavar="ACTION", help="only this kind, such as fewer-gpus")
+    listing.add_argument("--risk", choices=("low", "medium", "high"), help="only this risk")
+    listing.add_argument("--sort", choices=_SORTS, default="saving", help="default %(default)s")
+    show = add_command(
+        actions, "show", ("finding_commands", "show"), "one finding and all that was said of it"
+    )
+    show.add_argument("id", help=_ID)
+    show.add_argument("--format", choices=("table", "json"), default="table")
+    for name, summary in (
+        ("snooze", "do not propose it before a time"),
+        ("dismiss", "reject it, with a reason that is counted"),
+        ("reopen", "let it be proposed again"),
+    ):
+        action = add_command(actions, name, ("finding_commands", name), summary)
+        action.add_argument("id", help=_ID)
+        action.add_argument("--by", required=True, metavar="NAME", help="who decides")
+        action.add_argument("--comment", default="", help="why")
+        if name == "snooze":
+            span = action.add_mutually_exclusive_group(required=True)
+            span.add_argument("--days", type=float, help="for so many days")
+            span.add_argument(
+                "--until", type=utc_time, metavar="TIME", help="until this time (ISO, UTC)"
+            )
+        if name == "dismiss":
+            action.add_argument("--reason", required=True, choices=_REASONS)
+
+
+def _add_recommendations(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = commands.add_parser(
+        "recommendations", help="list, idle, show, approve, reject, apply, roll back, keep"
+    )
+    parser.set_defaults(run=deferred("recommendation_commands", "list_"), format="table")
+    actions = parser.add_subparsers(metavar="ACTION")
+    listing = add_command(
+        actions,
+        "list",
+        ("recommendation_commands", "list_"),
+        "what is proposed and what became of it",
+        lists=True,
+    )
+    listing.add_argument("--state", help="only this state, such as proposed")
+    add_command(
+        actions,
+        "idle",
+        ("recommendation_commands", "idle"),
+        "what becomes of the GPUs that jobs hold idle: freed, needed at peaks, or kept and why",
+        lists=True,
+    )
+    whole = ("recommendation_commands", "show")
+    show = add_command(actions, "show", whole, "one recommendation whole: why, evidence, change")
+    show.add_argument("id", help=_ID)
+    show.add_argument("--format", choices=("table", "json"), default="table")
+    for name, module, summary in (
+        ("approve", "recommendation_commands", "approve exactly this recommendation"),
+        ("reject", "recommendation_commands", "reject it"),
+        (
+            "apply",
+            "apply_commands",
+            "apply an approved one; while applying is off, write its change file",
+        ),
+        ("rollback", "apply_commands", "undo its change"),
+        ("keep", "apply_commands", "say that its applied change is to stay"),
+    ):
+        action = add_command(actions, name, (module, name), summary)
+        action.add_argument("id", help=_ID)
+        action.add_argument("--by", required=True, metavar="NAME", help="who decides")
+        action.add_argument("--comment", default="", help="why")
+        if name == "reject":
+            action.add_argument("--reason", choices=_REASONS, help="why its finding is dismissed")
+        if name == "apply":
+            action.add_argument("--file", action="store_true", help="only write the change file")
+        if name == "rollback":
+            action.add_argument("--undo", action="store_true", help="make the change again")

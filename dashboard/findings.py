@@ -1,0 +1,187 @@
+"""Findings as people see them, and what they decide about one as a whole: snooze, reopen."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dashboard.deciding import LOCAL, allowed, log_decision, require_state
+from data.access_settings import AccessSettings
+from data.errors import ChangeRefusedError
+from data.records.commands import Person
+from data.records.findings import DismissalReason, Finding, FindingEvent, FindingEventKind
+from data.records.lifecycle import State
+from data.store import Store, StoredRecommendation, StoreReader
+
+MAX_SNOOZE = timedelta(days=366)
+OPEN, DISMISSED, RESOLVED = "open", "dismissed", "resolved"
+HELD_BACK = frozenset(
+    {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
+    | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
+)
+"""What keeps a finding from being proposed for a while, unless it is reopened."""
+_OUTCOMES: dict[str, str] = {
+    OPEN: "open",
+    State.SNOOZED: "snoozed",
+    DISMISSED: "dismissed",
+    RESOLVED: "resolved",
+    State.FELL_SHORT: "fell short",
+    State.REFUSED: "refused by the target",
+    State.TARGET_GONE: "resolved",
+    State.REPLACED: "resolved",
+    State.ROLLED_BACK: "undone",
+    State.ROLLBACK_REFUSED: "undone",
+    State.UNDONE_OUTSIDE: "undone",
+    State.CHANGED_OUTSIDE: "undone",
+}
+OUTCOME_COLUMNS = (
+    "kind", "found", "open", "snoozed", "under way or applied", "fell short", "undone",
+    "refused by the target", "resolved", "dismissed",
+    *(str(reason) for reason in DismissalReason), "no reason",
+)  # fmt: skip
+_TIMED = frozenset({State.SUPERSEDED, State.EXPIRED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingStatus:
+    """A finding, where it stands, and the revision that people mean by it.
+
+    `state` is open, dismissed, resolved or a word of `State`; `reason` is why it was dismissed, and
+    `revision` None when no revision is kept.
+    """
+
+    finding: Finding
+    state: str
+    reason: str
+    until: datetime | None
+    revision: StoredRecommendation | None
+    events: tuple[FindingEvent, ...]
+
+
+def findings_now(reader: StoreReader, *, now: datetime) -> tuple[FindingStatus, ...]:
+    """Return every finding, the newest number first."""
+    revisions: dict[int, list[StoredRecommendation]] = defaultdict(list)
+    for stored in reader.current_recommendations(now=now):
+        revisions[stored.finding].append(stored)
+    events: dict[int, list[FindingEvent]] = defaultdict(list)
+    for event in reader.finding_events():
+        events[event.number].append(event)
+    return tuple(
+        _status(finding, revisions[finding.number], tuple(events[finding.number]))
+        for finding in reader.findings()
+    )
+
+
+def _status(
+    finding: Finding, revisions: list[StoredRecommendation], events: tuple[FindingEvent, ...]
+) -> FindingStatus:
+    meant = max(revisions, key=StoredRecommendation.meant, default=None)
+    state = RESOLVED if meant is None or meant.state in _TIMED else meant.state
+    last = events[-1] if events else None
+    reason = ""
+    if state == State.PROPOSED:
+        state = OPEN
+    elif state == State.REJECTED:
+        dismissals = [event for event in events if event.kind is FindingEventKind.DISMISSED]
+        reopened = last is not None and last.kind is FindingEventKind.REOPENED
+        state = RESOLVED if reopened else DISMISSED
+        reason = dismissals[-1].reason if dismissals else ""
+    return FindingStatus(
+        finding=finding,
+        state=str(state),
+        reason=reason,
+        until=last.until if last is not None and state == State.SNOOZED else None,
+        revision=meant,
+        events=events,
+    )
+
+
+def outcome_rows(found: Iterable[FindingStatus]) -> list[dict[str, object]]:
+    """Return a row for each kind of change: how many were found, and what became of them.
+
+    The columns of the states add up to `found`; those of the reasons add up to `dismissed`.
+    """
+    rows: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in found:
+        row = rows[one.finding.action]
+        row["found"] += 1
+        row[_OUTCOMES.get(one.state, "under way or applied")] += 1
+        if one.state == DISMISSED:
+            row[one.reason or "no reason"] += 1
+    return [
+        {"kind": kind} | {name: row[name] for name in OUTCOME_COLUMNS[1:]}
+        for kind, row in sorted(rows.items())
+    ]
+
+
+def event_about(
+    stored: StoredRecommendation,
+    kind: FindingEventKind,
+    *,
+    by: Person,
+    at: datetime,
+    comment: str = "",
+    reason: DismissalReason | None = None,
+    until: datetime | None = None,
+) -> FindingEvent:
+    """Return what a person says of the finding of a recommendation."""
+    return FindingEvent(
+        number=stored.finding,
+        digest=stored.recommendation.digest,
+        kind=kind,
+        reason="" if reason is None else str(reason),
+        until=until,
+        at=at,
+        person=by,
+        comment=comment,
+    )
+
+
+def snooze(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    until: datetime,
+    comment: str = "",
+    access: AccessSettings = LOCAL,
+) -> FindingEvent:
+    """Record that a finding is not to be proposed before a time.
+
+    Errors: StalePlanError when it is not proposed, ChangeRefusedError, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    hint = "Only a proposed one can be snoozed."
+    require_state(stored, frozenset({State.PROPOSED, State.SNOOZED}), hint)
+    if not now < until <= now + MAX_SNOOZE:
+        raise ChangeRefusedError(
+            f"a finding cannot be snoozed until {until:%Y-%m-%d %H:%M} UTC",
+            f"Give a time within the next {MAX_SNOOZE.days} days, or reject it with a reason.",
+        )
+    kind = FindingEventKind.SNOOZED
+    event = event_about(stored, kind, by=person, at=now, comment=comment, until=until)
+    store.finding_log.append(event)
+    log_decision(f"snoozed until {until:%Y-%m-%d %H:%M} UTC", stored, person, comment)
+    return event
+
+
+def reopen(
+    store: Store,
+    id_or_digest: str,
+    *,
+    by: str | Person,
+    now: datetime,
+    comment: str = "",
+    access: AccessSettings = LOCAL,
+) -> FindingEvent:
+    """Record that what was snoozed, rejected or undone may be proposed again from now on.
+
+    Errors: StalePlanError when nothing holds it back, ChangeRefusedError, StoreError.
+    """
+    stored, person = allowed(store, id_or_digest, by, now, access)
+    require_state(stored, HELD_BACK, "Only what was snoozed, rejected or undone can be reopened.")
+    event = event_about(stored, FindingEventKind.REOPENED, by=person, at=now, comment=comment)
+    store.finding_log.append(event)
+    log_decision("reopened", stored, person, comment)
+    return event

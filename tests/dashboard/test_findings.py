@@ -1,0 +1,261 @@
+"""Findings last: one number through all cycles, what people said of it, and what follows."""
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from beds.stores import back_to_schema
+from factories import NOW, make_plan, make_recommendation
+
+from dashboard import decisions, findings
+from dashboard.apply.resting import rejections
+from dashboard.cli import main
+from dashboard.findings import FindingStatus, findings_now, outcome_rows
+from data.clock import utc_now
+from data.errors import ChangeRefusedError, StalePlanError, StoreError
+from data.records.decisions import Action, Recommendation
+from data.records.findings import DismissalReason, number_of
+from data.settings import RetentionSettings
+from data.store import Store
+from data.store.migrate import migrate
+from data.store.record_json import to_json
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def cycle(store: Store, number: int, *found: Recommendation) -> tuple[Recommendation, ...]:
+    """Keep the cycle of an hour with its recommendations, which are given as of that hour."""
+    at = NOW + number * HOUR
+    plan = replace(make_plan(), plan_id=f"{number:064d}")
+    made = tuple(
+        replace(one, plan_id=plan.plan_id, created_at=at, expires_at=at + DAY) for one in found
+    )
+    store.keep_cycle(
+        cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),
+        plan=plan, recommendations=made,
+    )  # fmt: skip
+    return made
+
+
+def status(store: Store, reference: str, now: datetime) -> FindingStatus:
+    """Where a finding stands."""
+    (found,) = (
+        one for one in findings_now(store.reader, now=now) if one.finding.reference == reference
+    )
+    return found
+
+
+def test_a_number_outlives_the_cycles(store: Store) -> None:
+    """The same kind for the same target keeps it; another kind or target has its own."""
+    first = make_recommendation()
+    other_kind = make_recommendation(action=Action.POWER_CAP)
+    other_job = make_recommendation(job_id="search/other")
+    cycle(store, 1, first, other_kind)
+    cycle(store, 2, other_job)
+    (third,) = cycle(store, 3, replace(first, why="another reading"))
+    found = {one.finding.reference: one for one in findings_now(store.reader, now=NOW + 3 * HOUR)}
+    assert {
+        name: (one.finding.target, one.finding.action, one.state) for name, one in found.items()
+    } == {
+        "TT-1": (first.job_id, Action.FEWER_GPUS, "open"),
+        "TT-2": (first.job_id, Action.POWER_CAP, "resolved"),
+        "TT-3": ("search/other", Action.FEWER_GPUS, "resolved"),
+    }
+    one = found["TT-1"]
+    assert (one.finding.opened_at, one.finding.seen_at) == (NOW + HOUR, NOW + 3 * HOUR)
+    assert one.revision is not None
+    assert one.revision.recommendation.digest == third.digest
+    for text in ("TT-1", "tt-1", " tT-1 "):
+        assert store.reader.recommendation(text, now=NOW).recommendation == third
+
+
+@pytest.mark.parametrize("text", ["TT-0", "TT-01", "TT--1", "TT-1x", "1", "TT-", "TT-" + "9" * 30])
+def test_what_names_no_finding(text: str) -> None:
+    """A number is written in one way."""
+    assert number_of(text) == 0
+
+
+def test_what_was_said_yes_to_is_what_is_meant(store: Store) -> None:
+    """A newer revision does not take the number from the one that is approved."""
+    (first,) = cycle(store, 1, make_recommendation())
+    decisions.approve(store, "TT-1", by="Kim", now=NOW + HOUR)
+    cycle(store, 2, make_recommendation(why="again"))
+    found = status(store, "TT-1", NOW + 2 * HOUR)
+    assert found.state == "approved"
+    assert store.reader.recommendation("TT-1", now=NOW + 2 * HOUR).recommendation == first
+
+
+def test_a_snoozed_finding_is_not_proposed_before_its_time(store: Store) -> None:
+    """Whatever it would save; then it comes up again, or sooner when it is reopened."""
+    (one,) = cycle(store, 1, make_recommendation())
+    findings.snooze(store, "TT-1", by="Kim", now=NOW + HOUR, until=NOW + DAY, comment="release")
+    assert store.reader.recommendation("TT-1", now=NOW + HOUR).state == "snoozed"
+    with pytest.raises(StalePlanError, match="is snoozed"):
+        decisions.approve(store, "TT-1", by="Kim", now=NOW + HOUR)
+    held = rejections(store.reader, NOW + 2 * HOUR, 30.0)
+    larger = replace(one.savings, cost=None)
+    assert "snoozed on" in held[one.target, one.action].holds(larger)
+    cycle(store, 2)
+    found = status(store, "TT-1", NOW + 2 * HOUR)
+    assert (found.state, found.until) == ("snoozed", NOW + DAY)
+    assert rejections(store.reader, NOW + DAY, 30.0) == {}
+    assert status(store, "TT-1", NOW + DAY).state == "resolved"
+    findings.reopen(store, "TT-1", by="Kim", now=NOW + 3 * HOUR)
+    assert rejections(store.reader, NOW + 3 * HOUR, 30.0) == {}
+    assert store.reader.verify_audit() == ()
+    assert [entry.event for entry in store.reader.entries_about(1)] == ["snoozed", "reopened"]
+
+
+def test_a_dismissal_is_counted_by_its_reason(store: Store) -> None:
+    """States add up to what was found, reasons to what was dismissed."""
+    kinds = [Action.FEWER_GPUS, Action.RECLAIM]
+    made = cycle(
+        store,
+        1,
+        *(
+            make_recommendation(job_id=f"a/{number}", action=kind)
+            for kind in kinds
+            for number in range(4)
+        ),
+    )
+    now = NOW + HOUR
+    for one, reason in zip(made, (*DismissalReason, None), strict=False):
+        decisions.reject(store, one.digest, by="Kim", now=now, reason=reason)
+    findings.snooze(store, made[5].digest, by="Kim", now=now, until=now + DAY)
+    rows = {row["kind"]: row for row in outcome_rows(findings_now(store.reader, now=now))}
+    fewer, reclaim = rows["fewer-gpus"], rows["reclaim"]
+    assert [fewer[reason] for reason in DismissalReason] == [1, 1, 1, 1]
+    assert (fewer["found"], fewer["dismissed"], fewer["no reason"]) == (4, 4, 0)
+    counted = ("found", "dismissed", "no reason", "snoozed", "open")
+    assert [reclaim[name] for name in counted] == [4, 1, 1, 1, 2]
+
+
+def test_a_dismissed_finding_is_reopened(store: Store) -> None:
+    """Its kind may be proposed again from then on, and a new dismissal holds anew."""
+    (one,) = cycle(store, 1, make_recommendation())
+    reason = DismissalReason.ACCEPTED_RISK
+    decisions.reject(store, "TT-1", by="Kim", now=NOW + HOUR, reason=reason)
+    found = status(store, "TT-1", NOW + HOUR)
+    assert (found.state, found.reason) == ("dismissed", reason)
+    assert set(rejections(store.reader, NOW + HOUR, 30.0)) == {(one.target, one.action)}
+    findings.reopen(store, "TT-1", by="Kim", now=NOW + 2 * HOUR)
+    assert rejections(store.reader, NOW + 2 * HOUR, 30.0) == {}
+    (again,) = cycle(store, 3, make_recommendation(why="again"))
+    assert status(store, "TT-1", NOW + 3 * HOUR).state == "open"
+    decisions.reject(store, "TT-1", by="Kim", now=NOW + 4 * HOUR)
+    held = rejections(store.reader, NOW + 4 * HOUR, 30.0)[one.target, one.action]
+    assert (held.recommendation, held.at) == (again, NOW + 4 * HOUR)
+
+
+@pytest.mark.parametrize("days", [0, -1, 367, 10_000])
+def test_a_snooze_has_an_end_within_a_year(store: Store, days: int) -> None:
+    """What is never to come up is dismissed instead."""
+    cycle(store, 1, make_recommendation())
+    now = NOW + HOUR
+    with pytest.raises(ChangeRefusedError, match="cannot be snoozed until"):
+        findings.snooze(store, "TT-1", by="Kim", now=now, until=now + days * DAY)
+    assert store.reader.audit() == ()
+
+
+def test_what_nothing_holds_back_is_not_reopened(store: Store) -> None:
+    """Nor is what nobody found."""
+    cycle(store, 1, make_recommendation())
+    with pytest.raises(StalePlanError, match="is proposed"):
+        findings.reopen(store, "TT-1", by="Kim", now=NOW + HOUR)
+    with pytest.raises(StoreError, match="TT-2"):
+        findings.reopen(store, "TT-2", by="Kim", now=NOW + HOUR)
+    for name in ("TT-2", "abcdef", "a"):
+        with pytest.raises(StoreError, match="names no finding"):
+            store.reader.finding_number(name)
+
+
+def test_a_revision_that_was_spoken_of_is_kept(store: Store) -> None:
+    """The record names it, so that it is not removed with what nobody decided on."""
+    (one, _other) = cycle(store, 1, make_recommendation(), make_recommendation(job_id="b/1"))
+    findings.snooze(store, one.digest, by="Kim", now=NOW + HOUR, until=NOW + DAY)
+    cycle(store, 2)
+    store.forget(RetentionSettings(), NOW + 30 * DAY)
+    assert [found.finding.seen_at for found in findings_now(store.reader, now=NOW)] == [
+        None,
+        NOW + HOUR,
+    ]
+    assert store.reader.verify_audit() == ()
+
+
+def test_an_older_store_gets_its_numbers(store: Store) -> None:
+    """In the order of its cycles; what was decided stays proven."""
+    back_to_schema(store, 8)
+    with store._engine.begin() as connection:
+        rows = [
+            ("c2", 2, make_recommendation(action=Action.POWER_CAP)),
+            ("c1", 1, make_recommendation(why="first")),
+            ("c2", 2, make_recommendation(why="second")),
+            ("c1", 1, make_recommendation(action=Action.CONSOLIDATE, job_id="", job_name="node-7")),
+        ]
+        for cycle_id, sequence in (("c1", 1), ("c2", 2)):
+            connection.execute(
+                sa.text("INSERT INTO cycles VALUES (:id, :number, :at, :at, 'p', 0, 0, 2)"),
+                {"id": cycle_id, "number": sequence, "at": NOW + sequence * HOUR},
+            )
+        for cycle_id, _sequence, one in rows:
+            connection.execute(
+                sa.text("INSERT INTO recommendations VALUES (:digest, :cycle, 'p', :record)"),
+                {"digest": one.digest, "cycle": cycle_id, "record": to_json(one)},
+            )
+    migrate(store._engine)
+    assert {
+        found.reference: (found.target, found.action, found.opened_at)
+        for found in store.reader.findings()
+    } == {
+        "TT-1": ("node-7", "consolidate", NOW + HOUR),
+        "TT-2": ("search/ranker-0", "fewer-gpus", NOW + HOUR),
+        "TT-3": ("search/ranker-0", "power-cap", NOW + 2 * HOUR),
+    }
+    assert [store.reader.finding_number(one.digest) for _cycle, _sequence, one in rows] == [
+        3,
+        2,
+        2,
+        1,
+    ]
+
+
+def test_the_command_line_speaks_of_findings(
+    store_url: str, store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """List, snooze, dismiss, show, reopen; numbers in either case."""
+    now = utc_now()
+    plan = make_plan()
+    made = [
+        make_recommendation(
+            plan_id=plan.plan_id, job_id=f"a/{number}", namespace=f"team-{number}",
+            created_at=now, expires_at=now + DAY,
+        )
+        for number in range(3)
+    ]  # fmt: skip
+    store.keep_cycle(
+        cycle_id="c1", started_at=now, finished_at=now, reports=(), forecasts=(),
+        plan=plan, recommendations=made,
+    )  # fmt: skip
+    store.close()
+
+    def run(*words: str) -> str:
+        assert main(["--store", store_url, "--quiet", *words]) == 0
+        return capsys.readouterr().out
+
+    run("findings", "snooze", "tt-1", "--days", "2", "--by", "Kim")
+    run("findings", "dismiss", "TT-2", "--reason", "false-positive", "--by", "Kim")
+    listed = json.loads(run("findings", "list", "--format", "json"))
+    assert [(one["finding"], one["state"]) for one in listed] == [
+        ("TT-1", "snoozed"), ("TT-2", "dismissed"), ("TT-3", "open"),
+    ]  # fmt: skip
+    chosen = json.loads(run("findings", "list", "--team", "team-1", "--format", "json"))
+    assert [one["finding"] for one in chosen] == ["TT-2"]
+    shown = json.loads(run("findings", "show", "TT-2", "--format", "json"))
+    assert [entry["event"] for entry in shown["record"]] == ["dismissed", "rejected"]
+    assert shown["reason"] == "false-positive"
+    run("findings", "reopen", "TT-1", "--by", "Kim")
+    assert "TT-1" in run("findings", "list", "--state", "open")
+    assert main(["--store", store_url, "findings", "snooze", "TT-3", "--days", "0", "--by", "K"])
+    assert "cannot be snoozed for 0 days" in capsys.readouterr().err
