@@ -37,7 +37,7 @@ _OUTCOMES: dict[str, str] = {
 OUTCOME_COLUMNS = (
     "kind", "found", "open", "snoozed", "under way or applied", "fell short", "undone",
     "refused by the target", "resolved", "dismissed",
-    *(str(reason) for reason in DismissalReason), "no reason",
+    *(reason.replace("-", " ") for reason in DismissalReason), "no reason",
 )  # fmt: skip
 _TIMED = frozenset({State.SUPERSEDED, State.EXPIRED})
 
@@ -107,7 +107,7 @@ def outcome_rows(found: Iterable[FindingStatus]) -> list[dict[str, object]]:
         row["found"] += 1
         row[_OUTCOMES.get(one.state, "under way or applied")] += 1
         if one.state == DISMISSED:
-            row[one.reason or "no reason"] += 1
+            row[one.reason.replace("-", " ") or "no reason"] += 1
     return [
         {"kind": kind} | {name: row[name] for name in OUTCOME_COLUMNS[1:]}
         for kind, row in sorted(rows.items())

@@ -41,7 +41,7 @@ def card(stored: StoredRecommendation, place: str) -> None:
     with st.container(border=True, key=f"card-{key}"):
         title, state = st.columns([4, 1])
         title.markdown(
-            f"**{title_of(one.action)}** · {plain(one.target)}  \n"
+            f"{stored.reference} · **{title_of(one.action)}** · {plain(one.target)}  \n"
             f"{plain(one.now.describe())} → **{plain(one.summary)}**"
         )
         by = f" by {stored.decided_by}" if stored.decided_by else ""
@@ -56,7 +56,7 @@ def card(stored: StoredRecommendation, place: str) -> None:
             plain(
                 f"Risk {one.risk}. Confidence {one.confidence}. "
                 f"{tense('Expires', 'Would have expired on')} {one.expires_at:%Y-%m-%d %H:%M} UTC. "
-                f"{stored.reference}, {one.recommendation_id}{remark}"
+                f"{one.recommendation_id}{remark}"
             )
         )
         why = st.expander("Why", key=f"{key}-why", on_change="rerun")

@@ -147,18 +147,18 @@ def _buttons(
     if why_not:
         st.caption(plain(why_not))
         return
-    name, comment = st.columns([1, 2])
+    name, comment, reason = st.columns([1, 2, 1])
     if access.mode == "local":
         with name:
             local_name(f"{key}-by")
     if remarks:
         comment.text_input("Comment", key=f"{key}-comment")
-        st.selectbox(
+        reason.selectbox(
             "Reason, when rejected",
             list(DismissalReason),
             index=None,
             key=f"{key}-reason",
-            format_func=lambda reason: reason.replace("-", " "),
+            format_func=lambda chosen: chosen.replace("-", " "),
             placeholder="none given",
         )
     if decision_service.settings().apply_simulated.enabled and decision_service.can_apply(

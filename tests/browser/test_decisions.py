@@ -69,13 +69,37 @@ def test_approve_then_write_the_change_file(own_server: Server, visitor: Visitor
 
 
 def test_reject_with_a_comment(own_server: Server, visitor: Visitor) -> None:
-    """A rejection keeps who and why."""
+    """A rejection keeps who and why, and the reason that its finding is dismissed for."""
     visitor.open(f"{own_server.base}/recommendations")
     card, chosen = first_card(visitor, hostile=True)
+    card.get_by_label("Reason, when rejected").click()
+    visitor.page.get_by_role("option", name="false positive").click()
     decide(card, "Reject", comment="launch on Monday")
     expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
     one = stored(own_server)[chosen]
     assert (one.state, one.decided_by, one.comment) == ("rejected", "Robin", "launch on Monday")
+    with open_store(own_server.store_url, create=False) as store:
+        (event,) = store.reader.finding_events(one.finding)
+    assert (event.kind, event.reason) == ("dismissed", "false-positive")
+
+
+def test_a_finding_has_an_address_and_can_be_snoozed(own_server: Server, visitor: Visitor) -> None:
+    """Its number opens it in whatever state; reopened, it is proposed again at once."""
+    visitor.open(f"{own_server.base}/recommendations")
+    card, chosen = first_card(visitor)
+    number = re.search(r"TT-\d+", card.inner_text())
+    assert number
+    decide(card, "Snooze a week")
+    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
+    visitor.open(f"{own_server.base}/recommendations?finding={number.group().lower()}")
+    asked = visitor.page.locator(f".st-key-card-asked-{chosen}")
+    expect(asked.get_by_text("snoozed")).to_be_visible()
+    asked.get_by_label("Your name").fill("Kim")
+    asked.get_by_role("button", name="Reopen").click()
+    expect(asked.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    visitor.open(f"{own_server.base}/recommendations?finding=TT-99999")
+    expect(visitor.page.get_by_text("TT-99999 is not known here")).to_be_visible()
+    assert stored(own_server)[chosen].state == "proposed"
 
 
 def test_a_decision_needs_a_name(own_server: Server, visitor: Visitor) -> None:

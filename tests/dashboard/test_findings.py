@@ -126,7 +126,7 @@ def test_a_dismissal_is_counted_by_its_reason(store: Store) -> None:
     findings.snooze(store, made[5].digest, by="Kim", now=now, until=now + DAY)
     rows = {row["kind"]: row for row in outcome_rows(findings_now(store.reader, now=now))}
     fewer, reclaim = rows["fewer-gpus"], rows["reclaim"]
-    assert [fewer[reason] for reason in DismissalReason] == [1, 1, 1, 1]
+    assert [fewer[reason.replace("-", " ")] for reason in DismissalReason] == [1, 1, 1, 1]
     assert (fewer["found"], fewer["dismissed"], fewer["no reason"]) == (4, 4, 0)
     counted = ("found", "dismissed", "no reason", "snoozed", "open")
     assert [reclaim[name] for name in counted] == [4, 1, 1, 1, 2]

@@ -10,7 +10,6 @@ from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
-from data.records.findings import DismissalReason
 
 world = current_world()
 reader = world.reader
@@ -64,7 +63,7 @@ outcomes = outcome_rows(findings_now(reader, now=world.clock()))
 if outcomes and current_role() != "owner":
     st.subheader("What became of findings")
     dismissed = sum(int(str(row["dismissed"])) for row in outcomes)
-    wrong = sum(int(str(row[DismissalReason.FALSE_POSITIVE])) for row in outcomes)
+    wrong = sum(int(str(row["false positive"])) for row in outcomes)
     st.write(f"{dismissed} were dismissed, {wrong} of them as false positives.")
     table(pd.DataFrame(outcomes, columns=list(OUTCOME_COLUMNS)), "outcomes")
 memory_section()

@@ -78,6 +78,12 @@ if not empty_state():
         if waiting
         else tense("No recommendation waits for a decision.", "Nothing would be recommended.")
     )
+    named = number_of(st.query_params.get("finding", ""))
+    asked_for = [one for one in stored if named and one.finding == named]
+    if asked_for:
+        card(max(asked_for, key=StoredRecommendation.meant), "asked")
+    elif named:
+        st.write(f"{reference(named)} is not known here, or no recommendation of it is kept.")
     plan = reader.latest_plan()
     # An owner sees their own jobs; the plan is of everybody's.
     if plan is not None and plan.jobs and current_role() != "owner":
@@ -91,13 +97,6 @@ if not empty_state():
             f"{number(plan.cost_of_now, plan.currency)} for {today}, with a certified "
             f"gap of {100 * plan.gap_ratio:.2f} % to the lower bound."
         )
-    named = number_of(st.query_params.get("finding", ""))
-    asked_for = [one for one in stored if named and one.finding == named]
-    if asked_for:
-        st.subheader(reference(named))
-        card(max(asked_for, key=StoredRecommendation.meant), "asked")
-    elif named:
-        st.write(f"{reference(named)} is not known here, or no recommendation of it is kept.")
     moving = [one for one in stored if one.state in OPEN]
     if moving:
         st.subheader("Under way")
