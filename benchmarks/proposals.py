@@ -9,9 +9,11 @@ half every fifth proposal that saves has been rejected.
 import argparse
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
@@ -20,7 +22,7 @@ from dashboard.cycle import World, run_cycle
 from dashboard.proposed_again import as_proposed_now
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.records.decisions import FOR_MEMORY, Action, Recommendation
+from data.records.decisions import FOR_MEMORY, Recommendation
 from data.records.lifecycle import State
 from data.settings import EnergySettings, PlanningSettings, Settings
 from data.store import Store, open_store
@@ -31,8 +33,8 @@ EVERY = timedelta(minutes=15)
 HOUR = timedelta(hours=1)
 PAST_DAYS = 3
 REJECTED_EACH = 5
-COMES_UP_AGAIN = FOR_MEMORY | {Action.ADD_GPUS}
-"""What warns of a lack comes up again whatever was said."""
+COMES_UP_AGAIN = FOR_MEMORY
+"""What keeps a job from running out of memory comes up again whatever was said."""
 
 
 def world_of(store: Store) -> World:
@@ -62,6 +64,16 @@ def is_approvable(store: Store, one: Recommendation, now: datetime) -> bool:
     return as_proposed_now(store, one.digest, now).state == State.PROPOSED
 
 
+def spells_of(open_kinds: Sequence[frozenset[tuple[str, str]]]) -> list[int]:
+    """Return for how many cycles in a row each finding was open, each time anew."""
+    spells: list[int] = []
+    running: dict[tuple[str, str], int] = {}
+    for kinds in open_kinds:
+        spells += [length for kind, length in running.items() if kind not in kinds]
+        running = {kind: running.get(kind, 0) + 1 for kind in kinds}
+    return spells + list(running.values())
+
+
 def played(hours: float) -> list[str]:
     """Return the rows of the table: what became of all proposals over so many hours."""
     cycles = round(hours * HOUR / EVERY)
@@ -71,6 +83,7 @@ def played(hours: float) -> list[str]:
         made: list[tuple[int, Recommendation]] = []
         rejected: set[tuple[str, str]] = set()
         again = 0
+        open_kinds: list[frozenset[tuple[str, str]]] = []
         for cycle in range(cycles):
             now = START + cycle * EVERY
             found = run_cycle(world, now=now).recommendations
@@ -81,6 +94,7 @@ def played(hours: float) -> list[str]:
                     taken[age] += is_approvable(store, one, now)
             again += sum((one.target, str(one.action)) in rejected for one in found)
             made += [(cycle, one) for one in found]
+            open_kinds.append(frozenset((one.target, str(one.action)) for one in found))
             if cycle == cycles // 2:
                 saving = [one for one in found if one.action not in COMES_UP_AGAIN]
                 for one in saving[::REJECTED_EACH]:
@@ -95,8 +109,12 @@ def played(hours: float) -> list[str]:
     refused = 1 - sum(taken[age] for age in within) / max(1, sum(asked[age] for age in within))
     kinds = len({(one.target, one.action) for _cycle, one in made})
     left = cycles - 1 - cycles // 2
+    spells = spells_of(open_kinds)
+    whole = sum(length == cycles for length in spells)
     return [
-        f"{cycles} cycles, {len(made)} proposals of {kinds} targets and kinds.",
+        f"{cycles} cycles, {len(made)} revisions of {kinds} findings.",
+        f"They were open {len(spells)} times, {whole} of them from the first cycle to the last.",
+        f"Median {median(spells) * EVERY}, mean {sum(spells) / len(spells) * EVERY}.",
         "",
         "| age of the proposal | asked | can be approved | by id alone |",
         "|---|---:|---:|---:|",

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import gone, rejections, resting
-from dashboard.submission.memory_outlook import recipes_of, watched_in
+from dashboard.submission.memory_outlook import recipes_of, said_to_run_out, watched_in
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
@@ -212,6 +212,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         memory=memory,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
         rejections=rejections(world.store.reader, now, planning.rejected_days),
+        proposed_before=world.store.reader.kinds_proposed("" if last is None else last.plan_id),
     )
     quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)
     plan = replace(
@@ -313,7 +314,7 @@ def _memory(
         recipes=recipes_of(world.store.reader.submissions()),
         latest=view.as_of,
     )
-    return watch_memory(watched)
+    return watch_memory(watched, told=said_to_run_out(world.store.reader))
 
 
 def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:

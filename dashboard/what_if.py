@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from dashboard.cycle import fleet_rules
-from dashboard.submission.memory_outlook import recipes_of, watched_in
+from dashboard.submission.memory_outlook import recipes_of, said_to_run_out, watched_in
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SettingsError, StoreError
@@ -129,7 +129,7 @@ def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
         cap_laws=learned_cap_laws(models.values(), load_gpu_catalogue()),
         held_memory_mib={
             one.job_id: one.held_mib
-            for one in watch_memory(watched)
+            for one in watch_memory(watched, told=said_to_run_out(reader))
             if one.outlook is MemoryOutlook.ROOM
         },
     )

@@ -91,6 +91,12 @@ BOARD_SHARING = ("namespace", "all", "none")
 PARTITIONS = ("whole", "cluster", "pool", "tenant")
 
 
+_SHARES_OF_PLANNING = (
+    "min_coverage_ratio", "headroom_ratio", "memory_headroom_ratio", "min_saving_ratio",
+    "idle_utilization_ratio", "churn_ratio", "entry_margin_ratio",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningSettings:
     """The grid of slots, and the guardrails of recommendations."""
@@ -111,13 +117,14 @@ class PlanningSettings:
     memory_headroom_ratio: float = documented(
         0.2, "kept free above the largest memory seen or forecast, share of memory"
     )
-    min_saving_ratio: float = documented(
-        0.05, "smallest saving worth a change, share of the job's cost"
-    )
+    min_saving_ratio: float = documented(0.05, "saving worth a change, share of the job's cost")
     idle_utilization_ratio: float = documented(
         0.01, "utilization up to which a GPU counts as idle, 0..1"
     )
     reclaim_idle_hours: float = documented(4.0, "idle time before reclaiming is recommended, h")
+    entry_margin_ratio: float = documented(
+        0.1, "how much better than its limits a change must be to be proposed anew, share of each"
+    )
     hysteresis_ratio: float = documented(
         2.0, "a change must save this many times what making it costs"
     )
@@ -136,8 +143,7 @@ class PlanningSettings:
     expiry_hours: float = documented(24.0, "life of a recommendation, h")
     rejected_days: float = documented(
         30.0,
-        "how long a kind of change that was rejected, undone or fell short is not proposed again "
-        "for its target, d; 0: at once",
+        "how long what was rejected, undone or fell short is not proposed again, d; 0: at once",
     )
     budget_seconds: float = documented(10.0, "time the planner may take, s")
     frozen_slots: int = documented(
@@ -188,14 +194,7 @@ class PlanningSettings:
                 "workers": (0, 256, ""),
             },
         )
-        for name in (
-            "min_coverage_ratio",
-            "headroom_ratio",
-            "memory_headroom_ratio",
-            "min_saving_ratio",
-            "idle_utilization_ratio",
-            "churn_ratio",
-        ):
+        for name in _SHARES_OF_PLANNING:
             require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
         require(
             all(0.5 <= ratio <= 1 for ratio in self.cap_ratios),

@@ -8,7 +8,7 @@ from data.records.cluster import SourceState
 from data.records.decisions import Recommendation
 from data.records.findings import FindingEventKind
 from data.records.jobs import Job, JobState
-from data.records.lifecycle import OPEN, STANDING, State
+from data.records.lifecycle import OPEN, STANDING, UNDER_WAY, State
 from data.store import StoredRecommendation, StoreReader
 from planner.recommendations.rejections import Rejection, Rejections
 
@@ -65,7 +65,7 @@ def resting(
         if job.scheduler is None and as_of is not None and as_of - job.last_seen_at > _STILL_READ
     }
     for digest, state in reader.states().items():
-        if state not in STANDING and state not in OPEN and state not in _UNDONE:
+        if state not in UNDER_WAY and state not in _UNDONE:
             continue
         one = reader.recommendation(digest, now=now).recommendation
         why = _why(reader, one, state, present.get(one.job_id), now)
@@ -80,6 +80,9 @@ def _why(
     """Return why the target of a recommendation rests, '' when it does not."""
     if state in OPEN:
         return f"a change of it is {state}"
+    if state in (State.APPROVED, State.WRITTEN):
+        waits = f"a change of it is {state} and waits to be made"
+        return waits if now < one.expires_at else ""
     if state in _UNDONE:
         at = reader.journal(digest=one.digest, events=(str(state),))[-1].at
         over = at + REST

@@ -5,7 +5,7 @@ from typing import Any
 
 from dashboard.cli.output import print_rows
 from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.submission.memory_outlook import watched_jobs
+from dashboard.submission.memory_outlook import said_to_run_out, watched_jobs
 from data.records.memory import MemoryFinding
 from data.units import MIB_PER_GIB
 from planner.memory.watch import WatchedJob, watch_memory
@@ -22,7 +22,8 @@ def memory(options: argparse.Namespace) -> int:
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         jobs = watched_jobs(store.reader, slot_seconds=loaded.settings.planning.slot_minutes * 60)
-    findings = {one.job_id: one for one in watch_memory(jobs)}
+        told = said_to_run_out(store.reader)
+    findings = {one.job_id: one for one in watch_memory(jobs, told=told)}
     order = {name: place for place, name in enumerate(findings)}
     ordered = sorted(jobs, key=lambda one: (order.get(one.job_id, len(order)), one.job_id))
     rows = [_row(job, findings.get(job.job_id), options.format) for job in ordered]

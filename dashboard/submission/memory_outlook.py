@@ -35,6 +35,12 @@ def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob,
     )
 
 
+def said_to_run_out(reader: StoreReader) -> frozenset[str]:
+    """Return the jobs that the latest cycle said may run out of memory."""
+    found = reader.memory_outlook() or ()
+    return frozenset(one.job_id for one in found if one.probability is not None)
+
+
 def watched_in(
     jobs: Iterable[Job],
     history: pd.DataFrame,

@@ -169,8 +169,12 @@ class Recommendation:
         return digest_of(self)
 
     def is_like(self, other: "Recommendation") -> bool:
-        """Say whether two recommendations propose the same change of the same target."""
-        return all(getattr(self, name) == getattr(other, name) for name in _CHANGE)
+        """Say whether two recommendations propose the same change of the same target.
+
+        Advice changes nothing by itself: it is the same whatever amount it names.
+        """
+        names = _CHANGE[:3] if self.action in ADVICE else _CHANGE
+        return all(getattr(self, name) == getattr(other, name) for name in names)
 
     @property
     def recommendation_id(self) -> str:

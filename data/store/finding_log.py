@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from data.errors import StoreError
 from data.records.commands import Person
-from data.records.decisions import AuditEntry, Recommendation
+from data.records.decisions import Action, AuditEntry, Recommendation
 from data.records.findings import Finding, FindingEvent, FindingEventKind, number_of, reference
 from data.store import tables
 from data.store.bridge import Lock, Transaction
@@ -58,6 +58,16 @@ class FindingReader(FactReader):
             )
             for row in rows
         )
+
+    def kinds_proposed(self, plan_id: str) -> frozenset[tuple[str, Action]]:
+        """Return target and kind of every change that a plan proposed."""
+        findings, advice = tables.findings.c, tables.recommendations.c
+        rows = self._rows(
+            sa.select(findings.target, findings.action)
+            .join(tables.recommendations, advice.finding == findings.number)
+            .where(advice.plan_id == plan_id)
+        )
+        return frozenset((row.target, Action(row.action)) for row in rows)
 
     def finding_events(self, number: int = 0) -> tuple[FindingEvent, ...]:
         """Return what people did about one finding, or about all, oldest first."""

@@ -202,13 +202,15 @@ class StoreReader(RecordReader, FindingReader, SubmissionReader, EnergyReader, P
         return tuple(self._stored(sa.select(advice).where(advice.c.digest.in_(digests)), now))
 
     def proposed_again(
-        self, old: Recommendation, *, now: datetime
+        self, old: StoredRecommendation, *, now: datetime
     ) -> tuple[StoredRecommendation, ...]:
         """Return the recommendations of the newest plan that propose the same change."""
-        newest = sa.select(tables.recommendations).where(
-            tables.recommendations.c.plan_id == self._latest_plan_id()
+        advice = tables.recommendations
+        newest = sa.select(advice).where(
+            advice.c.plan_id == self._latest_plan_id(), advice.c.finding == old.finding
         )
-        return tuple(one for one in self._stored(newest, now) if one.recommendation.is_like(old))
+        found = self._stored(newest, now)
+        return tuple(one for one in found if one.recommendation.is_like(old.recommendation))
 
     def _stored(self, statement: sa.Select[Any], now: datetime) -> list[StoredRecommendation]:
         decided = {

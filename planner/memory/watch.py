@@ -5,7 +5,7 @@ the chance over all of it. Both are lower bounds of the chance of running out at
 slots are not independent, so the larger of them is said, as `at least`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -31,9 +31,10 @@ _MARGIN = 1.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWatchSettings:
-    """From which chance on running out is told."""
+    """From which chance on running out is told, and below which it is told no more."""
 
     probability: float = 0.1
+    over_below: float = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +55,26 @@ class WatchedJob:
 
 
 def watch_memory(
-    jobs: Sequence[WatchedJob], settings: MemoryWatchSettings | None = None
+    jobs: Sequence[WatchedJob],
+    settings: MemoryWatchSettings | None = None,
+    *,
+    told: Collection[str] = (),
 ) -> tuple[MemoryFinding, ...]:
     """Return what is foreseen, the likeliest to run out first, then the largest room.
 
-    A job whose memory was never reported, or has no forecast, gives nothing.
+    A job whose memory was never reported, or has no forecast, gives nothing. `told` are the jobs
+    that were said to run out before: it takes a lower chance to say no more of them.
     """
     chosen = settings or MemoryWatchSettings()
-    found = [one for job in jobs if (one := _finding(job, chosen)) is not None]
+    found = []
+    for job in jobs:
+        from_chance = chosen.over_below if job.job_id in told else chosen.probability
+        if (one := _finding(job, from_chance)) is not None:
+            found.append(one)
     return tuple(sorted(found, key=lambda one: (-(one.probability or 0.0), -one.room_mib)))
 
 
-def _finding(job: WatchedJob, settings: MemoryWatchSettings) -> MemoryFinding | None:
+def _finding(job: WatchedJob, from_chance: float) -> MemoryFinding | None:
     path = job.forecast.path(Quantity.MEMORY)
     known = job.used_mib[np.isfinite(job.used_mib)]
     if path is None or not len(known) or not path.q50:
@@ -74,7 +83,7 @@ def _finding(job: WatchedJob, settings: MemoryWatchSettings) -> MemoryFinding | 
     if outlook.is_pool:
         return None
     probability, at = outlook.exceedance()
-    if probability >= settings.probability:
+    if probability >= from_chance:
         return _runs_out(outlook, probability, at)
     return _room(outlook)
 

@@ -56,6 +56,7 @@ def advise(
     memory: Sequence[MemoryFinding] = (),
     resting: Mapping[str, str] | None = None,
     rejections: Rejections | None = None,
+    proposed_before: Collection[tuple[str, Action]] | None = None,
 ) -> Advice:
     """Return what follows from a plan of this problem.
 
@@ -64,7 +65,8 @@ def advise(
     gets the first of the free boards, and nothing else is proposed for it. `resting` maps jobs, and
     what of the fleet advice is about, to the reason why nothing is proposed for it now.
     `rejections` are what people said no to; what keeps a job from running out of memory comes up
-    again all the same.
+    again all the same. `proposed_before` are target and kind of what the plan before proposed: all
+    else must be better than its limits by `planning.entry_margin_ratio`. None: there is none.
     """
     resting, no = resting or {}, rejections or {}
     runs = {job: lengths for job, lengths in (past_runs or {}).items() if job not in resting}
@@ -77,7 +79,8 @@ def advise(
     room = AdmissionRoom(problem)
     relieved = reliefs(memory, proposals, problem, room)
     out = frozenset(one.job_id for one in relieved)
-    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no)
+    margins = [_margin(one, problem, proposed_before) for one in proposals]
+    kept, chosen = _chosen(proposals, outcomes, problem, runs, room, out, resting, no, margins)
     found = [memory_recommendation(one, plan, problem) for one in relieved]
     found += [_recommendation(proposals[one], outcomes[one], plan, problem) for one in chosen]
     found += _not_rejected(_shorter_limits(proposals, kept, plan, problem, runs), no)
@@ -141,6 +144,15 @@ def _idle_of(
     )
 
 
+def _margin(
+    one: Proposal, problem: PlanningProblem, before: Collection[tuple[str, Action]] | None
+) -> float:
+    """Return by which share a proposal must be better than its limits."""
+    if before is None or one.action is None or (one.job.demand.job.job_id, one.action) in before:
+        return 0.0
+    return problem.planning.entry_margin_ratio
+
+
 def _by_saving(one: Recommendation) -> tuple[bool, float, str]:
     saved = one.savings.cost.central if one.savings.cost else 0.0
     return one.action not in FOR_MEMORY, -saved, one.target
@@ -155,6 +167,7 @@ def _chosen(
     relieved: frozenset[str],
     resting: Mapping[str, str],
     rejections: Rejections,
+    margins: Sequence[float],
 ) -> tuple[dict[str, str], list[int]]:
     """Return the reason for every job that is kept, and the numbers of the proposals to recommend.
 
@@ -167,7 +180,7 @@ def _chosen(
             continue
         reason = (
             resting.get(job_id)
-            or refusal(one, outcome, terms, past_runs.get(job_id, ()))
+            or refusal(one, outcome, terms, past_runs.get(job_id, ()), margin_ratio=margins[number])
             or rejected(rejections, job_id, one.action, outcome.savings)
         )
         if reason:

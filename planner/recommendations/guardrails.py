@@ -19,11 +19,18 @@ exceeds: one spinning kernel gives 100 % utilization at 5-10 % of the range."""
 
 
 def refusal(
-    one: Proposal, outcome: ProposalOutcome, terms: Terms, past_runs: Sequence[float]
+    one: Proposal,
+    outcome: ProposalOutcome,
+    terms: Terms,
+    past_runs: Sequence[float],
+    *,
+    margin_ratio: float = 0.0,
 ) -> str:
     """Return why the change is not recommended, '' when it is.
 
-    `past_runs` are the lengths of ended runs of the same job, s.
+    `past_runs` are the lengths of ended runs of the same job, s. `margin_ratio` is how much better
+    than its limits the change must be: what the plan before proposed holds them without a margin,
+    so that a job near a limit is not proposed in one cycle and withdrawn in the next.
     """
     if one.job.keep_reason:
         return one.job.keep_reason
@@ -37,12 +44,16 @@ def refusal(
         if runs_in_slurm(one.job.demand.job) and not terms.may_requeue:
             least += f", of what can be made of it: {REQUEUE_NEEDED}"
         return f"{least}; {flag}" if flag else least
-    return (
-        _unsteady(one, terms)
-        or _starved(one, terms)
+    wanted = 1.0 + margin_ratio
+    reason = (
+        _unsteady(one, terms, wanted)
+        or _starved(one, terms, wanted)
         or _overruns(one, past_runs)
-        or _poor(one, outcome, terms)
+        or _poor(one, outcome, terms, wanted)
     )
+    if reason and margin_ratio and not refusal(one, outcome, terms, past_runs):
+        return f"{reason}; what is new must be {100 * margin_ratio:g} % better than its limit"
+    return reason
 
 
 def _idle_for_good(one: Proposal, terms: Terms) -> str:
@@ -54,8 +65,8 @@ def _idle_for_good(one: Proposal, terms: Terms) -> str:
     return f"it has held {now.describe()} idle for {demand.idle_hours:.1f} h, but {why}"
 
 
-def _unsteady(one: Proposal, terms: Terms) -> str:
-    if one.share < STEADY_SHARE:
+def _unsteady(one: Proposal, terms: Terms, wanted: float) -> str:
+    if one.share < min(1.0, wanted * STEADY_SHARE):
         return f"the plan would change it for {100 * one.share:.0f} % of the horizon only"
     remaining = one.job.demand.remaining
     held = float((one.held * remaining.central).sum()) * terms.slot_hours
@@ -65,13 +76,13 @@ def _unsteady(one: Proposal, terms: Terms) -> str:
     return ""
 
 
-def _starved(one: Proposal, terms: Terms) -> str:
+def _starved(one: Proposal, terms: Terms, wanted: float) -> str:
     """Refuse less than what is needed; more than now, even if not all of it, is welcome."""
     chosen = one.chosen
     if not chosen.configuration.gpu_count or chosen.service > one.present.service:
         return ""
     need = float(needed_service(one.job.demand, one.present, terms.planning).max())
-    if chosen.service >= need - 1e-9:
+    if chosen.service >= wanted * need - 1e-9:
         return ""
     return (
         f"{chosen.configuration.describe()} gives {chosen.service:.2g} of the "
@@ -107,7 +118,7 @@ def saving_ratio(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> float
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 
 
-def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> str:
+def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms, wanted: float) -> str:
     """Refuse what saves too little for the change; more GPUs are not asked to save but to serve."""
     saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
     taken = 0.0 if outcome.transition is None else outcome.transition.cost
@@ -116,12 +127,12 @@ def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> str:
         saved += outcome.shortfall_saved
     else:
         ratio = saving_ratio(one, outcome, terms)
-        if ratio < planning.min_saving_ratio:
+        if ratio < wanted * planning.min_saving_ratio:
             return (
                 f"it would save {100 * ratio:.1f} %, less than the "
                 f"{100 * planning.min_saving_ratio:g} % that are worth a change"
             )
-    if saved + taken < planning.hysteresis_ratio * taken:
+    if saved + taken < wanted * planning.hysteresis_ratio * taken:
         return (
             f"it would save {saved + taken:.3g} {terms.energy.currency}, less than "
             f"{planning.hysteresis_ratio:g} times the {taken:.3g} that the change costs"

@@ -22,7 +22,7 @@ from factories import (
 from dashboard import decisions
 from dashboard.cli import main
 from data.errors import ApprovalMissingError, ChangeRefusedError, StalePlanError
-from data.records.decisions import Recommendation, Savings
+from data.records.decisions import ADVICE, Action, Recommendation, Savings
 from data.records.plans import Configuration
 from data.store import Store, open_store
 
@@ -96,16 +96,16 @@ def test_a_job_that_changed_since_is_refused(store: Store, tmp_path: Path) -> No
         decisions.write_approved(store, DIGEST, by="A", now=LATER, folder=tmp_path)
 
 
-def again(store: Store, **changes: Any) -> Recommendation:
+def again(store: Store, plan_id: str = "p2", **changes: Any) -> Recommendation:
     """The recommendation of a newer plan, an hour later."""
-    newer = replace(make_recommendation(**changes), plan_id="p2", created_at=LATER)
+    newer = replace(make_recommendation(**changes), plan_id=plan_id, created_at=LATER)
     store.keep_cycle(
-        cycle_id="c2",
+        cycle_id=f"c-{plan_id}",
         started_at=LATER,
         finished_at=LATER,
         reports=(),
         forecasts=(),
-        plan=replace(make_plan(), plan_id="p2"),
+        plan=replace(make_plan(), plan_id=plan_id),
         recommendations=(newer,),
     )
     return newer
@@ -146,6 +146,14 @@ def test_another_change_has_to_be_looked_at_again(store: Store, changes: dict[st
     again(store, **changes)
     with pytest.raises(StalePlanError, match="superseded"):
         decisions.approve(store, DIGEST, by="A", now=LATER)
+
+
+@pytest.mark.parametrize("action", sorted(ADVICE))
+def test_advice_is_the_same_whatever_amount_it_names(store: Store, action: Action) -> None:
+    """It changes nothing by itself: saying yes to 4 more GPUs an hour ago is no no to 5 now."""
+    first = again(store, action=action, change="4 more", job_id="", job_name=H100)
+    newer = again(store, "p3", action=action, change="5 more", job_id="", job_name=H100)
+    assert decisions.approve(store, first.digest, by="A", now=LATER).digest == newer.digest
 
 
 def test_a_change_that_was_shown_is_no_change_of_a_newer_plan(store: Store) -> None:

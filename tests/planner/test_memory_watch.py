@@ -71,6 +71,20 @@ def only(job: WatchedJob) -> MemoryFinding:
     return found
 
 
+@given(st.floats(60_000, 80_000))
+def test_what_was_told_is_told_until_its_chance_is_small(middle: float) -> None:
+    """From one chance on it is told first, and below a lower one no more."""
+    job = make_job(make_path(middle - 9_000, middle, middle + 9_000), np.full(96, middle))
+    settings = MemoryWatchSettings()
+    new = {one.job_id for one in watch_memory([job]) if one.probability is not None}
+    again = [one for one in watch_memory([job], told={job.job_id}) if one.probability is not None]
+    assert new <= {one.job_id for one in again}
+    every = watch_memory([job], MemoryWatchSettings(probability=0.0))
+    chance = every[0].probability if every else None
+    assert bool(new) == (chance is not None and chance >= settings.probability)
+    assert bool(again) == (chance is not None and chance >= settings.over_below)
+
+
 def test_a_climb_beyond_the_board_is_told_with_its_time() -> None:
     """Memory whose median passes the board is sure to run out, at the slot where it does."""
     found = only(make_job(climbing(), np.linspace(40, 60, 48) * 1024))
