@@ -117,7 +117,7 @@ class PlanningSettings:
     memory_headroom_ratio: float = documented(
         0.2, "kept free above the largest memory seen or forecast, share of memory"
     )
-    min_saving_ratio: float = documented(0.05, "saving worth a change, share of the job's cost")
+    min_saving_ratio: float = documented(0.05, "smallest saving worth a change, share of cost")
     idle_utilization_ratio: float = documented(
         0.01, "utilization up to which a GPU counts as idle, 0..1"
     )
