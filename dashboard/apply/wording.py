@@ -31,6 +31,7 @@ STATE_WORDS: Mapping[State, str] = MappingProxyType(
         State.REPLACED: "was applied, and replaced by a later change of the same fields",
         State.EXPIRED: "expired before anybody took it up",
         State.SUPERSEDED: "superseded by a newer plan",
+        State.SNOOZED: "snoozed, not proposed for now",
     }
 )
 

@@ -69,7 +69,8 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
             "allocated and idle; the dashed part of the picture is the forecast.",
             page="views/overview.py",
             label="Overview",
-            done=applied or bool(taken - {State.PROPOSED, State.EXPIRED, State.SUPERSEDED}),
+            done=applied
+            or bool(taken - {State.PROPOSED, State.EXPIRED, State.SUPERSEDED, State.SNOOZED}),
         ),
         Step(
             title="Approve and apply one",
