@@ -1,6 +1,6 @@
 """The savings ledger: what applied changes promised, and what they were measured to bring."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -106,7 +106,7 @@ def total_energy(rows: Iterable[LedgerRow]) -> Total:
 
 def total_emissions(rows: Iterable[LedgerRow]) -> Range | None:
     """Add up the location-based emissions that were really saved; None when none is known."""
-    return _sum(
+    return sum_of(
         [
             row.measurement.realised_emissions_kgco2e
             for row in rows
@@ -124,12 +124,13 @@ def _total(pairs: list[tuple[Range | None, Range | None]]) -> Total:
     return Total(
         measured=len(known),
         unknown=len(pairs) - len(known),
-        predicted=_sum([one for one, _other in known]),
-        realised=_sum([other for _one, other in known]),
+        predicted=sum_of([one for one, _other in known]),
+        realised=sum_of([other for _one, other in known]),
     )
 
 
-def _sum(ranges: list[Range]) -> Range | None:
+def sum_of(ranges: Sequence[Range]) -> Range | None:
+    """Return the sum of ranges, their errors taken as alike; None of none."""
     if not ranges:
         return None
     return Range(

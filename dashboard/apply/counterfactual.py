@@ -56,10 +56,15 @@ class Since:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredSaving:
-    """GPU-hours and board energy saved, None where unknown."""
+    """GPU-hours and board energy saved, None where unknown.
+
+    `hours_without` are the board-hours that the job would have held, `hours_with` those it held.
+    """
 
     gpu_hours: Range
     energy_kwh: Range | None
+    hours_without: float
+    hours_with: float
 
 
 def saved(
@@ -100,7 +105,12 @@ def saved(
         boards * hours - given_back, [(own_error, own_error), _sides(held_apart)], "GPU-h"
     )
     if since.energy_kwh is None or np.isnan(day.power).any():
-        return MeasuredSaving(gpu_hours=gpu_hours, energy_kwh=None)
+        return MeasuredSaving(
+            gpu_hours=gpu_hours,
+            energy_kwh=None,
+            hours_without=boards * hours,
+            hours_with=then_hours,
+        )
     errors = []
     if has_end and worked:
         watts = float(day.power.mean())
@@ -121,7 +131,10 @@ def saved(
     errors.append((1000 * (used.high - used.central), 1000 * (used.central - used.low)))
     kwh = [(low / 1000, high / 1000) for low, high in errors]
     return MeasuredSaving(
-        gpu_hours=gpu_hours, energy_kwh=_around(net / 1000 - used.central, kwh, "kWh")
+        gpu_hours=gpu_hours,
+        energy_kwh=_around(net / 1000 - used.central, kwh, "kWh"),
+        hours_without=boards * hours,
+        hours_with=then_hours,
     )
 
 

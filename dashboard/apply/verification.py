@@ -23,14 +23,15 @@ from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation
 from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings, Settings
+from data.store import StoreReader
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from forecasting.power.free_boards import with_measured_idle
 from planner.problem.configurations import board_share
 
-_BEFORE = timedelta(hours=24)
+BEFORE = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"
 _NOTHING = Range(low=0, central=0, high=0, unit="W")
-_MAX_READINGS = 20_000
+MAX_READINGS = 20_000
 _SATURATED_RATIO = 0.85
 """Utilization from which less work after a change is put down to the change, not to demand."""
 _GIVE_UP = timedelta(hours=24)
@@ -73,14 +74,14 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
         )
 
     rows, latest = history(start, end), reader.latest_sample_at()
-    readings = reader.power_readings(start=changed - _BEFORE, end=changed, most=_MAX_READINGS)
+    readings = reader.power_readings(start=changed - BEFORE, end=changed, most=MAX_READINGS)
     measurement = compare(
-        history(changed - _BEFORE, changed),
+        history(changed - BEFORE, changed),
         rows,
         recommendation=recommendation,
         slots=round((end - start).total_seconds() / slot_seconds),
         is_over=latest is not None and latest >= end,
-        split_kwh=_split_energy(task, recommendation, start, end),
+        split_kwh=split_energy(reader, recommendation, start, end),
         catalogue=with_measured_idle(load_gpu_catalogue(), readings),
         settings=settings,
     )
@@ -177,6 +178,8 @@ def compare(
         realised_emissions_kgco2e=site
         and _times(site, tuple(gram / GRAMS_PER_KILOGRAM for gram in grams), "kgCO2e"),
         reasons=(*((why,) if why else ()), *(() if worked else (_BY_TIME,))),
+        board_hours_without=found.hours_without,
+        board_hours_with=found.hours_with,
     )
 
 
@@ -192,7 +195,7 @@ def _too_little(
     least = planning.min_coverage_ratio
     known = len(before) * slot_hours
     reasons = [] if len(before) else ["no history"]
-    if known < least * (_BEFORE / timedelta(hours=1)) and known < hours:
+    if known < least * (BEFORE / timedelta(hours=1)) and known < hours:
         reasons.append("too little is known of the time before the change")
     if hours < least * slots * slot_hours:
         share = 100 * hours / (slots * slot_hours) if slots else 0
@@ -251,13 +254,13 @@ def _board_energy(
     return Range(low=kwh, central=kwh, high=kwh, unit="kWh"), ""
 
 
-def _split_energy(
-    task: Task, recommendation: Recommendation, start: datetime, end: datetime
+def split_energy(
+    reader: StoreReader, recommendation: Recommendation, start: datetime, end: datetime
 ) -> Range | None:
     """Return a slice's part of the energy of its boards in kWh, None of whole boards."""
     if not recommendation.proposed.mig_profile:
         return None
-    rows = task.store.reader.energy(start=start, end=end, by="job")
+    rows = reader.energy(start=start, end=end, by="job")
     own = rows[rows["key"] == recommendation.job_id]
     if own.empty or own["energy_kwh"].isna().any():
         return None

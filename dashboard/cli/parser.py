@@ -151,12 +151,18 @@ def _add_apply(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         ("apply_commands", "work"),
         "carry out what is due, watch and measure what was applied, tell people, and end",
     )
-    add_command(
+    savings = add_command(
         commands,
         "savings",
         ("savings_command", "savings"),
         "what applied recommendations promised, and what they brought",
         lists=True,
+    )
+    savings.add_argument(
+        "--by",
+        choices=("change", "finding", "day", "namespace"),
+        default="change",
+        help="change: the first hours after each (default); else all days until today, added up",
     )
 
 

@@ -1,9 +1,11 @@
 """`trimtab savings`: predicted against realised, per applied recommendation and in total."""
 
 import argparse
+from dataclasses import asdict
 
 from dashboard.cli.output import print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.saved_by_day import saved_by_day, summed
 from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_hours
 from data.clock import utc_now
 
@@ -21,10 +23,16 @@ _COLUMNS = (
     "throughput",
     "unknown because",
 )
+_SUM_COLUMNS = (
+    "days", "GPU-hours saved", "promised", "energy saved", "energy promised", "emissions saved",
+    "money saved", "days in part unknown",
+)  # fmt: skip
 
 
 def savings(options: argparse.Namespace) -> int:
     """List what applied changes promised and brought; the last row is the total."""
+    if options.by != "change":
+        return _to_date(options)
     with open_for_reading(settings_of(options)) as store:
         rows = ledger(store.reader, now=utc_now())
     gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
@@ -40,6 +48,37 @@ def savings(options: argparse.Namespace) -> int:
     if rows:
         shown.append(_total_row(gpu_hours, energy))
     print_rows(shown, options.format, columns=_COLUMNS, empty="Nothing has been applied yet.")
+    return 0
+
+
+def _to_date(options: argparse.Namespace) -> int:
+    """List what was saved so far, by finding, day or namespace; the last row is the total."""
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        days = saved_by_day(store.reader, loaded.settings, now=utc_now())
+    sums = (*summed(days, options.by), *summed(days, "all"))
+    if options.format == "json":
+        print_json([asdict(one) for one in sums])
+        return 0
+    print_rows(
+        [
+            {
+                options.by: one.name,
+                "days": one.days,
+                "GPU-hours saved": range_text(one.gpu_hours),
+                "promised": range_text(one.promised_gpu_hours),
+                "energy saved": range_text(one.energy_kwh),
+                "energy promised": range_text(one.promised_energy_kwh),
+                "emissions saved": range_text(one.emissions_kgco2e),
+                "money saved": range_text(one.money),
+                "days in part unknown": one.unknown_days,
+            }
+            for one in sums
+        ],
+        options.format,
+        columns=(options.by, *_SUM_COLUMNS),
+        empty="Nothing has been applied yet.",
+    )
     return 0
 
 

@@ -108,6 +108,7 @@ class Measurement:
     Predictions are scaled to `hours`. Work is counted in effective GPU-hours. A quantity that could
     not be measured is None, and `reasons` say why. `memory_peak_mib` is the largest memory per
     device, `memory_limit_mib` what a program can have there: both only of changes made for memory.
+    `board_hours_without` are of the model before the change, `board_hours_with` of the one since.
     """
 
     hours: float
@@ -123,3 +124,5 @@ class Measurement:
     reasons: tuple[str, ...] = ()
     memory_peak_mib: float | None = None
     memory_limit_mib: float | None = None
+    board_hours_without: float | None = None
+    board_hours_with: float | None = None

@@ -27,6 +27,7 @@ from hypothesis import strategies as st
 from planning_cases import H100
 
 from dashboard.apply.verification import compare, measure
+from dashboard.saved_by_day import saved_by_day, summed
 from dashboard.savings import ledger, total_energy, total_gpu_hours
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.commands import Work
@@ -302,6 +303,13 @@ def test_a_change_that_keeps_its_promise_is_verified(bench: Bench) -> None:
     assert total.realised is not None
     assert total.predicted is not None
     assert total.realised.central == pytest.approx(total.predicted.central, rel=0.05)
+    days = saved_by_day(bench.store.reader, bench.settings, now=end)
+    (one,) = summed(days, "finding")
+    assert one.name == "TT-1"
+    assert one.gpu_hours is not None
+    assert one.gpu_hours.central == pytest.approx(
+        2 * sum(day.measurement.hours for day in days), rel=0.05
+    )
     assert total_energy(rows).unknown == 1
 
 

@@ -5,9 +5,13 @@ import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
 from dashboard.figure_text import range_text
+from dashboard.saved_by_day import saved_by_day, summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, table, tense
 from dashboard.web.session import current_world
+from data.clock import floor_to_slot
+
+_SOME_MINUTES = 300
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
@@ -46,7 +50,23 @@ else:
         f"{gpu_hours.measured} of {len(rows)} applied changes are measured: they saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
+world = current_world()
+days = world.reader.remember(
+    ("saved by day", floor_to_slot(world.clock(), _SOME_MINUTES)),
+    lambda: saved_by_day(world.reader, world.settings.settings, now=world.clock()),
+    decisions=True,
+)
+for every in summed(days, "all"):
+    figures(
+        {
+            "money saved to date": every.money or ("—", "a part of it is unknown"),
+            "GPU-hours saved to date": every.gpu_hours or ("—", "not measured yet"),
+            "site energy saved to date": every.energy_kwh or ("—", "power was not reported"),
+            "days in part unknown": (str(every.unknown_days), f"of {every.days} days of changes"),
+        }
+    )
 if rows:
+    st.subheader("The first hours after each change")
     figures(
         {
             "GPU-hours saved": gpu_hours.realised or ("—", "not measured yet"),
@@ -90,4 +110,28 @@ if rows:
             ]
         ),
         "savings",
+    )
+if days:
+    st.subheader("To date")
+    st.caption(
+        "Every day from each change until it ends, against the same job without it. A job that was "
+        "stopped counts for the horizon of what was promised."
+    )
+    table(
+        pd.DataFrame(
+            [
+                {
+                    "finding": one.name,
+                    "days": one.days,
+                    "GPU-hours saved": range_text(one.gpu_hours),
+                    "promised": range_text(one.promised_gpu_hours),
+                    "energy saved": range_text(one.energy_kwh),
+                    "emissions saved": range_text(one.emissions_kgco2e),
+                    "money saved": range_text(one.money),
+                    "days in part unknown": one.unknown_days,
+                }
+                for one in summed(days, "finding")
+            ]
+        ),
+        "to date",
     )

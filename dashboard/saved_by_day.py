@@ -1,0 +1,266 @@
+"""What applied changes have saved so far: a row for each change and day (UTC), until each ends.
+
+Every day is measured as the first hours after a change are (`dashboard/apply/verification.py`):
+against what the job would have held and drawn without it. A change saves from the slot after it was
+applied until it is undone, replaced or its job is over. A job that was stopped saves for the
+horizon of what was promised: nobody can say that it would have been held for longer.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+
+from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
+from dashboard.savings import sum_of
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
+from data.clock import floor_to_slot
+from data.records.commands import JournalRow, Measurement
+from data.records.decisions import Range, Recommendation
+from data.records.lifecycle import LifecycleEvent
+from data.settings import Settings
+from data.store import StoreReader
+from forecasting.power.free_boards import with_measured_idle
+from planner.problem.tariffs import tariff_of
+
+_DAY = timedelta(days=1)
+_OVER_AFTER = timedelta(hours=1)
+"""A job that telemetry has not named for so long, up to the newest sample, is over."""
+_SENDING = "sending"
+_STOOD = ("applied", "applied-differently", "failing")
+_ENDED = tuple(
+    str(event)
+    for event in (
+        LifecycleEvent.ROLLED_BACK,
+        LifecycleEvent.UNDONE_OUTSIDE,
+        LifecycleEvent.CHANGED_OUTSIDE,
+        LifecycleEvent.TARGET_GONE,
+        LifecycleEvent.REPLACED,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingTime:
+    """A time for which a change stood: begun, concluded and ended (None: it stands)."""
+
+    begun: datetime
+    concluded: datetime
+    ended: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySaved:
+    """What one change saved on one day. `money` is rent and electricity, None where unknown."""
+
+    reference: str
+    recommendation: Recommendation
+    day: date
+    measurement: Measurement
+    money: Range | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedSum:
+    """What the changes of one group saved in all; a sum is of its known parts, None without any.
+
+    `unknown_days` are the days of a change of which a part is unknown.
+    """
+
+    name: str
+    days: int
+    unknown_days: int
+    gpu_hours: Range | None
+    promised_gpu_hours: Range | None
+    energy_kwh: Range | None
+    promised_energy_kwh: Range | None
+    emissions_kgco2e: Range | None
+    money: Range | None
+
+
+GROUPS: dict[str, Callable[[DaySaved], str]] = {
+    "finding": lambda one: one.reference,
+    "day": lambda one: f"{one.day:%Y-%m-%d}",
+    "namespace": lambda one: one.recommendation.namespace,
+    "all": lambda _one: "all",
+}
+"""By what the days of changes are added up."""
+
+
+def summed(rows: Sequence[DaySaved], by: str) -> tuple[SavedSum, ...]:
+    """Return the sums of rows by a name of `GROUPS`, in the order in which the groups come up."""
+    groups: dict[str, list[DaySaved]] = defaultdict(list)
+    for row in rows:
+        groups[GROUPS[by](row)].append(row)
+    return tuple(_sum(name, group) for name, group in groups.items())
+
+
+def _sum(name: str, group: Sequence[DaySaved]) -> SavedSum:
+    def of(part: Callable[[Measurement], Range | None]) -> Range | None:
+        return sum_of([found for one in group if (found := part(one.measurement)) is not None])
+
+    return SavedSum(
+        name=name,
+        days=len(group),
+        unknown_days=sum(one.money is None for one in group),
+        gpu_hours=of(lambda one: one.realised_gpu_hours),
+        promised_gpu_hours=of(lambda one: one.predicted_gpu_hours),
+        energy_kwh=of(lambda one: one.realised_energy_kwh),
+        promised_energy_kwh=of(lambda one: one.predicted_energy_kwh),
+        emissions_kgco2e=of(lambda one: one.realised_emissions_kgco2e),
+        money=sum_of([one.money for one in group if one.money is not None]),
+    )
+
+
+def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
+    """Yield the times for which a change stood, from its rows of the journal, oldest first."""
+    begun: datetime | None = None
+    concluded: datetime | None = None
+    for row in rows:
+        if row.event == _SENDING and concluded is None:
+            begun = begun or row.at
+        elif row.event in _STOOD and concluded is None:
+            concluded = row.at
+        elif row.event in _ENDED and concluded is not None:
+            yield StandingTime(begun=begun or concluded, concluded=concluded, ended=row.at)
+            begun = concluded = None
+    if concluded is not None:
+        yield StandingTime(begun=begun or concluded, concluded=concluded, ended=None)
+
+
+def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> tuple[DaySaved, ...]:
+    """Return a row for each change of a job and day on which it stood, the oldest first."""
+    rows: dict[str, list[JournalRow]] = defaultdict(list)
+    for row in reader.journal(events=(_SENDING, *_STOOD, *_ENDED)):
+        rows[row.digest].append(row)
+    found = []
+    for digest, events in rows.items():
+        times = list(standing_times(events))
+        if not times:
+            continue
+        stored = reader.recommendation(digest, now=now)
+        if not stored.recommendation.job_id:
+            continue
+        measured = _MeasuredDays(reader, stored.recommendation, settings)
+        for standing in times:
+            found += [
+                DaySaved(
+                    reference=stored.reference,
+                    recommendation=stored.recommendation,
+                    day=day,
+                    measurement=one,
+                    money=money,
+                )
+                for day, one, money in measured.days(standing)
+            ]
+    return tuple(sorted(found, key=lambda one: (one.day, one.reference)))
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredDays:
+    """How the days of one change are measured."""
+
+    reader: StoreReader
+    recommendation: Recommendation
+    settings: Settings
+
+    @property
+    def _slot(self) -> timedelta:
+        return timedelta(minutes=self.settings.planning.slot_minutes)
+
+    def _floor(self, at: datetime) -> datetime:
+        return floor_to_slot(at, int(self._slot.total_seconds()))
+
+    def _history(self, start: datetime, end: datetime) -> pd.DataFrame:
+        return self.reader.job_history(
+            self.recommendation.job_id,
+            start=start,
+            end=end,
+            slot_seconds=int(self._slot.total_seconds()),
+        )
+
+    def _window(self, standing: StandingTime) -> tuple[datetime, datetime]:
+        """Return the whole slots of that time for which samples have come and which count."""
+        one, latest = self.recommendation, self.reader.latest_sample_at()
+        start = self._floor(standing.concluded) + self._slot
+        ends = [at for at in (standing.ended, latest) if at is not None]
+        job = self.reader.job(one.job_id)
+        if not one.proposed.gpu_count:
+            ends.append(start + timedelta(hours=one.savings.horizon_hours))
+        elif job is not None and latest is not None and latest - job.last_seen_at > _OVER_AFTER:
+            ends.append(job.last_seen_at)
+        return start, self._floor(min(ends, default=start))
+
+    def days(self, standing: StandingTime) -> Iterator[tuple[date, Measurement, Range | None]]:
+        """Yield each day on which the change stood, with what was measured and the money saved."""
+        start, end = self._window(standing)
+        if end <= start:
+            return
+        begun = self._floor(standing.begun)
+        readings = self.reader.power_readings(start=begun - BEFORE, end=begun, most=MAX_READINGS)
+        catalogue = with_measured_idle(load_gpu_catalogue(), readings)
+        before, after = self._history(begun - BEFORE, begun), self._history(start, end)
+        # What is like the same hours of the day before the change is found by the hour.
+        later = (after["slot_start"] - begun) // _DAY
+        alike = after.assign(slot_start=after["slot_start"] - later * _DAY)
+        while start < end:
+            midnight = floor_to_slot(start, int(_DAY.total_seconds())) + _DAY
+            until = min(end, max(start + self._slot, self._floor(midnight)))
+            there = (after["slot_start"] >= start) & (after["slot_start"] < until)
+            one = self._one(before, alike[there], (start, until), catalogue)
+            yield start.date(), one, self._money(one, (start, until), catalogue)
+            start = until
+
+    def _one(
+        self,
+        before: pd.DataFrame,
+        rows: pd.DataFrame,
+        window: tuple[datetime, datetime],
+        catalogue: GpuCatalogue,
+    ) -> Measurement:
+        start, until = window
+        return compare(
+            before,
+            rows,
+            recommendation=self.recommendation,
+            slots=round((until - start) / self._slot),
+            is_over=True,
+            split_kwh=split_energy(self.reader, self.recommendation, start, until),
+            catalogue=catalogue,
+            settings=self.settings,
+        )
+
+    def _money(
+        self, one: Measurement, window: tuple[datetime, datetime], catalogue: GpuCatalogue
+    ) -> Range | None:
+        """Return rent and electricity saved; None where a part is unknown."""
+        hours, energy = one.realised_gpu_hours, one.realised_energy_kwh
+        now, wanted = self.recommendation.now, self.recommendation.proposed
+        own, other = (
+            catalogue.find(side.gpu_model) for side in (now, wanted if wanted.gpu_count else now)
+        )
+        if hours is None or energy is None or own is None or other is None:
+            return None
+        if one.board_hours_without is None or one.board_hours_with is None:
+            return None
+        rent = one.board_hours_without * own.price_per_hour
+        rent -= one.board_hours_with * other.price_per_hour
+        price = self._price(window)
+        parts = ((hours, own.price_per_hour), (energy, price))
+        below = float(np.hypot.reduce([each * (part.central - part.low) for part, each in parts]))
+        above = float(np.hypot.reduce([each * (part.high - part.central) for part, each in parts]))
+        central = rent + energy.central * price
+        unit = self.settings.energy.currency
+        return Range(low=central - below, central=central, high=central + above, unit=unit)
+
+    def _price(self, window: tuple[datetime, datetime]) -> float:
+        """Return the mean price of a kWh with that of its carbon in a window."""
+        start, until = window
+        slots = [start + number * self._slot for number in range((until - start) // self._slot)]
+        energy = self.settings.energy
+        carbon = load_carbon_table().get(energy.region)
+        return float(tariff_of(slots, self._slot, energy=energy, carbon=carbon).per_kwh.mean())

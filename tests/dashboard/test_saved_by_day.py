@@ -1,0 +1,275 @@
+"""Savings to date: every hour from a change until its end counts once, at that hour's price."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from drawn import examples
+from factories import NOW, make_job, make_range, make_recommendation
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_cases import H100
+
+from dashboard.saved_by_day import DaySaved, saved_by_day, standing_times, summed
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
+from data.records.commands import JournalRow
+from data.records.decisions import Action, Recommendation, Savings
+from data.records.plans import Configuration
+from data.settings import EnergySettings, PlanningSettings, Settings
+
+BOARD = load_gpu_catalogue().get(H100)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+PRICES = tuple(0.1 + 0.02 * hour for hour in range(24))
+PUE = 1.5
+WORK = 1.0
+"""Boards of work, before the change and since."""
+
+
+def row(event: str, at: datetime) -> JournalRow:
+    """A row of the journal."""
+    return JournalRow(
+        sequence=1, command_id="c", digest="d", event=event, step=0, at=at, fence=1,
+        detail="", record="",
+    )  # fmt: skip
+
+
+class Past:
+    """A reader of one job: 4 boards with 400 W for a board of work, then 2 boards with 300 W."""
+
+    def __init__(
+        self, changed: datetime, latest: datetime, one: Recommendation, rows: Sequence[JournalRow]
+    ) -> None:
+        self.changed, self.latest, self.one, self.rows = changed, latest, one, rows
+        self.last_seen = latest
+
+    def journal(self, *, events: tuple[str, ...]) -> list[JournalRow]:
+        """The rows of these events."""
+        return [row for row in self.rows if row.event in events]
+
+    def recommendation(self, _digest: str, *, now: datetime) -> Any:
+        """The one there is."""
+        return SimpleNamespace(recommendation=self.one, reference="TT-1")
+
+    def latest_sample_at(self) -> datetime:
+        """The newest sample."""
+        return self.latest
+
+    def job(self, _job_id: str) -> Any:
+        """The job as it was seen last."""
+        return make_job(last_seen_at=self.last_seen)
+
+    def power_readings(self, **_wanted: Any) -> pd.DataFrame:
+        """No reading: what free boards draw is that of the catalogue."""
+        return empty_frame(SAMPLES)
+
+    def energy(self, **_wanted: Any) -> pd.DataFrame:
+        """Nothing is shared."""
+        return pd.DataFrame({"key": []})
+
+    def job_history(
+        self, job_id: str, *, start: datetime, end: datetime, slot_seconds: int
+    ) -> pd.DataFrame:
+        """The slots of a window."""
+        step = timedelta(seconds=slot_seconds)
+        starts = [start + number * step for number in range((end - start) // step)]
+        later = np.array([at >= self.changed for at in starts])
+        stopped = not self.one.proposed.gpu_count
+        boards = np.where(later, 2.0, 4.0)
+        frame = pd.DataFrame(
+            {
+                "job_id": job_id,
+                "slot_start": pd.to_datetime(pd.Series(starts, dtype="datetime64[us, UTC]")),
+                "effective_gpus": 0.0 if stopped else WORK,
+                "utilization_ratio": 0.0 if stopped else WORK / boards,
+                "sample_count": 60,
+                "allocated_gpus": boards,
+                "memory_used_mib": 1_000.0,
+                "power_watts": boards * BOARD.idle_watts
+                + (0.0 if stopped else 1.0) * np.where(later, 300.0, 400.0) * WORK,
+            }
+        )
+        return frame[~later] if stopped else frame
+
+
+def site(slot_minutes: int = 60) -> Settings:
+    """Settings with a price for each hour (UTC) and no doubt about the site."""
+    return replace(
+        Settings(),
+        planning=PlanningSettings(slot_minutes=slot_minutes),
+        energy=EnergySettings(
+            pue=PUE,
+            pue_uncertainty=0.0,
+            electricity_price_by_hour=",".join(map(str, PRICES)),
+        ),
+    )
+
+
+def advice(**changes: Any) -> Recommendation:
+    """Half of a service's four boards."""
+    now = Configuration(gpu_model=H100, gpu_count=4)
+    values: dict[str, Any] = {
+        "now": now,
+        "proposed": replace(now, gpu_count=2),
+        "delay_hours": None,
+        "savings": Savings(
+            horizon_hours=24,
+            gpu_hours=make_range(48, "GPU-h"),
+            energy_kwh=make_range(2.4, "kWh"),
+            emissions_kgco2e=None,
+            cost=None,
+        ),
+    }
+    return make_recommendation(**(values | changes))
+
+
+def days_of(past: Past, slot_minutes: int = 60) -> tuple[DaySaved, ...]:
+    """What was saved on each day."""
+    reader: Any = past
+    return saved_by_day(reader, site(slot_minutes), now=past.latest)
+
+
+@settings(max_examples=examples(25), deadline=None)
+@given(
+    minute=st.integers(0, 24 * 60),
+    lasted=st.integers(1, 100),
+    slot_minutes=st.sampled_from([5, 15, 30, 60]),
+)
+def test_every_hour_counts_once_at_its_price(minute: int, lasted: int, slot_minutes: int) -> None:
+    """Against a sum by hand: 2 boards' rent and 100 W a board of work, slot by slot."""
+    step = timedelta(minutes=slot_minutes)
+    begun = NOW + timedelta(minutes=minute)
+    changed = NOW + (begun - NOW) // step * step
+    latest = changed + step + lasted * HOUR
+    rows = [row("sending", begun), row("applied", begun)]
+    found = days_of(Past(changed, latest, advice(), rows), slot_minutes)
+    slots = [changed + step + number * step for number in range(lasted * HOUR // step)]
+    hours = slot_minutes / 60
+    rent = 2 * BOARD.price_per_hour * hours * len(slots)
+    kwh = [0.1 * WORK * PUE * hours for _slot in slots]
+    money = rent + sum(one * PRICES[at.hour] for one, at in zip(kwh, slots, strict=True))
+    (every,) = summed(found, "all")
+    assert every.gpu_hours is not None
+    assert every.energy_kwh is not None
+    assert every.money is not None
+    assert every.gpu_hours.central == pytest.approx(2 * hours * len(slots), rel=1e-9)
+    assert every.energy_kwh.central == pytest.approx(sum(kwh), rel=1e-6)
+    assert every.money.central == pytest.approx(money, rel=1e-6)
+    assert every.money.low <= every.money.central <= every.money.high
+    assert every.unknown_days == 0
+    assert [one.day for one in found] == sorted({at.date() for at in slots})
+    assert sum(one.measurement.hours for one in found) == pytest.approx(hours * len(slots))
+    for one in found:
+        held, without = one.measurement.board_hours_with, one.measurement.board_hours_without
+        assert held is not None
+        assert without is not None
+        saved = one.measurement.realised_gpu_hours
+        assert saved is not None
+        assert held + saved.central == pytest.approx(without, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("events", "stretches"),
+    [
+        ([], []),
+        (["sending"], []),
+        (["sending", "applied"], [(0, 1, None)]),
+        (["sending", "sending", "applied"], [(0, 2, None)]),
+        (["sending", "applied", "sending", "rolled-back"], [(0, 1, 3)]),
+        (["sending", "failing", "applied", "undone-outside"], [(0, 1, 3)]),
+        (
+            ["sending", "applied", "sending", "rolled-back", "sending", "applied"],
+            [(0, 1, 3), (4, 5, None)],
+        ),
+        (["applied", "replaced"], [(0, 0, 1)]),
+        (["sending", "rolled-back"], []),
+    ],
+)
+def test_a_change_saves_while_it_stands(
+    events: list[str], stretches: list[tuple[int, int, int | None]]
+) -> None:
+    """From when it was concluded until it was undone, and again when it was made again."""
+    rows = [row(event, NOW + number * HOUR) for number, event in enumerate(events)]
+    found = [(one.begun, one.concluded, one.ended) for one in standing_times(rows)]
+    assert found == [
+        tuple(None if number is None else NOW + number * HOUR for number in one)
+        for one in stretches
+    ]
+
+
+class IdlePast(Past):
+    """Four boards without work: 100 W each by night, 300 W each from noon on, 90 W since."""
+
+    def job_history(self, *one: Any, **named: Any) -> pd.DataFrame:
+        """The slots of a window."""
+        frame = super().job_history(*one, **named)
+        by_day = frame["slot_start"].dt.hour >= 12
+        before = np.where(by_day, 300.0, 100.0)
+        since = frame["slot_start"] >= self.changed
+        return frame.assign(
+            effective_gpus=0.0,
+            allocated_gpus=4.0,
+            power_watts=4 * np.where(since, 90.0, before),
+        )
+
+
+def test_an_idle_job_is_compared_with_the_same_hours() -> None:
+    """Every afternoon with the afternoon before the change, in whatever hour that was made."""
+    midnight = NOW.replace(hour=0) + DAY
+    begun = midnight + 13 * HOUR
+    capped = advice(action=Action.POWER_CAP, proposed=Configuration(gpu_model=H100, gpu_count=4))
+    rows = [row("sending", begun), row("applied", begun)]
+    past = IdlePast(begun, midnight + 2 * DAY + 12 * HOUR, capped, rows)
+    saved = [one.measurement.realised_energy_kwh for one in days_of(past)]
+    watts = [(300 - 90) * 10, (100 - 90) * 12 + (300 - 90) * 12, (100 - 90) * 12]
+    assert [one.central for one in saved if one is not None] == pytest.approx(
+        [4 * one / 1000 * PUE for one in watts]
+    )
+
+
+def hours_of(past: Past) -> float:
+    """The hours that counted."""
+    return sum(one.measurement.hours for one in days_of(past))
+
+
+def test_nothing_is_saved_after_the_end() -> None:
+    """Of the change, of the job, of a stopped job's horizon."""
+    begun = [row("sending", NOW), row("applied", NOW)]
+    past = Past(NOW, NOW + 10 * DAY, advice(), begun)
+    assert hours_of(past) == 239
+    past.rows = [*begun, row("rolled-back", NOW + 2 * DAY)]
+    assert hours_of(past) == 47
+    past.rows, past.last_seen = begun, NOW + 3 * DAY
+    assert hours_of(past) == 71
+    stopped = advice(proposed=Configuration(gpu_model=H100, gpu_count=0))
+    assert hours_of(Past(NOW, NOW + 10 * DAY, stopped, begun)) == 24
+
+
+def test_a_change_of_this_minute_has_saved_nothing_yet() -> None:
+    """Nor has a change of the fleet, which has no job to measure by."""
+    begun = [row("sending", NOW), row("applied", NOW)]
+    assert days_of(Past(NOW, NOW, advice(), begun)) == ()
+    fleet = advice(job_id="", job_name="node-7")
+    assert days_of(Past(NOW, NOW + DAY, fleet, begun)) == ()
+    assert summed((), "all") == ()
+
+
+def test_an_unknown_price_is_unknown_money() -> None:
+    """Of a model that the catalogue does not know, and of power that was not reported."""
+    begun = [row("sending", NOW), row("applied", NOW)]
+    other = advice(proposed=Configuration(gpu_model="X9000", gpu_count=2))
+    (one, *_rest) = days_of(Past(NOW, NOW + DAY, other, begun))
+    assert one.money is None
+    assert one.measurement.reasons
+
+
+def test_the_columns_of_a_history_are_all_there() -> None:
+    """The past of these tests is what a store gives."""
+    past = Past(NOW, NOW + DAY, advice(), [])
+    frame = past.job_history("a", start=NOW, end=NOW + HOUR, slot_seconds=900)
+    assert len(check_frame(frame, HISTORY)) == 4
