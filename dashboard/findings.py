@@ -81,11 +81,10 @@ def _status(
     reason = ""
     if state == State.PROPOSED:
         state = OPEN
-    elif state == State.REJECTED:
-        dismissals = [event for event in events if event.kind is FindingEventKind.DISMISSED]
-        reopened = last is not None and last.kind is FindingEventKind.REOPENED
-        state = RESOLVED if reopened else DISMISSED
-        reason = dismissals[-1].reason if dismissals else ""
+    elif meant is not None and state == State.REJECTED:
+        state = RESOLVED if _reopened(meant, last) else DISMISSED
+        said = (meant.recommendation.digest, FindingEventKind.DISMISSED)
+        reason = next((one.reason for one in events if (one.digest, one.kind) == said), "")
     return FindingStatus(
         finding=finding,
         state=str(state),
@@ -94,6 +93,13 @@ def _status(
         revision=meant,
         events=events,
     )
+
+
+def _reopened(rejected: StoredRecommendation, last: FindingEvent | None) -> bool:
+    """Say whether the last that was said of the finding is to propose it again after all."""
+    if last is None or last.kind is not FindingEventKind.REOPENED:
+        return False
+    return rejected.decided_at is None or last.at >= rejected.decided_at
 
 
 def outcome_rows(found: Iterable[FindingStatus]) -> list[dict[str, object]]:

@@ -141,10 +141,13 @@ def test_a_dismissed_finding_is_reopened(store: Store) -> None:
     assert (found.state, found.reason) == ("dismissed", reason)
     assert set(rejections(store.reader, NOW + HOUR, 30.0)) == {(one.target, one.action)}
     findings.reopen(store, "TT-1", by="Kim", now=NOW + 2 * HOUR)
+    assert status(store, "TT-1", NOW + 2 * HOUR).state == "resolved"
     assert rejections(store.reader, NOW + 2 * HOUR, 30.0) == {}
     (again,) = cycle(store, 3, make_recommendation(why="again"))
     assert status(store, "TT-1", NOW + 3 * HOUR).state == "open"
     decisions.reject(store, "TT-1", by="Kim", now=NOW + 4 * HOUR)
+    found = status(store, "TT-1", NOW + 4 * HOUR)
+    assert (found.state, found.reason) == ("dismissed", "")
     held = rejections(store.reader, NOW + 4 * HOUR, 30.0)[one.target, one.action]
     assert (held.recommendation, held.at) == (again, NOW + 4 * HOUR)
 
