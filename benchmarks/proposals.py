@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from tempfile import TemporaryDirectory
 
 from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
@@ -114,7 +114,7 @@ def played(hours: float) -> list[str]:
     return [
         f"{cycles} cycles, {len(made)} revisions of {kinds} findings.",
         f"They were open {len(spells)} times, {whole} of them from the first cycle to the last.",
-        f"Median {median(spells) * EVERY}, mean {sum(spells) / len(spells) * EVERY}.",
+        f"Median {median(spells) * EVERY / HOUR:.2g} h, mean {fmean(spells) * EVERY / HOUR:.2g} h.",
         "",
         "| age of the proposal | asked | can be approved | by id alone |",
         "|---|---:|---:|---:|",
