@@ -103,4 +103,5 @@ def recommended(
             kept.write_bytes(pickle.dumps(known))
     problem = make_problem(*known.positional, **known.named)
     plan = build_plan(problem, budget_seconds=settings.planning.budget_seconds, created_at=AS_OF)
-    return advise(plan, problem, **known.advised_by).recommendations, problem.catalogue
+    advice = advise(plan, problem, proposed_before=frozenset(), **known.advised_by)
+    return advice.recommendations, problem.catalogue
