@@ -94,7 +94,7 @@ def played(hours: float) -> list[str]:
                     taken[age] += is_approvable(store, one, now)
             again += sum((one.target, str(one.action)) in rejected for one in found)
             made += [(cycle, one) for one in found]
-            open_kinds.append(frozenset((one.target, str(one.action)) for one in found))
+            open_kinds.append(frozenset((said.target, str(said.action)) for said in found))
             if cycle == cycles // 2:
                 saving = [one for one in found if one.action not in COMES_UP_AGAIN]
                 for one in saving[::REJECTED_EACH]:

@@ -15,11 +15,11 @@ import numpy as np
 import pandas as pd
 
 from dashboard.apply.verification import BEFORE, MAX_READINGS, compare, split_energy
-from dashboard.savings import sum_of
+from dashboard.savings import ENDED, STOOD, sum_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.clock import floor_to_slot
-from data.records.commands import JournalRow, Measurement
+from data.records.commands import JournalRow, Measurement, Work
 from data.records.decisions import Range, Recommendation
 from data.records.lifecycle import LifecycleEvent
 from data.settings import Settings
@@ -30,18 +30,8 @@ from planner.problem.tariffs import tariff_of
 _DAY = timedelta(days=1)
 _OVER_AFTER = timedelta(hours=1)
 """A job that telemetry has not named for so long, up to the newest sample, is over."""
-_SENDING = "sending"
-_STOOD = ("applied", "applied-differently", "failing")
-_ENDED = tuple(
-    str(event)
-    for event in (
-        LifecycleEvent.ROLLED_BACK,
-        LifecycleEvent.UNDONE_OUTSIDE,
-        LifecycleEvent.CHANGED_OUTSIDE,
-        LifecycleEvent.TARGET_GONE,
-        LifecycleEvent.REPLACED,
-    )
-)
+_SENDING = str(Work.SENDING)
+_UNDONE = (str(LifecycleEvent.ROLLED_BACK), *ENDED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +113,9 @@ def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
     for row in rows:
         if row.event == _SENDING and concluded is None:
             begun = begun or row.at
-        elif row.event in _STOOD and concluded is None:
+        elif row.event in STOOD and concluded is None:
             concluded = row.at
-        elif row.event in _ENDED and concluded is not None:
+        elif row.event in _UNDONE and concluded is not None:
             yield StandingTime(begun=begun or concluded, concluded=concluded, ended=row.at)
             begun = concluded = None
     if concluded is not None:
@@ -135,7 +125,7 @@ def standing_times(rows: Iterable[JournalRow]) -> Iterator[StandingTime]:
 def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> tuple[DaySaved, ...]:
     """Return a row for each change of a job and day on which it stood, the oldest first."""
     rows: dict[str, list[JournalRow]] = defaultdict(list)
-    for row in reader.journal(events=(_SENDING, *_STOOD, *_ENDED)):
+    for row in reader.journal(events=(_SENDING, *STOOD, *_UNDONE)):
         rows[row.digest].append(row)
     found = []
     for digest, events in rows.items():
@@ -152,12 +142,12 @@ def saved_by_day(reader: StoreReader, settings: Settings, *, now: datetime) -> t
                     reference=stored.reference,
                     recommendation=stored.recommendation,
                     day=day,
-                    measurement=one,
+                    measurement=measurement,
                     money=money,
                 )
-                for day, one, money in measured.days(standing)
+                for day, measurement, money in measured.days(standing)
             ]
-    return tuple(sorted(found, key=lambda one: (one.day, one.reference)))
+    return tuple(sorted(found, key=lambda row: (row.day, row.reference)))
 
 
 @dataclass(frozen=True, slots=True)

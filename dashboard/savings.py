@@ -10,9 +10,9 @@ from data.store import StoreReader
 from data.store.record_json import from_json
 
 _MEASURED = ("verified", "fell-short", "unmeasured")
-_ENDED = ("undone-outside", "changed-outside", "target-gone", "replaced")
-_UNMEASURED = dict.fromkeys(_ENDED, "it ended before it could be measured")
-_STOOD = ("applied", "applied-differently", "failing")
+ENDED = ("undone-outside", "changed-outside", "target-gone", "replaced")
+_UNMEASURED = dict.fromkeys(ENDED, "it ended before it could be measured")
+STOOD = ("applied", "applied-differently", "failing")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ def ledger(reader: StoreReader, *, now: datetime) -> tuple[LedgerRow, ...]:
     }
     applied: dict[str, datetime] = {}
     measured: dict[str, tuple[datetime, Measurement]] = {}
-    for row in reader.journal(events=(*_STOOD, *_MEASURED)):
+    for row in reader.journal(events=(*STOOD, *_MEASURED)):
         if row.command_id not in applies:
             continue
-        if row.event in _STOOD:
+        if row.event in STOOD:
             applied.setdefault(row.digest, row.at)
         elif row.record:
             measured[row.digest] = (row.at, from_json(Measurement, row.record))

@@ -136,8 +136,8 @@ def rejections(reader: StoreReader, now: datetime, days: float) -> Rejections:
                 )
             )
     return {
-        (one.recommendation.target, one.recommendation.action): one
-        for one in sorted(found, key=lambda one: one.at)
+        (rejection.recommendation.target, rejection.recommendation.action): rejection
+        for rejection in sorted(found, key=lambda rejection: rejection.at)
     }
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from dashboard import decisions, findings
 from dashboard.cli.output import print_json, print_rows, range_text, say
-from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.cli.world import decided, open_for_reading, settings_of
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
 from dashboard.recording import present
 from data.clock import utc_now
@@ -24,13 +24,13 @@ def list_(options: argparse.Namespace) -> int:
     with open_for_reading(settings_of(options)) as store:
         found = findings_now(store.reader, now=present(store.reader))
     order = _ORDERS[getattr(options, "sort", "saving")]
-    chosen = sorted((one for one in found if _is_wanted(one, options)), key=order)
+    chosen = sorted((status for status in found if _is_wanted(status, options)), key=order)
     if options.format == "json":
-        print_json([_document(one) for one in chosen])
+        print_json([_document(status) for status in chosen])
         return 0
-    hidden = sum(one.state == RESOLVED for one in found)
+    hidden = sum(status.state == RESOLVED for status in found)
     print_rows(
-        [_row(one) for one in chosen],
+        [_row(status) for status in chosen],
         options.format,
         columns=_COLUMNS,
         empty=f"No finding{f'; --all shows the {hidden} resolved' if hidden else ''}.",
@@ -151,51 +151,21 @@ def _snooze_until(options: argparse.Namespace, now: datetime) -> datetime:
 
 def snooze(options: argparse.Namespace) -> int:
     """Keep a finding from being proposed before a time."""
-    loaded, now = settings_of(options), utc_now()
-    until = _snooze_until(options, now)
-    with open_for_reading(loaded) as store:
-        event = findings.snooze(
-            store,
-            options.id,
-            by=options.by,
-            now=now,
-            until=until,
-            comment=options.comment,
-            access=loaded.settings.access,
-        )
+    until = _snooze_until(options, utc_now())
+    event = decided(options, findings.snooze, until=until)
     say(f"{reference(event.number)} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
     return 0
 
 
 def reopen(options: argparse.Namespace) -> int:
     """Let a finding be proposed again."""
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        event = findings.reopen(
-            store,
-            options.id,
-            by=options.by,
-            now=utc_now(),
-            comment=options.comment,
-            access=loaded.settings.access,
-        )
+    event = decided(options, findings.reopen)
     say(f"{reference(event.number)} may be proposed again, by the next cycle")
     return 0
 
 
 def dismiss(options: argparse.Namespace) -> int:
     """Reject what a finding proposes, with a reason."""
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        number = store.reader.finding_number(options.id)
-        entry = decisions.reject(
-            store,
-            options.id,
-            by=options.by,
-            now=utc_now(),
-            comment=options.comment,
-            reason=DismissalReason(options.reason),
-            access=loaded.settings.access,
-        )
-    say(f"{reference(number)} is dismissed by {entry.actor}: {options.reason}")
+    entry = decided(options, decisions.reject, reason=DismissalReason(options.reason))
+    say(f"{options.id} is dismissed by {entry.actor}: {options.reason}")
     return 0

@@ -23,7 +23,7 @@ def memory(options: argparse.Namespace) -> int:
     with open_for_reading(loaded) as store:
         jobs = watched_jobs(store.reader, slot_seconds=loaded.settings.planning.slot_minutes * 60)
         told = said_to_run_out(store.reader)
-    findings = {one.job_id: one for one in watch_memory(jobs, told=told)}
+    findings = {finding.job_id: finding for finding in watch_memory(jobs, told=told)}
     order = {name: place for place, name in enumerate(findings)}
     ordered = sorted(jobs, key=lambda one: (order.get(one.job_id, len(order)), one.job_id))
     rows = [_row(job, findings.get(job.job_id), options.format) for job in ordered]

@@ -5,11 +5,10 @@ import sys
 
 from dashboard import decisions
 from dashboard.cli.output import print_json, print_rows, range_text, say
-from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.cli.world import decided, open_for_reading, settings_of
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
 from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import NOT_APPLIED, present
-from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.records.decisions import Recommendation
 from data.records.findings import DismissalReason, number_of
@@ -167,16 +166,7 @@ def _transition(one: Recommendation) -> str:
 
 def approve(options: argparse.Namespace) -> int:
     """Approve exactly this recommendation."""
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        approval = decisions.approve(
-            store,
-            options.id,
-            by=options.by,
-            now=utc_now(),
-            comment=options.comment,
-            access=loaded.settings.access,
-        )
+    approval = decided(options, decisions.approve)
     say(f"approved {approval.digest} by {approval.approved_by}{_newer(options, approval.digest)}")
     return 0
 
@@ -190,16 +180,7 @@ def _newer(options: argparse.Namespace, digest: str) -> str:
 
 def reject(options: argparse.Namespace) -> int:
     """Reject this recommendation."""
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        entry = decisions.reject(
-            store,
-            options.id,
-            by=options.by,
-            now=utc_now(),
-            comment=options.comment,
-            reason=DismissalReason(options.reason) if options.reason else None,
-            access=loaded.settings.access,
-        )
+    reason = DismissalReason(options.reason) if options.reason else None
+    entry = decided(options, decisions.reject, reason=reason)
     say(f"rejected {entry.digest} by {entry.actor}{_newer(options, entry.digest)}")
     return 0

@@ -58,22 +58,22 @@ def _to_date(options: argparse.Namespace) -> int:
         days = saved_by_day(store.reader, loaded.settings, now=utc_now())
     sums = (*summed(days, options.by), *summed(days, "all"))
     if options.format == "json":
-        print_json([asdict(one) for one in sums])
+        print_json([asdict(total) for total in sums])
         return 0
     print_rows(
         [
             {
-                options.by: one.name,
-                "days": one.days,
-                "GPU-hours saved": range_text(one.gpu_hours),
-                "promised": range_text(one.promised_gpu_hours),
-                "energy saved": range_text(one.energy_kwh),
-                "energy promised": range_text(one.promised_energy_kwh),
-                "emissions saved": range_text(one.emissions_kgco2e),
-                "money saved": range_text(one.money),
-                "days in part unknown": one.unknown_days,
+                options.by: total.name,
+                "days": total.days,
+                "GPU-hours saved": range_text(total.gpu_hours),
+                "promised": range_text(total.promised_gpu_hours),
+                "energy saved": range_text(total.energy_kwh),
+                "energy promised": range_text(total.promised_energy_kwh),
+                "emissions saved": range_text(total.emissions_kgco2e),
+                "money saved": range_text(total.money),
+                "days in part unknown": total.unknown_days,
             }
-            for one in sums
+            for total in sums
         ],
         options.format,
         columns=(options.by, *_SUM_COLUMNS),

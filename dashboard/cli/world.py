@@ -3,21 +3,23 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tqdm import tqdm
 
 from dashboard.cli.output import say
 from dashboard.recording import as_of_text
+from data.clock import utc_now
 from data.load_settings import LoadedSettings, load_settings
 from data.store import Store, open_store
 
 if TYPE_CHECKING:
     from dashboard.cycle import Progress
 
+Outcome = TypeVar("Outcome")
 _OVERRIDES = {
     "store": "store.url",
     "prometheus": "prometheus.url",
@@ -45,6 +47,24 @@ def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
         if (recording := store.reader.recording()) is not None:
             say(f"{as_of_text(recording)}.", file=sys.stderr)
         yield store
+
+
+def decided(options: argparse.Namespace, decide: Callable[..., Outcome], **more: object) -> Outcome:
+    """Make a decision about `options.id` by `options.by` under the settings in force.
+
+    Errors: those of `decide`, which takes what `dashboard.decisions.reject` takes, and `more`.
+    """
+    loaded = settings_of(options)
+    with open_for_reading(loaded) as store:
+        return decide(
+            store,
+            options.id,
+            by=options.by,
+            now=utc_now(),
+            comment=options.comment,
+            access=loaded.settings.access,
+            **more,
+        )
 
 
 @contextmanager
