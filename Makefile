@@ -88,8 +88,8 @@ lock: setup ## bring the locks in line with pyproject.toml; UPGRADE=--upgrade ta
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header"; \
 	printf 'pip\nuv\n' | $$bare --output-file deploy/installers.lock -; \
 	compile="$$bare pyproject.toml"; \
-	$$compile --extra dev --extra auth --extra kubernetes --extra postgres --extra ray --output-file requirements.lock; \
-	$$compile --extra auth --extra kubernetes --extra postgres --constraint requirements.lock \
+	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra postgres --extra ray --output-file requirements.lock; \
+	$$compile --extra auth --extra kubernetes --extra mcp --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
 
 sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx.json

@@ -1,6 +1,7 @@
 """What every decision has in common: who may decide, about what, in which state, and the log."""
 
 import logging
+from dataclasses import replace
 from datetime import datetime
 
 from dashboard.proposed_again import as_proposed_now
@@ -20,11 +21,14 @@ LOCAL = AccessSettings()
 def _require_person(by: str | Person) -> Person:
     person = Person(name=by) if isinstance(by, str) else by
     # A signed-in name is who it is, to the character; what was typed is tidied.
-    signed_in = person.via in ("proxy", "oidc")
+    signed_in = person.via in ("proxy", "oidc", "token")
     name = person.name if signed_in else " ".join(person.name.split())
     if not name.strip():
-        raise ChangeRefusedError("a decision needs the name of who makes it", "Give --by NAME.")
-    return Person(name=name, groups=person.groups, via=person.via)
+        raise ChangeRefusedError(
+            "a decision needs the name of who makes it",
+            "Give --by NAME; in a request the header X-Trimtab-By.",
+        )
+    return replace(person, name=name)
 
 
 def log_decision(

@@ -18,15 +18,18 @@ from dashboard.apply.shared_switch import RESUME, STOP, ask, stopped_anywhere
 from dashboard.proposed_again import as_proposed_now
 from dashboard.rights import may_look, require_admin, role_of, why_not
 from data.clock import utc_now
-from data.errors import ChangeRefusedError
+from data.errors import ChangeRefusedError, NotAllowedError
 from data.records.changes import Change, Rehearsal
 from data.records.commands import Person
 from data.records.decisions import Decision, Recommendation
-from data.records.findings import DismissalReason
+from data.records.findings import DismissalReason, FindingEvent
 from data.records.lifecycle import State
 from data.settings import Settings
 from data.store import Store, StoredRecommendation
 from data.store.commands import Asked
+from data.store.tokens import ApiToken
+
+MAX_TOKEN = timedelta(days=366)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,11 @@ class DecisionService:
         comment: str = "",
         change_digest: str = "",
         reason: DismissalReason | None = None,
-    ) -> None:
-        """Approve, reject for a reason, or keep."""
+    ) -> str:
+        """Approve, reject for a reason, or keep; give the digest that it was about."""
         access, now = self.settings().access, self.clock()
         if decision is Decision.APPROVED:
-            decisions.approve(
+            return decisions.approve(
                 self.store,
                 digest,
                 by=person,
@@ -66,9 +69,9 @@ class DecisionService:
                 comment=comment,
                 change_digest=change_digest,
                 access=access,
-            )
-        elif decision is Decision.REJECTED:
-            decisions.reject(
+            ).digest
+        if decision is Decision.REJECTED:
+            return decisions.reject(
                 self.store,
                 digest,
                 by=person,
@@ -76,26 +79,32 @@ class DecisionService:
                 comment=comment,
                 reason=reason,
                 access=access,
-            )
-        else:
-            decisions.keep(self.store, digest, by=person, now=now, comment=comment, access=access)
+            ).digest
+        return decisions.keep(
+            self.store, digest, by=person, now=now, comment=comment, access=access
+        ).digest
 
-    def snooze(self, digest: str, lasts: timedelta, person: Person, comment: str = "") -> None:
-        """Keep the finding of a recommendation from being proposed for a while."""
-        now = self.clock()
-        findings.snooze(
+    def stored(self, digest: str) -> StoredRecommendation:
+        """Return a recommendation as it stands now. Errors: NotKnownError."""
+        return self.store.reader.recommendation(digest, now=self.clock())
+
+    def snooze(
+        self, digest: str, until: datetime, person: Person, comment: str = ""
+    ) -> FindingEvent:
+        """Keep the finding of a recommendation from being proposed before a time."""
+        return findings.snooze(
             self.store,
             digest,
             by=person,
-            now=now,
-            until=now + lasts,
+            now=self.clock(),
+            until=until,
             comment=comment,
             access=self.settings().access,
         )
 
-    def reopen(self, digest: str, person: Person, comment: str = "") -> None:
+    def reopen(self, digest: str, person: Person, comment: str = "") -> FindingEvent:
         """Let what was snoozed, rejected or undone be proposed again."""
-        findings.reopen(
+        return findings.reopen(
             self.store,
             digest,
             by=person,
@@ -155,8 +164,8 @@ class DecisionService:
 
     def change_text(self, digest: str) -> str:
         """Return the text of the change file, from the store alone."""
-        stored = self.store.reader.recommendation(digest, now=self.clock())
-        return decisions.preview(self.store, stored.recommendation).text
+        stored = self.stored(digest)
+        return decisions.preview(self.store.reader, stored.recommendation).text
 
     def preview(self, digest: str, person: Person) -> Preview:
         """Look at the target and give the change as it would be made, to who may decide about it.
@@ -164,7 +173,7 @@ class DecisionService:
         It asks the cluster, and rehearses there, by the account that makes changes. Errors:
         ApplyError.
         """
-        stored = self.store.reader.recommendation(digest, now=self.clock())
+        stored = self.stored(digest)
         recommendation = stored.recommendation
         refusal = self.why_not(person, recommendation, approving=stored.state == State.PROPOSED)
         if refusal:
@@ -177,6 +186,12 @@ class DecisionService:
             )
         change = change_of(applier, recommendation, self.store.reader)
         return Preview(change=change, rehearsal=applier.rehearse(change))
+
+    def will_apply(self, named: str) -> bool:
+        """Tell whether an apply was asked for, or a worker would carry it out."""
+        stored = self.stored(named)
+        asked = self.store.reader.commands(stored.recommendation.digest)
+        return bool(asked) or self.can_apply(stored.recommendation)
 
     def can_apply(self, recommendation: Recommendation) -> bool:
         """Tell whether a worker would carry the change out, stopped or not."""
@@ -203,6 +218,50 @@ class DecisionService:
             for one in found
             if may_look(person, access, one.recommendation, jobs.get(one.recommendation.job_id))
         )
+
+    def make_token(
+        self, *, holder: str, role: str, lasts: timedelta, person: Person
+    ) -> tuple[ApiToken, str]:
+        """Make a token of the API, as an admin; give it with its text, which is not kept.
+
+        Errors: NotAllowedError, ChangeRefusedError.
+        """
+        self._require_token_admin(person)
+        if not timedelta(0) < lasts <= MAX_TOKEN:
+            raise ChangeRefusedError(
+                f"a token cannot last {lasts / timedelta(days=1):g} days",
+                f"Give more than 0 and at most {MAX_TOKEN.days} days.",
+            )
+        if not holder or holder != holder.strip() or not holder.isprintable():
+            raise ChangeRefusedError(
+                f"{holder[:100]!a} is no name", "Name who acts by it, as the sign-in would."
+            )
+        now = self.clock()
+        return self.store.tokens.make(
+            holder=holder, role=role, expires_at=now + lasts, by=person, now=now
+        )
+
+    def revoke_token(self, token_id: str, person: Person) -> ApiToken:
+        """Let nobody in by a token any more. Errors: NotAllowedError, NotKnownError."""
+        self._require_token_admin(person)
+        return self.store.tokens.revoke(token_id, by=person, now=self.clock())
+
+    def tokens(self, person: Person) -> tuple[ApiToken, ...]:
+        """Return every token, the newest first, to an admin. Errors: NotAllowedError."""
+        self._require_token_admin(person)
+        return self.store.reader.tokens()
+
+    def _require_token_admin(self, person: Person) -> None:
+        require_admin(person, self.settings().access, what="make, list and revoke tokens")
+        if person.via == "token":
+            raise NotAllowedError(
+                "no token makes, lists or revokes tokens", "An admin does it: `trimtab token make`."
+            )
+        if not person.name.strip():
+            raise NotAllowedError(
+                "this needs the name of the admin who does it",
+                "Give --by NAME; in a request the header X-Trimtab-By.",
+            )
 
     def stopped(self) -> Stopped | None:
         """Tell whether applying is stopped, by whom and why."""

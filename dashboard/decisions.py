@@ -296,10 +296,10 @@ def require_unchanged(reader: StoreReader, recommendation: Recommendation) -> No
         )
 
 
-def preview(store: Store, recommendation: Recommendation) -> ChangeText:
+def preview(reader: StoreReader, recommendation: Recommendation) -> ChangeText:
     """Return the exact text that `write_approved` would write."""
     job_id = recommendation.job_id
-    return change_for(recommendation, gpus_of(store.reader, job_id), store.reader.job(job_id))
+    return change_for(recommendation, gpus_of(reader, job_id), reader.job(job_id))
 
 
 def write_approved(
@@ -320,8 +320,8 @@ def write_approved(
     stored, person = allowed(store, id_or_digest, by, now, access)
     recommendation = stored.recommendation
     _require_approved(stored)
+    change = preview(store.reader, recommendation)
     require_unchanged(store.reader, recommendation)
-    change = preview(store, recommendation)
     path = write_change(change, folder)
     if stored.state == State.APPROVED:
         _decide(store, stored, Decision.WRITTEN, person, now, change.file_name)

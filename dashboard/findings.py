@@ -7,14 +7,14 @@ from datetime import datetime, timedelta
 
 from dashboard.deciding import LOCAL, allowed, log_decision, require_state
 from data.access_settings import AccessSettings
-from data.errors import ChangeRefusedError
+from data.errors import ChangeRefusedError, StalePlanError
 from data.records.commands import Person
 from data.records.findings import DismissalReason, Finding, FindingEvent, FindingEventKind
 from data.records.lifecycle import State
 from data.store import Store, StoredRecommendation, StoreReader
 
 MAX_SNOOZE = timedelta(days=366)
-OPEN, DISMISSED, RESOLVED = "open", "dismissed", "resolved"
+OPEN, DISMISSED, REOPENED, RESOLVED = "open", "dismissed", "reopened", "resolved"
 HELD_BACK = frozenset(
     {State.SNOOZED, State.REJECTED, State.ROLLED_BACK, State.ROLLBACK_REFUSED, State.FELL_SHORT}
     | {State.UNDONE_OUTSIDE, State.CHANGED_OUTSIDE}
@@ -22,6 +22,7 @@ HELD_BACK = frozenset(
 """What keeps a finding from being proposed for a while, unless it is reopened."""
 _OUTCOMES: dict[str, str] = {
     OPEN: "open",
+    REOPENED: "open",
     State.SNOOZED: "snoozed",
     DISMISSED: "dismissed",
     RESOLVED: "resolved",
@@ -46,7 +47,8 @@ _TIMED = frozenset({State.SUPERSEDED, State.EXPIRED})
 class FindingStatus:
     """A finding, where it stands, and the revision that people mean by it.
 
-    `state` is open, dismissed, resolved or a word of `State`; `reason` is why it was dismissed, and
+    `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
+    `State`; `reason` is why it was dismissed, and
     `revision` None when no revision is kept.
     """
 
@@ -82,7 +84,7 @@ def _status(
     if state == State.PROPOSED:
         state = OPEN
     elif meant is not None and state == State.REJECTED:
-        state = RESOLVED if _reopened(meant, last) else DISMISSED
+        state = REOPENED if _reopened(meant, last) else DISMISSED
         said = (meant.recommendation.digest, FindingEventKind.DISMISSED)
         reason = next((one.reason for one in events if (one.digest, one.kind) == said), "")
     return FindingStatus(
@@ -187,6 +189,11 @@ def reopen(
     """
     stored, person = allowed(store, id_or_digest, by, now, access)
     require_state(stored, HELD_BACK, "Only what was snoozed, rejected or undone can be reopened.")
+    said = store.reader.finding_events(stored.finding)
+    if stored.state != State.SNOOZED and _reopened(stored, said[-1] if said else None):
+        raise StalePlanError(
+            f"{stored.reference} was reopened already", "The next cycle may propose it again."
+        )
     event = event_about(stored, FindingEventKind.REOPENED, by=person, at=now, comment=comment)
     store.finding_log.append(event)
     log_decision("reopened", stored, person, comment)

@@ -6,7 +6,6 @@ every page and command go by this clock then; what a person decides or a worker 
 
 from datetime import datetime
 
-from data.clock import utc_now
 from data.errors import ChangeRefusedError
 from data.records.cluster import Recording
 from data.store import StoreReader
@@ -17,7 +16,7 @@ NOT_APPLIED = "It is what would have been recommended; nothing from a recording 
 def present(reader: StoreReader) -> datetime:
     """Return the time that the store's proposals live in: today's, or the end of a recording."""
     found = reader.recording()
-    return utc_now() if found is None else found.end
+    return reader.clock() if found is None else found.end
 
 
 def long_time(at: datetime) -> str:

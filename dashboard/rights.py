@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from data.access_settings import ROLES, AccessSettings, names_and_groups
-from data.errors import ChangeRefusedError
+from data.errors import NotAllowedError
 from data.records.commands import Person
 from data.records.decisions import Recommendation
 from data.records.jobs import Job
@@ -25,8 +25,13 @@ def role_of(person: Person, access: AccessSettings) -> str:
 
     Names are compared with names and groups with groups, character by character: another case or
     a look-alike letter is another name. In local mode whoever reaches the loopback address, or has
-    the store's file, is the admin.
+    the store's file, is the admin. A token never gives more than it was made for.
     """
+    role = _role_by_name(person, access)
+    return min(role, person.max_role, key=ROLES.index) if person.max_role else role
+
+
+def _role_by_name(person: Person, access: AccessSettings) -> str:
     if access.mode == "local":
         return "admin"
     for role in reversed(ROLES[1:]):
@@ -135,16 +140,16 @@ def require_right(
     *,
     approving: bool = False,
 ) -> None:
-    """Refuse (ChangeRefusedError) who may not decide about this recommendation."""
+    """Refuse (NotAllowedError) who may not decide about this recommendation."""
     reason = why_not(person, access, recommendation, job, approving=approving)
     if reason:
-        raise ChangeRefusedError(reason, "Ask an approver, or have the access settings changed.")
+        raise NotAllowedError(reason, "Ask an approver, or have the access settings changed.")
 
 
-def require_admin(person: Person, access: AccessSettings) -> None:
-    """Refuse (ChangeRefusedError) who may not stop or resume applying."""
+def require_admin(person: Person, access: AccessSettings, what: str = "resume applying") -> None:
+    """Refuse (NotAllowedError) who is no admin, for `what` only admins do."""
     if role_of(person, access) != "admin":
-        raise ChangeRefusedError(
-            f"{person.name} is {role_of(person, access)}: only admins resume applying",
+        raise NotAllowedError(
+            f"{person.name} is {role_of(person, access)}: only admins {what}",
             "Ask one of access.admins.",
         )

@@ -3,12 +3,14 @@
 TrimtabError
 ├── SettingsError
 ├── UnknownGpuModelError
-├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError, NoRoomError
+├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError, NoRoomError, NotKnownError,
+│                NoTextError
 ├── CollectorError ─ SourceUnreachableError, SourceRefusedError, UnexpectedAnswerError,
 │                    SourceNotConfiguredError
 ├── ForecastError ─ NotEnoughHistoryError
 ├── PlanningError ─ ImpossibleProblemError
-└── ApplyError ─ ApprovalMissingError, StalePlanError, ChangeRefusedError, NotVerifiedError
+└── ApplyError ─ ApprovalMissingError, StalePlanError, NotVerifiedError,
+                 ChangeRefusedError ─ NotAllowedError ─ NotSignedInError
 """
 
 import errno
@@ -104,6 +106,14 @@ class SchemaTooNewError(StoreError):
     """The store was written by a newer Trimtab."""
 
 
+class NotKnownError(StoreError):
+    """Nothing of that id is kept, or nothing that who asks may see."""
+
+
+class NoTextError(StoreError):
+    """A text that no store can hold, such as half of a character."""
+
+
 class LeaseLostError(StoreError):
     """Another worker has taken the command over; nothing was written."""
 
@@ -158,6 +168,14 @@ class StalePlanError(ApplyError):
 
 class ChangeRefusedError(ApplyError):
     """The target refused the change."""
+
+
+class NotAllowedError(ChangeRefusedError):
+    """Who asks has no right to it."""
+
+
+class NotSignedInError(NotAllowedError):
+    """Nobody is known to stand behind a request."""
 
 
 class NotVerifiedError(ApplyError):

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dashboard.apply.kill_switch import resume as resume_now
 from dashboard.apply.kill_switch import stop as stop_now
 from dashboard.apply.kill_switch import stopped
-from dashboard.apply.shared_switch import STOP, ask, stopped_anywhere
+from dashboard.apply.shared_switch import STOP, stopped_anywhere
+from dashboard.apply.shared_switch import ask as ask_switch
 from dashboard.apply.stop_watch import announcing, is_obeyed, stop_file_of, who_obeys
 from dashboard.apply.wording import STATE_WORDS, deed, goes_forward
 from dashboard.apply.worker import Worker
@@ -17,17 +18,23 @@ from dashboard.background import running_together
 from dashboard.cli.ending import WHO_GOES_ON, Ending, ending_by_signal
 from dashboard.cli.list_commands import FINDINGS
 from dashboard.cli.output import print_rows, say
-from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.decision_service import DecisionService
+from dashboard.cli.world import (
+    ask,
+    decided,
+    decision_service_of,
+    open_for_reading,
+    person_of,
+    settings_of,
+)
 from dashboard.notify.deliver import Notifier
+from dashboard.recording import present
 from data.clock import utc_now
 from data.errors import StoreBusyError
-from data.records.commands import Person
-from data.records.decisions import Decision
 from data.records.lifecycle import OPEN, State
 from data.settings import Settings
-from data.store import Store
+from data.store import Store, open_store
 from data.store.bridge import is_postgres_url
+from data.store.served_store import ServedStore
 
 _GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})
 _QUIET_SECONDS = 1.0
@@ -36,44 +43,29 @@ _LET_GO_SECONDS = 10.0
 """So long a target that cannot be left between two steps is waited for after a signal."""
 
 
-def _person(options: argparse.Namespace) -> Person:
-    return Person(name=options.by, via="cli")
-
-
-def _desk(options: argparse.Namespace, store: Store) -> DecisionService:
-    return DecisionService(store=store, settings=lambda: settings_of(options).settings)
-
-
 def apply(options: argparse.Namespace) -> int:
     """Apply an approved recommendation and say what came of it, or write its change file."""
     with open_for_reading(settings_of(options)) as store:
-        decision_service = _desk(options, store)
-        stored = store.reader.recommendation(options.id, now=utc_now())
-        asked = bool(store.reader.commands(stored.recommendation.digest))
-        if options.file or not (asked or decision_service.can_apply(stored.recommendation)):
-            say(decision_service.write_change(options.id, _person(options)))
+        told = ask(options, store, "write" if options.file else "apply-or-write")
+        if told.file is not None:
+            say(told.file)
             return 0
-        found = decision_service.apply(options.id, _person(options))
-        if not found.fresh:
-            person, at = found.command.person.name, found.command.asked_at
-            say(f"already asked for by {person} at {at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
-        return _work_until_known(options, store, stored.recommendation.digest)
+        if not told.fresh:
+            say(f"already asked for by {told.by} at {told.at:%Y-%m-%d %H:%M:%S}Z", file=sys.stderr)
+        return _work_until_known(options, store, told.digest)
 
 
 def rollback(options: argparse.Namespace) -> int:
     """Undo the change of a recommendation, or its rollback, and say what came of it."""
     with open_for_reading(settings_of(options)) as store:
-        _desk(options, store).roll_back(options.id, _person(options), again=options.undo)
-        digest = store.reader.recommendation(options.id, now=utc_now()).recommendation.digest
-        return _work_until_known(options, store, digest)
+        told = ask(options, store, "make-again" if options.undo else "roll-back")
+        return _work_until_known(options, store, told.digest)
 
 
 def keep(options: argparse.Namespace) -> int:
     """Record that an applied change is to stay."""
-    with open_for_reading(settings_of(options)) as store:
-        decision_service = _desk(options, store)
-        decision_service.decide(options.id, Decision.KEPT, _person(options), options.comment)
-        say(f"kept {options.id}")
+    decided(options, "keep")
+    say(f"kept {options.id}")
     return 0
 
 
@@ -85,8 +77,9 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     said = ""
     with _working(options, store) as (worker, ending):
         while True:
-            worker.work_once()
-            stored = store.reader.recommendation(digest, now=utc_now())
+            if worker is not None:
+                worker.work_once()
+            stored = store.reader.recommendation(digest, now=present(store.reader))
             status = store.reader.commands(digest)[-1]
             over = _is_over(worker, ending) or time.monotonic() > give_up
             if State(stored.state) not in OPEN or over or (status.held and _is_held(status.held)):
@@ -95,9 +88,8 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
                 said = status.held
                 say(f"{stored.state}: {said}", file=sys.stderr)
             time.sleep(_PAUSE_SECONDS)
-    notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
-    while notifier.deliver_once():
-        pass
+    if worker is not None:
+        _tell_people(options, store)
     is_open = State(stored.state) in OPEN
     # What holds back a later look at a change says nothing of its outcome.
     detail = (status.held if is_open else "") or _last_detail(store, digest, stored.state)
@@ -111,14 +103,31 @@ def _work_until_known(options: argparse.Namespace, store: Store, digest: str) ->
     return 0 if stored.state in _GOOD else FINDINGS
 
 
-def _is_over(worker: Worker, ending: Ending) -> bool:
+def _tell_people(options: argparse.Namespace, store: Store) -> int:
+    """Send the messages that wait; give their number."""
+    notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
+    sent = 0
+    while notifier.deliver_once():
+        sent += 1
+    return sent
+
+
+def _is_over(worker: Worker | None, ending: Ending) -> bool:
     """Tell whether a command that was told to end may leave the target of its change."""
-    return ending.told and (not worker.unsafe or ending.told_for_seconds > _LET_GO_SECONDS)
+    unsafe = worker is not None and worker.unsafe
+    return ending.told and (not unsafe or ending.told_for_seconds > _LET_GO_SECONDS)
 
 
 @contextmanager
-def _working(options: argparse.Namespace, store: Store) -> Iterator[tuple[Worker, Ending]]:
-    """Yield a worker that stops when the process is told to end, and whether it was."""
+def _working(options: argparse.Namespace, store: Store) -> Iterator[tuple[Worker | None, Ending]]:
+    """Yield a worker that stops when the process is told to end, and whether it was.
+
+    The process that holds a store has a worker of its own: none is yielded beside it.
+    """
+    if isinstance(store, ServedStore):
+        with ending_by_signal(str) as ending:
+            yield None, ending
+        return
 
     def settings() -> Settings:
         return settings_of(options).settings
@@ -209,7 +218,7 @@ def stop(options: argparse.Namespace) -> int:
     say(f"{stop_now(path, by=options.by, reason=options.reason).describe()}; the file is {path}")
     if shared:
         with open_for_reading(loaded) as store:
-            ask(store, STOP, by=options.by, at=utc_now(), reason=options.reason)
+            ask_switch(store, STOP, by=options.by, at=utc_now(), reason=options.reason)
             obeyed = store.sole("apply").is_taken()
         who = "the process that applies from this store asks it before everything it sends"
     else:
@@ -240,7 +249,7 @@ def resume(options: argparse.Namespace) -> int:
         return 0
     try:
         with open_for_reading(loaded) as store:
-            if not _desk(options, store).resume(_person(options)):
+            if not decision_service_of(options, store).resume(person_of(options)):
                 print("applying was not stopped")
                 return 0
     except StoreBusyError:
@@ -253,7 +262,7 @@ def resume(options: argparse.Namespace) -> int:
 def work(options: argparse.Namespace) -> int:
     """Carry out what is due, watch and measure what was applied, tell people, and end."""
     loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
+    with open_store(loaded.settings.store.url, create=False) as store:
         visits, quiet_since, switch = 0, time.monotonic(), None
         stop_path = stop_file_of(settings_of(options).settings)
         with _working(options, store) as (worker, ending):
@@ -261,7 +270,7 @@ def work(options: argparse.Namespace) -> int:
             while not _is_over(worker, ending) and (
                 ending.told or time.monotonic() - quiet_since < _QUIET_SECONDS
             ):
-                if worker.work_once():
+                if worker is not None and worker.work_once():
                     visits += 1
                     # What is stopped comes due twice a second, for as long as it is stopped.
                     if (switch := stopped_anywhere(stop_path, store)) is None:
@@ -274,9 +283,6 @@ def work(options: argparse.Namespace) -> int:
         if switch:
             say(switch.describe(), file=sys.stderr)
             _say_what_is_open(store)
-        notifier = Notifier(store=store, settings=lambda: settings_of(options).settings)
-        sent = 0
-        while notifier.deliver_once():
-            sent += 1
+        sent = _tell_people(options, store)
     say(f"{visits} visits to commands, {sent} messages")
     return 0

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any
 
 from collectors.collect import MAX_SKEW
+from dashboard.api.rows import source_row
 from dashboard.cli.forecast_rows import forecast_row, group_row
-from dashboard.cli.list_commands import REPORT_COLUMNS, report_row
+from dashboard.cli.list_commands import REPORT_COLUMNS
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text, say
 from dashboard.cli.plan_command import plan_figures
 from dashboard.cli.world import progress_on_stderr, settings_of
@@ -60,7 +61,7 @@ def outcome_document(outcome: CycleOutcome) -> dict[str, Any]:
             "as_of": outcome.as_of,
             "seconds": outcome.seconds,
             "rows_kept": outcome.rows_kept,
-            "sources": [report_row(report) for report in outcome.reports],
+            "sources": [asdict(source_row(report)) for report in outcome.reports],
         },
         "forecasts": [forecast_row(forecast) for forecast in outcome.forecasts],
         "group_forecasts": [group_row(forecast) for forecast in outcome.group_forecasts],
@@ -197,7 +198,7 @@ def collect(options: argparse.Namespace) -> int:
             world = _without_forgetting(world, options.now)
             reports, _rows = collect_and_keep(world, options.now or utc_now())
     print_rows(
-        [report_row(report) for report in reports],
+        [asdict(source_row(report)) for report in reports],
         options.format,
         columns=REPORT_COLUMNS,
         empty="No source ran.",

@@ -60,6 +60,30 @@ def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
             action.add_argument("--reason", required=True, choices=_REASONS)
 
 
+def add_tokens(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add `trimtab token`."""
+    token = commands.add_parser("token", help="tokens of the HTTP API: make, list, revoke")
+    token.set_defaults(run=deferred("token_command", "list_"), format="table")
+    actions = token.add_subparsers(metavar="ACTION")
+    about = "make a token; its text is shown this once"
+    make = add_command(actions, "make", ("token_command", "make"), about)
+    make.add_argument("--for", dest="person", required=True, metavar="NAME", help="who acts by it")
+    make.add_argument(
+        "--role",
+        choices=("viewer", "owner", "approver"),
+        default="viewer",
+        help="what it lets them do at most (default %(default)s)",
+    )
+    make.add_argument("--days", type=float, default=30.0, help="how long it lasts (default 30)")
+    about = "every token, without its text"
+    add_command(actions, "list", ("token_command", "list_"), about, lists=True)
+    about = "let nobody in by a token any more"
+    revoke = add_command(actions, "revoke", ("token_command", "revoke"), about)
+    revoke.add_argument("id", help="its id")
+    for action in (make, revoke):
+        action.add_argument("--by", required=True, metavar="NAME", help="the admin who does it")
+
+
 def _add_recommendations(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = commands.add_parser(
         "recommendations", help="list, idle, show, approve, reject, apply, roll back, keep"

@@ -8,21 +8,20 @@ from pathlib import Path
 from dashboard.apply import build_appliers
 from dashboard.apply.base import ChecksAccess
 from dashboard.cli.output import print_rows
-from dashboard.cli.world import settings_of
+from dashboard.cli.world import open_existing, settings_of
 from dashboard.diagnosis import source_findings
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
 from data.settings import Settings
-from data.store import open_store
 from data.store.room import require_room
 
 FINDINGS = 3
 
 
 def _check_store(settings: Settings) -> tuple[str, str]:
-    with open_store(settings.store.url, create=False) as store:
+    with open_existing(settings.store.url) as store:
         free = store.reader.free_mib()
         require_room(free, settings.store.min_free_mib)
         if store.losses:

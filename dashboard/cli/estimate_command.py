@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from dashboard.cli.output import print_json, print_rows, say
-from dashboard.cli.world import settings_of
+from dashboard.cli.world import open_existing, settings_of
 from dashboard.submission.estimate import (
     LIMIT,
     Offers,
@@ -24,7 +24,6 @@ from dashboard.submission.planning import calibration_of, family_of, limit_warni
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.settings import Settings
-from data.store import open_store
 from data.store.bridge import is_postgres_url
 from data.store.engine import store_path
 from planner.memory.calibration import Calibration
@@ -168,7 +167,7 @@ def _known(
     url = settings.store.url
     if not is_postgres_url(url) and not store_path(url).is_file():
         return catalogue_types(catalogue), "the catalogue", None, None
-    with open_store(url, create=False) as store:
+    with open_existing(url) as store:
         fleet = fleet_of_store(store.reader, catalogue)
         calibration = calibration_of(family, store.reader.measured_peaks(family))
     types = fleet.gpu_types(catalogue)

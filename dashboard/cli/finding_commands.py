@@ -1,17 +1,21 @@
 """`trimtab findings`: list, show, snooze, dismiss, reopen."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
+from typing import Any
 
-from dashboard import decisions, findings
+from pydantic import ValidationError
+
+from dashboard.api.finding_choice import FindingChoice, FindingOrder, chosen_findings
+from dashboard.api.rows import finding_row, record_of
 from dashboard.cli.output import print_json, print_rows, range_text, say
-from dashboard.cli.world import decided, open_for_reading, settings_of
+from dashboard.cli.world import ask, decided, open_for_reading, settings_of
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
 from dashboard.recording import present
-from data.clock import utc_now
-from data.errors import ChangeRefusedError
-from data.records.findings import DismissalReason, reference
+from data.errors import ChangeRefusedError, SettingsError
+from data.records.findings import reference
 
 _COLUMNS = (
     "finding", "state", "action", "job", "proposed", "saves", "energy", "risk", "opened", "seen",
@@ -23,10 +27,12 @@ def list_(options: argparse.Namespace) -> int:
     """List the findings and where each stands."""
     with open_for_reading(settings_of(options)) as store:
         found = findings_now(store.reader, now=present(store.reader))
-    order = _ORDERS[getattr(options, "sort", "saving")]
-    chosen = sorted((status for status in found if _is_wanted(status, options)), key=order)
+    given = vars(options)
+    choice = _choice(given)
+    order = FindingOrder(given.get("sort", FindingOrder.SAVING))
+    chosen = sorted(chosen_findings(found, choice), key=order.key)
     if options.format == "json":
-        print_json([_document(status) for status in chosen])
+        print_json([finding_row(status) for status in chosen])
         return 0
     hidden = sum(status.state == RESOLVED for status in found)
     print_rows(
@@ -38,33 +44,16 @@ def list_(options: argparse.Namespace) -> int:
     return 0
 
 
-def _is_wanted(one: FindingStatus, options: argparse.Namespace) -> bool:
-    state = getattr(options, "state", None)
-    if state is None and one.state == RESOLVED and not getattr(options, "all", False):
-        return False
-    said = None if one.revision is None else one.revision.recommendation
-    wanted = (
-        (state, one.state),
-        (getattr(options, "kind", None), one.finding.action),
-        (getattr(options, "team", None), None if said is None else said.namespace),
-        (getattr(options, "risk", None), None if said is None else str(said.risk)),
-    )
-    return all(asked in (None, has) for asked, has in wanted)
-
-
-def _saving(one: FindingStatus) -> float:
-    cost = None if one.revision is None else one.revision.recommendation.savings.cost
-    return 0.0 if cost is None else cost.central
-
-
-_ORDERS: dict[str, Callable[[FindingStatus], tuple[float, int]]] = {
-    "saving": lambda one: (-_saving(one), one.finding.number),
-    "number": lambda one: (0.0, one.finding.number),
-    "seen": lambda one: (
-        -one.finding.seen_at.timestamp() if one.finding.seen_at else 0.0,
-        one.finding.number,
-    ),
-}
+def _choice(given: Mapping[str, Any]) -> FindingChoice:
+    """Return what is to be listed. Errors: SettingsError for a word that no finding has."""
+    named = {name: given.get(name) for name in ("state", "kind", "team", "risk")}
+    try:
+        return FindingChoice.model_validate(named | {"all": given.get("all", False)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SettingsError(
+            f"--{first['loc'][0]} {named[str(first['loc'][0])]!a} is no such word", first["msg"]
+        ) from error
 
 
 def _row(one: FindingStatus) -> dict[str, object]:
@@ -85,20 +74,6 @@ def _row(one: FindingStatus) -> dict[str, object]:
     }
 
 
-def _document(one: FindingStatus) -> dict[str, object]:
-    return {
-        "finding": one.finding.reference,
-        "target": one.finding.target,
-        "action": one.finding.action,
-        "state": one.state,
-        "opened_at": one.finding.opened_at,
-        "seen_at": one.finding.seen_at,
-        "until": one.until,
-        "reason": one.reason,
-        "revision": None if one.revision is None else one.revision.recommendation.as_dict(),
-    }
-
-
 def show(options: argparse.Namespace) -> int:
     """Show one finding with what was said of it."""
     with open_for_reading(settings_of(options)) as store:
@@ -109,12 +84,9 @@ def show(options: argparse.Namespace) -> int:
             for status in findings_now(store.reader, now=now)
             if status.finding.number == number
         )
-        record = [
-            {"at": entry.at, "by": entry.actor, "event": entry.event, "detail": entry.detail}
-            for entry in store.reader.entries_about(number)
-        ]
+        record = [asdict(row) for row in record_of(store.reader, number)]
     if options.format == "json":
-        print_json(_document(one) | {"record": record})
+        print_json(asdict(finding_row(one)) | {"record": record})
         return 0
     say(f"{reference(number)}  {one.finding.action}  {one.state}")
     rows = _row(one)
@@ -151,21 +123,22 @@ def _snooze_until(options: argparse.Namespace, now: datetime) -> datetime:
 
 def snooze(options: argparse.Namespace) -> int:
     """Keep a finding from being proposed before a time."""
-    until = _snooze_until(options, utc_now())
-    event = decided(options, findings.snooze, until=until)
-    say(f"{reference(event.number)} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
+    with open_for_reading(settings_of(options)) as store:
+        until = _snooze_until(options, present(store.reader))
+        told = ask(options, store, "snooze", until=until, comment=options.comment)
+    say(f"{told.finding} is not proposed before {until:%Y-%m-%d %H:%M} UTC")
     return 0
 
 
 def reopen(options: argparse.Namespace) -> int:
     """Let a finding be proposed again."""
-    event = decided(options, findings.reopen)
-    say(f"{reference(event.number)} may be proposed again, by the next cycle")
+    told = decided(options, "reopen")
+    say(f"{told.finding} may be proposed again, by the next cycle")
     return 0
 
 
 def dismiss(options: argparse.Namespace) -> int:
     """Reject what a finding proposes, with a reason."""
-    entry = decided(options, decisions.reject, reason=DismissalReason(options.reason))
-    say(f"{options.id} is dismissed by {entry.actor}: {options.reason}")
+    told = decided(options, "reject", reason=options.reason)
+    say(f"{options.id} is dismissed by {told.by}: {options.reason}")
     return 0

@@ -4,7 +4,7 @@ import argparse
 from importlib.metadata import version
 
 from dashboard.cli.commands import add_command, deferred
-from dashboard.cli.decision_parser import add_decisions
+from dashboard.cli.decision_parser import add_decisions, add_tokens
 from dashboard.cli.energy_options import add_energy_options
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
@@ -333,6 +333,9 @@ def build_parser() -> argparse.ArgumentParser:
     _add_lists(commands)
     add_store(commands)
     add_decisions(commands)
+    add_tokens(commands)
+    about = "answer an assistant by the Model Context Protocol: tools that only read"
+    add_command(commands, "mcp", ("mcp_command", "serve_mcp"), about)
     _add_apply(commands)
     _add_submission(commands)
     _add_simulate(commands)

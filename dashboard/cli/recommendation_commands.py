@@ -11,7 +11,7 @@ from dashboard.proposed_again import as_proposed_now
 from dashboard.recording import NOT_APPLIED, present
 from data.errors import ChangeRefusedError
 from data.records.decisions import Recommendation
-from data.records.findings import DismissalReason, number_of
+from data.records.findings import number_of
 from data.store import Store, StoredRecommendation
 
 _COLUMNS = (
@@ -98,7 +98,7 @@ def show(options: argparse.Namespace) -> int:
         newer = as_proposed_now(store, options.id, now).recommendation
         _warn_of_recording(store)
         try:
-            change = decisions.preview(store, stored.recommendation).text
+            change = decisions.preview(store.reader, stored.recommendation).text
         except ChangeRefusedError as error:
             change = f"no change file: {error}"
     if options.format == "json":
@@ -166,8 +166,8 @@ def _transition(one: Recommendation) -> str:
 
 def approve(options: argparse.Namespace) -> int:
     """Approve exactly this recommendation."""
-    approval = decided(options, decisions.approve)
-    say(f"approved {approval.digest} by {approval.approved_by}{_newer(options, approval.digest)}")
+    told = decided(options, "approve")
+    say(f"approved {told.digest} by {told.by}{_newer(options, told.digest)}")
     return 0
 
 
@@ -180,7 +180,6 @@ def _newer(options: argparse.Namespace, digest: str) -> str:
 
 def reject(options: argparse.Namespace) -> int:
     """Reject this recommendation."""
-    reason = DismissalReason(options.reason) if options.reason else None
-    entry = decided(options, decisions.reject, reason=reason)
-    say(f"rejected {entry.digest} by {entry.actor}{_newer(options, entry.digest)}")
+    told = decided(options, "reject", reason=options.reason)
+    say(f"rejected {told.digest} by {told.by}{_newer(options, told.digest)}")
     return 0

@@ -3,6 +3,7 @@
 import argparse
 from dataclasses import asdict
 
+from dashboard.api.rows import saving_row
 from dashboard.cli.output import print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
 from dashboard.saved_by_day import saved_by_day, summed
@@ -39,7 +40,7 @@ def savings(options: argparse.Namespace) -> int:
     if options.format == "json":
         print_json(
             {
-                "recommendations": [_document(row) for row in rows],
+                "recommendations": [asdict(saving_row(row)) for row in rows],
                 "total": {"gpu_hours": gpu_hours, "energy_kwh": energy},
             }
         )
@@ -80,20 +81,6 @@ def _to_date(options: argparse.Namespace) -> int:
         empty="Nothing has been applied yet.",
     )
     return 0
-
-
-def _document(row: LedgerRow) -> dict[str, object]:
-    return {
-        "finding": row.reference,
-        "id": row.recommendation.recommendation_id,
-        "digest": row.recommendation.digest,
-        "job": row.recommendation.job_id,
-        "state": row.state,
-        "applied_at": row.applied_at,
-        "measured_at": row.measured_at,
-        "measurement": row.measurement,
-        "unknown_because": row.reason,
-    }
 
 
 def _row(row: LedgerRow) -> dict[str, object]:

@@ -46,6 +46,7 @@ def serve_pages(
 
     `demo_pace` is how fast the clock of the parts runs in the demo, None elsewhere.
     """
+    from dashboard.api.local_door import LocalDoor, local_app
     from dashboard.web.server import serve as serve_web
     from dashboard.web.world import WebWorld
 
@@ -65,8 +66,13 @@ def serve_pages(
         demo_pace=demo_pace,
     )
     host, port = loaded.settings.serve.host, loaded.settings.serve.port
-    print(f"Trimtab on http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr)
-    serve_web(web, host=host, port=port)
+    require_free_port(host, port)
+    with ExitStack() as stack:
+        if (file := parts.store.file) is not None:
+            door = LocalDoor(local_app(parts.store, web.decision_service, web.clock), file)
+            stack.enter_context(door.running())
+        print(f"Trimtab on http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr)
+        serve_web(web, host=host, port=port)
     return 0
 
 

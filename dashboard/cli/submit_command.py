@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dashboard.cli.output import print_json, print_rows, say
-from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.cli.world import open_existing, open_for_reading, settings_of
 from dashboard.submission.decision_notes import decision_document
 from dashboard.submission.estimate import plan_row
 from dashboard.submission.job_file import load_job_file
@@ -43,7 +43,9 @@ def submit(options: argparse.Namespace) -> int:
     name = target_name(settings, options.target or "")
     target = target_of(settings, name)
     by = options.by or getpass.getuser()
-    with open_store(settings.store.url) as store:
+    # A job that is sent has to be noted, so the store is opened for it.
+    open_ = open_existing if options.dry_run else open_store
+    with open_(settings.store.url) as store:
         peaks = store.reader.measured_peaks(family_of(job.training_job))
         proposal = propose(
             job,

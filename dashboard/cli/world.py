@@ -3,23 +3,28 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from tqdm import tqdm
 
 from dashboard.cli.output import say
+from dashboard.decision_service import DecisionService
 from dashboard.recording import as_of_text
-from data.clock import utc_now
+from data.errors import NoTextError, StoreBusyError
 from data.load_settings import LoadedSettings, load_settings
+from data.records.commands import Person
 from data.store import Store, open_store
+from data.store.engine import store_path
+from data.store.served_store import BY_HEADER, ServedStore, served_store
 
 if TYPE_CHECKING:
+    from dashboard.api.wishes import WishOutcome
     from dashboard.cycle import Progress
 
-Outcome = TypeVar("Outcome")
 _OVERRIDES = {
     "store": "store.url",
     "prometheus": "prometheus.url",
@@ -43,28 +48,69 @@ def settings_of(
 @contextmanager
 def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
     """Open the store that must exist already, say when its present has passed, and close it."""
-    with open_store(loaded.settings.store.url, create=False) as store:
+    with open_existing(loaded.settings.store.url) as store:
         if (recording := store.reader.recording()) is not None:
             say(f"{as_of_text(recording)}.", file=sys.stderr)
         yield store
 
 
-def decided(options: argparse.Namespace, decide: Callable[..., Outcome], **more: object) -> Outcome:
-    """Make a decision about `options.id` by `options.by` under the settings in force.
+def open_existing(url: str) -> Store:
+    """Return the store that must exist: opened, or read through the process that holds it.
 
-    Errors: those of `decide`, which takes what `dashboard.decisions.reject` takes, and `more`.
+    Errors: StoreBusyError naming the process that holds it and answers no commands, StoreError.
     """
-    loaded = settings_of(options)
-    with open_for_reading(loaded) as store:
-        return decide(
-            store,
-            options.id,
-            by=options.by,
-            now=utc_now(),
-            comment=options.comment,
-            access=loaded.settings.access,
-            **more,
+    try:
+        return open_store(url, create=False)
+    except StoreBusyError:
+        served = served_store(store_path(url))
+        if served is None:
+            raise
+        return served
+
+
+def person_of(options: argparse.Namespace) -> Person:
+    """Return who gives the command."""
+    return Person(name=options.by, via="cli")
+
+
+def by_header(options: argparse.Namespace) -> dict[str, str]:
+    """Return the header by which the process that holds the store knows who gives the command."""
+    try:
+        return {BY_HEADER: quote(options.by)}
+    except UnicodeEncodeError as error:
+        raise NoTextError(
+            f"the name {options.by!a} is no Unicode", "Give it in the encoding of this terminal."
+        ) from error
+
+
+def decision_service_of(options: argparse.Namespace, store: Store) -> DecisionService:
+    """Return the decision service on an open store, under the settings of the moment."""
+    return DecisionService(store=store, settings=lambda: settings_of(options).settings)
+
+
+def ask(options: argparse.Namespace, store: Store, kind: str, **more: object) -> "WishOutcome":
+    """Ask for something about the finding of `options.id`, of the process that holds the store.
+
+    `more` are the other fields of a wish. Errors: those of `carry_out`.
+    """
+    from dashboard.api.wishes import Wish, WishOutcome, carry_out
+
+    wish = Wish.model_validate({"decision": kind, **more})
+    if isinstance(store, ServedStore):
+        answer = store.holder.ask(
+            "POST",
+            f"/api/v1/findings/{quote(options.id, safe='')}/decisions",
+            wish.model_dump(mode="json", exclude_defaults=True),
+            headers=by_header(options),
         )
+        return WishOutcome.model_validate_json(answer)
+    return carry_out(decision_service_of(options, store), options.id, wish, person_of(options))
+
+
+def decided(options: argparse.Namespace, kind: str, **more: object) -> "WishOutcome":
+    """Make a decision about `options.id` by `options.by`. Errors: those of `ask`."""
+    with open_for_reading(settings_of(options)) as store:
+        return ask(options, store, kind, comment=options.comment, **more)
 
 
 @contextmanager

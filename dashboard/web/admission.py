@@ -4,12 +4,14 @@
   rebinding); the browser then takes its page and this server for one site.
 * A page that asks is one of ours. Streamlit lets in every page on any port of localhost, and looks
   the machine's external address up over the network before it refuses another.
-* Nothing is sent in: no page takes files, and Streamlit's upload endpoint keeps what it gets.
+* Nothing is sent in but to the API, and there at most 64 KiB: no page takes files, and Streamlit's
+  upload endpoint keeps what it gets.
 * Descriptors are left for the store and for those who are here already.
 """
 
 import errno
 import ipaddress
+import json
 import resource
 import socket
 from collections.abc import Sequence
@@ -21,7 +23,11 @@ from data.access_settings import AccessSettings, entries, host_of, is_loopback
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Asked by machines, by whatever name and without a sign-in; they name no person and no job."""
+API_PATH = "/api/v1/"
 _METHODS = ("GET", "HEAD", "OPTIONS")
+_SENDING = ("POST", "DELETE")
+_MAX_BODY = 65_536
+_MAX_DIGITS = 9
 _KEPT_DESCRIPTORS = 64
 """A quarter of the limit where that is less."""
 Headers = Sequence[tuple[bytes, bytes]]
@@ -42,12 +48,16 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRef
         await receive()
         await send({"type": "websocket.close", "code": 1008, "reason": refused.reason[:100]})
         return
-    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    kind, body = "text/plain; charset=utf-8", f"{refused.reason}\n"
+    if scope["path"].startswith(API_PATH):
+        told = {"type": "about:blank", "title": "refused", "status": refused.status}
+        kind, body = "application/problem+json", json.dumps(told | {"detail": refused.reason})
+    headers = [(b"content-type", kind.encode())]
     if refused.status == 405:
         headers.append((b"allow", ", ".join(_METHODS).encode()))
     start = {"type": "http.response.start", "status": refused.status, "headers": headers}
     await send(start)
-    await send({"type": "http.response.body", "body": f"{refused.reason}\n".encode()})
+    await send({"type": "http.response.body", "body": body.encode()})
 
 
 class Admission:
@@ -81,7 +91,7 @@ class Admission:
         for origin in _values(scope["headers"], b"origin"):
             self._require_origin(origin, host)
         if scope["type"] == "http" and scope["method"] not in _METHODS:
-            raise RequestRefusedError(405, "nothing can be sent to this dashboard")
+            _require_sendable(scope)
         _require_descriptors()
 
     def _require_host(self, scope: Scope) -> str:
@@ -108,6 +118,19 @@ class Admission:
                 f"pages of {origin[:100]!a} may not ask this dashboard: set access.public_url "
                 "where that is its own address",
             )
+
+
+def _require_sendable(scope: Scope) -> None:
+    """Refuse what is sent elsewhere than to the API, or is larger than any decision."""
+    if not scope["path"].startswith(API_PATH) or scope["method"] not in _SENDING:
+        raise RequestRefusedError(405, "nothing can be sent to this dashboard but to its API")
+    stated = _values(scope["headers"], b"content-length")
+    if _values(scope["headers"], b"transfer-encoding") or len(stated) > 1:
+        raise RequestRefusedError(411, "say how long the body is (Content-Length)")
+    if stated and not (stated[0].isascii() and stated[0].isdigit()):
+        raise RequestRefusedError(400, "Content-Length is no number")
+    if stated and (len(stated[0]) > _MAX_DIGITS or int(stated[0]) > _MAX_BODY):
+        raise RequestRefusedError(413, f"a body has at most {_MAX_BODY} bytes")
 
 
 def _values(headers: Headers, name: bytes) -> list[str]:

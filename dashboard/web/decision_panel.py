@@ -90,7 +90,7 @@ def _proposed(stored: StoredRecommendation) -> dict[str, Action]:
             digest, Decision.REJECTED, given.person, given.remark, reason=given.reason
         ),
         "Snooze a week": lambda given: decision_service.snooze(
-            digest, _SNOOZE, given.person, given.remark
+            digest, decision_service.clock() + _SNOOZE, given.person, given.remark
         ),
     }
     if decision_service.can_apply(stored.recommendation):

@@ -1,15 +1,14 @@
 """Who looks at the page: the local person, who a trusted proxy names, or who signed in."""
 
-import json
 from collections.abc import Mapping
 
 import streamlit as st
 
+from dashboard.api.callers import PERSON_HEADER, proxied
 from dashboard.rights import role_of
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from dashboard.web.session_cookies import is_fresh
-from dashboard.web.trusted_proxy import PERSON_HEADER
 from data.access_settings import AccessSettings
 from data.records.commands import Person
 
@@ -51,12 +50,6 @@ def acting(access: AccessSettings, key: str) -> Person | None:
     if access.mode == "local":
         return Person(name=str(st.session_state.get(key, "")), via="local")
     return signed_in(access)
-
-
-def proxied(stated: str) -> Person:
-    """Return the person that the middleware wrote into its header."""
-    found = json.loads(stated)
-    return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
 
 
 def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | None:

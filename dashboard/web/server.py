@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ import uvicorn
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 from streamlit import config
 from streamlit.starlette import App
 
-from dashboard.web.admission import Admission
+from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.callers import web_caller
+from dashboard.web.admission import API_PATH, Admission
 from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.kept_clicks import keep_clicks
 from dashboard.web.kept_downloads import keep_downloads
@@ -118,6 +121,14 @@ def build_app(world: WebWorld) -> App:
             own_metrics.exposition(world.clock()), media_type="text/plain; version=0.0.4"
         )
 
+    api_world = ApiWorld(
+        # Of its own: what is asked here turns nothing out that pages ask again.
+        reader=world.store.reader_for_pages(),
+        service=world.decision_service,
+        clock=world.clock,
+        caller=partial(web_caller, world.decision_service, settings.access.mode),
+    )
+
     @contextlib.asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         with world.run_lifespan():
@@ -134,7 +145,12 @@ def build_app(world: WebWorld) -> App:
             Middleware(AuthMiddleware, access=settings.access, guarded=settings.apply.enabled),
             Middleware(TellAddress),
         ],
-        routes=[Route("/livez", live), Route("/readyz", ready), Route("/metrics", metrics)],
+        routes=[
+            Route("/livez", live),
+            Route("/readyz", ready),
+            Route("/metrics", metrics),
+            Mount(API_PATH.rstrip("/"), build_api(api_world)),
+        ],
     )
 
 

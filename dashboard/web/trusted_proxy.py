@@ -10,10 +10,10 @@ import json
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from dashboard.web.admission import OPEN_PATHS, Headers, RequestRefusedError, refuse
+from dashboard.api.callers import PERSON_HEADER, carries_token
+from dashboard.web.admission import API_PATH, OPEN_PATHS, Headers, RequestRefusedError, refuse
 from data.access_settings import AccessSettings, entries
 
-PERSON_HEADER = "x-trimtab-person"
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
 _LONGEST = 512
 
@@ -61,6 +61,12 @@ def _folded(name: bytes) -> bytes:
     return name.lower().replace(b"_", b"-")
 
 
+def _is_by_token(scope: Scope) -> bool:
+    """Tell whether the API has to know who asks, by the token that the request brings."""
+    by_api = scope["type"] == "http" and scope["path"].startswith(API_PATH)
+    return by_api and carries_token(scope["headers"])
+
+
 class AuthMiddleware:
     """ASGI middleware: lets a request in as somebody, or answers why not.
 
@@ -87,7 +93,7 @@ class AuthMiddleware:
     def _checked(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         headers = scope["headers"]
         kept = [pair for pair in headers if _folded(pair[0]) != PERSON_HEADER.encode()]
-        if self._access.mode == "proxy":
+        if self._access.mode == "proxy" and not _is_by_token(scope):
             peer = (scope.get("client") or ("", 0))[0]
             person = person_behind(headers, peer, self._access)
             stated = {

@@ -14,11 +14,15 @@ from data.records.identifiers import digest_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Who acts. `via` says how that is known: local, cli, proxy, oidc, or rule for the worker."""
+    """Who acts. `via` says how that is known: local, cli, proxy, oidc, token, or rule (the worker).
+
+    `max_role` is the highest role that a token gives, '' without one.
+    """
 
     name: str
     groups: tuple[str, ...] = ()
     via: str = "cli"
+    max_role: str = ""
 
 
 class CommandKind(StrEnum):

@@ -13,7 +13,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
-from data.clock import floor_to_slot
+from data.clock import floor_to_slot, utc_now
 from data.columns import GROUP_HISTORY, HISTORY, SAMPLES, XIDS, check_frame
 from data.kept_on import kept_on, occupied
 from data.records.cluster import (
@@ -86,6 +86,10 @@ class FactReader:
     def _rows(self, statement: sa.Executable) -> list[Any]:
         with self._engine.connect() as connection:
             return list(connection.execute(statement).all())
+
+    def clock(self) -> datetime:
+        """Return the time now, by which a store of today lives."""
+        return utc_now()
 
     def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
         """Return the time of the newest sample, up to `until`; None when there is none."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from data.errors import StoreError
+from data.errors import NotKnownError
 from data.records.commands import Person
 from data.records.decisions import Action, AuditEntry, Recommendation
 from data.records.findings import Finding, FindingEvent, FindingEventKind, number_of, reference
@@ -80,7 +80,7 @@ class FindingReader(FactReader):
     def finding_number(self, id_or_digest: str) -> int:
         """Return the number that a text names: TT-12, or what a recommendation's id begins with.
 
-        Errors: StoreError when it names no finding, or several.
+        Errors: NotKnownError when it names no finding, or several.
         """
         number, findings, advice = number_of(id_or_digest), tables.findings, tables.recommendations
         wanted = sa.select(findings.c.number).where(findings.c.number == number)
@@ -91,7 +91,7 @@ class FindingReader(FactReader):
             wanted = wanted.limit(None if len(prefix) >= MIN_PREFIX else 0)
         rows = self._rows(wanted)
         if len(rows) != 1:
-            raise StoreError(
+            raise NotKnownError(
                 f"{id_or_digest!r} names {len(rows) or 'no'} finding{'s' * (len(rows) > 1)}",
                 "`trimtab findings list --all` shows the numbers.",
             )

@@ -41,6 +41,7 @@ WRITES: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "audit": {"web": _APPEND, "cycle": _APPEND, "apply": _APPEND},
         "decisions": {"web": _APPEND},
         "finding_events": {"web": _APPEND},
+        "token_events": {"web": _APPEND},
         "commands": {"web": _APPEND, "apply": _APPEND},
         "leases": {"web": _APPEND, "apply": "INSERT, UPDATE"},
         "journal": {"apply": _APPEND},

@@ -120,12 +120,15 @@ def append_row(
 
 def record_events(connection: sa.Connection, digest: str) -> list[str]:
     """Return the words that moved one recommendation, oldest first."""
-    return [word for _digest, word in events_by_digest(connection, digest)]
+    return [row.word for row in connection.execute(events_by_digest(digest))]
 
 
-def events_by_digest(connection: sa.Connection, digest: str = "") -> list[tuple[str, str]]:
-    """Return (digest, word) of every decision, command and journal row, oldest first."""
-    decisions, commands, journal, _findings = tables.COVERED
+def events_by_digest(digest: str = "") -> sa.CompoundSelect[Any]:
+    """Return the query of (entry, sequence, digest, word) of what happened, oldest first.
+
+    That is every decision, command and journal row, of one recommendation or of all.
+    """
+    decisions, commands, journal = tables.decisions, tables.commands, tables.journal
     parts = [
         sa.select(
             sa.func.coalesce(decisions.c.entry, 0).label("entry"),
@@ -144,5 +147,4 @@ def events_by_digest(connection: sa.Connection, digest: str = "") -> list[tuple[
     if digest:
         parts = [part.where(part.selected_columns.digest == digest) for part in parts]
     # Decisions of the first schema have entry 0 and came before everything else.
-    rows = sa.union_all(*parts).order_by("entry", "sequence")
-    return [(row.digest, row.word) for row in connection.execute(rows)]
+    return sa.union_all(*parts).order_by("entry", "sequence")

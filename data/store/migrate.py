@@ -30,6 +30,11 @@ def _scripts(name: re.Pattern[str]) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
+def newest_schema() -> int:
+    """Return the schema that this version reads and writes."""
+    return max(migration_scripts())
+
+
 def migrate(engine: sa.Engine) -> int:
     """Run what is missing and give the schema version. Errors: SchemaTooNewError, StoreError.
 
@@ -37,7 +42,7 @@ def migrate(engine: sa.Engine) -> int:
     can open a store of the newest schema and no other.
     """
     scripts = migration_scripts()
-    newest = max(scripts)
+    newest = newest_schema()
     with engine.begin() as connection:
         if is_postgres(connection) and schema_version(connection) == newest:
             return newest

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from data.errors import StoreError
+from data.errors import NotKnownError
 from data.records.decisions import Recommendation
 from data.records.findings import number_of, reference
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
@@ -23,6 +23,7 @@ from data.store.record_json import from_json
 from data.store.record_reader import RecordReader
 from data.store.room import free_mib
 from data.store.submissions import SubmissionReader
+from data.store.tokens import TokenReader
 
 _FRAMES = ("samples", "allocations", "five_minute", "hourly")
 
@@ -65,15 +66,17 @@ class StoredRecommendation:
         return self.state in UNDER_WAY, self.recommendation.created_at
 
 
-def unknown_recommendation(id_or_digest: str, count: int = 0) -> StoreError:
+def unknown_recommendation(id_or_digest: str, count: int = 0) -> NotKnownError:
     """Return the answer to an id that names none, or `count` of them."""
     what = f"{count} recommendations" if count else "no recommendation"
-    return StoreError(
+    return NotKnownError(
         f"{what} with the id {id_or_digest!r}", "`trimtab recommendations list` shows the ids."
     )
 
 
-class StoreReader(RecordReader, FindingReader, SubmissionReader, EnergyReader, PageReader):
+class StoreReader(
+    RecordReader, FindingReader, TokenReader, SubmissionReader, EnergyReader, PageReader
+):
     """Everything that can be read; nothing here writes."""
 
     def _latest_plan_id(self) -> str | None:
@@ -152,14 +155,14 @@ class StoreReader(RecordReader, FindingReader, SubmissionReader, EnergyReader, P
     def recommendation(self, id_or_digest: str, *, now: datetime) -> StoredRecommendation:
         """Return the one whose digest starts so, or the revision of a finding that counts (TT-12).
 
-        Errors: StoreError when none or several do.
+        Errors: NotKnownError when none or several do.
         """
         number = number_of(id_or_digest)
         if number:
             return self._revision(number, now)
         wanted = id_or_digest.strip().lower()
         if len(wanted) < MIN_PREFIX:
-            raise StoreError(
+            raise NotKnownError(
                 f"{id_or_digest!r} is too short to name a recommendation",
                 f"Give at least {MIN_PREFIX} characters of its id.",
             )
@@ -174,7 +177,7 @@ class StoreReader(RecordReader, FindingReader, SubmissionReader, EnergyReader, P
     def _revision(self, number: int, now: datetime) -> StoredRecommendation:
         """Return what people mean by a finding: its revision under way, else its newest.
 
-        Errors: StoreError when none is kept.
+        Errors: NotKnownError when none is kept.
         """
         of_it = sa.select(tables.recommendations).where(tables.recommendations.c.finding == number)
         found = self._stored(of_it, now)
@@ -184,7 +187,8 @@ class StoreReader(RecordReader, FindingReader, SubmissionReader, EnergyReader, P
 
     def current_recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
         """Return those of the newest plan, and all that somebody decided on or spoke of."""
-        said = sa.union(*(sa.select(table.c.digest) for table in tables.COVERED))
+        of_one = (table for table in tables.COVERED if "digest" in table.c)
+        said = sa.union(*(sa.select(table.c.digest) for table in of_one))
         advice = tables.recommendations
         wanted = sa.select(advice).where(
             (advice.c.plan_id == self._latest_plan_id()) | advice.c.digest.in_(said)

@@ -47,7 +47,7 @@ def record_problems(
 
 def _decided_on(covered: Mapping[str, Rows]) -> set[str]:
     """Return the recommendations that a row speaks of; entries of submissions name other things."""
-    return {str(row["digest"]) for rows in covered.values() for row in rows if row["digest"]}
+    return {str(row["digest"]) for rows in covered.values() for row in rows if row.get("digest")}
 
 
 def _old_decisions(rows: Rows) -> list[OldDecision]:

@@ -22,9 +22,8 @@ class RecordReader(FactReader):
     def states(self) -> dict[str, State]:
         """Return the state of every recommendation that anything happened to, by digest."""
         words: dict[str, list[str]] = defaultdict(list)
-        with self._engine.connect() as connection:
-            for digest, word in events_by_digest(connection):
-                words[digest].append(word)
+        for row in self._rows(events_by_digest()):
+            words[row.digest].append(row.word)
         return {digest: state_after(events) for digest, events in words.items()}
 
     def commands(self, digest: str = "") -> tuple[CommandStatus, ...]:

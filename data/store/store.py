@@ -12,7 +12,7 @@ import pandas as pd
 import sqlalchemy as sa
 
 from data.collected import Collected
-from data.errors import StoreError, scrub
+from data.errors import NoTextError, NotKnownError, StoreError, scrub
 from data.records.cluster import SourceReport
 from data.records.commands import Person
 from data.records.decisions import AuditEntry, Decision, Recommendation
@@ -41,8 +41,10 @@ from data.store.reader import StoreReader
 from data.store.record_json import to_json
 from data.store.report_log import ReportLog
 from data.store.rollup import forget, kept_since, roll_up
+from data.store.served_queries import answer_query
 from data.store.sole_holder import SoleHolder
 from data.store.submissions import write_measured_peak, write_submission
+from data.store.tokens import Tokens
 
 Progress = Callable[[int, int], None]
 
@@ -112,6 +114,7 @@ class Store:
         self.outbox = Outbox(self._transaction)
         self.report_log = ReportLog(self._transaction)
         self.finding_log = FindingLog(self._transaction)
+        self.tokens = Tokens(self._transaction)
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +130,10 @@ class Store:
     def reader_for_pages(self) -> CachedReader:
         """Return a reader that answers again what it answered before, until the data change."""
         return CachedReader(self._engine)
+
+    def answer_query(self, form: str, text: str, values: Sequence[object]) -> bytes:
+        """Return the answer to a query of another process. Errors: StoreError."""
+        return answer_query(self._engine, form, text, values)
 
     def close(self) -> None:
         """Release the file."""
@@ -175,7 +182,7 @@ class Store:
                 hold(connection, *locks)
                 yield connection
         except UnicodeEncodeError as error:
-            raise StoreError(
+            raise NoTextError(
                 f"nothing was kept: the text {scrub(ascii(error.object), limit=80)} is no Unicode",
                 "Mend the source that sent it; such text cannot be stored or shown.",
             ) from error
@@ -309,13 +316,13 @@ class Store:
     ) -> AuditEntry:
         """Append a decision and the entry that covers it, and what it says `about` the finding.
 
-        Errors: StoreError for an unknown digest, StalePlanError when the recommendation's state
+        Errors: NotKnownError for an unknown digest, StalePlanError when the recommendation's state
         does not allow the decision.
         """
         with self._transaction(Lock.RECORD) as connection:
             known = sa.select(sa.func.count()).where(tables.recommendations.c.digest == digest)
             if not connection.execute(known).scalar_one():
-                raise StoreError(
+                raise NotKnownError(
                     f"no recommendation has the digest {digest[:80]!r}",
                     "`trimtab recommendations list` shows the ids.",
                 )

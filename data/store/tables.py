@@ -108,6 +108,20 @@ finding_events = sa.Table(
     _text("person"),
     _text("remark"),
 )
+token_events = sa.Table(
+    "token_events",
+    metadata,
+    _count("sequence", key=True),
+    _count("entry"),
+    _text("token_id"),
+    _text("event"),
+    _text("person"),
+    _text("role"),
+    _text("token_hash"),
+    sa.Column("expires_at", sa.DateTime(timezone=True)),
+    _time("made_at"),
+    _text("made_by"),
+)
 decisions = sa.Table(
     "decisions",
     metadata,
@@ -224,6 +238,6 @@ measured_peaks = sa.Table(
     _text("record"),
 )
 
-COVERED = (decisions, commands, journal, finding_events)
+COVERED = (decisions, commands, journal, finding_events, token_events)
 """Append-only tables whose every row is covered by an audit entry: the row's own `entry`."""
 """Samples, allocations and roll-ups are reached by SQL text only: they travel as frames."""

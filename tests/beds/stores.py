@@ -2,14 +2,17 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from pathlib import Path
 from shutil import copy
 
 import pytest
 from beds.postgres import PostgresBed
+from factories import NOW, make_plan
 from sqlalchemy.engine import make_url
 
+from data.records.decisions import Recommendation
 from data.store import Store
 
 DUCKDB, POSTGRES = "duckdb", "postgres"
@@ -54,6 +57,7 @@ _UNDONE_BY = {
         "DROP TABLE findings",
         "ALTER TABLE recommendations DROP COLUMN finding",
     ),
+    10: ("DROP TABLE token_events",),
 }
 
 
@@ -64,3 +68,20 @@ def back_to_schema(store: Store, version: int) -> None:
             for statement in statements if number > version else ():
                 connection.exec_driver_sql(statement)
         connection.exec_driver_sql(f"DELETE FROM schema_version WHERE version > {version}")  # noqa: S608
+
+
+def cycle(
+    store: Store, number: int, *found: Recommendation, at: datetime | None = None
+) -> tuple[Recommendation, ...]:
+    """Keep the cycle of an hour with its recommendations, which are given as of that hour."""
+    at = at or NOW + number * timedelta(hours=1)
+    plan = replace(make_plan(), plan_id=f"{number:064d}")
+    made = tuple(
+        replace(one, plan_id=plan.plan_id, created_at=at, expires_at=at + timedelta(days=1))
+        for one in found
+    )
+    store.keep_cycle(
+        cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),
+        plan=plan, recommendations=made,
+    )  # fmt: skip
+    return made

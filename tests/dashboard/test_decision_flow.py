@@ -55,7 +55,7 @@ def test_an_approved_recommendation_becomes_the_previewed_file(
     """Approve, write, write again: one file, two decisions, an intact chain."""
     approval = decisions.approve(store, DIGEST[:12], by="A. Reader", now=LATER, comment="go")
     assert approval.digest == DIGEST
-    preview = decisions.preview(store, make_recommendation())
+    preview = decisions.preview(store.reader, make_recommendation())
     for _time in range(2):
         path = decisions.write_approved(store, DIGEST, by="A. Reader", now=LATER, folder=tmp_path)
         assert path.read_text(encoding="utf-8") == preview.text

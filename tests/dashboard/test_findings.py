@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
-from beds.stores import back_to_schema
+from beds.stores import back_to_schema, cycle
 from factories import NOW, make_plan, make_recommendation
 
 from dashboard import decisions, findings
@@ -15,7 +15,7 @@ from dashboard.cli import main
 from dashboard.findings import FindingStatus, findings_now, outcome_rows
 from data.clock import utc_now
 from data.errors import ChangeRefusedError, StalePlanError, StoreError
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Action
 from data.records.findings import DismissalReason, number_of
 from data.settings import RetentionSettings
 from data.store import Store
@@ -23,20 +23,6 @@ from data.store.migrate import migrate
 from data.store.record_json import to_json
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-
-
-def cycle(store: Store, number: int, *found: Recommendation) -> tuple[Recommendation, ...]:
-    """Keep the cycle of an hour with its recommendations, which are given as of that hour."""
-    at = NOW + number * HOUR
-    plan = replace(make_plan(), plan_id=f"{number:064d}")
-    made = tuple(
-        replace(one, plan_id=plan.plan_id, created_at=at, expires_at=at + DAY) for one in found
-    )
-    store.keep_cycle(
-        cycle_id=f"c{number}", started_at=at, finished_at=at, reports=(), forecasts=(),
-        plan=plan, recommendations=made,
-    )  # fmt: skip
-    return made
 
 
 def status(store: Store, reference: str, now: datetime) -> FindingStatus:
@@ -141,7 +127,9 @@ def test_a_dismissed_finding_is_reopened(store: Store) -> None:
     assert (found.state, found.reason) == ("dismissed", reason)
     assert set(rejections(store.reader, NOW + HOUR, 30.0)) == {(one.target, one.action)}
     findings.reopen(store, "TT-1", by="Kim", now=NOW + 2 * HOUR)
-    assert status(store, "TT-1", NOW + 2 * HOUR).state == "resolved"
+    assert status(store, "TT-1", NOW + 2 * HOUR).state == "reopened"
+    with pytest.raises(StalePlanError, match="reopened already"):
+        findings.reopen(store, "TT-1", by="Kim", now=NOW + 2 * HOUR)
     assert rejections(store.reader, NOW + 2 * HOUR, 30.0) == {}
     (again,) = cycle(store, 3, make_recommendation(why="again"))
     assert status(store, "TT-1", NOW + 3 * HOUR).state == "open"

@@ -83,7 +83,7 @@ def test_no_file_is_taken(server: Server) -> None:
                 Content_Length=str(200 << 20),
                 Content_Type="multipart/form-data; boundary=x",
             )
-            assert (status, said) == (405, "nothing can be sent to this dashboard\n")
+            assert (status, said) == (405, "nothing can be sent to this dashboard but to its API\n")
 
 
 def test_a_name_that_was_made_to_lead_here_is_told_the_setting(server: Server) -> None:

@@ -114,10 +114,28 @@ WISHES: dict[str, tuple[set[str], Wish]] = {
     "roll_back": (DECIDE, lambda bench, who: bench.decision_service.roll_back(ADVICE.digest, who)),
     "snooze": (
         DECIDE,
-        lambda bench, who: bench.decision_service.snooze(ADVICE.digest, timedelta(days=1), who),
+        lambda bench, who: bench.decision_service.snooze(
+            ADVICE.digest, bench.decision_service.clock() + timedelta(days=1), who
+        ),
     ),
     "reopen": (DECIDE, lambda bench, who: bench.decision_service.reopen(ADVICE.digest, who)),
     "preview": (DECIDE, lambda bench, who: bench.decision_service.preview(ADVICE.digest, who)),
+    "make_token": (
+        {"admin"},
+        lambda bench, who: bench.decision_service.make_token(
+            holder="robot", role="viewer", lasts=timedelta(days=1), person=who
+        ),
+    ),
+    "tokens": ({"admin"}, lambda bench, who: bench.decision_service.tokens(who)),
+    "revoke_token": (
+        {"admin"},
+        lambda bench, who: bench.decision_service.revoke_token(
+            bench.decision_service.make_token(
+                holder="robot", role="viewer", lasts=timedelta(days=1), person=PEOPLE["admin"]
+            )[0].token_id,
+            who,
+        ),
+    ),
     "stop": (LET_IN, lambda bench, who: bench.decision_service.stop(who)),
     "resume": ({"admin"}, lambda bench, who: bench.decision_service.resume(who)),
 }

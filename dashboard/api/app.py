@@ -1,0 +1,312 @@
+"""The resources under /api/v1. Everything is read and decided as the pages and commands do it."""
+
+from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from typing import Annotated, Any, Generic, TypeVar
+
+from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
+
+from dashboard.api.finding_choice import FindingQuery, chosen_findings
+from dashboard.api.pages_of_rows import Keyed, PageOfRows, PageQuery, keyed, page_of
+from dashboard.api.problems import RESPONSES, PreconditionError, tell_problems
+from dashboard.api.rows import (
+    AuditRow,
+    FindingRow,
+    GpuRow,
+    JobRow,
+    NodeRow,
+    RecordRow,
+    SavingRow,
+    SourceRow,
+    audit_row,
+    finding_row,
+    gpu_row,
+    job_row,
+    node_row,
+    record_of,
+    saving_row,
+    source_row,
+)
+from dashboard.api.token_wishes import add_tokens
+from dashboard.api.wishes import Wish, WishOutcome, carry_out
+from dashboard.decision_service import DecisionService
+from dashboard.decisions import preview
+from dashboard.findings import FindingStatus, findings_now
+from dashboard.rights import role_of
+from dashboard.savings import ledger
+from data.clock import floor_to_slot
+from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
+from data.records.commands import Person
+from data.store import StoreReader
+from data.store.cached_reader import CachedReader
+
+Answer = TypeVar("Answer")
+Record = TypeVar("Record")
+Row = TypeVar("Row")
+FindingName = Annotated[
+    str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
+]
+_MINUTE, _TAG_LENGTH = 60, 16
+_OFFERED = ("findings", "jobs", "gpus", "nodes", "sources", "savings", "audit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What answers here."""
+
+    name: str
+    version: str
+    resources: list[str]
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeFinding:
+    """A finding with what was said of it, and the exact text of its change where it has one."""
+
+    finding: FindingRow
+    record: list[RecordRow]
+    change: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed(Generic[Record, Row]):
+    """A list: what is read, the key that orders it and is of one record only, the row of each."""
+
+    kind: type[Row]
+    read: Callable[[], Iterable[Record]]
+    key: Callable[[Record], tuple[Any, ...]]
+    row: Callable[[Record], Row]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, with the role that the settings of the moment give."""
+
+    person: Person
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiWorld:
+    """What the API touches. `caller` tells who asks, and raises NotSignedInError for nobody."""
+
+    reader: CachedReader
+    service: DecisionService
+    clock: Callable[[], datetime]
+    caller: Callable[[Request], Person]
+
+    def let_in(self, request: Request) -> Caller:
+        """Return who asks and may look. Errors: NotSignedInError, NotAllowedError."""
+        person = self.caller(request)
+        role = role_of(person, self.service.settings().access)
+        if role == "none":
+            raise NotAllowedError(f"{person.name} has no role here", "Ask one of the admins.")
+        return Caller(person=person, role=role)
+
+    def looks_around(self, request: Request) -> Caller:
+        """Return who asks and may see the jobs of others. Errors: NotAllowedError."""
+        who = self.let_in(request)
+        if who.role == "owner":
+            raise NotAllowedError(
+                f"{who.person.name} is owner: owners see the findings of their own jobs only",
+                "Ask for /api/v1/findings.",
+            )
+        return who
+
+    def kept(self, key: tuple[Hashable, ...], make: Callable[[], Answer]) -> Answer:
+        """Return what `make` gave for this key, for a minute, until the data change."""
+        minute = floor_to_slot(self.clock(), _MINUTE)
+        return self.reader.remember(("api", *key, minute), make, decisions=True)
+
+    def page(
+        self, key: tuple[Hashable, ...], make: Callable[[], PageOfRows[Any]], *, keep: bool
+    ) -> Response:
+        """Return a page as JSON, which `keep` has made once while it stays the same."""
+
+        def text() -> bytes:
+            return make().model_dump_json().encode()
+
+        body = self.kept(("page", *key), text) if keep else text()
+        return Response(body, media_type="application/json")
+
+    def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
+        """Return the findings that who asks may see, the newest number first."""
+        found = self.kept(("findings",), lambda: findings_now(self.reader, now=self.clock()))
+        if who.role != "owner":
+            return found
+        revisions = [status.revision for status in found if status.revision is not None]
+        mine = {stored.finding for stored in self.service.visible(who.person, revisions)}
+        return tuple(status for status in found if status.finding.number in mine)
+
+    def finding(self, named: str, who: Caller) -> FindingStatus:
+        """Return one of them. Errors: NotKnownError, for what belongs to others too."""
+        seen = {status.finding.number: status for status in self.findings(who)}
+        with suppress(NotKnownError):
+            number = self.reader.finding_number(named)
+            if number in seen:
+                return seen[number]
+        raise NotKnownError(f"{named!r} names no finding", "/api/v1/findings lists them.")
+
+
+def tag_of(reader: StoreReader, status: FindingStatus) -> str:
+    """Return the ETag of a finding: of the revision that counts, its state, and all that was done.
+
+    The hash of the newest entry of the record about it covers every entry before.
+    """
+    revision, record = status.revision, reader.entries_about(status.finding.number)
+    digest = "none" if revision is None else revision.recommendation.digest[:_TAG_LENGTH]
+    newest = record[-1].entry_hash[:_TAG_LENGTH] if record else "none"
+    return f'"{digest}:{status.state}:{newest}"'
+
+
+def build_api(world: ApiWorld) -> FastAPI:
+    """Return the application that is mounted under /api/v1."""
+    api = FastAPI(
+        title="Trimtab",
+        version=version("trimtab"),
+        summary="Findings, decisions and facts of a GPU fleet.",
+        docs_url=None,  # its page asks a foreign server for its script
+        redoc_url=None,
+        responses=RESPONSES,
+    )
+    tell_problems(api)
+    # Each endpoint is a plain function: it waits for the store in a thread of its own.
+    Anyone = Annotated[Caller, Depends(world.let_in)]  # noqa: N806 - a type
+    Viewer = Annotated[Caller, Depends(world.looks_around)]  # noqa: N806
+
+    @api.get("/")
+    def about(who: Anyone) -> About:
+        return About(
+            name="trimtab",
+            version=version("trimtab"),
+            resources=[f"/api/v1/{name}" for name in _offered(who.role)],
+            role=who.role,
+        )
+
+    @api.get("/findings", response_model=PageOfRows[FindingRow])
+    def findings(who: Anyone, query: Annotated[FindingQuery, Query()]) -> Response:
+        def make() -> PageOfRows[FindingRow]:
+            chosen = keyed(chosen_findings(world.findings(who), query), query.sort.key)
+            return page_of(chosen, finding_row, query)
+
+        keep = who.role != "owner" and query.is_small_first()
+        return world.page(("findings", query), make, keep=keep)
+
+    @api.get("/findings/{finding}")
+    def one_finding(finding: FindingName, who: Anyone, response: Response) -> WholeFinding:
+        status = world.finding(finding, who)
+        response.headers["ETag"] = tag_of(world.reader, status)
+        return WholeFinding(
+            finding=finding_row(status),
+            record=record_of(world.reader, status.finding.number),
+            change=_change_text(world, status),
+        )
+
+    @api.post("/findings/{finding}/decisions")
+    def decide(
+        finding: FindingName,
+        wish: Wish,
+        who: Anyone,
+        if_match: Annotated[str | None, Header(max_length=256)] = None,
+    ) -> WishOutcome:
+        if if_match is not None:
+            _require_tag(world.reader, world.finding(finding, who), if_match)
+        return carry_out(world.service, finding, wish, who.person)
+
+    add_tokens(api, world.service, Anyone)
+    _add_lists(api, world, Viewer)
+    return api
+
+
+def _add_lists(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
+    def lists(name: str, about: str, listed: Listed[Any, Any]) -> None:
+        def ordered() -> list[Keyed[Any]]:
+            return world.kept((name,), lambda: keyed(listed.read(), listed.key))
+
+        def rows(_who: viewer, query: Annotated[PageQuery, Query()]) -> Response:
+            def make() -> PageOfRows[Any]:
+                return page_of(ordered(), listed.row, query)
+
+            return world.page((name, query), make, keep=query.is_small_first())
+
+        model = PageOfRows[listed.kind]  # type: ignore[name-defined]
+        api.get(f"/{name}", name=name, summary=about, response_model=model)(rows)
+
+    reader = world.reader
+    lists(
+        "jobs",
+        "The jobs known now",
+        Listed(kind=JobRow, read=reader.jobs, key=lambda job: (job.job_id,), row=job_row),
+    )
+    lists(
+        "gpus",
+        "The boards and MIG instances known now",
+        Listed(
+            kind=GpuRow,
+            read=reader.gpus,
+            key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
+            row=gpu_row,
+        ),
+    )
+    lists(
+        "nodes",
+        "The nodes as their schedulers describe them",
+        Listed(
+            kind=NodeRow, read=reader.nodes, key=lambda node: (node.name, node.source), row=node_row
+        ),
+    )
+    lists(
+        "sources",
+        "How the latest collection fared with each source",
+        Listed(
+            kind=SourceRow,
+            read=reader.source_reports,
+            key=lambda report: (report.source,),
+            row=source_row,
+        ),
+    )
+    lists(
+        "savings",
+        "What applied changes promised, and brought",
+        Listed(
+            kind=SavingRow,
+            read=lambda: ledger(reader, now=world.clock()),
+            key=lambda row: (row.recommendation.digest,),
+            row=saving_row,
+        ),
+    )
+    lists(
+        "audit",
+        "The append-only record",
+        Listed(
+            kind=AuditRow, read=reader.audit, key=lambda entry: (entry.sequence,), row=audit_row
+        ),
+    )
+
+
+def _offered(role: str) -> tuple[str, ...]:
+    """Return the resources that somebody of the role may use."""
+    if role == "owner":
+        return _OFFERED[:1]
+    return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
+
+
+def _change_text(world: ApiWorld, status: FindingStatus) -> str | None:
+    if status.revision is None:
+        return None
+    try:
+        return preview(world.reader, status.revision.recommendation).text
+    except ChangeRefusedError:
+        return None
+
+
+def _require_tag(reader: StoreReader, status: FindingStatus, wanted: str) -> None:
+    if wanted.strip() not in ("*", tag_of(reader, status)):
+        raise PreconditionError(
+            f"{status.finding.reference} is not what If-Match names: it is {status.state} now",
+            "Read it again, and decide on what it says.",
+        )

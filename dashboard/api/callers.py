@@ -1,0 +1,60 @@
+"""Who stands behind a request of the HTTP API, by each way in that the settings allow."""
+
+import json
+from urllib.parse import unquote
+
+from starlette.requests import Request
+
+from dashboard.decision_service import DecisionService
+from data.errors import NotSignedInError
+from data.records.commands import Person
+from data.store.served_store import BY_HEADER
+
+PERSON_HEADER = "x-trimtab-person"
+"""Of the middleware that believes a sign-in proxy; it takes out what anybody else sent."""
+_BEARER = "bearer "
+_HINT = "An admin makes a token: `trimtab token make --for NAME --role viewer --by NAME`."
+
+
+def proxied(stated: str) -> Person:
+    """Return the person that the middleware wrote into its header."""
+    found = json.loads(stated)
+    return Person(name=found["name"], groups=tuple(found["groups"]), via="proxy")
+
+
+def carries_token(headers: "list[tuple[bytes, bytes]]") -> bool:
+    """Tell whether the request brings a token, and so needs no other sign-in."""
+    stated = [value for name, value in headers if name.lower() == b"authorization"]
+    return len(stated) == 1 and stated[0][: len(_BEARER)].lower() == _BEARER.encode()
+
+
+def named(request: Request, via: str) -> Person:
+    """Return who the request says makes it; a decision refuses an empty name."""
+    stated = request.headers.get(BY_HEADER, "").encode("latin-1").decode("utf-8", "replace")
+    return Person(name=unquote(stated), via=via)
+
+
+def web_caller(service: DecisionService, mode: str, request: Request) -> Person:
+    """Return who asks over the network: by a token, through the proxy, or alone on loopback.
+
+    `mode` is the sign-in that the server began with, as its other guards have it.
+
+    Errors: NotSignedInError.
+    """
+    if carries_token(request.headers.raw):
+        return _by_token(service, request.headers["authorization"][len(_BEARER) :].strip())
+    if mode == "local":
+        return named(request, "local")
+    stated = request.headers.get(PERSON_HEADER)
+    if mode == "proxy" and stated is not None:
+        return proxied(stated)
+    raise NotSignedInError("the API needs a token here (Authorization: Bearer …)", _HINT)
+
+
+def _by_token(service: DecisionService, text: str) -> Person:
+    """Return who acts by a token. Errors: NotSignedInError."""
+    found = service.store.reader.token_of(text)
+    if found is None or not found.is_valid(service.clock()):
+        why = "is not known" if found is None else "is revoked or has expired"
+        raise NotSignedInError(f"the token {why}", _HINT)
+    return found.holder()

@@ -1,0 +1,242 @@
+"""What the command line lists and the HTTP API answers: one row for each thing, the same of both.
+
+Unknown is None, or '' where a text is not told. Times are UTC.
+"""
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+
+from dashboard.findings import FindingStatus
+from dashboard.savings import LedgerRow
+from data.records.cluster import Gpu, Node, SourceReport
+from data.records.commands import Measurement
+from data.records.decisions import AuditEntry
+from data.records.jobs import Job, SchedulerFacts
+from data.store import StoreReader
+
+
+def columns_of(row: type[Any]) -> tuple[str, ...]:
+    """Return the names of the columns of a row, in order."""
+    return tuple(one.name for one in fields(row))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """A job as last known."""
+
+    job_id: str
+    name: str
+    namespace: str
+    owner: str
+    platform: str
+    kind: str
+    state: str
+    workload: str
+    user: str
+    reason: str
+    gpu_model: str
+    gpu_count: int
+    mig_profile: str
+    last_seen_at: datetime
+    source: str
+    assumed: str
+
+
+def job_row(job: Job) -> JobRow:
+    """Return the row of a job."""
+    facts = job.scheduler or SchedulerFacts()
+    return JobRow(
+        job_id=job.job_id,
+        name=job.name,
+        namespace=job.namespace,
+        owner=job.owner,
+        platform=str(job.platform),
+        kind=str(job.kind),
+        state=str(facts.state),
+        workload=facts.workload,
+        user=facts.user,
+        reason=facts.reason,
+        gpu_model=job.gpu_model,
+        gpu_count=job.gpu_count,
+        mig_profile=job.mig_profile,
+        last_seen_at=job.last_seen_at,
+        source=job.source,
+        assumed="; ".join(f"{name}={value}" for name, value in job.assumed),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """A board or MIG instance as last seen."""
+
+    gpu_uuid: str
+    mig_instance: str
+    mig_profile: str
+    node: str
+    gpu_model: str
+    memory_total_mib: float | None
+    job_id: str
+    last_seen_at: datetime
+
+
+def gpu_row(gpu: Gpu) -> GpuRow:
+    """Return the row of a board or MIG instance."""
+    return GpuRow(**{name: getattr(gpu, name) for name in columns_of(GpuRow)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRow:
+    """A node as its scheduler describes it."""
+
+    name: str
+    gpu_model: str
+    gpu_count: int
+    mig_instances: str
+    cpus: int | None
+    memory_mib: float | None
+    partitions: str
+    state: str
+    schedulable: bool
+    reason: str
+    seen_at: datetime
+    source: str
+
+
+def node_row(node: Node) -> NodeRow:
+    """Return the row of a node."""
+    return NodeRow(**{name: _plain(getattr(node, name)) for name in columns_of(NodeRow)})
+
+
+def _plain(value: Any) -> Any:
+    """Return a tuple as text: names, or `2 x 3g.40gb` for pairs of a profile and a count."""
+    if not isinstance(value, tuple):
+        return value
+    return ", ".join(f"{one[1]} x {one[0]}" if isinstance(one, tuple) else one for one in value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceRow:
+    """How the latest collection fared with a source; `dropped` counts rows by reason."""
+
+    source: str
+    state: str
+    reason: str
+    samples: int
+    dropped: dict[str, int]
+    completeness_ratio: float | None
+    warnings: list[str]
+    window_start: datetime | None
+    window_end: datetime | None
+
+
+def source_row(report: SourceReport) -> SourceRow:
+    """Return the row of the report of a source."""
+    return SourceRow(
+        source=report.source,
+        state=str(report.state),
+        reason=report.reason,
+        samples=report.samples,
+        dropped=dict(report.dropped),
+        completeness_ratio=report.completeness_ratio,
+        warnings=list(report.warnings),
+        window_start=report.window_start,
+        window_end=report.window_end,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRow:
+    """An entry of the append-only record."""
+
+    sequence: int
+    at: datetime
+    actor: str
+    event: str
+    digest: str
+    detail: str
+    entry_hash: str
+
+
+def audit_row(entry: AuditEntry) -> AuditRow:
+    """Return the row of an entry of the record."""
+    return AuditRow(**{name: getattr(entry, name) for name in columns_of(AuditRow)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingRow:
+    """A finding, where it stands, and the recommendation that people mean by it."""
+
+    finding: str
+    target: str
+    action: str
+    state: str
+    opened_at: datetime
+    seen_at: datetime | None
+    until: datetime | None
+    reason: str
+    revision: dict[str, Any] | None
+
+
+def finding_row(status: FindingStatus) -> FindingRow:
+    """Return the row of a finding."""
+    finding, revision = status.finding, status.revision
+    return FindingRow(
+        finding=finding.reference,
+        target=finding.target,
+        action=str(finding.action),
+        state=status.state,
+        opened_at=finding.opened_at,
+        seen_at=finding.seen_at,
+        until=status.until,
+        reason=status.reason,
+        revision=None if revision is None else revision.recommendation.as_dict(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRow:
+    """What was said of a finding or done about it."""
+
+    at: datetime
+    by: str
+    event: str
+    detail: str
+
+
+def record_of(reader: StoreReader, number: int) -> list[RecordRow]:
+    """Return what the record holds about a finding, in order."""
+    return [
+        RecordRow(at=entry.at, by=entry.actor, event=entry.event, detail=entry.detail)
+        for entry in reader.entries_about(number)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavingRow:
+    """What an applied recommendation promised and brought in the first hours after it."""
+
+    finding: str
+    id: str
+    digest: str
+    job: str
+    state: str
+    applied_at: datetime | None
+    measured_at: datetime | None
+    measurement: Measurement | None
+    unknown_because: str
+
+
+def saving_row(row: LedgerRow) -> SavingRow:
+    """Return the row of an applied recommendation."""
+    return SavingRow(
+        finding=row.reference,
+        id=row.recommendation.recommendation_id,
+        digest=row.recommendation.digest,
+        job=row.recommendation.job_id,
+        state=row.state,
+        applied_at=row.applied_at,
+        measured_at=row.measured_at,
+        measurement=row.measurement,
+        unknown_because=row.reason,
+    )

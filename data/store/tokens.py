@@ -1,0 +1,159 @@
+"""Tokens of the HTTP API: made and revoked by events that are only ever appended.
+
+A token is random and kept as its SHA-256, so nothing in the store lets anybody in.
+"""
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from data.errors import NotKnownError
+from data.records.commands import Person
+from data.store import tables
+from data.store.bridge import Lock, Transaction
+from data.store.fact_reader import FactReader, as_utc
+from data.store.ledger import append_row
+
+PREFIX = "trimtab_"
+_MADE, _REVOKED = "token-made", "token-revoked"
+_BYTES = 32
+_ID_LENGTH = 12
+_EVENTS = sa.select(tables.token_events).order_by(tables.token_events.c.sequence)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiToken:
+    """A token as people may see it; `person` acts by it, with `role` at most."""
+
+    token_id: str
+    person: str
+    role: str
+    made_at: datetime
+    made_by: str
+    expires_at: datetime
+    revoked_at: datetime | None
+
+    def is_valid(self, now: datetime) -> bool:
+        """Tell whether it lets anybody in."""
+        return self.revoked_at is None and now < self.expires_at
+
+    def holder(self) -> Person:
+        """Return who acts by it."""
+        return Person(name=self.person, via="token", max_role=self.role)
+
+
+class TokenReader(FactReader):
+    """What is known of tokens; nothing here writes."""
+
+    def tokens(self) -> tuple[ApiToken, ...]:
+        """Return every token ever made, the newest first."""
+        return _tokens_of(self._rows(_EVENTS))
+
+    def token_of(self, text: str) -> ApiToken | None:
+        """Return the token of a text, None where it is none of ours."""
+        if not text.startswith(PREFIX):
+            return None
+        events = tables.token_events.c
+        named = sa.select(events.token_id).where(events.token_hash == _hash_of(text))
+        found = _tokens_of(self._rows(_EVENTS.where(events.token_id.in_(named))))
+        return found[0] if found else None
+
+
+class Tokens:
+    """Makes and revokes; `transaction` keeps writes whole or not at all."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def make(
+        self, *, holder: str, role: str, expires_at: datetime, by: Person, now: datetime
+    ) -> tuple[ApiToken, str]:
+        """Make a token; give it with its text, which nobody can read again."""
+        text = PREFIX + secrets.token_urlsafe(_BYTES)
+        made = ApiToken(
+            token_id=secrets.token_hex(_ID_LENGTH // 2),
+            person=holder,
+            role=role,
+            made_at=now,
+            made_by=by.name,
+            expires_at=expires_at,
+            revoked_at=None,
+        )
+        with self._transaction(Lock.RECORD) as connection:
+            _append(connection, made, _MADE, by=by, at=now, token_hash=_hash_of(text))
+        return made, text
+
+    def revoke(self, token_id: str, *, by: Person, now: datetime) -> ApiToken:
+        """Let nobody in by a token any more. Errors: NotKnownError."""
+        with self._transaction(Lock.RECORD) as connection:
+            for token in _tokens_of(connection.execute(_EVENTS).all()):
+                if token.token_id == token_id and token.revoked_at is None:
+                    _append(connection, token, _REVOKED, by=by, at=now)
+                    return token
+        raise NotKnownError(
+            f"no token has the id {token_id!r}, or it was revoked before",
+            "`trimtab token list` shows them.",
+        )
+
+
+def _append(
+    connection: sa.Connection,
+    token: ApiToken,
+    event: str,
+    *,
+    by: Person,
+    at: datetime,
+    token_hash: str = "",
+) -> None:
+    until = f"until {token.expires_at:%Y-%m-%d %H:%M} UTC"
+    append_row(
+        connection,
+        tables.token_events,
+        {
+            "token_id": token.token_id,
+            "event": event,
+            "person": token.person,
+            "role": token.role,
+            "token_hash": token_hash,
+            "expires_at": token.expires_at,
+            "made_at": at,
+            "made_by": by.name,
+        },
+        at=at,
+        actor=by.name,
+        event=event,
+        digest="",
+        detail=f"{token.token_id}: {token.person} as {token.role} {until}",
+    )
+
+
+def _tokens_of(rows: Iterable[Any]) -> tuple[ApiToken, ...]:
+    """Return the tokens of their events in order, the newest token first."""
+    made, revoked = dict[str, Any](), dict[str, datetime]()
+    for row in rows:
+        if row.event == _MADE:
+            made[row.token_id] = row
+        else:
+            revoked[row.token_id] = as_utc(row.made_at)
+    return tuple(_token_of(row, revoked.get(row.token_id)) for row in reversed(made.values()))
+
+
+def _hash_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _token_of(row: Any, revoked_at: datetime | None) -> ApiToken:
+    return ApiToken(
+        token_id=row.token_id,
+        person=row.person,
+        role=row.role,
+        made_at=as_utc(row.made_at),
+        made_by=row.made_by,
+        expires_at=as_utc(row.expires_at),
+        revoked_at=revoked_at,
+    )

@@ -1,0 +1,28 @@
+"""What each command does with a store that another process may hold."""
+
+READS = {
+    "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "sources": "",
+    "doctor": "", "energy": "--by day", "report weekly": "--now 2026-11-20T00:00:00Z",
+    "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",
+    "findings show": "TT-1", "recommendations list": "", "recommendations idle": "",
+    "recommendations show": "TT-1", "apply status": "", "savings": "", "memory": "",
+    "estimate": "llama3-8b --batch 8 --seq 2048", "submissions list": "", "token list": "",
+    "submissions show": "nothing", "simulate rightsizing": "--days 0.2 --forecast-every 0",
+}  # fmt: skip
+"""What is read through the holder, and options of each."""
+DECIDES = {
+    "findings snooze", "findings dismiss", "findings reopen", "recommendations approve",
+    "recommendations reject", "recommendations apply", "recommendations rollback",
+    "recommendations keep",
+    "token make",
+    "token revoke",
+}  # fmt: skip
+NEEDS_THE_FILE = {
+    "cycle", "collect", "import", "store copy", "store restore", "store migrate", "apply work",
+    "submit", "submissions watch", "serve", "demo",
+}  # fmt: skip
+WITHOUT_A_STORE = {
+    "agent", "demo-exporter", "fleet", "settings", "store grants", "simulate scheduling", "mcp",
+    # These have their own way to the holder: tests/dashboard/test_told_to_stop.py, test_backup.py.
+    "apply stop", "apply resume", "store backup",
+}  # fmt: skip

@@ -1,0 +1,452 @@
+"""The HTTP API behind the guards of the pages: who is let in, what they see, what they may do."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from beds.stores import cycle
+from factories import make_collected, make_job, make_recommendation
+from httpx2 import Response
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.callers import web_caller
+from dashboard.api.wishes import WishKind
+from dashboard.cli import main
+from dashboard.decision_service import DecisionService
+from dashboard.web.admission import Admission
+from dashboard.web.trusted_proxy import AuthMiddleware
+from data.access_settings import AccessSettings
+from data.clock import utc_now
+from data.records.commands import Person
+from data.settings import Settings
+from data.store import Store, open_store
+
+PROXY = AccessSettings(
+    mode="proxy", proxy_addresses="10.0.0.5", default_role="none", viewers="vera",
+    owners="search,vision", approvers="ann", admins="alex",
+)  # fmt: skip
+LOCAL = AccessSettings()
+MINE = make_recommendation(job_id="search/chat", namespace="search")
+THEIRS = make_recommendation(job_id="vision/detector", namespace="vision")
+LISTS = ("jobs", "gpus", "nodes", "sources", "savings", "audit")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Two jobs of two owners with a finding each: TT-1 of search, TT-2 of vision."""
+    now = utc_now()
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
+        jobs = tuple(
+            make_job(job_id=one.job_id, namespace=one.namespace, owner=one.namespace,
+                     gpu_count=one.now.gpu_count, last_seen_at=now)
+            for one in (MINE, THEIRS)
+        )  # fmt: skip
+        opened.keep(make_collected(jobs=jobs))
+        cycle(opened, 0, MINE, at=now)
+        cycle(opened, 1, MINE, THEIRS, at=now + timedelta(seconds=1))
+        yield opened
+
+
+@contextmanager
+def clients(
+    store: Store, access: AccessSettings, clock: Callable[[], datetime] = utc_now
+) -> Iterator[Callable[..., TestClient]]:
+    """Make clients of the API: of a peer, as somebody whom the proxy names, by a token."""
+    settings = Settings(access=access)
+    service = DecisionService(store=store, settings=lambda: settings, clock=clock)
+    world = ApiWorld(
+        reader=store.reader_for_pages(), service=service, clock=clock,
+        caller=partial(web_caller, service, access.mode),
+    )  # fmt: skip
+    app = Starlette(
+        routes=[Mount("/api/v1", build_api(world))],
+        middleware=[
+            Middleware(Admission, access=access, listens_on="127.0.0.1"),
+            Middleware(AuthMiddleware, access=access, guarded=False),
+        ],
+    )
+
+    def client(name: str = "", *, token: str = "", peer: str = "10.0.0.5") -> TestClient:
+        headers = {"X-Forwarded-User": name} if name else {}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        return TestClient(
+            app, base_url="http://localhost", client=(peer, 1), headers=headers,
+            raise_server_exceptions=False,
+        )  # fmt: skip
+
+    yield client
+
+
+@pytest.fixture
+def as_(store: Store) -> Iterator[Callable[..., TestClient]]:
+    """Clients where a proxy signs people in."""
+    with clients(store, PROXY) as client:
+        yield client
+
+
+def problem(answer: Response, status: int) -> dict[str, Any]:
+    """The problem of an answer that must be one."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = answer.json()
+    assert found["status"] == status
+    assert found["title"]
+    assert found["detail"]
+    return dict(found)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_are_for_who_may_see_the_jobs_of_others(
+    name: str, as_: Callable[..., TestClient]
+) -> None:
+    """As the pages have it."""
+    for who in ("vera", "ann", "alex"):
+        assert as_(who).get(f"/api/v1/{name}").status_code == 200
+    problem(as_("search").get(f"/api/v1/{name}"), 403)
+    problem(as_("somebody").get(f"/api/v1/{name}"), 403)
+
+
+def test_owners_see_the_findings_of_their_own_jobs(as_: Callable[..., TestClient]) -> None:
+    """What belongs to others is answered as what does not exist, whatever is asked of it."""
+    mine = as_("search")
+    assert [one["finding"] for one in mine.get("/api/v1/findings").json()["items"]] == ["TT-1"]
+    assert len(as_("vera").get("/api/v1/findings").json()["items"]) == 2
+    assert mine.get("/api/v1/findings/TT-1").status_code == 200
+    other = problem(mine.get("/api/v1/findings/TT-2"), 404)
+    none = problem(mine.get("/api/v1/findings/TT-9"), 404)
+    assert _renamed(other) == none
+    prefix = THEIRS.digest[:8]
+    of_id = problem(mine.get(f"/api/v1/findings/{prefix}"), 404)
+    assert {**of_id, "detail": ""} == {**none, "detail": ""}
+    decided = mine.post("/api/v1/findings/TT-2/decisions", json={"decision": "approve"})
+    missing = mine.post("/api/v1/findings/TT-9/decisions", json={"decision": "approve"})
+    assert _renamed(problem(decided, 404)) == missing.json()
+    for name in ("TT-2", "TT-9"):
+        asked = mine.post(
+            f"/api/v1/findings/{name}/decisions", json={"decision": "keep"},
+            headers={"If-Match": '"x"'},
+        )  # fmt: skip
+        assert {**problem(asked, 404), "detail": ""} == {**none, "detail": ""}
+
+
+def _renamed(found: dict[str, Any]) -> dict[str, Any]:
+    """The problem, of TT-9 in the place of TT-2."""
+    return dict(json.loads(json.dumps(found).replace("TT-2", "TT-9")))
+
+
+def test_who_may_not_decide_does_not(store: Store, as_: Callable[..., TestClient]) -> None:
+    """Each decision of a viewer, and of nobody, is refused and leaves no trace."""
+    for kind in WishKind:
+        wish = {"decision": str(kind)}
+        if kind is WishKind.SNOOZE:
+            wish["until"] = (utc_now() + timedelta(days=1)).isoformat()
+        for who in ("vera", "somebody"):
+            problem(as_(who).post("/api/v1/findings/TT-1/decisions", json=wish), 403)
+    assert store.reader.audit() == ()
+
+
+def test_a_decision_is_in_the_record_by_name(store: Store, as_: Callable[..., TestClient]) -> None:
+    """As from a page; a second one is refused with the words of the command line."""
+    wish = {"decision": "approve", "comment": "fine"}
+    answer = as_("ann").post("/api/v1/findings/TT-1/decisions", json=wish)
+    assert answer.status_code == 200
+    told = answer.json()
+    assert (told["finding"], told["state"], told["by"]) == ("TT-1", "approved", "ann")
+    (entry,) = store.reader.audit()
+    assert (entry.event, entry.actor, entry.detail) == ("approved", "ann", "fine")
+    again = problem(as_("ann").post("/api/v1/findings/TT-1/decisions", json=wish), 409)
+    assert "Only a proposed one" in again["hint"]
+    assert again["error"] == "StalePlanError"
+
+
+def test_if_match_binds_a_decision_to_what_was_read(
+    store: Store, as_: Callable[..., TestClient]
+) -> None:
+    """A finding that changed meanwhile is not decided on."""
+    ann, address = as_("ann"), "/api/v1/findings/TT-1"
+    tag = ann.get(address).headers["ETag"]
+    late = as_("alex").post(f"{address}/decisions", json={"decision": "reject"})
+    assert late.status_code == 200
+    wish = {"decision": "approve"}
+    problem(ann.post(f"{address}/decisions", json=wish, headers={"If-Match": tag}), 412)
+    assert len(store.reader.audit()) == 1
+
+
+def test_a_tag_changes_with_all_that_is_done(as_: Callable[..., TestClient]) -> None:
+    """A snooze that is moved is another snooze, though the state is the same."""
+    ann, address = as_("ann"), "/api/v1/findings/TT-1"
+    tags = set()
+    for days in (1, 2, 2):
+        until = (utc_now() + timedelta(days=days)).isoformat()
+        wish = {"decision": "snooze", "until": until}
+        assert ann.post(f"{address}/decisions", json=wish).status_code == 200
+        tags.add(ann.get(address).headers["ETag"])
+    assert len(tags) == 3
+    reopened = ann.post(f"{address}/decisions", json={"decision": "reopen"})
+    assert reopened.json()["state"] == "proposed"
+    ann.post(f"{address}/decisions", json={"decision": "reject", "reason": "not-now"})
+    reopened = ann.post(f"{address}/decisions", json={"decision": "reopen"})
+    assert reopened.json()["state"] == ann.get(address).json()["finding"]["state"] == "reopened"
+    problem(ann.post(f"{address}/decisions", json={"decision": "reopen"}), 409)
+
+
+@pytest.mark.parametrize("query", ["state=opne", "state=", "kind=smaller", "risk=none"])
+def test_a_word_that_no_finding_has_is_refused(
+    query: str, as_: Callable[..., TestClient], store: Store, tmp_path: Path
+) -> None:
+    """A typing error is no empty list."""
+    name, _, word = query.partition("=")
+    assert name in problem(as_("vera").get(f"/api/v1/findings?{query}"), 422)["detail"]
+    store.close()
+    if name != "risk":
+        url = f"duckdb:///{tmp_path}/t.duckdb"
+        assert main(["--store", url, "findings", "list", f"--{name}={word}"]) == 2
+
+
+def test_refusals_of_the_guards_are_problems(as_: Callable[..., TestClient]) -> None:
+    """And say what is allowed."""
+    vera = as_("vera")
+    problem(vera.get("/api/v1/findings", headers={"Host": "evil.example"}), 421)
+    problem(vera.get("/api/v1/findings", headers={"Origin": "https://evil.example"}), 403)
+    problem(as_().get("/api/v1/findings"), 401)
+    assert problem(vera.post("/api/v1/findings"), 405)
+    assert vera.post("/api/v1/findings").headers["Allow"] == "GET"
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {}, {"decision": "approve", "by": "alex"}, {"decision": "delete"}, {"decision": "snooze"},
+        {"decision": "approve", "until": "2030-01-01T00:00:00Z"},
+        {"decision": "snooze", "until": "2030-01-01T00:00:00"},
+        {"decision": "reject", "reason": "because"}, {"decision": "approve", "reason": "not-now"},
+        {"decision": "approve", "comment": "x" * 2001}, [], "approve", None, 1,
+        {"decision": "reject", "comment": "\ud800"},
+    ],
+)  # fmt: skip
+def test_what_a_wish_cannot_say_is_refused(
+    wish: object, store: Store, as_: Callable[..., TestClient]
+) -> None:
+    """With the field named where there is one, and nothing is written."""
+    body = json.dumps(wish)
+    answer = as_("ann").post(
+        "/api/v1/findings/TT-1/decisions", content=body,
+        headers={"Content-Type": "application/json"},
+    )  # fmt: skip
+    problem(answer, 422)
+    assert store.reader.audit() == ()
+
+
+def made_token(client: TestClient, **wish: object) -> dict[str, Any]:
+    """A token that was made."""
+    answer = client.post("/api/v1/tokens", json={"person": "robot"} | wish)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def test_a_token_lets_in_from_anywhere_as_who_it_was_made_for(
+    store: Store, as_: Callable[..., TestClient]
+) -> None:
+    """With the role of that person, and never more than its own."""
+    mine = made_token(as_("alex"), person="ann", role="approver")["token"]
+    looking = made_token(as_("alex"), person="ann", role="viewer")["token"]
+    elsewhere = partial(as_, peer="203.0.113.9")
+    assert elsewhere(token=looking).get("/api/v1/jobs").status_code == 200
+    wish = {"decision": "approve"}
+    address = "/api/v1/findings/TT-1/decisions"
+    problem(elsewhere(token=looking).post(address, json=wish), 403)
+    assert elsewhere(token=mine).post(address, json=wish).status_code == 200
+    assert store.reader.audit()[-1].actor == "ann"
+
+
+def test_a_token_gives_nobody_a_role_that_they_lack(as_: Callable[..., TestClient]) -> None:
+    """The settings say who may do what."""
+    token = made_token(as_("alex"), person="vera", role="approver")["token"]
+    wish = {"decision": "approve"}
+    answer = as_(token=token).post("/api/v1/findings/TT-1/decisions", json=wish)
+    problem(answer, 403)
+    nobody = made_token(as_("alex"), person="stranger", role="approver")["token"]
+    problem(as_(token=nobody).get("/api/v1/findings"), 403)
+
+
+def test_tokens_are_made_by_admins_in_person(as_: Callable[..., TestClient]) -> None:
+    """Not by others, not for admins, not by a token."""
+    for who in ("ann", "vera", "search"):
+        problem(as_(who).post("/api/v1/tokens", json={"person": "x"}), 403)
+        problem(as_(who).get("/api/v1/tokens"), 403)
+    problem(as_("alex").post("/api/v1/tokens", json={"person": "x", "role": "admin"}), 422)
+    token = made_token(as_("alex"), person="alex", role="approver")["token"]
+    problem(as_(token=token).post("/api/v1/tokens", json={"person": "x"}), 403)
+    for bad in ({"person": ""}, {"person": "x", "days": 0}, {"person": "x", "days": 1e9},
+                {"person": " x"}, {"person": "x\u202e"}):  # fmt: skip
+        problem(as_("alex").post("/api/v1/tokens", json=bad), 422)
+
+
+def test_a_token_ends(store: Store) -> None:
+    """When it has expired, and at once when it is revoked."""
+    now = utc_now()
+    times = [now]
+    with clients(store, PROXY, clock=lambda: times[0]) as client:
+        made = made_token(client("alex"), person="vera", days=1)
+        assert client(token=made["token"]).get("/api/v1/jobs").status_code == 200
+        times[0] = now + timedelta(days=1, seconds=1)
+        assert "expired" in problem(client(token=made["token"]).get("/api/v1/"), 401)["detail"]
+        times[0] = now
+        gone = client("alex").delete(f"/api/v1/tokens/{made['token_id']}")
+        assert gone.json()["state"] == "revoked"
+        problem(client(token=made["token"]).get("/api/v1/jobs"), 401)
+        problem(client("alex").delete(f"/api/v1/tokens/{made['token_id']}"), 404)
+
+
+def test_no_text_of_a_token_is_kept(
+    store: Store, as_: Callable[..., TestClient], tmp_path: Path
+) -> None:
+    """Not in the store, not in a list; making and revoking are in the record."""
+    made = made_token(as_("alex"), person="ann")
+    listed = as_("alex").get("/api/v1/tokens").text
+    assert made["token"] not in listed
+    assert made["token_id"] in listed
+    assert [entry.event for entry in store.reader.audit()] == ["token-made"]
+    assert store.reader.verify_audit() == ()
+    store.close()
+    secret = made["token"].removeprefix("trimtab_").encode()
+    for path in tmp_path.iterdir():
+        assert secret not in path.read_bytes()
+
+
+@pytest.mark.parametrize("token", ["x", "trimtab_", "trimtab_" + "A" * 43, "trimtab_é"])
+def test_what_is_no_token_lets_nobody_in(token: str, as_: Callable[..., TestClient]) -> None:
+    """Beside a name of the proxy too: who brings a token is who it says."""
+    headers = {"Authorization": f"Bearer {token}".encode()}
+    problem(as_("alex").get("/api/v1/findings", headers=headers), 401)
+
+
+def test_where_people_sign_in_by_oidc_a_token_is_needed(store: Store) -> None:
+    """A page's session is no way in."""
+    access = replace(
+        PROXY, mode="oidc", oidc_metadata_url="https://i", oidc_client_id="i",
+        oidc_client_secret="s" * 1, oidc_redirect_uri="https://t/oauth2callback",
+        oidc_cookie_secret="c" * 32,
+    )  # fmt: skip
+    service = DecisionService(store=store, settings=lambda: Settings(access=access))
+    _, text = service.make_token(
+        holder="vera", role="viewer", lasts=timedelta(days=1), person=Person(name="alex")
+    )
+    with clients(store, access) as client:
+        problem(client("alex").get("/api/v1/findings"), 401)
+        assert client(token=text).get("/api/v1/findings").status_code == 200
+
+
+def test_the_header_of_the_middleware_cannot_be_sent(store: Store) -> None:
+    """Neither past a proxy nor beside a token."""
+    forged = {"X-Trimtab-Person": json.dumps({"name": "alex", "groups": []})}
+    with clients(store, PROXY) as client:
+        assert client("vera").get("/api/v1/", headers=forged).json()["role"] == "viewer"
+        other = client(peer="203.0.113.9").get("/api/v1/", headers=forged)
+        assert other.status_code == 403
+
+
+def test_requests_of_other_sites_are_refused(store: Store) -> None:
+    """On loopback whoever asks is the admin, so no foreign page may ask."""
+    wish = {"decision": "approve"}
+    address = "/api/v1/findings/TT-1/decisions"
+    with clients(store, LOCAL) as client:
+        page = client(peer="127.0.0.1")
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": "http://localhost:9999"},
+                        {"Origin": "null"}, {"Host": "evil.example"}):  # fmt: skip
+            assert page.post(address, json=wish, headers=headers).status_code in (403, 421)
+        assert store.reader.audit() == ()
+        assert page.post("/", json=wish).status_code == 405
+        assert page.put(address, json=wish).status_code == 405
+        large = page.post(address, content=b"x" * 65_537)
+        assert large.status_code == 413
+        chunked = page.post(address, content=iter([b"{}"]))
+        assert chunked.status_code == 411
+        missing = problem(page.post(address, json=wish), 422)
+        assert "needs the name" in missing["detail"]
+        named = page.post(address, json=wish, headers={"X-Trimtab-By": "robin"})
+        assert named.status_code == 200
+
+
+def test_pages_of_a_list_tile_it(store: Store) -> None:
+    """Each row once, in order, whatever the size of a page; no cursor of elsewhere is taken."""
+    jobs = tuple(make_job(job_id=f"a/{number:02}", last_seen_at=utc_now()) for number in range(25))
+    store.keep(make_collected(jobs=jobs, batch_id="more"))
+    with clients(store, LOCAL) as client:
+        page = client()
+        whole = page.get("/api/v1/jobs?limit=1000").json()
+        assert (whole["total"], whole["next"]) == (27, None)
+        for limit in (1, 7, 26, 27):
+            rows: list[Any] = []
+            cursor: str | None = ""
+            while cursor is not None:
+                part = page.get("/api/v1/jobs", params={"limit": limit, "cursor": cursor}).json()
+                assert len(part["items"]) <= limit
+                rows += part["items"]
+                cursor = part["next"]
+            assert rows == whole["items"]
+        for bad in ("x", "WzFd", "e30=", "é", "[" * 1500):
+            problem(page.get("/api/v1/jobs", params={"limit": 1, "cursor": bad}), 400)
+        problem(page.get("/api/v1/jobs?limit=1001"), 422)
+        for unknown in ("jobs?limt=5", "findings?sate=open", "jobs?sort=saving"):
+            name = unknown.partition("?")[2].partition("=")[0]
+            assert name in problem(page.get(f"/api/v1/{unknown}"), 422)["detail"]
+
+
+def test_the_api_says_what_commands_say(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Row by row and figure by figure."""
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with clients(store, LOCAL) as client:
+        page = client()
+        answers = {name: page.get(f"/api/v1/{name}").json()["items"] for name in LISTS}
+        answers["findings"] = page.get("/api/v1/findings?all=true").json()["items"]
+        one = page.get("/api/v1/findings/TT-1").json()
+    store.close()
+    words = {name: (name,) for name in LISTS} | {"audit": ("audit", "list")}
+    words["findings"] = ("findings", "list", "--all")
+    del words["savings"]  # a document with a total
+    for name, command in words.items():
+        assert main(["--store", url, *command, "--format", "json"]) == 0
+        said = json.loads(capsys.readouterr().out)
+        assert _utc(said) == _utc(answers[name]), name
+    assert main(["--store", url, "findings", "show", "TT-1", "--format", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert _utc(said) == _utc(one["finding"] | {"record": one["record"]})
+
+
+def _utc(value: Any) -> Any:
+    """The value with one spelling of UTC."""
+    return json.loads(json.dumps(value).replace("+00:00", "Z"))
+
+
+def test_the_schema_is_whole_and_asks_nobody(store: Store) -> None:
+    """OpenAPI 3.1 with every address, and no page that loads a foreign script."""
+    with clients(store, LOCAL) as client:
+        page = client()
+        schema = page.get("/api/v1/openapi.json").json()
+        assert schema["openapi"].startswith("3.1")
+        assert {f"/{name}" for name in (*LISTS, "findings", "tokens")} <= set(schema["paths"])
+        for path in ("/docs", "/redoc"):
+            problem(page.get(f"/api/v1{path}"), 404)
+
+
+def test_the_documentation_names_every_address(store: Store) -> None:
+    """And no other."""
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`((?:GET|POST|DELETE) /[^`]*)`", text))
+    with clients(store, LOCAL) as client:
+        paths = client().get("/api/v1/openapi.json").json()["paths"]
+    assert told == {f"{verb.upper()} {path}" for path, verbs in paths.items() for verb in verbs}
