@@ -36,7 +36,11 @@ class OneLine(logging.LogRecord):
 
 def program() -> NoReturn:
     """Run the command that this process was started for, and end the process."""
-    end_process(main())
+    try:
+        code = main()
+    except SystemExit as end:  # of a server told to stop, or of the parser
+        code = end.code if isinstance(end.code, int) else EXIT_ERROR
+    end_process(code)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
