@@ -217,7 +217,7 @@ def test_machines_ask_by_whatever_name(access: AccessSettings, path: str) -> Non
 def test_nothing_can_be_sent_in(access: AccessSettings, method: str, path: str) -> None:
     """Refused before a byte of the body is read."""
     status, said = answered([(b"host", b"localhost")], access, method=method, path=path)
-    assert (status, said) == (405, "nothing can be sent to this dashboard\n")
+    assert (status, said) == (405, "nothing can be sent to this dashboard but to its API\n")
 
 
 def test_settings_tell_whether_they_name_a_host() -> None:
