@@ -8,7 +8,7 @@ from pathlib import Path
 from dashboard.apply import build_appliers
 from dashboard.apply.base import ChecksAccess
 from dashboard.cli.output import print_rows
-from dashboard.cli.world import open_existing, settings_of
+from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.diagnosis import source_findings
 from dashboard.submission.targets import target_name, target_of
 from data.catalogue.carbon_table import load_carbon_table
@@ -21,7 +21,7 @@ FINDINGS = 3
 
 
 def _check_store(settings: Settings) -> tuple[str, str]:
-    with open_existing(settings.store.url) as store:
+    with open_or_ask(settings.store.url) as store:
         free = store.reader.free_mib()
         require_room(free, settings.store.min_free_mib)
         if store.losses:

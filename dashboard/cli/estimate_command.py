@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from dashboard.cli.output import print_json, print_rows, say
-from dashboard.cli.world import open_existing, settings_of
+from dashboard.cli.world import open_or_ask, settings_of
 from dashboard.submission.estimate import (
     LIMIT,
     Offers,
@@ -167,7 +167,7 @@ def _known(
     url = settings.store.url
     if not is_postgres_url(url) and not store_path(url).is_file():
         return catalogue_types(catalogue), "the catalogue", None, None
-    with open_existing(url) as store:
+    with open_or_ask(url) as store:
         fleet = fleet_of_store(store.reader, catalogue)
         calibration = calibration_of(family, store.reader.measured_peaks(family))
     types = fleet.gpu_types(catalogue)

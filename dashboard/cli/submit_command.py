@@ -5,11 +5,12 @@ import getpass
 import sys
 import time
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dashboard.cli.output import print_json, print_rows, say
-from dashboard.cli.world import open_existing, open_for_reading, settings_of
+from dashboard.cli.world import open_for_reading, open_or_ask, settings_of
 from dashboard.submission.decision_notes import decision_document
 from dashboard.submission.estimate import plan_row
 from dashboard.submission.job_file import load_job_file
@@ -44,7 +45,7 @@ def submit(options: argparse.Namespace) -> int:
     target = target_of(settings, name)
     by = options.by or getpass.getuser()
     # A job that is sent has to be noted, so the store is opened for it.
-    open_ = open_existing if options.dry_run else open_store
+    open_ = partial(open_or_ask, create=True) if options.dry_run else open_store
     with open_(settings.store.url) as store:
         peaks = store.reader.measured_peaks(family_of(job.training_job))
         proposal = propose(

@@ -48,19 +48,20 @@ def settings_of(
 @contextmanager
 def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
     """Open the store that must exist already, say when its present has passed, and close it."""
-    with open_existing(loaded.settings.store.url) as store:
+    with open_or_ask(loaded.settings.store.url) as store:
         if (recording := store.reader.recording()) is not None:
             say(f"{as_of_text(recording)}.", file=sys.stderr)
         yield store
 
 
-def open_existing(url: str) -> Store:
-    """Return the store that must exist: opened, or read through the process that holds it.
+def open_or_ask(url: str, *, create: bool = False) -> Store:
+    """Return the store: opened, or read through the process that holds it.
 
-    Errors: StoreBusyError naming the process that holds it and answers no commands, StoreError.
+    Errors: StoreBusyError naming the process that holds it and answers no commands; StoreError
+    where there is none, without `create`.
     """
     try:
-        return open_store(url, create=False)
+        return open_store(url, create=create)
     except StoreBusyError:
         served = served_store(store_path(url))
         if served is None:
