@@ -8,8 +8,10 @@ from importlib.metadata import version
 from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
+from pydantic import TypeAdapter
 
 from dashboard.api.finding_choice import FindingQuery, chosen_findings
+from dashboard.api.kept_answers import Document, HeadAsGet, KeptAnswers, document, response
 from dashboard.api.pages_of_rows import Keyed, PageOfRows, PageQuery, keyed, page_of
 from dashboard.api.problems import RESPONSES, PreconditionError, tell_problems
 from dashboard.api.rows import (
@@ -37,19 +39,17 @@ from dashboard.decisions import preview
 from dashboard.findings import FindingStatus, findings_now
 from dashboard.rights import role_of
 from dashboard.savings import ledger
-from data.clock import floor_to_slot
 from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
 from data.records.commands import Person
 from data.store import StoreReader
 from data.store.cached_reader import CachedReader
 
-Answer = TypeVar("Answer")
 Record = TypeVar("Record")
 Row = TypeVar("Row")
 FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
-_MINUTE, _TAG_LENGTH = 60, 16
+_TAG_LENGTH = 16
 _OFFERED = ("findings", "jobs", "gpus", "nodes", "sources", "savings", "audit")
 
 
@@ -70,6 +70,9 @@ class WholeFinding:
     finding: FindingRow
     record: list[RecordRow]
     change: str | None
+
+
+_WHOLE = TypeAdapter(WholeFinding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,25 +120,24 @@ class ApiWorld:
             )
         return who
 
-    def kept(self, key: tuple[Hashable, ...], make: Callable[[], Answer]) -> Answer:
-        """Return what `make` gave for this key, for a minute, until the data change."""
-        minute = floor_to_slot(self.clock(), _MINUTE)
-        return self.reader.remember(("api", *key, minute), make, decisions=True)
+    @property
+    def kept(self) -> KeptAnswers:
+        """The answers that are given again while nothing changes."""
+        return KeptAnswers(reader=self.reader, clock=self.clock)
 
     def page(
         self, key: tuple[Hashable, ...], make: Callable[[], PageOfRows[Any]], *, keep: bool
-    ) -> Response:
-        """Return a page as JSON, which `keep` has made once while it stays the same."""
+    ) -> Document:
+        """Return a page, which `keep` has made once while it stays the same."""
 
-        def text() -> bytes:
-            return make().model_dump_json().encode()
+        def made() -> Document:
+            return document(make().model_dump_json().encode())
 
-        body = self.kept(("page", *key), text) if keep else text()
-        return Response(body, media_type="application/json")
+        return self.kept.get(("page", *key), made) if keep else made()
 
     def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
         """Return the findings that who asks may see, the newest number first."""
-        found = self.kept(("findings",), lambda: findings_now(self.reader, now=self.clock()))
+        found = self.kept.get(("findings",), lambda: findings_now(self.reader, now=self.clock()))
         if who.role != "owner":
             return found
         revisions = [status.revision for status in found if status.revision is not None]
@@ -174,6 +176,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         responses=RESPONSES,
     )
     tell_problems(api)
+    api.add_middleware(HeadAsGet)
     # Each endpoint is a plain function: it waits for the store in a thread of its own.
     Anyone = Annotated[Caller, Depends(world.let_in)]  # noqa: N806 - a type
     Viewer = Annotated[Caller, Depends(world.looks_around)]  # noqa: N806
@@ -188,23 +191,25 @@ def build_api(world: ApiWorld) -> FastAPI:
         )
 
     @api.get("/findings", response_model=PageOfRows[FindingRow])
-    def findings(who: Anyone, query: Annotated[FindingQuery, Query()]) -> Response:
+    def findings(
+        request: Request, who: Anyone, query: Annotated[FindingQuery, Query()]
+    ) -> Response:
         def make() -> PageOfRows[FindingRow]:
             chosen = keyed(chosen_findings(world.findings(who), query), query.sort.key)
             return page_of(chosen, finding_row, query)
 
-        keep = who.role != "owner" and query.is_small_first()
-        return world.page(("findings", query), make, keep=keep)
+        keep = who.role != "owner" and query.is_first()
+        return response(request, world.page(("findings", query), make, keep=keep))
 
-    @api.get("/findings/{finding}")
-    def one_finding(finding: FindingName, who: Anyone, response: Response) -> WholeFinding:
-        status = world.finding(finding, who)
-        response.headers["ETag"] = tag_of(world.reader, status)
-        return WholeFinding(
-            finding=finding_row(status),
-            record=record_of(world.reader, status.finding.number),
-            change=_change_text(world, status),
-        )
+    @api.get("/findings/{finding}", response_model=WholeFinding)
+    def one_finding(request: Request, finding: FindingName, who: Anyone) -> Response:
+        number = world.finding(finding, who).finding.number
+
+        def made() -> Document:
+            # Read anew: what was looked up above may be older than what this is kept under.
+            return _whole_finding(world, world.finding(finding, who))
+
+        return response(request, world.kept.get(("finding", number), made))
 
     @api.post("/findings/{finding}/decisions")
     def decide(
@@ -225,13 +230,13 @@ def build_api(world: ApiWorld) -> FastAPI:
 def _add_lists(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     def lists(name: str, about: str, listed: Listed[Any, Any]) -> None:
         def ordered() -> list[Keyed[Any]]:
-            return world.kept((name,), lambda: keyed(listed.read(), listed.key))
+            return world.kept.get((name,), lambda: keyed(listed.read(), listed.key))
 
-        def rows(_who: viewer, query: Annotated[PageQuery, Query()]) -> Response:
+        def rows(request: Request, _who: viewer, query: Annotated[PageQuery, Query()]) -> Response:
             def make() -> PageOfRows[Any]:
                 return page_of(ordered(), listed.row, query)
 
-            return world.page((name, query), make, keep=query.is_small_first())
+            return response(request, world.page((name, query), make, keep=query.is_first()))
 
         model = PageOfRows[listed.kind]  # type: ignore[name-defined]
         api.get(f"/{name}", name=name, summary=about, response_model=model)(rows)
@@ -293,6 +298,15 @@ def _offered(role: str) -> tuple[str, ...]:
     if role == "owner":
         return _OFFERED[:1]
     return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
+
+
+def _whole_finding(world: ApiWorld, status: FindingStatus) -> Document:
+    whole = WholeFinding(
+        finding=finding_row(status),
+        record=record_of(world.reader, status.finding.number),
+        change=_change_text(world, status),
+    )
+    return document(_WHOLE.dump_json(whole), tag_of(world.reader, status))
 
 
 def _change_text(world: ApiWorld, status: FindingStatus) -> str | None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from data.errors import TrimtabError
 
 Row = TypeVar("Row")
-MAX_ROWS, _KEPT_ROWS = 1000, 100
+MAX_ROWS = 1000
 
 
 class PageQuery(BaseModel):
@@ -24,9 +24,9 @@ class PageQuery(BaseModel):
         str, Field(max_length=2000, description="`next` of the page before; '' for the first")
     ] = ""
 
-    def is_small_first(self) -> bool:
-        """Tell whether it is what is asked for again and again, and no large answer."""
-        return not self.cursor and self.limit <= _KEPT_ROWS
+    def is_first(self) -> bool:
+        """Tell whether it is what is asked for again and again."""
+        return not self.cursor
 
 
 class PageOfRows(BaseModel, Generic[Row]):

@@ -2,7 +2,8 @@
 
 Pages ask the same of the store at every rerun. Each answer is kept with the newest batch, cycle and
 audit entry that it was made from; these three are read anew for every question (about 2 ms), so
-that a page never shows less than the store holds, whichever process wrote it.
+that a page never shows less than the store holds, whichever process wrote it. Where this process
+alone can write, they are read once after each of its commits.
 """
 
 import threading
@@ -50,16 +51,25 @@ class _Slot:
 class CachedReader(StoreReader):
     """For pages. Frames are handed out as copies (on write), so that no page changes another's."""
 
-    def __init__(self, engine: sa.Engine) -> None:
+    def __init__(self, engine: sa.Engine, commits: Callable[[], int] | None = None) -> None:
+        """Read by the engine; `commits` counts those of the only process that writes, if any."""
         super().__init__(engine)
+        self._commits = commits
+        self._known: tuple[int, tuple[int | None, ...]] | None = None
         self._slots: OrderedDict[Hashable, _Slot] = OrderedDict()
         self._choosing = threading.Lock()
 
     def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
         """Return the newest batch and cycle, with `decisions` the newest audit entry as well."""
-        sources = (tables.batches, tables.cycles, *((tables.audit,) if decisions else ()))
-        newest = [sa.select(sa.func.max(source.c.sequence)).scalar_subquery() for source in sources]
-        return tuple(self._rows(sa.select(*newest))[0])
+        # Counted before they are read: what is committed meanwhile makes them old.
+        commits = None if self._commits is None else self._commits()
+        known = self._known
+        if commits is None or known is None or known[0] != commits:
+            sources = (tables.batches, tables.cycles, tables.audit)
+            newest = [sa.select(sa.func.max(one.c.sequence)).scalar_subquery() for one in sources]
+            known = (commits or 0, tuple(self._rows(sa.select(*newest))[0]))
+            self._known = known
+        return known[1] if decisions else known[1][:2]
 
     def remember(
         self, key: Hashable, make: Callable[[], Answer], *, decisions: bool = False

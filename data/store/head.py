@@ -63,6 +63,8 @@ class Head:
         self._log = log_path(path)
         self._engine = engine
         self._noted, self._flaw = _read(head_path(path))
+        self.commits = 0
+        """How many transactions of this process wrote something."""
         sa.event.listen(engine, "before_cursor_execute", _remember_write)
 
     @property
@@ -84,6 +86,7 @@ class Head:
             yield connection
             mark = self._advance(connection)
         if mark is not None:
+            self.commits += 1
             self._note(mark)
 
     def _advance(self, connection: sa.Connection) -> Mark | None:

@@ -129,7 +129,8 @@ class Store:
 
     def reader_for_pages(self) -> CachedReader:
         """Return a reader that answers again what it answered before, until the data change."""
-        return CachedReader(self._engine)
+        head = self._head
+        return CachedReader(self._engine, None if head is None else lambda: head.commits)
 
     def answer_query(self, form: str, text: str, values: Sequence[object]) -> bytes:
         """Return the answer to a query of another process. Errors: StoreError."""

@@ -201,6 +201,28 @@ def test_a_tag_changes_with_all_that_is_done(as_: Callable[..., TestClient]) -> 
     problem(ann.post(f"{address}/decisions", json={"decision": "reopen"}), 409)
 
 
+@pytest.mark.parametrize("name", [*LISTS, "findings/TT-1", "findings?limit=1000"])
+def test_what_did_not_change_is_not_sent_again(
+    store: Store, as_: Callable[..., TestClient], name: str
+) -> None:
+    """304 while the ETag holds, also asked by HEAD; the whole answer after a change."""
+    ann, address = as_("ann"), f"/api/v1/{name}"
+    first = ann.get(address)
+    known = {"If-None-Match": f'"other", W/{first.headers["ETag"]}'}
+    again = ann.get(address, headers=known)
+    assert (again.status_code, again.content) == (304, b"")
+    head = ann.head(address)
+    assert (head.status_code, head.headers["ETag"]) == (200, first.headers["ETag"])
+    reject = {"decision": "reject", "reason": "not-now"}
+    assert ann.post("/api/v1/findings/TT-1/decisions", json=reject).status_code == 200
+    changed = ann.get(address, headers=known)
+    if name.startswith(("findings", "audit")):
+        assert changed.status_code == 200
+        assert changed.content != first.content
+    else:
+        assert changed.status_code == 304
+
+
 @pytest.mark.parametrize("query", ["state=opne", "state=", "kind=smaller", "risk=none"])
 def test_a_word_that_no_finding_has_is_refused(
     query: str, as_: Callable[..., TestClient], store: Store, tmp_path: Path

@@ -1,6 +1,6 @@
 """Reading for pages: what many jobs come to, and answers kept until something is written."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -97,8 +97,22 @@ def test_a_foreign_filter_is_refused(store: Store) -> None:
         store.reader.job_choices("record) --")
 
 
+def alone(store: Store) -> CachedReader:
+    """A reader in the only process that writes."""
+    return store.reader_for_pages()
+
+
+def beside_others(store: Store) -> CachedReader:
+    """A reader that does not know when others write."""
+    return CachedReader(store._engine)
+
+
+each_reader = pytest.mark.parametrize("reader_of", [alone, beside_others])
+
+
+@each_reader
 def test_answers_are_kept_until_something_is_written(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, reader_of: Callable[[Store], CachedReader]
 ) -> None:
     """Asked twice the store is read once; a new batch or cycle makes the answer anew."""
     reads = []
@@ -109,7 +123,7 @@ def test_answers_are_kept_until_something_is_written(
         return read(self, query, **named)
 
     monkeypatch.setattr(StoreReader, "_frame", counted)
-    reader = CachedReader(store._engine)
+    reader = reader_of(store)
     window = {"start": NOW - timedelta(hours=1), "end": NOW}
     first = reader.boards(**window)
     first["node"] = "changed by a page"
@@ -136,13 +150,32 @@ def keep_cycle(store: Store, *forecasts: DemandForecast | ForecastSkipped) -> No
     )
 
 
-def test_a_decision_makes_states_anew(store: Store) -> None:
+@each_reader
+def test_a_decision_makes_states_anew(
+    store: Store, reader_of: Callable[[Store], CachedReader]
+) -> None:
     """What was decided a moment ago is seen at once, though no fact has changed."""
-    reader = CachedReader(store._engine)
+    reader = reader_of(store)
     facts, before = reader.version(), reader.version(decisions=True)
     store.append_audit(at=NOW, actor="ann", event="stopped", digest="", detail="")
     assert reader.version() == facts
     assert reader.version(decisions=True) != before
+
+
+def test_the_only_process_that_writes_asks_once_after_each_of_its_commits(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is read to know that nothing was written, unless other processes may write."""
+    reader, asked = alone(store), []
+    read = StoreReader._rows
+    monkeypatch.setattr(StoreReader, "_rows", lambda *given: asked.append(1) or read(*given))
+    for _ in range(3):
+        reader.version(decisions=True)
+    assert len(asked) == (3 if store.is_shared else 1)
+    store.append_audit(at=NOW, actor="ann", event="stopped", digest="", detail="")
+    reader.version()
+    reader.version(decisions=True)
+    assert len(asked) == (5 if store.is_shared else 2)
 
 
 def test_demand_is_added_up(store: Store) -> None:

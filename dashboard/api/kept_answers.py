@@ -1,0 +1,65 @@
+"""Answers that are made once and given until the data change, each with its ETag."""
+
+import hashlib
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from data.clock import floor_to_slot
+from data.store.cached_reader import CachedReader
+
+Answer = TypeVar("Answer")
+_MINUTE, _TAG_LENGTH = 60, 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """An answer as JSON, and the ETag that names it."""
+
+    body: bytes
+    tag: str
+
+
+def document(body: bytes, tag: str = "") -> Document:
+    """Return an answer under its tag, by default the hash of what it says."""
+    return Document(body=body, tag=tag or f'"{hashlib.sha256(body).hexdigest()[:_TAG_LENGTH]}"')
+
+
+def response(request: Request, found: Document) -> Response:
+    """Return the answer to a request: 304 without it where If-None-Match names it."""
+    headers = {"ETag": found.tag, "Cache-Control": "no-cache", "Vary": "Authorization"}
+    asked = request.headers.get("if-none-match", "")
+    if found.tag in {one.strip().removeprefix("W/") for one in asked.split(",")}:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, media_type="application/json", headers=headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptAnswers:
+    """What was answered within the minute, for as long as the data stay the same."""
+
+    reader: CachedReader
+    clock: Callable[[], datetime]
+
+    def get(self, key: tuple[Hashable, ...], make: Callable[[], Answer]) -> Answer:
+        """Return what `make` gave for this key."""
+        minute = floor_to_slot(self.clock(), _MINUTE)
+        return self.reader.remember(("api", *key, minute), make, decisions=True)
+
+
+class HeadAsGet:
+    """Answers HEAD as GET; the server leaves the body out."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] == "http" and scope["method"] == "HEAD":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
