@@ -63,9 +63,11 @@ class SlurmBed:
         found = {}
         for path in sorted(folder.glob("*/*")):
             try:
-                found[str(path.relative_to(folder))] = path.read_text().strip()
+                text = path.read_text().strip()
             except FileNotFoundError:
                 continue  # an epilog was faster
+            if text:  # a prolog makes the file before it writes
+                found[str(path.relative_to(folder))] = text
         return found
 
     def run(self, *command: str, check: bool = True) -> str:

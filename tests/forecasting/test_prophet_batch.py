@@ -82,7 +82,7 @@ def test_the_lower_of_two_optima_is_found() -> None:
     assert 0 < parted.sum() < 40
     assert (two.objective <= one.objective).all()
     assert (one.objective - two.objective)[parted].max() > 1
-    np.testing.assert_array_equal(two.objective[~parted], one.objective[~parted])
+    np.testing.assert_allclose(two.objective[~parted], one.objective[~parted], rtol=1e-12)
     assert two.kkt_residual.max() < 1e-6
 
 
@@ -235,8 +235,9 @@ def test_the_phase_of_the_window_does_not_matter() -> None:
     begins = MONDAY + np.array([0, 5, 170]) * HOUR + 1234
     fits = fit_batch(values, HOUR, begins, options=SAFE)
     forecast = fits.predict(24)
-    np.testing.assert_array_equal(fits.objective, fits.objective[0])
-    np.testing.assert_array_equal(forecast.point, forecast.point[[0, 0, 0]])
+    # The order in which threads add up moves the last digits.
+    np.testing.assert_allclose(fits.objective, fits.objective[0], rtol=1e-12)
+    np.testing.assert_allclose(forecast.point, forecast.point[[0, 0, 0]], rtol=1e-9, atol=1e-12)
     for series in range(3):
         history = History.of(fits, series)
         ours = fits.parameters(series)
