@@ -225,7 +225,7 @@ class NotifySettings:
     smtp_password: str = documented("", "its password", secret=True)
     events: str = documented(
         "approved,rejected,applied,applied-differently,failing,refused,unknown,fell-short,"
-        "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed",
+        "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent",
         "what is told, a list of words of the audit",
     )
     timeout_seconds: float = documented(10.0, "time for one message, s")

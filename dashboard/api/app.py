@@ -23,6 +23,7 @@ from dashboard.api.rows import (
     RecordRow,
     SavingRow,
     SourceRow,
+    UrgentRow,
     audit_row,
     finding_row,
     gpu_row,
@@ -31,6 +32,7 @@ from dashboard.api.rows import (
     record_of,
     saving_row,
     source_row,
+    urgent_row,
 )
 from dashboard.api.token_wishes import add_tokens
 from dashboard.api.wishes import Wish, WishOutcome, carry_out
@@ -39,6 +41,7 @@ from dashboard.decisions import preview
 from dashboard.findings import FindingStatus, findings_now
 from dashboard.rights import role_of
 from dashboard.savings import ledger
+from dashboard.urgent import urgent_facts
 from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
 from data.records.commands import Person
 from data.store import StoreReader
@@ -50,7 +53,7 @@ FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
 _TAG_LENGTH = 16
-_OFFERED = ("findings", "jobs", "gpus", "nodes", "sources", "savings", "audit")
+_OFFERED = ("findings", "jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +275,16 @@ def _add_lists(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
             read=reader.source_reports,
             key=lambda report: (report.source,),
             row=source_row,
+        ),
+    )
+    lists(
+        "urgent",
+        "Jobs that run out of memory, and boards that failed",
+        Listed(
+            kind=UrgentRow,
+            read=lambda: urgent_facts(reader, now=world.clock()),
+            key=lambda fact: fact.order,
+            row=urgent_row,
         ),
     )
     lists(

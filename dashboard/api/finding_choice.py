@@ -37,13 +37,17 @@ class FindingChoice(BaseModel):
 
 
 class FindingOrder(StrEnum):
-    """An order of findings: the largest saving of money, the number, the latest seen first."""
+    """An order of findings: the largest saving of money, the number, the latest seen first.
 
+    `urgent` is by saving too, after what keeps jobs from running out of memory.
+    """
+
+    URGENT = "urgent"
     SAVING = "saving"
     NUMBER = "number"
     SEEN = "seen"
 
-    def key(self, status: FindingStatus) -> tuple[float, int]:
+    def key(self, status: FindingStatus) -> tuple[float, ...]:
         """Return the sort key of a finding."""
         number, seen_at = status.finding.number, status.finding.seen_at
         match self:
@@ -51,16 +55,20 @@ class FindingOrder(StrEnum):
                 return 0.0, number
             case FindingOrder.SEEN:
                 return -seen_at.timestamp() if seen_at else 0.0, number
-        cost = None
-        if status.revision is not None:
-            cost = status.revision.recommendation.savings.cost
-        return -cost.central if cost else 0.0, number
+        said = None if status.revision is None else status.revision.recommendation
+        cost = None if said is None else said.savings.cost
+        saving = (-cost.central if cost else 0.0, number)
+        if self is FindingOrder.SAVING:
+            return saving
+        if said is None or status.state != OPEN:
+            return (True, 0.0, *saving)
+        return (*said.urgency, *saving)
 
 
 class FindingQuery(FindingChoice, PageQuery):
     """Which findings are asked for, and which page of them."""
 
-    sort: FindingOrder = FindingOrder.SAVING
+    sort: FindingOrder = FindingOrder.URGENT
 
 
 def chosen_findings(found: Iterable[FindingStatus], choice: FindingChoice) -> list[FindingStatus]:

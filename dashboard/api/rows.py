@@ -9,6 +9,7 @@ from typing import Any
 
 from dashboard.findings import FindingStatus
 from dashboard.savings import LedgerRow
+from dashboard.urgent import UrgentFact
 from data.records.cluster import Gpu, Node, SourceReport
 from data.records.commands import Measurement
 from data.records.decisions import AuditEntry
@@ -143,6 +144,23 @@ def source_row(report: SourceReport) -> SourceRow:
         window_start=report.window_start,
         window_end=report.window_end,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrgentRow:
+    """What cannot wait. `at` is when it is expected, or was first shown where it `happened`."""
+
+    about: str
+    what: str
+    next_step: str
+    at: datetime | None
+    happened: bool
+    finding: str
+
+
+def urgent_row(fact: UrgentFact) -> UrgentRow:
+    """Return the row of what is urgent."""
+    return UrgentRow(**{name: getattr(fact, name) for name in columns_of(UrgentRow)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from data.records.findings import DismissalReason
 
 _ID = "its number (TT-12), or the first characters of an id"
 _REASONS = [str(reason) for reason in DismissalReason]
-_SORTS = ("saving", "number", "seen")
+_SORTS = ("urgent", "saving", "number", "seen")
 
 
 def add_decisions(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -35,7 +35,7 @@ def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     listing.add_argument("--team", metavar="NAMESPACE", help="only jobs of this namespace")
     listing.add_argument("--kind", metavar="ACTION", help="only this kind, such as fewer-gpus")
     listing.add_argument("--risk", choices=("low", "medium", "high"), help="only this risk")
-    listing.add_argument("--sort", choices=_SORTS, default="saving", help="default %(default)s")
+    listing.add_argument("--sort", choices=_SORTS, default="urgent", help="default %(default)s")
     show = add_command(
         actions, "show", ("finding_commands", "show"), "one finding and all that was said of it"
     )

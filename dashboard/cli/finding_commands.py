@@ -29,7 +29,7 @@ def list_(options: argparse.Namespace) -> int:
         found = findings_now(store.reader, now=present(store.reader))
     given = vars(options)
     choice = _choice(given)
-    order = FindingOrder(given.get("sort", FindingOrder.SAVING))
+    order = FindingOrder(given.get("sort", FindingOrder.URGENT))
     chosen = sorted(chosen_findings(found, choice), key=order.key)
     if options.format == "json":
         print_json([finding_row(status) for status in chosen])

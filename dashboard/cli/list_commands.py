@@ -11,15 +11,19 @@ from dashboard.api.rows import (
     JobRow,
     NodeRow,
     SourceRow,
+    UrgentRow,
     audit_row,
     columns_of,
     gpu_row,
     job_row,
     node_row,
     source_row,
+    urgent_row,
 )
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.recording import present
+from dashboard.urgent import urgent_facts
 from data.load_settings import setting_rows
 from data.store import StoreReader
 
@@ -66,6 +70,15 @@ def sources(options: argparse.Namespace) -> int:
         lambda reader: map(source_row, reader.source_reports()),
         columns=REPORT_COLUMNS,
     )
+
+
+def urgent(options: argparse.Namespace) -> int:
+    """List what cannot wait, the soonest first; 3 when there is anything."""
+    with open_for_reading(settings_of(options)) as store:
+        facts = urgent_facts(store.reader, now=present(store.reader))
+    rows = [asdict(urgent_row(fact)) for fact in facts]
+    print_rows(rows, options.format, columns=columns_of(UrgentRow), empty="Nothing is urgent.")
+    return FINDINGS if rows else 0
 
 
 def settings(options: argparse.Namespace) -> int:

@@ -107,12 +107,17 @@ def _add_findings(server: "MCPServer", ask: Ask) -> None:
         kind: str = "",
         state: str = "",
         risk: str = "",
-        sort: Literal["saving", "number", "seen"] = "saving",
+        sort: Literal["urgent", "saving", "number", "seen"] = "urgent",
         rows: Rows = 20,
     ) -> Answer:
         """List what was found, with the newest recommendation of each. `team` is a namespace."""
         chosen = _options(team=team, kind=kind, state=state, risk=risk, sort=sort)
         return ask("findings", "list", "--format=json", *chosen, rows=rows)
+
+    @server.tool()
+    def urgent(rows: Rows = 20) -> Answer:
+        """List jobs that run out of GPU memory and boards that failed, the soonest first."""
+        return ask("urgent", "--format=json", rows=rows)
 
     @server.tool()
     def finding(name: str) -> Answer:

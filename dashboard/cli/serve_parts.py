@@ -20,6 +20,7 @@ from dashboard.apply.worker import Worker
 from dashboard.background import Background, Loop, running_together
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.report_rounds import ReportRounds
+from dashboard.notify.urgent_rounds import UrgentRounds
 from dashboard.scheduler import CycleState, CycleThread
 from data.clock import utc_now
 from data.errors import SettingsError, StoreError
@@ -33,7 +34,7 @@ logger = logging.getLogger(__name__)
 PARTS = ("web", "cycle", "apply")
 _WORKER_PAUSE = timedelta(milliseconds=250)
 _BACKUP_PAUSE = _NOTIFIER_PAUSE = timedelta(seconds=1)
-_REPORT_PAUSE = _RENEWAL_PAUSE = timedelta(minutes=1)
+_REPORT_PAUSE = _RENEWAL_PAUSE = _URGENT_PAUSE = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +76,15 @@ class Parts:
     def _beside_cycles(self, claim: SoleHolder) -> tuple[Loop, ...]:
         notifier = Notifier(store=self.store, settings=self.settings, clock=self.clock)
         rounds = ReportRounds(store=self.store, settings=self.settings, clock=self.clock)
+        urgent = UrgentRounds(
+            store=self.store,
+            reader=self.store.reader_for_pages(),
+            settings=self.settings,
+            clock=self.clock,
+        )
         return (
             Loop("trimtab-notify", guarded(claim, notifier.deliver_once), _NOTIFIER_PAUSE),
+            Loop("trimtab-urgent", guarded(claim, urgent.tell_new), _URGENT_PAUSE),
             Loop("trimtab-reports", guarded(claim, rounds.file_due), _REPORT_PAUSE),
         )
 

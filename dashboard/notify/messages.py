@@ -5,6 +5,7 @@ from data.errors import scrub
 from data.records.decisions import AuditEntry
 from data.records.findings import Finding
 from data.store.outbox import Message
+from data.store.report_log import URGENT
 
 _SUBJECT_LIMIT = 120
 _DETAIL_LIMIT = 500
@@ -38,7 +39,12 @@ def messages_for(
     elif entry.digest:
         what = f"recommendation {entry.digest[:12]}"
         look = f"trimtab recommendations show {entry.digest[:12]}"
-    subject = scrub(f"Trimtab: {what} {entry.event} by {entry.actor}", limit=_SUBJECT_LIMIT)
+    headline = f"{what} {entry.event} by {entry.actor}"
+    if entry.event == URGENT:
+        headline = f"urgent: {entry.detail}"
+        if finding is None:
+            look = f"{public_url.rstrip('/')}/health" if public_url else "trimtab urgent"
+    subject = scrub(f"Trimtab: {headline}", limit=_SUBJECT_LIMIT)
     body = "\n".join(
         (
             subject,

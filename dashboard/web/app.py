@@ -6,6 +6,7 @@ from dashboard.web.apply_switch import apply_banner, apply_sidebar
 from dashboard.web.demo_guide import demo_guide, simulated_banner
 from dashboard.web.identity import current_role, welcome
 from dashboard.web.page import frame, loss_banner
+from dashboard.web.urgent_strip import urgent_strip
 
 st.set_page_config(page_title="Trimtab", layout="wide")
 pages = {
@@ -45,6 +46,7 @@ with frame():
         apply_sidebar(person)
         apply_banner()
         loss_banner()
+        urgent_strip()
         simulated_banner()
         demo_guide(chosen.title)
         chosen.run()

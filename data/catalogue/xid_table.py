@@ -13,12 +13,16 @@ NO_ERROR = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidMeaning:
-    """One code: whom it concerns (job, board, link, node or unknown), what happened, what to do."""
+    """One code: whom it concerns (job, board, link, node or unknown), what happened, what to do.
+
+    It is urgent when nothing that runs on the board now can be trusted to go on.
+    """
 
     xid: int
     concerns: str
     what: str
     next_step: str
+    urgent: bool = False
 
 
 @cache
@@ -30,6 +34,7 @@ def _shipped() -> Mapping[int, XidMeaning]:
             concerns=row["concerns"],
             what=row["what"],
             next_step=row["next_step"],
+            urgent=row["urgent"] == "yes",
         )
         for row in csv.DictReader(text.splitlines())
     )

@@ -168,6 +168,12 @@ class Recommendation:
         """SHA-256 of the whole recommendation."""
         return digest_of(self)
 
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        """Order recommendations: what keeps a job from running out of memory, the soonest first."""
+        for_memory = self.action in FOR_MEMORY
+        return not for_memory, self.expires_at.timestamp() if for_memory else 0.0
+
     def is_like(self, other: "Recommendation") -> bool:
         """Say whether two recommendations propose the same change of the same target.
 

@@ -133,7 +133,10 @@ class StoreReader(
         return from_json(tuple[MemoryFinding, ...], rows[0].record) if rows else None
 
     def recommendations(self, *, now: datetime) -> tuple[StoredRecommendation, ...]:
-        """Return all, the newest plan first, then by central cost saving, largest first."""
+        """Return all, the newest plan first, then by central cost saving, largest first.
+
+        In each plan what keeps jobs from running out of memory comes before, the soonest first.
+        """
         newest = self._latest_plan_id()
         found = self._stored(sa.select(tables.recommendations), now)
         return tuple(
@@ -142,6 +145,7 @@ class StoreReader(
                 key=lambda one: (
                     one.recommendation.plan_id != newest,
                     -one.recommendation.created_at.timestamp(),
+                    *one.recommendation.urgency,
                     -(
                         one.recommendation.savings.cost.central
                         if one.recommendation.savings.cost

@@ -17,6 +17,9 @@ from data.store.bulk import put_rows
 from data.store.ledger import append_entry
 from data.store.outbox import Message, waiting_row
 
+URGENT = "urgent"
+"""The event of an entry about what cannot wait."""
+
 
 class ReportLog:
     """`transaction` gives a connection whose writes are kept whole or not at all."""
@@ -66,10 +69,29 @@ class ReportLog:
             for message in messages:
                 row = waiting_row(replace(message, entry=entry.sequence), now)
                 connection.execute(tables.outbox.insert().values(**row))
-            told = pd.DataFrame({"finding": list(dict.fromkeys(findings))})
-            told = told.assign(owner=owner, told_at=pd.Timestamp(now))
-            put_rows(connection, "findings_told", told, key=("owner", "finding"))
+            _note_told(connection, owner, findings, now)
         return True
+
+    def tell(
+        self, owner: str, findings: Sequence[str], *, digest: str, detail: str, now: datetime
+    ) -> None:
+        """Note that `owner` is told of these, and enter it in the audit as urgent.
+
+        The outbox makes the messages from the entry.
+        """
+        with self._transaction(Lock.RECORD) as connection:
+            append_entry(
+                connection, at=now, actor="trimtab", event=URGENT, digest=digest, detail=detail
+            )
+            _note_told(connection, owner, findings, now)
+
+
+def _note_told(
+    connection: sa.Connection, owner: str, findings: Sequence[str], now: datetime
+) -> None:
+    told = pd.DataFrame({"finding": list(dict.fromkeys(findings))})
+    told = told.assign(owner=owner, told_at=pd.Timestamp(now))
+    put_rows(connection, "findings_told", told, key=("owner", "finding"))
 
 
 COURTESY = timedelta(days=7)

@@ -1,0 +1,113 @@
+"""What cannot wait for a decision of next week: jobs that run out of memory, boards that failed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from data.catalogue.xid_table import NO_ERROR, meaning_of
+from data.records.decisions import FOR_MEMORY
+from data.records.lifecycle import State
+from data.records.memory import MemoryFinding, MemoryOutlook
+from data.store import StoredRecommendation, StoreReader
+
+_XID_SINCE = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UrgentFact:
+    """One thing that is urgent.
+
+    `key` names it for as long as it lasts. `at` is when it is expected, or about when it was first
+    shown (`happened`). `finding` and `digest` name the recommendation that helps, '' where none
+    does.
+    """
+
+    key: str
+    about: str
+    what: str
+    next_step: str
+    at: datetime | None
+    happened: bool
+    finding: str = ""
+    digest: str = ""
+
+    @property
+    def order(self) -> tuple[bool, float, str]:
+        """What happened comes before what is expected, the soonest first."""
+        return not self.happened, self.at.timestamp() if self.at else 0.0, self.key
+
+    @property
+    def text(self) -> str:
+        """All of it in one line."""
+        helps = f" ({self.finding})" if self.finding else ""
+        return f"{self.about}: {self.what}{helps}. {self.next_step}"
+
+
+def urgent_facts(reader: StoreReader, *, now: datetime) -> tuple[UrgentFact, ...]:
+    """Return what is urgent now: what has happened, then what is expected, the soonest first.
+
+    Of a recording nothing is: its present has passed.
+    """
+    if reader.recording() is not None:
+        return ()
+    found = (*_failed_boards(reader, now), *_memory(reader, now))
+    return tuple(sorted(found, key=lambda fact: fact.order))
+
+
+def _failed_boards(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the boards whose latest code says that nothing runs on them as it should."""
+    xids = reader.board_xids(since=now - _XID_SINCE)
+    if xids.empty:
+        return
+    holders = {gpu.gpu_uuid: gpu.job_id for gpu in reader.gpus() if gpu.job_id}
+    latest = xids.drop_duplicates("gpu_uuid")
+    for row in latest[latest["xid"] != NO_ERROR].to_dict("records"):
+        code, uuid = int(row["xid"]), str(row["gpu_uuid"])
+        meaning = meaning_of(code)
+        if not meaning.urgent:
+            continue
+        held = f"; {holders[uuid]} holds it" if uuid in holders else ""
+        yield UrgentFact(
+            key=f"xid:{uuid}:{code}",
+            about=f"GPU {row['gpu_index']} of {row['node']}",
+            what=f"XID {code}, {meaning.what}{held}",
+            next_step=f"What to do: {meaning.next_step}.",
+            at=row["first_seen_at"].to_pydatetime(),
+            happened=True,
+        )
+
+
+def _memory(reader: StoreReader, now: datetime) -> Iterator[UrgentFact]:
+    """Yield the jobs that the latest cycle expects to run out of GPU memory."""
+    expected = [
+        finding
+        for finding in reader.memory_outlook() or ()
+        if finding.outlook is MemoryOutlook.RUNS_OUT
+    ]
+    if not expected:
+        return
+    helps = {
+        stored.recommendation.job_id: stored
+        for stored in reader.current_recommendations(now=now)
+        if stored.recommendation.action in FOR_MEMORY and stored.state == State.PROPOSED
+    }
+    for finding in expected:
+        yield _runs_out(finding, helps.get(finding.job_id))
+
+
+def _runs_out(finding: MemoryFinding, helps: StoredRecommendation | None) -> UrgentFact:
+    when = "" if finding.at is None else f" from {finding.at:%Y-%m-%d %H:%M} UTC"
+    what = f"it is likely to run out of GPU memory{when}"
+    if finding.probability is not None:
+        what = f"{what}, with a chance of at least {100 * finding.probability:.0f} %"
+    remedies = "; ".join(advice.text for advice in finding.advice)
+    return UrgentFact(
+        key=f"memory:{finding.job_id}",
+        about=finding.job_id,
+        what=what,
+        next_step=f"What helps: {remedies or 'nothing that is known here'}.",
+        at=finding.at,
+        happened=False,
+        finding="" if helps is None else helps.reference,
+        digest="" if helps is None else helps.recommendation.digest,
+    )

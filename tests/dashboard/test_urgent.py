@@ -1,0 +1,170 @@
+"""What cannot wait: it comes first wherever it is listed, and people are told of it, once a day."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pandas as pd
+import pytest
+from beds.apply_bench import Clock
+from beds.mail_sink import MailSink, running_mail_sink
+from factories import (
+    NOW,
+    make_collected,
+    make_job,
+    make_memory_finding,
+    make_plan,
+    make_recommendation,
+    make_samples,
+)
+
+from dashboard.api.finding_choice import FindingOrder
+from dashboard.findings import findings_now
+from dashboard.notify.deliver import Notifier
+from dashboard.notify.urgent_rounds import UrgentRounds
+from dashboard.urgent import urgent_facts
+from data.access_settings import AccessSettings, NotifySettings
+from data.columns import XIDS, check_frame
+from data.records.decisions import Action
+from data.records.memory import MemoryOutlook
+from data.settings import Settings
+from data.store import Store, open_store
+
+JOB, ROOMY = "search/ranker-0", "search/roomy"
+RUNS_OUT = make_memory_finding(job_id=JOB)
+SAVES = make_recommendation(job_id="search/other", job_name="other")
+HELPS = make_recommendation(
+    action=Action.LARGER_GPU, expires_at=NOW + timedelta(hours=3),
+    savings=replace(SAVES.savings, cost=None),
+)  # fmt: skip
+
+
+def codes(*shown: tuple[int, int]) -> pd.DataFrame:
+    """The XID codes that boards show, as (board, code)."""
+    rows = [
+        {
+            "gpu_uuid": f"GPU-{board:04d}",
+            "xid": code,
+            "node": "node-1",
+            "gpu_index": str(board),
+            "first_seen_at": NOW - timedelta(hours=1),
+            "last_seen_at": NOW,
+        }
+        for board, code in shown
+    ]
+    return check_frame(pd.DataFrame(rows), XIDS)
+
+
+@pytest.fixture
+def store(store_url: str) -> Iterator[Store]:
+    """A job that runs out of memory, one that saves, and boards with codes of three kinds."""
+    with open_store(store_url) as opened:
+        opened.keep(
+            make_collected(
+                make_samples(gpus=4),
+                (make_job(JOB, gpu_count=4), make_job("search/other")),
+                xids=codes((0, 79), (1, 13), (2, 0)),
+            )
+        )
+        opened.keep_cycle(
+            cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+            memory=(RUNS_OUT, replace(RUNS_OUT, job_id=ROOMY, outlook=MemoryOutlook.ROOM)),
+            plan=make_plan(), recommendations=(SAVES, HELPS),
+        )  # fmt: skip
+        yield opened
+
+
+@pytest.fixture
+def sink() -> Iterator[MailSink]:
+    """A mail server."""
+    with running_mail_sink() as running:
+        yield running
+
+
+def rounds(store: Store, clock: Clock, **notify: object) -> UrgentRounds:
+    """Somebody who looks what is urgent, under these settings of section notify."""
+    settings = replace(Settings(), notify=replace(NotifySettings(), **notify))  # type: ignore[arg-type]
+    return UrgentRounds(
+        store=store, reader=store.reader_for_pages(), settings=lambda: settings, clock=clock
+    )
+
+
+def test_what_happened_comes_before_what_is_expected(store: Store) -> None:
+    """A board off the bus with its job, then the job that runs out; a fault of a job is neither."""
+    board, job = urgent_facts(store.reader, now=NOW)
+    assert (board.about, board.happened) == ("GPU 0 of node-1", True)
+    assert board.what.startswith("XID 79, the board has fallen off the bus")
+    assert board.what.endswith(f"{JOB} holds it")
+    assert (job.about, job.at, job.happened) == (JOB, RUNS_OUT.at, False)
+    assert "with a chance of at least 80 %" in job.what
+    helps = store.reader.recommendation(HELPS.digest, now=NOW)
+    assert (job.finding, job.digest) == (helps.reference, HELPS.digest)
+    assert job.next_step == "What helps: Move it."
+
+
+def test_nothing_is_urgent_where_nothing_is_known(store_url: str) -> None:
+    """An empty store has no news."""
+    with open_store(store_url) as empty:
+        assert urgent_facts(empty.reader, now=NOW) == ()
+
+
+def test_what_keeps_a_job_alive_is_listed_before_what_saves(store: Store) -> None:
+    """On the pages and in the order that the command and the API have by default."""
+    listed = store.reader.recommendations(now=NOW)
+    assert [one.recommendation.action for one in listed] == [Action.LARGER_GPU, SAVES.action]
+    found = findings_now(store.reader, now=NOW)
+    ordered = sorted(found, key=FindingOrder.URGENT.key)
+    assert [status.finding.action for status in ordered] == [Action.LARGER_GPU, SAVES.action]
+    saving = sorted(found, key=FindingOrder.SAVING.key)
+    assert [status.finding.action for status in saving] == [SAVES.action, Action.LARGER_GPU]
+
+
+def test_people_are_told_once_a_day(store: Store, sink: MailSink) -> None:
+    """A mail for each, with the address of what helps; again only after a day."""
+    clock = Clock(NOW)
+    told = rounds(store, clock, mail_to="ops@site.example")
+    assert told.tell_new()
+    assert not told.tell_new()
+    clock.forward(hours=23)
+    assert not told.tell_new()
+    clock.forward(hours=2)
+    assert told.tell_new()
+    assert [entry.event for entry in store.reader.audit()] == ["urgent"] * 4
+    assert not store.reader.verify_audit()
+    notify = replace(NotifySettings(), mail_to="ops@site.example", smtp_port=sink.port)
+    access = AccessSettings(public_url="https://trimtab.example.org")
+    settings = replace(Settings(), notify=notify, access=access)
+    notifier = Notifier(store=store, settings=lambda: settings, clock=clock)
+    while notifier.deliver_once():
+        pass
+    board, job = sink.mails[0].text, sink.mails[1].text
+    assert "Subject: Trimtab: urgent: GPU 0 of node-1: XID 79" in board
+    assert "https://trimtab.example.org/health" in board.replace("=\n", "")
+    reference = store.reader.recommendation(HELPS.digest, now=NOW).reference
+    assert f"/recommendations?finding=3D{reference}" in job.replace("=\n", "") or (
+        f"/recommendations?finding={reference}" in job
+    )
+    assert len(sink.mails) == 4
+
+
+def test_a_rack_that_fails_is_one_message(store: Store) -> None:
+    """More than three things at once are one entry, which says how many."""
+    store.keep(
+        replace(
+            make_collected(make_samples(gpus=8), (), xids=codes(*((n, 79) for n in range(8)))),
+            batch_id="later",
+        )
+    )
+    assert rounds(store, Clock(NOW), webhook_url="https://hook.example").tell_new()
+    (entry,) = store.reader.audit()
+    assert entry.detail.startswith("9 things at once: GPU 0 of node-1: XID 79")
+    assert entry.detail.endswith("; and 6 more")
+
+
+@pytest.mark.parametrize(
+    "notify", [{}, {"mail_to": "ops@site.example", "events": "approved,stopped"}]
+)
+def test_nothing_is_entered_for_nobody(store: Store, notify: dict[str, object]) -> None:
+    """Without a recipient, or where the settings leave it out, the record stays as it is."""
+    assert not rounds(store, Clock(NOW), **notify).tell_new()
+    assert store.reader.audit() == ()
