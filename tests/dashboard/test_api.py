@@ -39,7 +39,7 @@ PROXY = AccessSettings(
 LOCAL = AccessSettings()
 MINE = make_recommendation(job_id="search/chat", namespace="search")
 THEIRS = make_recommendation(job_id="vision/detector", namespace="vision")
-LISTS = ("jobs", "gpus", "nodes", "sources", "savings", "audit")
+LISTS = ("jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
 
 
 @pytest.fixture

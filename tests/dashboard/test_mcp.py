@@ -24,6 +24,7 @@ QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "proposed_change": ({"name": "TT-1"}, "recommendations show TT-1"),
     "idle_gpus": ({}, "recommendations idle"),
     "record": ({}, "audit list"),
+    "urgent": ({}, "urgent"),
     "jobs": ({}, "jobs"),
     "gpus": ({"rows": 200}, "gpus"),
     "nodes": ({}, "nodes"),
