@@ -18,6 +18,8 @@ ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
 _NETLOC = re.compile(
     r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{1,5})?"
 )
+HOURS = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-(?!\1:\2)([01]\d|2[0-3]):([0-5]\d)")
+"""Two different times of the day."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _MIN_PREFIX = {4: 8, 6: 16}
 """Prefix length of the largest network that may be listed as one of proxies."""
@@ -215,7 +217,10 @@ class AccessSettings:
 class NotifySettings:
     """Who is told of approvals, outcomes and rollbacks. Recipients come from here only."""
 
-    webhook_url: str = documented("", "Slack-compatible webhook; empty: none", secret=True)
+    webhook_url: str = documented("", "webhook of a chat; empty: none", secret=True)
+    webhook_kind: str = documented(
+        "slack", "what it takes: slack (Mattermost too) or teams (adaptive cards)"
+    )
     mail_to: str = documented("", "e-mail addresses, a list; empty: none")
     mail_from: str = documented("trimtab@localhost", "sender of e-mails")
     smtp_host: str = documented("127.0.0.1", "mail server")
@@ -228,6 +233,11 @@ class NotifySettings:
         "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent",
         "what is told, a list of words of the audit",
     )
+    quiet_hours: str = documented(
+        "",
+        "such as 22:00-07:00 in report.timezone: then only what is urgent, fails or stops is told, "
+        "the rest when they end; empty: none",
+    )
     timeout_seconds: float = documented(10.0, "time for one message, s")
     attempts: int = documented(8, "how often a message is tried")
 
@@ -237,6 +247,16 @@ class NotifySettings:
             "notify.webhook_url",
             "***",
             "an address that starts with https://",
+        )
+        require(
+            not self.quiet_hours or bool(HOURS.fullmatch(self.quiet_hours)),
+            "notify.quiet_hours",
+            self.quiet_hours,
+            "two different times such as 22:00-07:00, or empty",
+        )
+        kinds = ("slack", "teams")
+        require(
+            self.webhook_kind in kinds, "notify.webhook_kind", self.webhook_kind, " or ".join(kinds)
         )
         for address in (*entries(self.mail_to), self.mail_from):
             require(

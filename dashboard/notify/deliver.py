@@ -1,12 +1,13 @@
 """Fills the outbox from the audit and sends what is due, one message at a time."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dashboard.notify import mail, webhook
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import WEBHOOK, messages_for
+from dashboard.notify.quiet_hours import AT_ONCE, quiet_until
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
     REPORT_WEBHOOK,
@@ -40,7 +41,11 @@ class Notifier:
 
         def told(entry: AuditEntry) -> tuple[Message, ...]:
             about = reader.finding_about(entry.digest)
-            return messages_for(entry, settings, finding=about, public_url=url)
+            messages = messages_for(entry, settings, finding=about, public_url=url)
+            if entry.event in AT_ONCE:
+                return messages
+            held = quiet_until(self.clock(), settings.quiet_hours, every.report.timezone)
+            return tuple(replace(message, held_until=held) for message in messages)
 
         self.store.outbox.fill(told, now=self.clock())
         claim = self.store.outbox.claim(now=self.clock(), lasting=_CLAIMED)
@@ -58,20 +63,21 @@ class Notifier:
         """Send by the channel of the message. Errors: NotDeliveredError, StoreError."""
         notify = settings.notify
         if message.channel == WEBHOOK:
-            webhook.send(message, notify)
+            webhook.send(message, notify, public_url=settings.access.public_url)
         elif message.channel == REPORT_MAIL:
             made = mail.mail_of(message, notify)
             attach(made, ordered_report(message.body, self.store.reader, settings))
             mail.hand_over(made, message.recipient, notify)
         elif message.channel == REPORT_WEBHOOK:
             text, tables = webhook_parts(ordered_report(message.body, self.store.reader, settings))
-            content = {
-                "text": webhook.slack_text(text),
-                "attachments": [
+            if public := settings.access.public_url:
+                text = f"{text}\n{public.rstrip('/')}/reports"
+            content = webhook.content_of(text, notify.webhook_kind, public_url=public)
+            if notify.webhook_kind == webhook.SLACK:
+                content["attachments"] = [
                     {"title": name, "text": webhook.slack_text(csv), "mrkdwn_in": []}
                     for name, csv in tables
-                ],
-            }
+                ]
             webhook.post(content, message.message_id, notify)
         else:
             mail.send(message, notify)

@@ -6,19 +6,23 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import UTC, datetime, time, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from zoneinfo import ZoneInfo
 
 import pytest
 from beds.apply_bench import START, Clock, fill
 from beds.mail_sink import MailSink, running_mail_sink
 from factories import NOW, make_recommendation
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of
 from dashboard.notify.messages import messages_for
-from dashboard.notify.webhook import slack_text
+from dashboard.notify.quiet_hours import quiet_until
+from dashboard.notify.webhook import content_of, slack_text
 from data.access_settings import NotifySettings
 from data.errors import SettingsError
 from data.records.decisions import AuditEntry, Decision
@@ -215,6 +219,90 @@ def test_slack_reads_no_markup_from_names(text: str) -> None:
     assert "@here" not in shown
     assert "*b*" not in shown
     assert "https://" not in shown
+
+
+@pytest.mark.parametrize("kind", ["slack", "teams"])
+def test_a_chat_gets_the_text_without_markup_and_one_button(kind: str) -> None:
+    """The button leads to the dashboard alone; without an address of it there is none."""
+    hostile = "<!channel> [x](https://evil.example) **b** @here"
+    body = f"{hostile}\nat noon\nhttps://t.example/recommendations?finding=TT-12"
+    content = content_of(body, kind, public_url="https://t.example")
+    if kind == "teams":
+        (card,) = [one["content"] for one in content["attachments"]]
+        assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
+        runs = [run for block in card["body"] for run in block["inlines"]]
+        assert [run["type"] for run in runs] == ["TextRun", "TextRun"]
+        (button,) = card["actions"]
+        assert button["type"] == "Action.OpenUrl"
+    else:
+        section, actions = content["blocks"]
+        assert section["text"]["type"] == "plain_text"
+        assert "https://" not in section["text"]["text"]
+        assert content["mrkdwn"] is False
+        (button,) = actions["elements"]
+    assert button["url"] == "https://t.example/recommendations?finding=TT-12"
+    for public_url in ("", "https://other.example"):
+        without = json.dumps(content_of(body, kind, public_url=public_url))
+        assert "OpenUrl" not in without
+        assert '"button"' not in without
+
+
+@given(
+    begin=st.times(),
+    end=st.times(),
+    minutes=st.integers(0, 10 * 365 * 1440),
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kolkata", "America/St_Johns"]),
+)
+def test_quiet_hours_end_at_their_end(begin: time, end: time, minutes: int, zone: str) -> None:
+    """Outside of them nothing is held; inside, until the next end by the clock of the zone."""
+    begin, end = (one.replace(second=0, microsecond=0) for one in (begin, end))
+    assume(begin != end)
+    now = datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=minutes)
+    clock = now.astimezone(ZoneInfo(zone)).time()
+    held = quiet_until(now, f"{begin:%H:%M}-{end:%H:%M}", zone)
+    inside = begin <= clock < end if begin < end else not end <= clock < begin
+    assert (held is not None) == inside
+    if held is not None:
+        assert now - timedelta(hours=1) < held <= now + timedelta(hours=25)
+        local = held.astimezone(ZoneInfo(zone))
+        # A time that the clock leaves out in spring is told an hour later.
+        assert local.time() in (
+            end,
+            (datetime.combine(local, end) + timedelta(hours=1)).time(),
+            (datetime.combine(local, end) + timedelta(minutes=30)).time(),
+        )
+
+
+def test_at_night_only_what_is_urgent_is_told(store: Store, sink: MailSink) -> None:
+    """An approval of the night is told in the morning, once; a failure at once."""
+    clock = Clock(datetime(2026, 1, 5, 23, tzinfo=UTC))
+    told = notifier(
+        store, clock, mail_to="ops@site.example", smtp_port=sink.port, quiet_hours="22:00-07:00"
+    )
+    approve(store)
+    store.append_audit(
+        at=START, actor="trimtab", event="failing", digest="", detail="no node has room"
+    )
+    assert [told.deliver_once() for _ in range(2)] == [True, False]
+    assert "failing by trimtab" in sink.mails[0].text
+    clock.forward(hours=7, minutes=59)
+    assert not told.deliver_once()
+    clock.forward(minutes=1)
+    assert [told.deliver_once() for _ in range(2)] == [True, False]
+    assert "approved by Robin" in sink.mails[1].text
+
+
+@pytest.mark.parametrize("hours", ["22-7", "22:00-22:00", "24:00-07:00", "22:00-07:00 "])
+def test_quiet_hours_that_are_none_are_refused(hours: str) -> None:
+    """The setting is named with what it may be."""
+    with pytest.raises(SettingsError, match=r"notify\.quiet_hours"):
+        NotifySettings(quiet_hours=hours)
+
+
+def test_a_kind_of_chat_that_is_none_is_refused() -> None:
+    """The setting is named with what it may be."""
+    with pytest.raises(SettingsError, match=r"notify\.webhook_kind"):
+        NotifySettings(webhook_kind="irc")
 
 
 def test_the_webhook_address_is_not_kept(store: Store) -> None:

@@ -29,7 +29,7 @@ from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of, send
 from dashboard.notify.messages import messages_for
 from dashboard.notify.report_mail import attach, webhook_parts
-from dashboard.notify.webhook import post, slack_text
+from dashboard.notify.webhook import content_of, post
 from dashboard.reports.render_pdf import render_pdf
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.report_tables import csv_tables
@@ -232,7 +232,7 @@ def test_a_chat_gets_no_mention_link_or_markup(report: WeeklyReport) -> None:
         ))  # fmt: skip
         title, tables = webhook_parts(report)
         for text in (lines, title, *(body for _name, body in tables)):
-            post({"text": slack_text(text)}, "id", settings)
+            post(content_of(text, "slack"), "id", settings)
     assert len(sent) == 5
     for one in sent:
         assert (one["mrkdwn"], one["parse"], one["link_names"]) == (False, "none", False)
