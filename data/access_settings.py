@@ -249,7 +249,7 @@ class NotifySettings:
             "an address that starts with https://",
         )
         require(
-            not self.quiet_hours or bool(HOURS.fullmatch(self.quiet_hours)),
+            not self.quiet_hours or bool(HOURS.fullmatch(str(self.quiet_hours))),
             "notify.quiet_hours",
             self.quiet_hours,
             "two different times such as 22:00-07:00, or empty",
