@@ -233,7 +233,7 @@ class NotifySettings:
         "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent",
         "what is told, a list of words of the audit",
     )
-    quiet_hours: str = documented(
+    quiet_time: str = documented(
         "",
         "such as 22:00-07:00 in report.timezone: then only what is urgent, fails or stops is told, "
         "the rest when they end; empty: none",
@@ -249,9 +249,9 @@ class NotifySettings:
             "an address that starts with https://",
         )
         require(
-            not self.quiet_hours or bool(HOURS.fullmatch(str(self.quiet_hours))),
-            "notify.quiet_hours",
-            self.quiet_hours,
+            not self.quiet_time or bool(HOURS.fullmatch(str(self.quiet_time))),
+            "notify.quiet_time",
+            self.quiet_time,
             "two different times such as 22:00-07:00, or empty",
         )
         kinds = ("slack", "teams")

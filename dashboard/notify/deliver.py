@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from dashboard.notify import mail, webhook
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import WEBHOOK, messages_for
-from dashboard.notify.quiet_hours import AT_ONCE, quiet_until
+from dashboard.notify.quiet_time import AT_ONCE, quiet_until
 from dashboard.notify.report_mail import (
     REPORT_MAIL,
     REPORT_WEBHOOK,
@@ -44,7 +44,7 @@ class Notifier:
             messages = messages_for(entry, settings, finding=about, public_url=url)
             if entry.event in AT_ONCE:
                 return messages
-            held = quiet_until(self.clock(), settings.quiet_hours, every.report.timezone)
+            held = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)
             return tuple(replace(message, held_until=held) for message in messages)
 
         self.store.outbox.fill(told, now=self.clock())

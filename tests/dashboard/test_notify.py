@@ -21,7 +21,7 @@ from dashboard.notify.deliver import Notifier
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of
 from dashboard.notify.messages import messages_for
-from dashboard.notify.quiet_hours import quiet_until
+from dashboard.notify.quiet_time import quiet_until
 from dashboard.notify.webhook import content_of, slack_text
 from data.access_settings import NotifySettings
 from data.errors import SettingsError
@@ -277,7 +277,7 @@ def test_at_night_only_what_is_urgent_is_told(store: Store, sink: MailSink) -> N
     """An approval of the night is told in the morning, once; a failure at once."""
     clock = Clock(datetime(2026, 1, 5, 23, tzinfo=UTC))
     told = notifier(
-        store, clock, mail_to="ops@site.example", smtp_port=sink.port, quiet_hours="22:00-07:00"
+        store, clock, mail_to="ops@site.example", smtp_port=sink.port, quiet_time="22:00-07:00"
     )
     approve(store)
     store.append_audit(
@@ -295,8 +295,8 @@ def test_at_night_only_what_is_urgent_is_told(store: Store, sink: MailSink) -> N
 @pytest.mark.parametrize("hours", ["22-7", "22:00-22:00", "24:00-07:00", "22:00-07:00 "])
 def test_quiet_hours_that_are_none_are_refused(hours: str) -> None:
     """The setting is named with what it may be."""
-    with pytest.raises(SettingsError, match=r"notify\.quiet_hours"):
-        NotifySettings(quiet_hours=hours)
+    with pytest.raises(SettingsError, match=r"notify\.quiet_time"):
+        NotifySettings(quiet_time=hours)
 
 
 def test_a_kind_of_chat_that_is_none_is_refused() -> None:
