@@ -10,10 +10,16 @@ from typing import Annotated, Any, Generic, TypeVar
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
+from dashboard.api.documents import add_documents
 from dashboard.api.finding_choice import FindingQuery, chosen_findings
 from dashboard.api.kept_answers import Document, HeadAsGet, KeptAnswers, document, response
 from dashboard.api.pages_of_rows import Keyed, PageOfRows, PageQuery, keyed, page_of
-from dashboard.api.problems import RESPONSES, PreconditionError, tell_problems
+from dashboard.api.problems import (
+    RESPONSES,
+    PreconditionError,
+    RepeatedParameterError,
+    tell_problems,
+)
 from dashboard.api.rows import (
     AuditRow,
     FindingRow,
@@ -53,7 +59,10 @@ FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
 _TAG_LENGTH = 16
-_OFFERED = ("findings", "jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
+_OFFERED = (
+    "findings", "jobs", "gpus", "nodes", "sources", "urgent", "plan", "idle", "forecasts", "memory",
+    "energy", "savings", "audit",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,11 +115,17 @@ class ApiWorld:
     caller: Callable[[Request], Person]
 
     def let_in(self, request: Request) -> Caller:
-        """Return who asks and may look. Errors: NotSignedInError, NotAllowedError."""
+        """Return who asks and may look, each parameter once.
+
+        Errors: NotSignedInError, NotAllowedError, RepeatedParameterError.
+        """
         person = self.caller(request)
         role = role_of(person, self.service.settings().access)
         if role == "none":
             raise NotAllowedError(f"{person.name} has no role here", "Ask one of the admins.")
+        given = [name for name, _ in request.query_params.multi_items()]
+        if len(set(given)) < len(given):
+            raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")
         return Caller(person=person, role=role)
 
     def looks_around(self, request: Request) -> Caller:
@@ -227,6 +242,7 @@ def build_api(world: ApiWorld) -> FastAPI:
 
     add_tokens(api, world.service, Anyone)
     _add_lists(api, world, Viewer)
+    add_documents(api, world, Viewer)
     return api
 
 

@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from dashboard.api.pages_of_rows import BadCursorError
+from dashboard.reports.esg.asked import BadRangeError
 from data.errors import (
     ApplyError,
     NotAllowedError,
@@ -26,12 +27,17 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 
 
+class RepeatedParameterError(TrimtabError):
+    """A parameter is given twice, and only one would count."""
+
+
 class PreconditionError(StalePlanError):
     """What If-Match names is not what is there."""
 
 
 _STATUS: tuple[tuple[type[TrimtabError], int], ...] = (
     (BadCursorError, 400),
+    (RepeatedParameterError, 422),
     (NotSignedInError, 401),
     (NotKnownError, 404),
     (NotAllowedError, 403),
@@ -40,6 +46,7 @@ _STATUS: tuple[tuple[type[TrimtabError], int], ...] = (
     (NoTextError, 422),
     (ApplyError, 422),
     (StoreError, 503),
+    (BadRangeError, 422),
     (SettingsError, 500),
 )
 

@@ -17,7 +17,7 @@ from collectors.simulated_layout import BOARDS_PER_NODE
 from dashboard.cli.cycle_commands import print_outcome
 from dashboard.cli.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.serve_parts import claimed_parts
-from dashboard.cli.world import progress_on_stderr, settings_of
+from dashboard.cli.world import FreshSettings, progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle, silent
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
@@ -96,9 +96,8 @@ def demo(options: argparse.Namespace) -> int:
         clock = PacedClock(start=now, pace=PACE)
         feed = Feed(world=replace(world, progress=silent), clock=clock)
         thread = CycleThread(feed.turn, _FEED_EVERY)
-        with claimed_parts(
-            store, None, lambda: load().settings, lambda _claim: thread, clock=clock
-        ) as parts:
+        fresh = FreshSettings(options, lambda: load().settings)
+        with claimed_parts(store, None, fresh, lambda _claim: thread, clock=clock) as parts:
             return serve_pages(
                 loaded,
                 parts,

@@ -2,19 +2,13 @@
 
 import argparse
 import sys
-from datetime import timedelta
 
-from dashboard.cli.energy_options import PERIODS
 from dashboard.cli.output import PARTIAL, print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.reports.esg.build import calendar_of, make_statement
+from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_csv, statement_document
-from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar, Every
-from dashboard.reports.esg.statement import EsgStatement, GroupBy, StatementRow, covered
-from data.clock import utc_now
-from data.errors import SettingsError
-from data.settings import Settings
-from data.store import StoreReader
+from dashboard.reports.esg.periods import WHOLE_RANGE, Calendar
+from dashboard.reports.esg.statement import StatementRow, covered
 
 _COLUMNS = (
     "period",
@@ -29,14 +23,20 @@ _COLUMNS = (
     "embodied",
     "SCI",
 )
-_RANGE = timedelta(days=7)
 
 
 def energy(options: argparse.Namespace) -> int:
     """Print the statement; what is unknown goes to stderr. 3 when no energy was measured at all."""
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
-        statement = _statement(store.reader, options, loaded.settings)
+        statement = asked_statement(
+            store.reader,
+            loaded.settings,
+            by=options.by,
+            every=options.every,
+            start=options.since,
+            end=options.until,
+        )
     if options.format == "json":
         print_json(statement_document(statement))
     elif options.format == "csv":
@@ -53,31 +53,6 @@ def energy(options: argparse.Namespace) -> int:
         for line in statement.unknown:
             print(f"unknown: {line}", file=sys.stderr)
     return PARTIAL if statement.total.gpu_energy_kwh is None else 0
-
-
-def _statement(
-    reader: StoreReader, options: argparse.Namespace, settings: Settings
-) -> EsgStatement:
-    end = options.until or min(utc_now(), reader.latest_sample_at() or utc_now())
-    start = options.since or end - _RANGE
-    if start >= end:
-        raise SettingsError(
-            f"--from {start:%Y-%m-%dT%H:%MZ} is not before --to {end:%Y-%m-%dT%H:%MZ}",
-            "Give an earlier --from; --to is the newest sample unless it is given.",
-        )
-    by, every = GroupBy.FLEET, options.every
-    if options.by in PERIODS:
-        every = options.by
-    else:
-        by = GroupBy(options.by)
-    return make_statement(
-        reader,
-        start=start,
-        end=end,
-        settings=settings,
-        by=by,
-        calendar=calendar_of(settings, Every(every)),
-    )
 
 
 def _row(row: StatementRow, calendar: Calendar) -> dict[str, object]:

@@ -4,9 +4,9 @@ import argparse
 from datetime import datetime
 from typing import Any
 
-from dashboard.cli.forecast_rows import forecast_row, group_row, summary_lines
 from dashboard.cli.output import print_json, print_rows
 from dashboard.cli.world import open_for_reading, progress_on_stderr, settings_of
+from dashboard.forecast_rows import forecast_row, group_row, summary_lines
 from data.clock import utc_now
 from data.settings import PlanningSettings
 from data.store import Store

@@ -15,7 +15,7 @@ from collectors.exposition_server import serve_exposition
 from collectors.simulated_fleet import SimulatedFleet
 from dashboard.cli.health import answering_health
 from dashboard.cli.serve_parts import Parts, claimed_parts
-from dashboard.cli.world import settings_of
+from dashboard.cli.world import FreshSettings, settings_of
 from dashboard.cycle import World, run_cycle
 from dashboard.decision_service import DecisionService
 from dashboard.recording import present
@@ -127,11 +127,8 @@ def serve(options: argparse.Namespace) -> int:
             make = _cycle_thread if world.collectors else _recording_thread
             return make(world, claim)
 
-        parts = stack.enter_context(
-            claimed_parts(
-                store, options.only, lambda: settings_of(options, extra=extra).settings, cycles
-            )
-        )
+        now = FreshSettings(options, lambda: settings_of(options, extra=extra).settings)
+        parts = stack.enter_context(claimed_parts(store, options.only, now, cycles))
         if options.only in ("cycle", "apply"):
             return _serve_part(options, loaded, parts)
         return serve_pages(loaded, parts)

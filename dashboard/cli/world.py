@@ -3,7 +3,8 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,9 @@ from dashboard.cli.output import say
 from dashboard.decision_service import DecisionService
 from dashboard.recording import as_of_text
 from data.errors import NoTextError, StoreBusyError
-from data.load_settings import LoadedSettings, load_settings
+from data.load_settings import DEFAULT_FILE, LoadedSettings, load_settings
 from data.records.commands import Person
+from data.settings import Settings
 from data.store import Store, open_store
 from data.store.engine import store_path
 from data.store.served_store import BY_HEADER, ServedStore, served_store
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome
     from dashboard.cycle import Progress
 
+_UNSURE_NS = 2_000_000_000
 _OVERRIDES = {
     "store": "store.url",
     "prometheus": "prometheus.url",
@@ -43,6 +46,37 @@ def settings_of(
     }
     path = Path(options.settings) if options.settings else None
     return load_settings(path, environ=os.environ, overrides=overrides | (extra or {}))
+
+
+class FreshSettings:
+    """Gives the settings of the moment; their file is read again whenever it may have changed.
+
+    A file that changed within the last seconds may change once more under the same time stamp, and
+    is read at each call. Nothing but the file can change: the environment is this process's own.
+    """
+
+    def __init__(self, options: argparse.Namespace, load: Callable[[], Settings]) -> None:
+        self._file = Path(options.settings or DEFAULT_FILE)
+        self._load = load
+        self._kept: tuple[tuple[int, ...], Settings] | None = None
+
+    def __call__(self) -> Settings:
+        """Return the settings. Errors: SettingsError."""
+        mark, kept = self._mark(), self._kept
+        if kept is not None and kept[0] == mark:
+            return kept[1]
+        settings = self._load()
+        changed_at = max(mark[:2], default=0)
+        self._kept = (mark, settings) if time.time_ns() - changed_at > _UNSURE_NS else None
+        return settings
+
+    def _mark(self) -> tuple[int, ...]:
+        """Return what changes with the file; () where there is none."""
+        try:
+            found = self._file.stat()
+        except OSError:
+            return ()
+        return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino, found.st_dev
 
 
 @contextmanager

@@ -40,6 +40,7 @@ LOCAL = AccessSettings()
 MINE = make_recommendation(job_id="search/chat", namespace="search")
 THEIRS = make_recommendation(job_id="vision/detector", namespace="vision")
 LISTS = ("jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
+DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy")
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def problem(answer: Response, status: int) -> dict[str, Any]:
     return dict(found)
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", [*LISTS, *DOCUMENTS])
 def test_lists_are_for_who_may_see_the_jobs_of_others(
     name: str, as_: Callable[..., TestClient]
 ) -> None:
@@ -221,6 +222,22 @@ def test_what_did_not_change_is_not_sent_again(
         assert changed.content != first.content
     else:
         assert changed.status_code == 304
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "by=colour", "every=year", "from=2026-01-01T00:00:00Z", "to=2026-01-01T00:00:00",
+        "from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", "from=x&to=y", "start=1",
+        "from=0001-01-01T00:00:00Z&to=9999-12-31T23:59:59-23:59",
+        "from=2020-01-01T00:00:00Z&to=2026-01-01T00:00:00Z", "by=job&by=node",
+    ],
+)  # fmt: skip
+def test_a_range_that_cannot_be_stated_is_refused(
+    query: str, as_: Callable[..., TestClient]
+) -> None:
+    """By name, before anything is read."""
+    problem(as_("vera").get(f"/api/v1/energy?{query}"), 422)
 
 
 @pytest.mark.parametrize("query", ["state=opne", "state=", "kind=smaller", "risk=none"])

@@ -8,7 +8,7 @@ from factories import make_plan
 from fleet_cases import fleet_case, load_of
 
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
-from dashboard.cli.plan_command import plan_document
+from dashboard.plan_documents import plan_document
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from data.records.plans import Plan
 from planner.plan import build_plan

@@ -1,4 +1,4 @@
-"""Forecasts as rows and documents of the command line."""
+"""Forecasts as rows and documents, of the command line and the API."""
 
 from typing import Any
 

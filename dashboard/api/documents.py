@@ -1,0 +1,130 @@
+"""Resources that are one object each, as the commands of their names print them with --format json.
+
+Their fields are those of the commands; the schema holds them as objects.
+"""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+
+from fastapi import FastAPI, Query, Request, Response
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import to_json
+
+from dashboard.api.kept_answers import Document, document, response
+from dashboard.forecast_rows import forecast_row, group_row
+from dashboard.idle_sum import idle_rows
+from dashboard.memory_rows import memory_rows
+from dashboard.plan_documents import plan_document
+from dashboard.reports.esg.asked import asked_statement
+from dashboard.reports.esg.export import statement_document
+from data.errors import NotKnownError
+from data.records.plans import Plan
+from data.settings import Settings
+
+if TYPE_CHECKING:
+    from dashboard.api.app import ApiWorld
+
+_MAX_RANGE = timedelta(days=400)
+_EARLIEST = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
+_LATEST = datetime.fromisoformat("2200-01-01T00:00:00+00:00")
+_Time = Annotated[AwareDatetime, Field(ge=_EARLIEST, le=_LATEST)]
+
+
+class ForecastQuery(BaseModel):
+    """Whose forecasts are asked for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by: Literal["job", "group"] = "group"
+
+
+class EnergyQuery(BaseModel):
+    """Which statement is asked for; without a range, of the 7 days before the newest sample."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by: Literal[
+        "tenant", "namespace", "account", "owner", "job", "model", "node", "fleet", "hour", "day",
+        "week",
+    ] = "tenant"  # fmt: skip
+    every: Literal["total", "hour", "day", "week"] = "total"
+    start: Annotated[_Time | None, Field(alias="from")] = None
+    end: Annotated[_Time | None, Field(alias="to")] = None
+
+    @model_validator(mode="after")
+    def _is_bounded(self) -> Self:
+        if self.end is not None and self.start is None:
+            return self
+        if self.start is not None and self.end is None:
+            raise ValueError("give `to` with `from`")
+        if (
+            self.start is not None
+            and self.end is not None
+            and not (self.start < self.end <= self.start + _MAX_RANGE)
+        ):
+            raise ValueError(f"give `from` before `to`, at most {_MAX_RANGE.days} days apart")
+        return self
+
+
+def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+    """Add the resources; `viewer` lets in who may see the jobs of others."""
+
+    def answer(request: Request, key: tuple[Any, ...], make: Callable[[], object]) -> Response:
+        def made() -> Document:
+            return document(to_json(make(), inf_nan_mode="null"))
+
+        return response(request, world.kept.get(("document", *key), made))
+
+    @api.get("/plan", response_model=dict[str, Any])
+    def plan(request: Request, _who: viewer) -> Response:
+        """Return the plan of the latest cycle."""
+        return answer(request, ("plan",), lambda: plan_document(_latest_plan(world)))
+
+    @api.get("/idle", response_model=list[dict[str, Any]])
+    def idle(request: Request, _who: viewer) -> Response:
+        """Return what jobs hold and do not use, what becomes of it, and why it stays."""
+        return answer(request, ("idle",), lambda: idle_rows(_latest_plan(world)))
+
+    @api.get("/forecasts", response_model=list[dict[str, Any]])
+    def forecasts(
+        request: Request, _who: viewer, query: Annotated[ForecastQuery, Query()]
+    ) -> Response:
+        """Return the forecasts of the latest cycle with what they were worth in the past."""
+        return answer(request, ("forecasts", query), partial(_forecasts, world, query))
+
+    @api.get("/memory", response_model=list[dict[str, Any]])
+    def memory(request: Request, _who: viewer) -> Response:
+        """Return every running job's GPU memory against its limit."""
+        seconds = 60 * world.service.settings().planning.slot_minutes
+        rows = partial(memory_rows, world.reader, slot_seconds=seconds)
+        return answer(request, ("memory", seconds), rows)
+
+    @api.get("/energy", response_model=dict[str, Any])
+    def energy(request: Request, _who: viewer, query: Annotated[EnergyQuery, Query()]) -> Response:
+        """Return energy, emissions and cost with their factors, and what was not measured."""
+        settings = world.service.settings()
+        return answer(
+            request, ("energy", query, settings), partial(_energy, world, settings, query)
+        )
+
+
+def _latest_plan(world: "ApiWorld") -> Plan:
+    found = world.reader.latest_plan()
+    if found is None:
+        raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
+    return found
+
+
+def _forecasts(world: "ApiWorld", query: ForecastQuery) -> list[dict[str, Any]]:
+    if query.by == "job":
+        return [forecast_row(forecast) for forecast in world.reader.forecasts()]
+    return [group_row(group) for group in world.reader.group_forecasts()]
+
+
+def _energy(world: "ApiWorld", settings: Settings, query: EnergyQuery) -> dict[str, object]:
+    statement = asked_statement(
+        world.reader, settings, by=query.by, every=query.every, start=query.start, end=query.end
+    )
+    return statement_document(statement)

@@ -1,0 +1,50 @@
+"""The statement that somebody asks for, by the command line or the API."""
+
+from datetime import datetime, timedelta
+
+from dashboard.reports.esg.build import calendar_of, make_statement
+from dashboard.reports.esg.periods import Every
+from dashboard.reports.esg.statement import EsgStatement, GroupBy
+from data.clock import utc_now
+from data.errors import SettingsError
+from data.settings import Settings
+from data.store import StoreReader
+
+_RANGE = timedelta(days=7)
+_PERIODS = frozenset(Every) - {Every.TOTAL}
+
+
+class BadRangeError(SettingsError):
+    """A range that ends before it begins."""
+
+
+def asked_statement(
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    by: str,
+    every: str,
+    start: datetime | None,
+    end: datetime | None,
+) -> EsgStatement:
+    """Return the statement by a group, or by a period of the whole fleet.
+
+    It begins 7 days before its end, and ends with the newest sample, unless told otherwise. Errors:
+    BadRangeError.
+    """
+    end = end or min(utc_now(), reader.latest_sample_at() or utc_now())
+    start = start or end - _RANGE
+    if start >= end:
+        raise BadRangeError(
+            f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",
+            "Give an earlier `from`; `to` is the newest sample unless it is given.",
+        )
+    group = GroupBy.FLEET if by in _PERIODS else GroupBy(by)
+    return make_statement(
+        reader,
+        start=start,
+        end=end,
+        settings=settings,
+        by=group,
+        calendar=calendar_of(settings, Every(by if by in _PERIODS else every)),
+    )
