@@ -1,8 +1,11 @@
 """What cannot wait: it comes first wherever it is listed, and people are told of it, once a day."""
 
+import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -17,19 +20,26 @@ from factories import (
     make_recommendation,
     make_samples,
 )
+from streamlit.testing.v1 import AppTest
 
 from dashboard.api.finding_choice import FindingOrder
+from dashboard.decision_service import DecisionService
 from dashboard.findings import findings_now
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.urgent_rounds import UrgentRounds
+from dashboard.scheduler import CycleState
 from dashboard.urgent import urgent_facts
+from dashboard.web.session import register
+from dashboard.web.world import WebWorld
 from data.access_settings import AccessSettings, NotifySettings
 from data.columns import XIDS, check_frame
+from data.load_settings import LoadedSettings
 from data.records.decisions import Action
 from data.records.memory import MemoryOutlook
 from data.settings import Settings
 from data.store import Store, open_store
 
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
 JOB, ROOMY = "search/ranker-0", "search/roomy"
 RUNS_OUT = make_memory_finding(job_id=JOB)
 SAVES = make_recommendation(job_id="search/other", job_name="other")
@@ -55,22 +65,25 @@ def codes(*shown: tuple[int, int]) -> pd.DataFrame:
     return check_frame(pd.DataFrame(rows), XIDS)
 
 
+def fill(store: Store, xids: pd.DataFrame) -> None:
+    """Keep two jobs, of which one runs out of memory, and these codes."""
+    store.keep(
+        make_collected(
+            make_samples(gpus=4), (make_job(JOB, gpu_count=4), make_job("search/other")), xids=xids
+        )
+    )
+    store.keep_cycle(
+        cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
+        memory=(RUNS_OUT, replace(RUNS_OUT, job_id=ROOMY, outlook=MemoryOutlook.ROOM)),
+        plan=make_plan(), recommendations=(SAVES, HELPS),
+    )  # fmt: skip
+
+
 @pytest.fixture
 def store(store_url: str) -> Iterator[Store]:
     """A job that runs out of memory, one that saves, and boards with codes of three kinds."""
     with open_store(store_url) as opened:
-        opened.keep(
-            make_collected(
-                make_samples(gpus=4),
-                (make_job(JOB, gpu_count=4), make_job("search/other")),
-                xids=codes((0, 79), (1, 13), (2, 0)),
-            )
-        )
-        opened.keep_cycle(
-            cycle_id="c1", started_at=NOW, finished_at=NOW, reports=(), forecasts=(),
-            memory=(RUNS_OUT, replace(RUNS_OUT, job_id=ROOMY, outlook=MemoryOutlook.ROOM)),
-            plan=make_plan(), recommendations=(SAVES, HELPS),
-        )  # fmt: skip
+        fill(opened, codes((0, 79), (1, 13), (2, 0)))
         yield opened
 
 
@@ -117,6 +130,44 @@ def test_what_keeps_a_job_alive_is_listed_before_what_saves(store: Store) -> Non
     assert [status.finding.action for status in ordered] == [Action.LARGER_GPU, SAVES.action]
     saving = sorted(found, key=FindingOrder.SAVING.key)
     assert [status.finding.action for status in saving] == [SAVES.action, Action.LARGER_GPU]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("view", ["overview", "health"])
+def test_every_page_says_it_and_reads_names_as_text(
+    view: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line above the page: what, where, and the finding that helps; no markup of others."""
+    hostile = "[x](https://evil.example)<b>:red[n]"
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as filled:
+        fill(filled, codes((0, 79)).assign(node=hostile))
+        settings = Settings()
+        world = WebWorld(
+            store=filled,
+            settings=LoadedSettings(settings=settings, origins={}),
+            decision_service=DecisionService(store=filled, settings=lambda: settings),
+            cycle_state=CycleState, worker_problem=lambda: "", run_lifespan=nullcontext,
+            clock=lambda: NOW,
+        )  # fmt: skip
+        monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+        register(world)
+        app = AppTest.from_file(str(APP), default_timeout=60)
+        app.switch_page(f"views/{view}.py")
+        app.run()
+        assert not app.exception
+        (told,) = [error.value for error in app.error if "**Urgent**" in error.value]
+    assert "XID 79, the board has fallen off the bus" in told
+    assert "(recommendations?finding=TT-2)" in told
+    assert "[x]" not in told
+    assert "<b>" not in told
+    assert ":red[" not in told
+    if view == "health":
+        (rows,) = [
+            one.value
+            for one in app.dataframe
+            if "next_step" in one.value.columns and "since or expected" in one.value.columns
+        ]
+        assert list(rows["finding"].fillna("")) == ["", "TT-2"]
 
 
 def test_people_are_told_once_a_day(store: Store, sink: MailSink) -> None:

@@ -8,6 +8,7 @@ from dashboard.web.identity import current_role
 from dashboard.web.memory_line import memory_section
 from dashboard.web.page import finding, plain, table, tense
 from dashboard.web.session import current_world
+from dashboard.web.urgent_strip import urgent_section
 from dashboard.web.xid_section import xid_section
 from data.records.cluster import SourceState
 
@@ -25,6 +26,7 @@ finding(
     if reports
     else "No source has been asked yet."
 )
+urgent_section()
 if state.last_error:
     st.error(plain(state.last_error))
 st.write(
