@@ -248,3 +248,18 @@ def cutting_proxy(bed: KubernetesBed, behave: Callable[[str, str], str]) -> Iter
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def bind_cordon(bed: KubernetesBed) -> None:
+    """Bind the role that may cordon nodes to the applying account."""
+    rbac = "rbac.authorization.k8s.io"
+    account = {"kind": "ServiceAccount", "name": "trimtab-applier", "namespace": "default"}
+    bed.apply(
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "trimtab-applier-cordon"},
+            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "trimtab-applier-cordon"},
+            "subjects": [account],
+        }
+    )

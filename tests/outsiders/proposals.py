@@ -54,24 +54,38 @@ class OlderJobs:
         return replace(found, jobs=jobs, allocations=held)
 
 
+KEPT = "where its manifest is kept"
+"""In the words of a proposal and of a refusal, for what others would undo."""
+
+
 @dataclass
 class Proposals:
-    """What was proposed and covered by the applier, and what it refused, over several fleets."""
+    """What was proposed and covered by the applier, and what it refused, over several fleets.
+
+    `by_hand` counts what is refused as the proposal itself said: to be changed in its manifest.
+    """
 
     covered: Counter[str] = field(default_factory=Counter)
+    by_hand: int = 0
     refused: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         """Return one line, for docs/reliability.md."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.covered.items()))
-        return f"{self.covered.total()} proposals ({kinds}), {len(self.refused)} refused"
+        by_hand = f", {self.by_hand} more to be made in their manifests" if self.by_hand else ""
+        return f"{self.covered.total()} proposals ({kinds}), {len(self.refused)} refused{by_hand}"
 
     def judge(self, applier: Applier, proposals: Sequence[Recommendation], said: str) -> None:
         """Ask the applier of every proposal that it covers."""
         for proposal in proposals:
             if applier.covers(proposal):
+                why = refusal_of(applier, proposal)
+                said_so = any(KEPT in note for note in proposal.evidence.fallbacks)
+                if said_so and KEPT in why:
+                    self.by_hand += 1
+                    continue
                 self.covered[proposal.action] += 1
-                if why := refusal_of(applier, proposal):
+                if why:
                     shown = f"{proposal.target} {proposal.now.describe()} -> {proposal.summary}"
                     self.refused.append(f"{said}: {shown}: {why}")
 

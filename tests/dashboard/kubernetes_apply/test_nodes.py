@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from beds.kubernetes import KubernetesBed
 from beds.kubernetes_apply import (
+    bind_cordon,
     carry_out,
     deployment,
     gpus,
@@ -22,21 +23,6 @@ from data.records.changes import VerificationResult
 from data.records.decisions import Action
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.slow]
-
-
-def bind_cordon(bed: KubernetesBed) -> None:
-    """Bind the role that may cordon nodes to the applying account."""
-    rbac = "rbac.authorization.k8s.io"
-    account = {"kind": "ServiceAccount", "name": "trimtab-applier", "namespace": "default"}
-    bed.apply(
-        {
-            "apiVersion": f"{rbac}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": "trimtab-applier-cordon"},
-            "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "trimtab-applier-cordon"},
-            "subjects": [account],
-        }
-    )
 
 
 def test_a_node_is_cordoned_and_its_pods_are_listed(

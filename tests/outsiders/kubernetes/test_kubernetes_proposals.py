@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from beds.kubernetes import KubernetesBed, running_kubernetes
-from beds.kubernetes_apply import APPLIER_MANIFEST, account_kubeconfig, bind_in, settings_of
+from beds.kubernetes_apply import (
+    APPLIER_MANIFEST,
+    account_kubeconfig,
+    bind_cordon,
+    bind_in,
+    settings_of,
+)
 from outsiders.campaign import SEED, scenario_count, source_of
 from outsiders.kubernetes.scenarios import GPU, NAME, PRODUCT, Scenario, draw, workload
 from outsiders.proposals import Proposals, proposed, readings
@@ -38,6 +44,7 @@ def bed() -> Iterator[KubernetesBed]:
     """One cluster with nodes of three models."""
     with running_kubernetes() as running:
         running.apply(APPLIER_MANIFEST.read_text(encoding="utf-8"))
+        bind_cordon(running)
         running.api_versions |= {"ResourceQuota": "v1", "LimitRange": "v1"}
         for name, model in NODES.items():
             running.add_gpu_node(name, gpus=BOARDS, product=PRODUCTS[model])
