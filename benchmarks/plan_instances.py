@@ -249,6 +249,9 @@ def _coupled(
     kilowatts[0, evening] *= 0.92
     share = np.quantile(used[:, 4:], 0.86, axis=0)
     quota = np.repeat(np.ceil(share)[:, None], slots, axis=1)
+    guaranteed = np.minimum(np.floor(0.4 * quota), np.floor(0.5 * used[:, 4:].T))
+    # Of one job or two the fleet may have no board in a slot, and then nobody is guaranteed any.
+    guaranteed[:, guaranteed.sum(axis=0) > capacity.sum(axis=0)] = 0
     return replace(
         free,
         fleet=replace(
@@ -261,7 +264,7 @@ def _coupled(
         power=replace(power, limit_kw=kilowatts),
         quotas=replace(
             quotas,
-            guaranteed=np.minimum(np.floor(0.4 * quota), np.floor(0.5 * used[:, 4:].T)),
+            guaranteed=guaranteed,
             quota=quota,
             borrowable=np.ceil(0.25 * quota * rng.uniform(0.8, 1.2, (tenants, 1))),
         ),
