@@ -46,7 +46,6 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
             for line in told.splitlines()
         ]
         card = {
-            "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
             "type": "AdaptiveCard",
             "version": "1.4",
             "body": runs,
