@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from data.setting_fields import documented, require
+from data.setting_fields import documented, documented_list, require
 
 MODES: tuple[str, ...] = ("local", "proxy", "oidc")
 ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
@@ -125,15 +125,15 @@ class AccessSettings:
     public_url: str = documented(
         "", "address that browsers use, such as https://trimtab.example.org; empty: this machine's"
     )
-    allowed_hosts: str = documented(
+    allowed_hosts: str = documented_list(
         "", "further host names that browsers may use, a list; * (behind a proxy): any"
     )
-    viewers: str = documented("", "who may look, a comma-separated list")
-    owners: str = documented("", "who may decide about their own jobs only, a list")
-    approvers: str = documented("", "who may approve, apply and roll back, a list")
-    admins: str = documented("", "who may also stop and resume applying, a list")
+    viewers: str = documented_list("", "who may look, a comma-separated list")
+    owners: str = documented_list("", "who may decide about their own jobs only, a list")
+    approvers: str = documented_list("", "who may approve, apply and roll back, a list")
+    admins: str = documented_list("", "who may also stop and resume applying, a list")
     four_eyes: bool = documented(False, "nobody approves a change of their own job")
-    proxy_addresses: str = documented(
+    proxy_addresses: str = documented_list(
         "", "addresses or networks whose headers are believed, a list such as 10.0.0.5,10.1.0.0/16"
     )
     proxy_user_header: str = documented("X-Forwarded-User", "header that names the person")
@@ -221,14 +221,14 @@ class NotifySettings:
     webhook_kind: str = documented(
         "slack", "what it takes: slack (Mattermost too) or teams (adaptive cards)"
     )
-    mail_to: str = documented("", "e-mail addresses, a list; empty: none")
+    mail_to: str = documented_list("", "e-mail addresses, a list; empty: none")
     mail_from: str = documented("trimtab@localhost", "sender of e-mails")
     smtp_host: str = documented("127.0.0.1", "mail server")
     smtp_port: int = documented(25, "its port")
     smtp_starttls: bool = documented(False, "encrypt by STARTTLS, certificate checked")
     smtp_user: str = documented("", "sign in as; empty: no sign-in")
     smtp_password: str = documented("", "its password", secret=True)
-    events: str = documented(
+    events: str = documented_list(
         "approved,rejected,applied,applied-differently,failing,refused,unknown,fell-short,"
         "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent",
         "what is told, a list of words of the audit",

@@ -15,7 +15,7 @@ from typing import Any, get_type_hints
 
 from data.errors import SettingsError, scrub, without_password
 from data.renamed_settings import RENAMED, current_name
-from data.setting_fields import PATH, shown_value
+from data.setting_fields import LIST, PATH, shown_value
 from data.settings import Settings
 from data.small_files import read_small_file
 
@@ -58,25 +58,14 @@ def _row_kinds() -> dict[str, type]:
     }
 
 
-def _secret() -> frozenset[str]:
-    """The settings whose value must not be shown, as `section.field`."""
+def _marked(mark: str) -> frozenset[str]:
+    """The settings that are declared with a mark (secret, PATH, LIST), as `section.field`."""
     defaults = Settings()
     return frozenset(
         f"{section.name}.{field.name}"
         for section in fields(Settings)
         for field in fields(getattr(defaults, section.name))
-        if field.metadata["secret"]
-    )
-
-
-def _paths() -> frozenset[str]:
-    """The settings that are paths, as `section.field`."""
-    defaults = Settings()
-    return frozenset(
-        f"{section.name}.{field.name}"
-        for section in fields(Settings)
-        for field in fields(getattr(defaults, section.name))
-        if PATH in field.metadata
+        if field.metadata.get(mark)
     )
 
 
@@ -89,7 +78,7 @@ def _from_folder(values: dict[str, tuple[Any, str]], folder: Path) -> dict[str, 
     if folder == Path.cwd():
         return values
     found = dict(values)
-    for name in _paths() & values.keys():
+    for name in _marked(PATH) & values.keys():
         text, where = values[name]
         path = _relative_path(text)
         if path is None:
@@ -164,7 +153,7 @@ def _rows_from_toml(name: str, value: Any, kind: type, where: str) -> tuple[Any,
 
 def _told(name: str, value: Any) -> str:
     """Return a value for a message, unless it is a secret."""
-    return REDACTED if name in _secret() else shown_value(value)
+    return REDACTED if name in _marked("secret") else shown_value(value)
 
 
 def _from_text(name: str, text: str, kind: type, where: str) -> Any:
@@ -180,7 +169,22 @@ def _from_text(name: str, text: str, kind: type, where: str) -> Any:
     return _finite(name, value, where)
 
 
+def _joined(name: str, entries: list[Any], where: str) -> str:
+    """Return the entries of a TOML list as the text that a setting of several entries holds."""
+    for entry in entries:
+        is_plain = isinstance(entry, str | int | float) and not isinstance(entry, bool)
+        if not is_plain or "," in str(entry) or not str(entry).strip():
+            raise SettingsError(
+                f"{name} in {where} holds {_told(name, entry)}",
+                "Each entry must be a text or a number, without a comma.",
+            )
+        _finite(name, entry, where)
+    return ",".join(map(str, entries))
+
+
 def _from_toml(name: str, value: Any, kind: type, where: str) -> Any:
+    if isinstance(value, list) and name in _marked(LIST):
+        return _joined(name, value, where)
     fitting = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(_finite(name, value, where))

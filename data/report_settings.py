@@ -6,7 +6,7 @@ Recipients come from here only, never from a label: who is not listed gets nothi
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from data.setting_fields import documented, require
+from data.setting_fields import documented, documented_list, require
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -47,12 +47,12 @@ class ReportSettings:
     timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
     week_ends: str = documented("monday", "day at whose beginning the reported week ends")
     send_hour: int = documented(7, "hour of that day from which it is sent, 0..23; working days")
-    mail_to: str = documented("", "e-mail addresses that get the whole report, a list")
+    mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
     webhook: bool = documented(False, "also post its summary to notify.webhook_url")
-    teams: str = documented(
+    teams: str = documented_list(
         "", "editions of single namespaces, such as search=a@site.example b@site.example, vision=…"
     )
-    owners: str = documented(
+    owners: str = documented_list(
         "", "owners who asked for a mail about their own idle jobs, such as ada=ada@site.example"
     )
 

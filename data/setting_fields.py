@@ -9,6 +9,8 @@ from data.errors import SettingsError, scrub
 
 PATH = "path"
 """Marks a setting whose relative value in a settings file counts from the folder of that file."""
+LIST = "list"
+"""Marks a setting of several entries."""
 
 
 def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
@@ -20,6 +22,11 @@ def documented(default: Any, meaning: str, *, secret: bool = False) -> Any:
 def documented_path(default: str, meaning: str) -> Any:
     """Declare a setting that is a path, or the address of a DuckDB file (see `PATH`)."""
     return field(default=default, metadata={"meaning": meaning, "secret": False, PATH: True})
+
+
+def documented_list(default: str, meaning: str) -> Any:
+    """Declare a setting of several entries: a comma-separated text, in a file also a TOML list."""
+    return field(default=default, metadata={"meaning": meaning, "secret": False, LIST: True})
 
 
 def documented_rows(kind: type, meaning: str) -> Any:

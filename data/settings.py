@@ -18,6 +18,7 @@ from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
 from data.setting_fields import (
     documented,
+    documented_list,
     documented_path,
     documented_rows,
     number_in,
@@ -131,7 +132,7 @@ class PlanningSettings:
     shortfall_weight: float = documented(
         20.0, "price of a missing GPU-hour of work, in prices of a GPU-hour"
     )
-    power_cap_ratios: str = documented(
+    power_cap_ratios: str = documented_list(
         "0.8,0.7,0.6", "power caps considered, shares of the board's TDP, comma-separated"
     )
     board_sharing: str = documented(
@@ -155,7 +156,7 @@ class PlanningSettings:
     max_changes_per_day: int = documented(
         2, "changes of configuration that a plan gives one job within any 24 h; 0: as many as pay"
     )
-    protected_jobs: str = documented(
+    protected_jobs: str = documented_list(
         "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
     )
     pins: tuple[Pin, ...] = documented_rows(
@@ -239,10 +240,10 @@ class EnergySettings:
     pue: float = documented(1.54, "power usage effectiveness of the site (Uptime 2025 average)")
     pue_uncertainty: float = documented(0.1, "half-width of the PUE range")
     electricity_price_per_kwh: float = documented(0.20, "electricity price, currency per kWh")
-    electricity_price_by_hour: str = documented(
+    electricity_price_by_hour: str = documented_list(
         "", "its price in each hour of the day, 24 comma-separated values; empty: always the same"
     )
-    carbon_by_hour: str = documented(
+    carbon_by_hour: str = documented_list(
         "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
     )
     hour_offset: float = documented(0.0, "hours that these hours of the day are ahead of UTC")
@@ -255,7 +256,7 @@ class EnergySettings:
     hardware_life_years: float = documented(
         5.0, "life over which the footprint of making a GPU is spread, years (±20 %)"
     )
-    embodied_kgco2e: str = documented(
+    embodied_kgco2e: str = documented_list(
         "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"
     )
     currency: str = documented("EUR", "currency of all prices")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from data.setting_fields import documented, documented_path, require
+from data.setting_fields import documented, documented_list, documented_path, require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +136,7 @@ class KubernetesSettings:
     enabled: bool = documented(False, "read nodes, pods and workloads from a Kubernetes API")
     kubeconfig: str = documented_path("", "kubeconfig file; empty: in-cluster, else ~/.kube/config")
     context: str = documented("", "context of the kubeconfig; empty: its current one")
-    namespaces: str = documented("", "namespaces to read, comma-separated; empty: all")
+    namespaces: str = documented_list("", "namespaces to read, comma-separated; empty: all")
     page_size: int = documented(500, "objects asked for at once")
     timeout_seconds: float = documented(30.0, "time for one request, s")
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from data.setting_fields import documented, documented_path, require
+from data.setting_fields import documented, documented_list, documented_path, require
 
 TARGETS = ("kubernetes", "slurm")
 KUBERNETES_KINDS = ("job", "jobset", "pytorchjob")
@@ -24,7 +24,7 @@ class SubmitSettings:
     context: str = documented("", "its context; empty: kubernetes.context")
     namespace: str = documented("default", "Kubernetes namespace that receives the jobs")
     kubernetes_kind: str = documented("job", "object to create: job, jobset or pytorchjob")
-    tolerate: str = documented(
+    tolerate: str = documented_list(
         "nvidia.com/gpu", "keys of the nodes' taints that jobs may tolerate, comma-separated"
     )
     keep_finished_hours: float = documented(
