@@ -1,7 +1,10 @@
 """The commands and their options. Nothing heavy is imported before a command runs."""
 
 import argparse
+import difflib
+import re
 from importlib.metadata import version
+from typing import NoReturn
 
 from dashboard.cli.commands import add_command, deferred
 from dashboard.cli.decision_parser import add_decisions, add_tokens
@@ -10,6 +13,11 @@ from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.store_parser import add_serve_options, add_store
 from dashboard.cli.what_if_options import add_plan_options
+
+_NO_CHOICE = re.compile(
+    r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<known>.*)\)$", re.DOTALL
+)
+_WORD = re.compile(r"[\w.-]+")
 
 
 def _add_source_options(parser: argparse.ArgumentParser) -> None:
@@ -316,9 +324,24 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     add_scheduling(kinds)
 
 
+class HelpfulParser(argparse.ArgumentParser):
+    """Names the nearest word where one of a few was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        """End with a usage error."""
+        found = _NO_CHOICE.search(message)
+        if found is not None:
+            known = _WORD.findall(found["known"])
+            near = difflib.get_close_matches(found["given"], known, n=1, cutoff=0.5)
+            if near:
+                begin = message[: found.start()]
+                message = f"{begin}{found['given']!r} is unknown; did you mean {near[0]}?"
+        super().error(message)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of `trimtab`."""
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = HelpfulParser(
         prog="trimtab",
         description="Watch a GPU fleet, forecast what every job needs, plan allocations over time, "
         "and trim the fleet once a person approves.",

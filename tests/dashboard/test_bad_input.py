@@ -162,3 +162,30 @@ def test_a_port_in_use_is_named_before_any_work(
     assert port in err
     assert "--port" in err
     assert command == "serve" or not (tmp_path / "p.duckdb").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("finding list", "findings"), ("jbos", "jobs"), ("energy --by nod", "node"),
+        ("recommendations aprove TT-1", "approve"), ("findings list --sort savings", "saving"),
+        ("store backp file", "backup"),
+    ],
+)  # fmt: skip
+def test_a_word_that_is_nearly_one_is_told(
+    words: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The word that was meant, in place of all that there are."""
+    with pytest.raises(SystemExit) as end:
+        main(words.split())
+    assert end.value.code == 2
+    assert capsys.readouterr().err.endswith(f"is unknown; did you mean {meant}?\n")
+
+
+def test_a_word_like_no_other_gets_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is guessed."""
+    with pytest.raises(SystemExit):
+        main(["xyzzy"])
+    error = capsys.readouterr().err
+    assert "did you mean" not in error
+    assert "'recommendations'" in error
