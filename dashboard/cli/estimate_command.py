@@ -25,7 +25,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.settings import Settings
 from data.store.bridge import is_postgres_url
-from data.store.engine import store_path
+from data.store.engine import is_there, store_path
 from planner.memory.calibration import Calibration
 from planner.memory.predictor import MemoryEstimate
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
@@ -165,7 +165,7 @@ def _known(
     """Return the fleet's GPU types and the family's calibration from the store, if there is one."""
     catalogue = load_gpu_catalogue()
     url = settings.store.url
-    if not is_postgres_url(url) and not store_path(url).is_file():
+    if not is_postgres_url(url) and not is_there(store_path(url)):
         return catalogue_types(catalogue), "the catalogue", None, None
     with open_or_ask(url) as store:
         fleet = fleet_of_store(store.reader, catalogue)

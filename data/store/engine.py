@@ -6,7 +6,7 @@ connection object shared by threads silently returns wrong rows.
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -44,9 +44,37 @@ def store_path(url: str) -> Path:
     return Path(path).expanduser()
 
 
+def is_there(path: Path) -> bool:
+    """Tell whether a file is there. Errors: StoreError where this user may not look."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise _closed(path, error.strerror or "") from error
+    return True
+
+
+def _closed(path: Path, reason: str) -> StoreError:
+    """Return the refusal of a file that this user may not use."""
+    return StoreError(
+        f"this user may not use the store {path}{_owner_of(path)}: {reason}",
+        "Run the command as the user who owns it, or ask its server by the HTTP API "
+        "(an admin makes a token: `trimtab token make`).",
+    )
+
+
+def _owner_of(path: Path) -> str:
+    """Return whose the file is, for a message; '' where that is not told."""
+    with suppress(OSError, KeyError, NotImplementedError):
+        return f" of {path.owner()}"
+    return ""
+
+
 def open_engine(path: Path, *, create: bool) -> sa.Engine:
     """Return an engine on the file, proven to open. Errors: StoreBusyError, StoreError."""
-    if not create and not path.is_file():
+    exists = is_there(path)
+    if not create and not exists:
         raise StoreError(
             f"there is no store at {path}", "Run `trimtab cycle` or `trimtab import` first."
         )
@@ -58,7 +86,6 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
             f"cannot make the folder {path.parent}: {error.strerror}",
             "Point store.url at a folder that can be written.",
         ) from error
-    is_new = not path.exists()
     engine = sa.create_engine(
         sa.URL.create("duckdb", database=str(path)),
         connect_args={"config": _CONFIG},
@@ -74,7 +101,7 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
-        if is_new:
+        if not exists:
             path.chmod(0o600)
     except StoreError:
         engine.dispose()
@@ -104,6 +131,8 @@ def _named(path: Path, text: str) -> StoreError:
             f"the store {path} is held by {who}",
             "Stop that process or use its dashboard, or give another file with --store.",
         )
+    if "Permission denied" in text:
+        return _closed(path, "permission denied")
     if _NO_MEMORY.search(text):
         return StoreError(f"{OUT_OF_MEMORY} using the store {path}", MORE_MEMORY)
     if text.startswith("INTERRUPT Error"):  # of its threads another failed, and its words are lost
