@@ -1,10 +1,14 @@
 """The help texts are part of the interface: they change only on purpose."""
 
 import argparse
+import re
+import shlex
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from dashboard.cli.examples import EXAMPLES
 from dashboard.cli.parser import build_parser
 
 
@@ -23,3 +27,32 @@ def test_help_is_golden(
     """Every command's help is what tests/golden/help.txt holds."""
     monkeypatch.setenv("COLUMNS", "100")
     golden("help.txt", "\n".join(parser.format_help() for parser in parsers(build_parser())))
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The words of every command that can be run."""
+    for one in parsers(parser):
+        if not any(isinstance(action, argparse._SubParsersAction) for action in one._actions):
+            yield one.prog.removeprefix("trimtab ")
+
+
+def target(run: Any) -> Any:
+    """What a command runs: a function, or the names of one that is imported when it runs."""
+    return [cell.cell_contents for cell in run.__closure__] if run.__closure__ else run
+
+
+@pytest.mark.parametrize("command", sorted(commands(build_parser())))
+def test_every_command_has_examples_that_it_takes(command: str) -> None:
+    """Each is of this command, and no word of it is refused."""
+    parser = build_parser()
+    run = {one.prog.removeprefix("trimtab "): one.get_default("run") for one in parsers(parser)}
+    for example in EXAMPLES[command]:
+        words = shlex.split(re.split(r" [|>]", example)[0])
+        assert words[0] == "trimtab"
+        options = build_parser().parse_args(words[1:])
+        assert target(options.run) == target(run[command])
+
+
+def test_there_is_no_example_of_what_is_no_command() -> None:
+    """What is renamed takes its examples along."""
+    assert set(EXAMPLES) == set(commands(build_parser()))

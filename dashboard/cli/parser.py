@@ -9,6 +9,7 @@ from typing import NoReturn
 from dashboard.cli.commands import add_command, deferred
 from dashboard.cli.decision_parser import add_decisions, add_tokens
 from dashboard.cli.energy_options import add_energy_options
+from dashboard.cli.examples import examples_of
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.store_parser import add_serve_options, add_store
@@ -325,7 +326,11 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 class HelpfulParser(argparse.ArgumentParser):
-    """Names the nearest word where one of a few was meant."""
+    """Names the nearest word where one of a few was meant, and ends its help with examples."""
+
+    def format_help(self) -> str:
+        """Return the help."""
+        return super().format_help() + examples_of(self.prog.removeprefix("trimtab "))
 
     def error(self, message: str) -> NoReturn:
         """End with a usage error."""

@@ -1,0 +1,86 @@
+"""Examples of every command, which its `--help` ends with."""
+
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    "demo": ("trimtab demo", "trimtab demo --days 1 --once"),
+    "serve": (
+        "trimtab serve --prometheus http://prometheus:9090",
+        "trimtab --settings /etc/trimtab/trimtab.toml serve --host 0.0.0.0 --port 8501",
+    ),
+    "demo-exporter": ("trimtab demo-exporter --port 9400 --nodes 4",),
+    "fleet": ("trimtab fleet --port 9400",),
+    "agent": ("trimtab agent --directory /shared/trimtab --secret-file /etc/trimtab/agent.secret",),
+    "cycle": ("trimtab cycle --prometheus http://prometheus:9090 --lookback 24",),
+    "collect": ("trimtab collect --prometheus http://prometheus:9090",),
+    "forecast": ("trimtab forecast --by job", "trimtab forecast --backtest"),
+    "plan": ("trimtab plan --by node", "trimtab plan --what-if headroom=0.3"),
+    "import": ("trimtab import trace.parquet --map map.toml",),
+    "jobs": ("trimtab jobs", "trimtab jobs --format csv > jobs.csv"),
+    "gpus": ("trimtab gpus --format json",),
+    "nodes": ("trimtab nodes",),
+    "sources": ("trimtab sources",),
+    "urgent": ("trimtab urgent || echo 'somebody should look'",),
+    "settings": ("trimtab settings --format csv",),
+    "doctor": ("trimtab doctor", "trimtab doctor --prometheus http://prometheus:9090"),
+    "energy": (
+        "trimtab energy --by tenant --every week",
+        "trimtab energy --by job --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z",
+    ),
+    "report weekly": (
+        "trimtab report weekly --last-week --out report.pdf",
+        "trimtab report weekly --last-week --check",
+    ),
+    "audit list": ("trimtab audit list --format csv > audit.csv",),
+    "audit verify": ("trimtab audit verify",),
+    "store copy": (
+        "trimtab store copy duckdb:////var/lib/trimtab.duckdb postgresql+psycopg://trimtab@db/trimtab",
+    ),
+    "store backup": ("trimtab store backup /backup/trimtab.tar",),
+    "store restore": ("trimtab store restore /backup/trimtab.tar --replace",),
+    "store migrate": ("trimtab store migrate",),
+    "store check": ("trimtab store check",),
+    "store grants": ("trimtab store grants | psql trimtab",),
+    "findings list": (
+        "trimtab findings list --team search --sort saving",
+        "trimtab findings list --state snoozed --format json",
+    ),
+    "findings show": ("trimtab findings show TT-12",),
+    "findings snooze": ("trimtab findings snooze TT-12 --by ann --days 14 --comment 'a release'",),
+    "findings dismiss": ("trimtab findings dismiss TT-12 --by ann --reason accepted-risk",),
+    "findings reopen": ("trimtab findings reopen TT-12 --by ann",),
+    "recommendations list": ("trimtab recommendations list --state applied",),
+    "recommendations idle": ("trimtab recommendations idle",),
+    "recommendations show": ("trimtab recommendations show TT-12",),
+    "recommendations approve": (
+        "trimtab recommendations approve TT-12 --by ann --comment 'agreed with the owner'",
+    ),
+    "recommendations reject": (
+        "trimtab recommendations reject TT-12 --by ann --reason false-positive",
+    ),
+    "recommendations apply": ("trimtab recommendations apply TT-12 --by ann",),
+    "recommendations rollback": ("trimtab recommendations rollback TT-12 --by ann",),
+    "recommendations keep": ("trimtab recommendations keep TT-12 --by ann",),
+    "token make": ("trimtab token make --for grafana --role viewer --days 90 --by ann",),
+    "token list": ("trimtab token list",),
+    "token revoke": ("trimtab token revoke 1a2b3c4d --by ann",),
+    "mcp": ("trimtab --settings /etc/trimtab/trimtab.toml mcp",),
+    "apply status": ("trimtab apply status",),
+    "apply stop": ("trimtab apply stop --by ann --reason 'maintenance of the storage'",),
+    "apply resume": ("trimtab apply resume --by ann",),
+    "apply work": ("trimtab apply work",),
+    "savings": ("trimtab savings", "trimtab savings --by namespace --format csv"),
+    "estimate": ("trimtab estimate llama3-8b --batch 64 --seq 4096 --gpus 16",),
+    "submit": ("trimtab submit job.toml --dry-run", "trimtab submit job.toml --target slurm --yes"),
+    "submissions list": ("trimtab submissions list",),
+    "submissions show": ("trimtab submissions show 1a2b3c4d",),
+    "submissions watch": ("trimtab submissions watch --until-done",),
+    "memory": ("trimtab memory",),
+    "simulate rightsizing": ("trimtab simulate rightsizing --days 7",),
+    "simulate scheduling": ("trimtab simulate scheduling --policies first-in,has --jobs 60",),
+}
+"""By the words of the command."""
+
+
+def examples_of(command: str) -> str:
+    """Return what the help of a command ends with, '' for a group of commands."""
+    lines = "".join(f"  {example}\n" for example in EXAMPLES.get(command, ()))
+    return f"\nexamples:\n{lines}" if lines else ""
