@@ -32,7 +32,7 @@ def document(body: bytes, tag: str = "") -> Document:
 
 def response(request: Request, found: Document) -> Response:
     """Return the answer to a request: 304 without it where If-None-Match names it."""
-    headers = {"ETag": found.tag, "Cache-Control": "no-cache", "Vary": "Authorization"}
+    headers = {"ETag": found.tag, "Cache-Control": "private, no-cache", "Vary": "Authorization"}
     asked = request.headers.get("if-none-match", "")
     if found.tag in {one.strip().removeprefix("W/") for one in asked.split(",")}:
         return Response(status_code=304, headers=headers)
