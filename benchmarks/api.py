@@ -4,7 +4,7 @@
 stores of `benchmarks/pages.py`. A real `trimtab serve` answers in a process of its own, once idle
 and once beside cycles on a simulated fleet of the same size, one after the other. First one client
 asks each address, which gives the CPU time of an answer; then 50 clients ask all of them at once,
-each the next when it has its answer.
+each the next when it has its answer. They ask as the one local person, without a token.
 """
 
 import argparse

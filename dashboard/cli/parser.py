@@ -18,6 +18,7 @@ from dashboard.cli.what_if_options import add_plan_options
 _NO_CHOICE = re.compile(
     r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<known>.*)\)$", re.DOTALL
 )
+_LATE = re.compile(r"unrecognized arguments: (--(?:settings|store|debug|quiet))\b")
 _WORD = re.compile(r"[\w.-]+")
 
 
@@ -341,6 +342,9 @@ class HelpfulParser(argparse.ArgumentParser):
             if near:
                 begin = message[: found.start()]
                 message = f"{begin}{found['given']!r} is unknown; did you mean {near[0]}?"
+        late = _LATE.match(message)
+        if late is not None:
+            message = f"{message}; {late[1]} stands before the command: trimtab {late[1]} … jobs"
         super().error(message)
 
 

@@ -182,6 +182,17 @@ def test_a_word_that_is_nearly_one_is_told(
     assert capsys.readouterr().err.endswith(f"is unknown; did you mean {meant}?\n")
 
 
+@pytest.mark.parametrize("option", ["--store x", "--settings=x", "--quiet", "--debug"])
+def test_an_option_that_comes_too_late_is_told_its_place(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those of every command stand before it."""
+    with pytest.raises(SystemExit):
+        main(["jobs", *option.split()])
+    name = option.replace("=", " ").split()[0]
+    assert f"{name} stands before the command" in capsys.readouterr().err
+
+
 def test_a_word_like_no_other_gets_all_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is guessed."""
     with pytest.raises(SystemExit):
