@@ -61,7 +61,7 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "jobs", "gpus", "nodes", "sources", "urgent", "plan", "idle", "forecasts", "memory",
-    "energy", "savings", "audit",
+    "energy", "reports/weekly", "savings", "audit",
 )  # fmt: skip
 
 

@@ -17,8 +17,10 @@ from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_rows
 from dashboard.memory_rows import memory_rows
 from dashboard.plan_documents import plan_document
+from dashboard.reports.asked_report import asked_report
 from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_document
+from dashboard.reports.render_report import render_json
 from data.errors import NotKnownError
 from data.records.plans import Plan
 from data.settings import Settings
@@ -68,6 +70,15 @@ class EnergyQuery(BaseModel):
         return self
 
 
+class ReportQuery(BaseModel):
+    """Which 168 hours: before a time or the newest sample, or the last whole week before it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    end: Annotated[_Time | None, Field(alias="to")] = None
+    last_week: bool = False
+
+
 def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
 
@@ -108,6 +119,17 @@ def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
         return answer(
             request, ("energy", query, settings), partial(_energy, world, settings, query)
         )
+
+    @api.get("/reports/weekly", response_model=dict[str, Any])
+    def weekly(request: Request, _who: viewer, query: Annotated[ReportQuery, Query()]) -> Response:
+        """Return the weekly report."""
+        settings = world.service.settings()
+
+        def made() -> Document:
+            report = asked_report(world.reader, settings, end=query.end, last_week=query.last_week)
+            return document(render_json(report).encode())
+
+        return response(request, world.kept.get(("report", query, settings), made))
 
 
 def _latest_plan(world: "ApiWorld") -> Plan:

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from dashboard.cli.output import PARTIAL, print_rows, say
 from dashboard.cli.world import open_for_reading, settings_of
+from dashboard.reports.asked_report import asked_report
 from dashboard.reports.editions import recipients
 from dashboard.reports.render_report import render_html, render_json, render_markdown
-from dashboard.reports.week import last_whole_week, week_to
-from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
-from data.catalogue.carbon_table import load_carbon_table
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from dashboard.reports.week import last_whole_week
+from dashboard.reports.weekly_report import WeeklyReport
 from data.clock import utc_now
 from data.errors import SettingsError, TrimtabError
 from data.load_settings import LoadedSettings
@@ -31,20 +30,7 @@ def weekly(options: argparse.Namespace) -> int:
     if options.send or options.check:
         return _send(options, loaded)
     with open_for_reading(loaded) as store:
-        latest = store.reader.latest_sample_at()
-        now = options.now or min(utc_now(), latest or utc_now())
-        week = (
-            last_whole_week(now, settings.report)
-            if options.last_week
-            else week_to(now, settings.report.timezone)
-        )
-        report = make_weekly_report(
-            store.reader,
-            week=week,
-            settings=settings,
-            carbon=load_carbon_table().get(settings.energy.region),
-            catalogue=load_gpu_catalogue(),
-        )
+        report = asked_report(store.reader, settings, end=options.now, last_week=options.last_week)
     body = _rendered(report, options.format)
     if options.out is None:
         sys.stdout.buffer.write(body)

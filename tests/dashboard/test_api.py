@@ -40,7 +40,7 @@ LOCAL = AccessSettings()
 MINE = make_recommendation(job_id="search/chat", namespace="search")
 THEIRS = make_recommendation(job_id="vision/detector", namespace="vision")
 LISTS = ("jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
-DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy")
+DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy", "reports/weekly")
 
 
 @pytest.fixture

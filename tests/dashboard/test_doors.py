@@ -34,6 +34,9 @@ QUESTIONS: tuple[tuple[str, str], ...] = (
         for by in ("tenant", "job")
         for every in ("hour", "day", "week")
     ),
+    ("report weekly", "reports/weekly"),
+    ("report weekly --last-week", "reports/weekly?last_week=true"),
+    ("report weekly --now {0}", "reports/weekly?to={0}"),
     ("energy --from {0} --to {1}", "energy?from={0}&to={1}"),
     *((f"findings list --sort {sort}", f"findings?sort={sort}") for sort in SORTS),
     *((f"findings list --kind {kind}", f"findings?kind={kind}") for kind in Action),
@@ -65,7 +68,7 @@ def answers(filled: str) -> dict[str, object]:
         client = TestClient(build_api(world))
         for _command, address in QUESTIONS:
             path, _, query = address.format(*RANGE).partition("?")
-            whole = path not in ("plan", "idle", "forecasts", "memory", "energy")
+            whole = path not in ("plan", "idle", "forecasts", "memory", "energy", "reports/weekly")
             answer = client.get(f"/{path}?{query}{'&limit=1000' if whole else ''}")
             assert answer.status_code == 200, (address, answer.text)
             found[address] = answer.json()["items"] if whole else answer.json()
