@@ -10,10 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from data.store import rollup, rollup_sql
+from data.store import rollup_sql
 from data.store.bulk import append_rows, read_frame, read_table
 from data.store.migrate import migrate
 from data.store.partitions import PARTITIONED, make_partitions
+from data.store.rollup_hours import clear_hours, make_hours
 
 _CONFIG = {
     "autoinstall_known_extensions": "false",
@@ -32,7 +33,7 @@ def make_postgres_rollup(connection: sa.Connection, start: int, end: int) -> Non
         "first": datetime.fromtimestamp(start - rollup_sql.REACH_SECONDS, UTC),
         "last": datetime.fromtimestamp(end + rollup_sql.REACH_SECONDS, UTC),
     }
-    rollup.clear_hours(connection, start, end)
+    clear_hours(connection, start, end)
     engine = sa.create_engine(
         "duckdb:///:memory:", connect_args={"config": _CONFIG}, poolclass=sa.StaticPool
     )
@@ -42,7 +43,7 @@ def make_postgres_rollup(connection: sa.Connection, start: int, end: int) -> Non
             for table, where in _SOURCES.items():
                 rows = read_table(connection, f"SELECT * FROM {table} WHERE {where}", window)  # noqa: S608
                 append_rows(beside, table, rows)
-            rollup.make_hours(beside, start, end)
+            make_hours(beside, start, end)
             for table in ("five_minute", "hourly"):
                 _return(beside, connection, table)
     finally:

@@ -1,7 +1,7 @@
-"""Keeps the roll-ups in step with the samples, and forgets what is older than its retention.
+"""Keep the roll-ups in step with the samples, and delete what is older than its retention.
 
-Every change of samples or allocations marks the hours it touches; those hours are made anew from
-what is kept, so the roll-ups follow from the facts alone, in whatever order these came.
+Every change of samples or allocations marks the hours it touches. Those hours are made anew from
+the stored samples, so the roll-ups follow from the facts alone, whatever the order of arrival.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 import pandas as pd
 import sqlalchemy as sa
 
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import RetentionSettings
 from data.store import rollup_sql
 from data.store.bridge import is_postgres
-from data.store.bulk import incoming, put_rows
+from data.store.bulk import put_rows
 from data.store.partitions import drop_partitions
+from data.store.postgres_rollup import make_postgres_rollup
+from data.store.rollup_hours import make_hours
 from data.units import SECONDS_PER_HOUR
 
 _MAX_HOURS = 12
@@ -83,49 +84,17 @@ def _dirty_chunks(connection: sa.Connection) -> Iterator[tuple[int, int]]:
 def roll_up(
     connection: sa.Connection, *, progress: Callable[[int, int], None] | None = None
 ) -> int:
-    """Make every marked hour anew; give their number."""
+    """Make every marked hour anew and return their number."""
     chunks = list(_dirty_chunks(connection))
     for position, (start, end) in enumerate(chunks):
         if progress is not None:
             progress(position, len(chunks))
-        if is_postgres(connection):
-            from data.store.postgres_rollup import make_postgres_rollup
-
-            make_postgres_rollup(connection, start, end)
-        else:
-            make_hours(connection, start, end)
+        make = make_postgres_rollup if is_postgres(connection) else make_hours
+        make(connection, start, end)
     if progress is not None and chunks:
         progress(len(chunks), len(chunks))
     connection.exec_driver_sql("DELETE FROM dirty_hours")
     return sum(end - start for start, end in chunks) // SECONDS_PER_HOUR
-
-
-def make_hours(connection: sa.Connection, start: int, end: int) -> None:
-    """Make the roll-ups of whole hours [start, end), s since the epoch, anew, in DuckDB."""
-    bounds = {"start": float(start), "end": float(end)}
-    clear_hours(connection, start, end)
-    with incoming(connection, _models(), "incoming_models"):
-        connection.execute(sa.text(rollup_sql.FIVE_MINUTES), bounds)
-    connection.execute(sa.text(rollup_sql.HOURS), bounds)
-
-
-def clear_hours(connection: sa.Connection, start: int, end: int) -> None:
-    """Delete the roll-ups of [start, end), s since the epoch."""
-    for table in ("five_minute", "hourly"):
-        connection.execute(
-            sa.text(
-                f"DELETE FROM {table} WHERE slot_start >= to_timestamp(:start)"  # noqa: S608
-                " AND slot_start < to_timestamp(:end)"
-            ),
-            {"start": float(start), "end": float(end)},
-        )
-
-
-def _models() -> pd.DataFrame:
-    return pd.DataFrame(
-        [(one.name, one.tdp_watts, one.idle_watts) for one in load_gpu_catalogue()],
-        columns=["gpu_model", "tdp_watts", "idle_watts"],
-    )
 
 
 def kept_since(connection: sa.Connection, resolution: str) -> datetime:
@@ -140,7 +109,7 @@ def kept_since(connection: sa.Connection, resolution: str) -> datetime:
 def forget(
     connection: sa.Connection, retention: RetentionSettings, now: datetime
 ) -> dict[str, int]:
-    """Delete what is older than its retention, by whole hours; give the rows deleted by table.
+    """Delete what is older than its retention, by whole hours; return the rows deleted by table.
 
     A coarser resolution is complete before the finer one goes: call it when nothing is marked.
     """

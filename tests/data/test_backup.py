@@ -19,7 +19,7 @@ from data.store.backup import back_up, restore
 from data.store.bridge import make_temporary
 from data.store.bulk import read_frame
 from data.store.engine import store_path
-from data.store.rollup import make_hours
+from data.store.rollup_hours import make_hours
 
 REPOSITORY = Path(__file__).parents[2]
 
