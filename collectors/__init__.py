@@ -1,13 +1,17 @@
-"""Where facts come from. Every source is one file here and one line in COLLECTORS."""
+"""Where facts come from. Every source is its own file or folder, and one line here."""
 
 COLLECTORS = {
-    "prometheus-dcgm": "collectors.dcgm_metrics",
-    "kubernetes": "collectors.kubernetes.jobs",
-    "nvml": "collectors.nvml.metrics",
+    "prometheus": "collectors.dcgm_metrics",
     "slurm": "collectors.slurm.jobs",
+    "kubernetes": "collectors.kubernetes.jobs",
+    "nvml": "collectors.nvml.sampler",
+    "simulated_fleet": "collectors.simulated_cluster",
+}
+"""The section of a live source to the module with its SOURCE; imported only when it is used."""
+
+FILE_READERS = {
     "dcgm-text": "collectors.exposition_text",
     "prometheus-json": "collectors.exposition_text",
     "trace": "collectors.trace_files",
-    "simulated-fleet": "collectors.simulated_fleet",
 }
-"""Source name to the module that reads it; imported only when it is used."""
+"""Kinds of files that `trimtab import` reads, to their modules."""

@@ -1,11 +1,19 @@
 """What every source of facts does."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
 from typing import Protocol
 
+from collectors import COLLECTORS
+from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
 from data.collected import Collected
+from data.settings import Settings
+
+Finding = tuple[str, str, str]
+"""What was looked at; `ok` or `missing`; what was found, or the line to change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,3 +41,19 @@ class Collector(Protocol):
     def collect(self, window: Window) -> Collected:
         """Return what the source knows of the window. Errors: CollectorError."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """How a live source is made, and what `trimtab doctor` finds of it at a time (UTC).
+
+    Every module of `COLLECTORS` has one as SOURCE. Errors of both: TrimtabError.
+    """
+
+    build: Callable[[Settings, GpuCatalogue], Collector]
+    findings: Callable[[Settings, datetime], Iterable[Finding]] = lambda _settings, _now: ()
+
+
+def sources_in_use(settings: Settings) -> dict[str, Source]:
+    """Return the sources that the settings switch on, by section."""
+    return {name: import_module(COLLECTORS[name]).SOURCE for name in settings.sources_in_use()}

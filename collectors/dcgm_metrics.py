@@ -7,12 +7,13 @@ from itertools import islice
 
 import pandas as pd
 
-from collectors.base import Window
+from collectors.base import Finding, Source, Window
 from collectors.board_xids import xids_of
 from collectors.dcgm_readings import Dropped, Series, jobs_of, samples_of
 from collectors.exposition_text import parse_answer
 from collectors.metric_dialects import INFOS, NEEDED, XIDS
 from collectors.prometheus_client import PrometheusClient
+from collectors.prometheus_findings import prometheus_findings
 from data import columns
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import floor_to_slot
@@ -21,6 +22,7 @@ from data.columns import SAMPLES, empty_frame
 from data.errors import UnexpectedAnswerError
 from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
+from data.settings import Settings
 from data.source_settings import PrometheusSettings
 
 TOO_MANY = "too-many-series"
@@ -138,3 +140,17 @@ def _days(start: datetime, end: datetime, step_seconds: int) -> Iterator[tuple[d
         last = min(end, start + max(step, timedelta(days=1)) - step)
         yield start, last
         start = last + step
+
+
+def _build(settings: Settings, catalogue: GpuCatalogue) -> PrometheusDcgmCollector:
+    own = settings.prometheus
+    return PrometheusDcgmCollector(PrometheusClient(own), own, catalogue)
+
+
+def _findings(settings: Settings, now: datetime) -> tuple[Finding, ...]:
+    own = settings.prometheus
+    schedulers = {"slurm", "kubernetes"}.intersection(settings.sources_in_use())
+    return prometheus_findings(PrometheusClient(own), own, now, schedulers=schedulers)
+
+
+SOURCE = Source(build=_build, findings=_findings)

@@ -4,15 +4,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from collectors.base import Finding
 from collectors.board_nodes import TwoNodes
 from collectors.device_labels import host_of, node_of
 from collectors.metric_dialects import BY_NAME, INFOS, NEEDED, UTILIZATION_PREFERENCE
 from collectors.prometheus_client import PrometheusClient
 from data.errors import CollectorError, scrub
 from data.source_settings import PrometheusSettings
-
-Finding = tuple[str, str, str]
-"""What was looked at; `ok` or `missing`; what was found, or the line to change."""
 
 _FIELDS = {
     "SM activity": "sm_active",

@@ -16,11 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from collectors.simulated_fleet import SimulatedFleet
+from collectors.base import Source
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from collectors.simulated_holdings import Holding
 from collectors.simulated_layout import SimulatedDevice, Tenant, slices_of
 from data.errors import ChangeRefusedError, StalePlanError, UnexpectedAnswerError
 from data.records.plans import Configuration
+from data.settings import Settings
 from data.source_settings import SimulatedFleetSettings
 
 
@@ -178,6 +180,19 @@ def cluster_of(settings: SimulatedFleetSettings) -> SimulatedCluster:
     return SimulatedCluster(
         path=Path(settings.state_file), seed=settings.seed, nodes=settings.nodes
     )
+
+
+def simulated_collector(settings: Settings) -> SimulatedFleetCollector:
+    """Return the simulated fleet as a source, which obeys what was changed where it can be."""
+    own = settings.simulated_fleet
+    return SimulatedFleetCollector(
+        fleet=SimulatedFleet(seed=own.seed, nodes=own.nodes),
+        step_seconds=settings.prometheus.step_seconds,
+        changed=cluster_of(own).fleet if own.state_file else None,
+    )
+
+
+SOURCE = Source(build=lambda settings, _catalogue: simulated_collector(settings))
 
 
 def same_allocation(one: Configuration, other: Configuration) -> bool:

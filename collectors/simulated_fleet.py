@@ -46,7 +46,7 @@ from data.records.cluster import SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job
 
-SOURCE = "simulated-fleet"
+_NAME = "simulated-fleet"
 _GRID_SECONDS = 300
 _UTIL_ONLY_MODEL = "L40S-48GB"
 _EMPTY_MEMORY = 0.004
@@ -274,7 +274,7 @@ def _job(
         gpu_memory_mib=device.memory_total_mib,
         first_seen_at=datetime.fromtimestamp(begins, tz=UTC),
         last_seen_at=datetime.fromtimestamp(ends, tz=UTC),
-        source=SOURCE,
+        source=_NAME,
     )
 
 
@@ -285,7 +285,7 @@ class SimulatedFleetCollector:
     fleet: SimulatedFleet
     step_seconds: int
     changed: Callable[[], SimulatedFleet] | None = None
-    name: str = SOURCE
+    name: str = _NAME
 
     def collect(self, window: Window) -> Collected:
         """Return the fleet's samples and jobs of the window. Errors: UnexpectedAnswerError."""
@@ -295,12 +295,12 @@ class SimulatedFleetCollector:
         steps = last // self.step_seconds - first // self.step_seconds
         expected = steps * len(fleet.devices)
         return Collected(
-            batch_id=digest_of([SOURCE, fleet.seed, fleet.nodes, window.start, window.end]),
+            batch_id=digest_of([_NAME, fleet.seed, fleet.nodes, window.start, window.end]),
             samples=samples,
             jobs=fleet.jobs(window.start, window.end),
             xids=shown_xids(samples, fleet.last_xids(samples)),
             report=SourceReport(
-                source=SOURCE,
+                source=_NAME,
                 state=SourceState.RAN,
                 reason="",
                 samples=len(samples),

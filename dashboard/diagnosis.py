@@ -1,52 +1,20 @@
 """What every configured source lacks, and the exact line that would add it: `trimtab doctor`."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from collectors.kubernetes.findings import kubernetes_findings
-from collectors.nvml.findings import nvml_findings
-from collectors.prometheus_client import PrometheusClient
-from collectors.prometheus_findings import NAMES_SLURM, prometheus_findings
-from collectors.slurm.findings import slurm_findings
+from collectors.base import Finding, sources_in_use
+from collectors.prometheus_findings import NAMES_SLURM
 from data.errors import TrimtabError
 from data.settings import Settings
-
-Finding = tuple[str, str, str]
-"""What was looked at; `ok` or `missing`; what was found, or the fix."""
-
-
-def _prometheus(settings: Settings, now: datetime) -> tuple[Finding, ...]:
-    named = {"slurm": bool(settings.slurm.mode), "kubernetes": settings.kubernetes.enabled}
-    return prometheus_findings(
-        PrometheusClient(settings.prometheus),
-        settings.prometheus,
-        now,
-        schedulers=[name for name, used in named.items() if used],
-    )
-
-
-def _asked(settings: Settings) -> dict[str, Callable[[Settings, datetime], tuple[Finding, ...]]]:
-    checks: dict[str, tuple[bool, Callable[[Settings, datetime], tuple[Finding, ...]]]] = {
-        "prometheus": (bool(settings.prometheus.url), _prometheus),
-        "kubernetes": (
-            settings.kubernetes.enabled,
-            lambda every, _now: tuple(kubernetes_findings(every.kubernetes)),
-        ),
-        "nvml": (settings.nvml.enabled, lambda every, _now: tuple(nvml_findings(every.nvml))),
-        "slurm": (
-            bool(settings.slurm.mode),
-            lambda every, _now: tuple(slurm_findings(every.slurm)),
-        ),
-    }
-    return {name: check for name, (configured, check) in checks.items() if configured}
 
 
 def source_findings(settings: Settings, now: datetime) -> Iterator[tuple[str, Finding]]:
     """Yield (source, finding) for every configured source; a failing one is a finding itself."""
     found: dict[str, tuple[Finding, ...]] = {}
-    for name, check in _asked(settings).items():
+    for name, source in sources_in_use(settings).items():
         try:
-            found[name] = check(settings, now)
+            found[name] = tuple(source.findings(settings, now))
         except TrimtabError as error:
             found[name] = (("answers", "missing", str(error)),)
     for name, findings in found.items():

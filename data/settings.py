@@ -26,13 +26,7 @@ from data.setting_fields import (
     require,
     require_between,
 )
-from data.source_settings import (
-    KubernetesSettings,
-    NvmlSettings,
-    PrometheusSettings,
-    SimulatedFleetSettings,
-    SlurmSettings,
-)
+from data.source_settings import SourceSections, real_source_switches
 from data.submit_settings import SubmitSettings
 
 
@@ -338,20 +332,16 @@ class ServeSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """All settings in force."""
+class Settings(SourceSections):
+    """All settings in force; the sections of the sources come first."""
 
     store: StoreSettings = StoreSettings()
-    # Frozen values: sharing one instance as the default is safe.
-    prometheus: PrometheusSettings = PrometheusSettings()  # noqa: RUF009
-    slurm: SlurmSettings = SlurmSettings()  # noqa: RUF009
-    kubernetes: KubernetesSettings = KubernetesSettings()  # noqa: RUF009
-    nvml: NvmlSettings = NvmlSettings()  # noqa: RUF009
     retention: RetentionSettings = RetentionSettings()
     planning: PlanningSettings = PlanningSettings()
     ray: RaySettings = RaySettings()
     energy: EnergySettings = EnergySettings()
     serve: ServeSettings = ServeSettings()
+    # Frozen values: sharing one instance as the default is safe.
     access: AccessSettings = AccessSettings()  # noqa: RUF009
     notify: NotifySettings = NotifySettings()  # noqa: RUF009
     apply: ApplySettings = ApplySettings()  # noqa: RUF009
@@ -360,7 +350,6 @@ class Settings:
     apply_power: PowerApplySettings = PowerApplySettings()  # noqa: RUF009
     report: ReportSettings = ReportSettings()  # noqa: RUF009
     submit: SubmitSettings = SubmitSettings()  # noqa: RUF009
-    simulated_fleet: SimulatedFleetSettings = SimulatedFleetSettings()  # noqa: RUF009
     # After the sections that it is checked against: sections are loaded in this order.
     apply_simulated: SimulatedApplySettings = SimulatedApplySettings()  # noqa: RUF009
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
@@ -387,11 +376,8 @@ def _require_only_simulated(settings: Settings) -> None:
     fleet = settings.simulated_fleet
     require(fleet.enabled, name, True, "off while simulated_fleet.enabled is")
     require(bool(fleet.state_file), name, True, "off without simulated_fleet.state_file")
-    real = {
-        "prometheus.url": settings.prometheus.url,
-        "slurm.mode": settings.slurm.mode,
-        "kubernetes.enabled": settings.kubernetes.enabled,
-        "nvml.enabled": settings.nvml.enabled,
+    used = settings.sources_in_use()
+    real = {switch: name in used for name, switch in real_source_switches().items()} | {
         "apply_kubernetes.enabled": settings.apply_kubernetes.enabled,
         "apply_slurm.enabled": settings.apply_slurm.enabled,
         "apply_power.enabled": settings.apply_power.enabled,

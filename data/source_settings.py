@@ -1,14 +1,28 @@
 """The settings of every source of facts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import ClassVar
 
 from data.setting_fields import documented, documented_list, documented_path, require
 
 
+class SourceSection:
+    """The section of a source; `switch` is the setting that turns the source on."""
+
+    __slots__ = ()
+    switch: ClassVar[str] = "enabled"
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the source is turned on."""
+        return bool(getattr(self, self.switch))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusSettings:
+class PrometheusSettings(SourceSection):
     """The Prometheus that scrapes dcgm-exporter."""
 
+    switch = "url"
     url: str = documented("", "base address such as http://prometheus:9090; empty: not used")
     bearer_token: str = documented("", "token sent as Authorization: Bearer", secret=True)
     bearer_token_file: str = documented_path(
@@ -89,9 +103,10 @@ class PrometheusSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSettings:
+class SlurmSettings(SourceSection):
     """Slurm as the source of jobs, nodes and allocations. Reading only."""
 
+    switch = "mode"
     mode: str = documented("", "commands (squeue, sacct) or rest (slurmrestd); empty: not used")
     bin_directory: str = documented_path(
         "", "folder of squeue, sacct and sinfo; empty: found on PATH"
@@ -130,7 +145,7 @@ class SlurmSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesSettings:
+class KubernetesSettings(SourceSection):
     """Kubernetes as the source of workloads, nodes and allocations. Reading only."""
 
     enabled: bool = documented(False, "read nodes, pods and workloads from a Kubernetes API")
@@ -151,7 +166,7 @@ class KubernetesSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NvmlSettings:
+class NvmlSettings(SourceSection):
     """The NVIDIA driver of this machine as a source, where no exporter runs."""
 
     enabled: bool = documented(False, "read the GPUs of this machine through NVML")
@@ -173,7 +188,7 @@ class NvmlSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedFleetSettings:
+class SimulatedFleetSettings(SourceSection):
     """The simulated fleet as a source, for demo, tests and load."""
 
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
@@ -186,3 +201,29 @@ class SimulatedFleetSettings:
     def __post_init__(self) -> None:
         require(1 <= self.nodes <= 20_000, "simulated_fleet.nodes", self.nodes, "1..20000")
         require(0 <= self.seed < 2**32, "simulated_fleet.seed", self.seed, "0..4294967295")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSections:
+    """The section of every live source, by the name that `COLLECTORS` has for it."""
+
+    prometheus: PrometheusSettings = PrometheusSettings()
+    slurm: SlurmSettings = SlurmSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings()
+    nvml: NvmlSettings = NvmlSettings()
+    simulated_fleet: SimulatedFleetSettings = SimulatedFleetSettings()
+
+    def sources_in_use(self) -> tuple[str, ...]:
+        """Return the sections of the sources that are turned on."""
+        names = (field.name for field in fields(SourceSections))
+        return tuple(name for name in names if getattr(self, name).in_use)
+
+
+def real_source_switches() -> dict[str, str]:
+    """Return the setting that turns a source on, by section, of all but the simulated fleet."""
+    every = SourceSections()
+    return {
+        field.name: f"{field.name}.{getattr(every, field.name).switch}"
+        for field in fields(SourceSections)
+        if field.name != "simulated_fleet"
+    }

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from collectors.base import Finding
 from collectors.kubernetes.claims import claimed_devices, devices_of
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
 from collectors.kubernetes.kinds import GROUPS, KINDS
@@ -13,9 +14,6 @@ from collectors.kubernetes.objects import (
 )
 from data.errors import CollectorError, scrub
 from data.source_settings import KubernetesSettings
-
-Finding = tuple[str, str, str]
-"""What was looked at; `ok` or `missing`; what was found, or the line to change."""
 
 
 def kubernetes_findings(settings: KubernetesSettings) -> tuple[Finding, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.base import Window
+from collectors.base import Source, Window
 from collectors.kubernetes.claims import (
     UNKNOWN_PROFILE,
     ClaimedDevice,
@@ -22,6 +22,7 @@ from collectors.kubernetes.claims import (
     with_claims,
 )
 from collectors.kubernetes.client import Document, Inventory, KubernetesClient
+from collectors.kubernetes.findings import kubernetes_findings
 from collectors.kubernetes.kinds import KINDS
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
@@ -333,3 +334,11 @@ class _View:
 
 def _created_at(document: Document) -> datetime | None:
     return time_in(document, "metadata", "creationTimestamp")
+
+
+SOURCE = Source(
+    build=lambda settings, catalogue: KubernetesCollector(
+        KubernetesClient(settings.kubernetes), catalogue
+    ),
+    findings=lambda settings, _now: kubernetes_findings(settings.kubernetes),
+)

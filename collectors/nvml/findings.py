@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pynvml
 
+from collectors.base import Finding
 from collectors.nvml.activity import SmActivity
 from collectors.nvml.calls import DeviceLostError, NvmlCalls
 from collectors.nvml.devices import Board, find_boards
@@ -12,9 +13,6 @@ from collectors.nvml.process_jobs import ProcessJobs
 from collectors.nvml.xid_events import XidEvents
 from data.errors import CollectorError, scrub
 from data.source_settings import NvmlSettings
-
-Finding = tuple[str, str, str]
-"""What was looked at, `ok` or `missing`, and the detail with its fix."""
 
 _LOST = "see `dmesg | grep -i xid`; reset the board or reboot the node"
 _HOST_PIDS = "run with the host's PID namespace (Kubernetes: hostPID: true, Docker: --pid=host)"

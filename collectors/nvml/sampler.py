@@ -5,15 +5,20 @@ SM activity over all of the time, GPM giving the mean between two readings. Its 
 so no XID error between two readings or collections is lost.
 """
 
+import platform
 import threading
 from collections import deque
+from pathlib import Path
 from types import TracebackType
 
-from collectors.base import Window
+from collectors.base import Source, Window
+from collectors.nvml.findings import nvml_findings
 from collectors.nvml.metrics import NvmlCollector
 from collectors.nvml.readings import Reading
+from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.errors import CollectorError
+from data.settings import Settings
 
 _CLOSING_SECONDS = 10.0
 
@@ -22,7 +27,8 @@ class NvmlSampler:
     """A collector that gives all readings of the window since it was started.
 
     Readings stay until a window starts after them, so a collection that was not kept can be asked
-    for again. At most `capacity` are held; the oldest go first and are counted.
+    for again. At most `capacity` are held; the oldest go first and are counted. Where it was not
+    started, a collection is one reading.
     """
 
     def __init__(
@@ -118,3 +124,13 @@ class NvmlSampler:
                 self._overflowed += 1
             self._readings.append(reading)
             self._failure = None
+
+
+def _build(settings: Settings, catalogue: GpuCatalogue) -> NvmlSampler:
+    own = settings.nvml
+    host = own.node or platform.node()
+    collector = NvmlCollector(own, catalogue, host, proc_root=Path(own.proc_root))
+    return NvmlSampler(collector, interval_seconds=own.interval_seconds)
+
+
+SOURCE = Source(build=_build, findings=lambda settings, _now: nvml_findings(settings.nvml))

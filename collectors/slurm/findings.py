@@ -2,15 +2,13 @@
 
 from collections import Counter
 
+from collectors.base import Finding
 from collectors.slurm.answering import list_in, read_nodes, read_queue
 from collectors.slurm.commands import COMMANDS, SlurmCommands, hidden_kinds
 from collectors.slurm.failures import OPERATOR_HINT
 from collectors.slurm.rest import SlurmRest
 from data.errors import CollectorError, scrub
 from data.source_settings import SlurmSettings
-
-Finding = tuple[str, str, str]
-"""What was looked at, `ok` or `missing`, and the detail: what was found or what to change."""
 
 _MAPPING = (
     "telemetry cannot name Slurm jobs. In slurm.conf: Prolog=/etc/slurm/prolog.sh, "

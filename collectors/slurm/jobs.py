@@ -13,9 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from collectors.base import Window
+from collectors.base import Source, Window
 from collectors.slurm.answering import SlurmAnswers, SlurmBackend
 from collectors.slurm.commands import SlurmCommands
+from collectors.slurm.findings import slurm_findings
 from collectors.slurm.gpu_models import ModelNames, gpu_models_of
 from collectors.slurm.records import SlurmJob, SlurmNode
 from collectors.slurm.rest import SlurmRest
@@ -289,3 +290,9 @@ def _facts(one: SlurmJob) -> SchedulerFacts:
         time_limit_seconds=one.time_limit_seconds,
         extra=one.extra,
     )
+
+
+SOURCE = Source(
+    build=lambda settings, catalogue: slurm_collector(settings.slurm, catalogue),
+    findings=lambda settings, _now: slurm_findings(settings.slurm),
+)

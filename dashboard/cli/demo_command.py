@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from collectors.base import Window
-from collectors.simulated_cluster import cluster_of
+from collectors.simulated_cluster import cluster_of, simulated_collector
 from collectors.simulated_layout import BOARDS_PER_NODE
 from dashboard.cli.cycle_commands import print_outcome
 from dashboard.cli.serve_commands import serve_overrides, serve_pages
@@ -21,7 +21,7 @@ from dashboard.cli.world import FreshSettings, progress_on_stderr, settings_of
 from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle, silent
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
-from dashboard.wiring import build_world, simulated_collector
+from dashboard.wiring import build_world
 from data.access_settings import is_loopback
 from data.apply_settings import SimulatedApplySettings
 from data.clock import PacedClock, floor_to_slot, utc_now

@@ -15,6 +15,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.clock import utc_now
 from data.errors import TrimtabError
 from data.settings import Settings
+from data.source_settings import real_source_switches
 from data.store.room import require_room
 
 FINDINGS = 3
@@ -91,10 +92,10 @@ def _source_rows(settings: Settings) -> list[dict[str, object]]:
         {"part": f"{source}: {what}", "state": state, "detail": detail}
         for source, (what, state, detail) in source_findings(settings, utc_now())
     ]
-    if not rows and not settings.simulated_fleet.enabled:
+    if not rows and not settings.sources_in_use():
         hint = (
-            "No source is configured. Set prometheus.url, slurm.mode, kubernetes.enabled or "
-            "nvml.enabled, or import a trace."
+            f"No source is configured. Set {' or '.join(real_source_switches().values())}, "
+            "or import a trace."
         )
         return [{"part": "sources", "state": "missing", "detail": hint}]
     return rows

@@ -122,7 +122,7 @@ def serve(options: argparse.Namespace) -> int:
     with open_store(loaded.settings.store.url) as store, ExitStack() as stack:
 
         def cycles(claim: SoleHolder) -> CycleThread:
-            world = build_world(loaded.settings, store=store, serving=True)
+            world = build_world(loaded.settings, store=store)
             stack.enter_context(sampling(world.collectors))
             make = _cycle_thread if world.collectors else _recording_thread
             return make(world, claim)

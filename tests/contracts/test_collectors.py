@@ -3,12 +3,15 @@
 import importlib
 import json
 import os
+import re
+import shutil
+import subprocess
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import pandas as pd
@@ -17,8 +20,8 @@ from beds.kubernetes_replay import recorded_collector
 from beds.nvml import stub_library
 from beds.slurm_replay import answering, recorded_commands
 
-from collectors import COLLECTORS
-from collectors.base import Collector, Window
+from collectors import COLLECTORS, FILE_READERS
+from collectors.base import Source, Window
 from collectors.dcgm_metrics import PrometheusDcgmCollector
 from collectors.exposition_text import read_dcgm_text, read_prometheus_json
 from collectors.nvml.metrics import NvmlCollector
@@ -29,10 +32,14 @@ from collectors.slurm.jobs import slurm_collector
 from collectors.trace_files import Trace, load_map
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.collected import Collected
-from data.columns import SAMPLES, check_frame
-from data.records.cluster import SourceReport, SourceState
-from data.records.identifiers import digest_of
-from data.source_settings import NvmlSettings, PrometheusSettings, SlurmSettings
+from data.settings import Settings
+from data.source_settings import (
+    NvmlSettings,
+    PrometheusSettings,
+    SlurmSettings,
+    SourceSections,
+    real_source_switches,
+)
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "tests" / "recorded"
@@ -122,22 +129,40 @@ def kubernetes(folder: Path, free: Path) -> Iterator[Collected]:
 REPLAYS: dict[str, Replay] = {
     "dcgm-text": texts,
     "prometheus-json": answers,
-    "prometheus-dcgm": prometheus,
+    "prometheus": prometheus,
     "trace": traces,
-    "simulated-fleet": fleet,
+    "simulated_fleet": fleet,
     "slurm": slurm,
     "nvml": nvml,
     "kubernetes": kubernetes,
 }
+REGISTERED = COLLECTORS | FILE_READERS
 
 
-@pytest.mark.parametrize(("name", "module"), COLLECTORS.items())
+@pytest.mark.parametrize(("name", "module"), REGISTERED.items())
 def test_a_registered_source_is_a_module_with_a_docstring(name: str, module: str) -> None:
-    """A line in the registry stands for a file."""
-    assert importlib.import_module(module).__doc__, name
+    """A line in the registry stands for a file; that of a live source says how it is made."""
+    found = importlib.import_module(module)
+    assert found.__doc__, name
+    assert name in FILE_READERS or isinstance(found.SOURCE, Source)
 
 
-@pytest.mark.parametrize("name", COLLECTORS)
+def test_every_live_source_has_a_section_that_turns_it_on() -> None:
+    """What one registry has the other has, and each section's switch is one of its settings."""
+    sections = {field.name: field.default for field in fields(SourceSections)}
+    assert sections.keys() == COLLECTORS.keys()
+    for name, section in sections.items():
+        assert section.switch in {field.name for field in fields(section)}, name
+        assert not section.in_use, name
+    switches = {name: f"{name}.{section.switch}" for name, section in sections.items()}
+    assert real_source_switches() == {
+        name: switch for name, switch in switches.items() if name != "simulated_fleet"
+    }
+    used = Settings(slurm=SlurmSettings(mode="commands"), nvml=NvmlSettings(enabled=True))
+    assert used.sources_in_use() == ("slurm", "nvml")
+
+
+@pytest.mark.parametrize("name", REGISTERED)
 def test_a_registered_source_is_named_in_the_docs(name: str) -> None:
     """A user finds every source."""
     text = "".join(
@@ -146,7 +171,7 @@ def test_a_registered_source_is_named_in_the_docs(name: str) -> None:
     assert name in text
 
 
-@pytest.mark.parametrize("name", COLLECTORS)
+@pytest.mark.parametrize("name", REGISTERED)
 def test_a_registered_source_reads_its_recordings(name: str, tmp_path: Path) -> None:
     """Recordings in, facts out: samples or jobs, an honest report, and the same batch id twice."""
     folder = RECORDED / name
@@ -168,21 +193,74 @@ def test_a_registered_source_reads_its_recordings(name: str, tmp_path: Path) -> 
 
 def test_every_dialect_is_recorded() -> None:
     """A new dialect comes with its recordings."""
-    for folder, suffix in (("dcgm-text", ".prom"), ("prometheus-dcgm", ".json")):
+    for folder, suffix in (("dcgm-text", ".prom"), ("prometheus", ".json")):
         found = {path.name for path in (RECORDED / folder).iterdir()}
         assert found == {f"{dialect}{suffix}" for dialect in DIALECTS}
 
 
-def test_the_example_of_the_page_is_a_collector() -> None:
-    """What docs/adding-a-collector.md shows runs as it stands there."""
-    page = (ROOT / "docs" / "adding-a-collector.md").read_text(encoding="utf-8")
-    code = page.partition("```python\n")[2].partition("```")[0]
-    names: dict[str, Any] = {
-        "dataclass": dataclass, "pd": pd, "Window": Window, "Collected": Collected,
-        "SAMPLES": SAMPLES, "check_frame": check_frame, "SourceReport": SourceReport,
-        "SourceState": SourceState, "digest_of": digest_of,
-    }  # fmt: skip
-    exec(code, names)  # noqa: S102 our own page
-    collector: Collector = names["OneBoardCollector"]()
-    collected = collector.collect(Window(start=AT - timedelta(minutes=10), end=AT))
-    assert len(collected.samples) == collected.report.samples == 10
+PAGE = ROOT / "docs" / "adding-a-collector.md"
+PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
+
+
+def follow_the_page(copy: Path) -> list[str]:
+    """Do in a copy of the product what the page says; return the files that it names."""
+    blocks = re.findall(
+        r"^```(python|diff)\n# (\S+)\n(.*?)^```",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    for kind, path, body in blocks:
+        target = copy / path
+        if kind == "python":
+            assert not target.exists()
+            target.write_text(body, encoding="utf-8")
+            continue
+        lines = body.splitlines()
+        before = "\n".join(line[1:] for line in lines if not line.startswith("+"))
+        after = "\n".join(line[1:] for line in lines)
+        text = target.read_text(encoding="utf-8")
+        assert text.count(before) == 1, before
+        target.write_text(text.replace(before, after), encoding="utf-8")
+    return [path for _kind, path, _body in blocks]
+
+
+def test_a_new_source_is_its_file_its_section_and_one_line(tmp_path: Path) -> None:
+    """A copy of the product in which only what the page names was done collects from it."""
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tmp_path / package)
+    product = {path: path.read_bytes() for path in tmp_path.rglob("*.py")}
+    named = follow_the_page(tmp_path)
+    changed = {
+        str(path.relative_to(tmp_path))
+        for path in tmp_path.rglob("*.py")
+        if product.get(path) != path.read_bytes()
+    }
+    assert changed == set(named)
+    assert len(changed - {"collectors/one_board.py"}) <= 2  # its line, and its section
+    run = """
+import contextlib, io, json
+from dashboard.cli import main
+said = {}
+for command in ("settings", "cycle", "sources", "doctor"):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        main([command, "--format", "json"])
+    said[command] = json.loads(out.getvalue())
+print(json.dumps(said))
+"""
+    environment = os.environ | {
+        "PYTHONPATH": str(tmp_path),
+        "TRIMTAB_ONE_BOARD_ENABLED": "true",
+        "TRIMTAB_ONE_BOARD_NODE": "node-7",
+        "TRIMTAB_PLANNING_MODEL": "seasonal-naive",
+        "TRIMTAB_PROMETHEUS_LOOKBACK_HOURS": "2",
+        "TRIMTAB_STORE_URL": f"duckdb:///{tmp_path / 'one.duckdb'}",
+        "TRIMTAB_APPLY_DIRECTORY": str(tmp_path / "changes"),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", run],
+        cwd=tmp_path, env=environment, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    said = json.loads(done.stdout)
+    assert "one_board.node" in [row["name"] for row in said["settings"]]
+    assert {"part": "one_board: node", "state": "ok", "detail": "node-7"} in said["doctor"]
+    assert [(row["source"], row["samples"]) for row in said["sources"]] == [("one-board", 120)]

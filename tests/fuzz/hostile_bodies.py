@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-RECORDED = Path(__file__).parents[1] / "recorded" / "prometheus-dcgm"
+RECORDED = Path(__file__).parents[1] / "recorded" / "prometheus"
 _MAX_SERIES = 4
 _DEEP = 20_000
 _MEGABYTE = 1 << 20

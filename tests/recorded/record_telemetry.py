@@ -48,11 +48,11 @@ def main() -> None:
         text = exposition(fleet, AT, dialect)
         (FOLDER / "dcgm-text" / f"{dialect}.prom").write_text(text, encoding="utf-8")
         document = json.dumps(answers(fleet, dialect), indent=0, sort_keys=True) + "\n"
-        (FOLDER / "prometheus-dcgm" / f"{dialect}.json").write_text(document, encoding="utf-8")
+        (FOLDER / "prometheus" / f"{dialect}.json").write_text(document, encoding="utf-8")
     listed = list(answers(fleet, "dcgm").values())
     (FOLDER / "prometheus-json" / "range.json").write_text(json.dumps(listed) + "\n")
     rows = fleet.history(AT - timedelta(minutes=10), AT, STEP_SECONDS)
-    target = FOLDER / "simulated-fleet" / "seed-7.csv"
+    target = FOLDER / "simulated_fleet" / "seed-7.csv"
     rows.to_csv(target, index=False, float_format="%.6f")
 
 
