@@ -13,7 +13,7 @@ from dashboard.apply.power_cap_commands import power_cap_change
 from dashboard.apply.slurm_commands import slurm_change
 from data.errors import ApplyError, ChangeRefusedError
 from data.records.cluster import Gpu
-from data.records.decisions import ADVICE, Action, Recommendation
+from data.records.decisions import ADVICE, Recommendation
 from data.records.jobs import Job, Platform
 from data.store.private_files import make_folder
 
@@ -27,7 +27,7 @@ def change_for(
             f"no change file says {recommendation.action} of {recommendation.target!r}",
             f"By hand: {recommendation.summary}.",
         )
-    if recommendation.action is Action.POWER_CAP:
+    if recommendation.action.spec.caps_power:
         return power_cap_change(recommendation, gpus)
     if recommendation.platform is Platform.KUBERNETES:
         return kubernetes_change(recommendation, job)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from data.apply_settings import ApplySettings
 from data.errors import ChangeRefusedError
 from data.records.commands import Command, CommandKind
-from data.records.decisions import NOT_FOR_SAVING, Action, Range, Recommendation
+from data.records.decisions import NOT_FOR_SAVING, Range, Recommendation
 from data.store import StoreReader
 
 _SHARE_WINDOW = timedelta(hours=24)
@@ -82,7 +82,7 @@ def _reaches(value: Range | None, least: float) -> bool:
 
 def taken_gpus(recommendation: Recommendation) -> int:
     """Return how many GPUs the change takes from its job; 0 for a cap, and for a node's change."""
-    if recommendation.action in (Action.POWER_CAP, Action.CONSOLIDATE):
+    if recommendation.action.spec.caps_power or recommendation.action.spec.of_node:
         return 0
     return max(0, recommendation.now.gpu_count - recommendation.proposed.gpu_count)
 

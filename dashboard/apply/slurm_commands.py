@@ -11,13 +11,13 @@ from dataclasses import replace
 from dashboard.apply.base import ChangeText
 from dashboard.apply.slurm.gres_text import GresRequest, gpu_request, one_spelling
 from dashboard.apply.slurm.job_facts import GPU_FIELDS
-from dashboard.apply.slurm.moves import SIZES, Move, moves_for, type_key
+from dashboard.apply.slurm.moves import Move, moves_for, type_key
 from dashboard.apply.slurm.nodes import drain_reason
 from dashboard.apply.slurm.ways_back import moves_back
 from dashboard.apply.slurm.wire import COMMANDS, by_hand
 from data.errors import ChangeRefusedError
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState, SchedulerFacts
 from data.records.plans import Configuration
 
@@ -54,7 +54,7 @@ def slurm_change(
         f"# {recommendation.now.describe()} -> {recommendation.proposed.describe()}",
         f"# recommendation {recommendation.digest}",
     ]
-    if recommendation.action is Action.CONSOLIDATE:
+    if recommendation.action.spec.of_node:
         lines = _drain(recommendation)
     else:
         lines = _job_lines(recommendation, gpus, job)
@@ -84,12 +84,12 @@ def _job_lines(recommendation: Recommendation, gpus: tuple[Gpu, ...], job: Job |
     show = f"scontrol show job {shlex.quote(address)}"
     lines = [f"# {note}" for note in found.notes]
     lines += ["# Is the job still as the recommendation saw it?", show]
-    sized = recommendation.action in SIZES
+    sized = recommendation.action.spec.resizes
     if sized:
         lines.append(
             "# GPU type names are this site's GRES names: check them with `scontrol show node`."
         )
-    if recommendation.action in (Action.SMALLER_GPU, Action.LARGER_GPU) or any(
+    if recommendation.now.gpu_model != recommendation.proposed.gpu_model or any(
         move.field in ("NumTasks", "TresPerTask") for move in found.moves
     ):
         lines.append(_OLD_RELEASES)

@@ -19,7 +19,7 @@ from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, GpuModel, load_gpu_catalogue
 from data.clock import floor_to_slot
 from data.records.commands import Measurement, Work
-from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation
+from data.records.decisions import FOR_MEMORY, Range, Recommendation
 from data.records.lifecycle import LifecycleEvent
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings, Settings
@@ -87,7 +87,7 @@ def measure(task: Task, progress: Progress) -> tuple[LifecycleEvent | Work, Meas
     )
     if recommendation.action in FOR_MEMORY:
         return _by_memory(measurement, rows, recommendation)
-    capped = recommendation.action is Action.POWER_CAP
+    capped = recommendation.action.spec.caps_power
     return _verdict(measurement, settings.apply.throughput_loss_ratio, capped=capped), measurement
 
 
@@ -241,7 +241,7 @@ def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldB
 def _counts_new_boards(recommendation: Recommendation) -> bool:
     """Say whether boards after the change are GPU-hours of the model before it, as promised."""
     same = recommendation.now.gpu_model == recommendation.proposed.gpu_model
-    return same or recommendation.action in (Action.LARGER_GPU, Action.SPREAD)
+    return same or recommendation.action in FOR_MEMORY
 
 
 def _board_energy(

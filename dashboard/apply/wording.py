@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from data.records.commands import Command
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.lifecycle import State
 
 STATE_WORDS: Mapping[State, str] = MappingProxyType(
@@ -35,28 +35,10 @@ STATE_WORDS: Mapping[State, str] = MappingProxyType(
     }
 )
 
-_DEEDS: Mapping[Action, tuple[str, str]] = MappingProxyType(
-    {
-        Action.TIME_LIMIT: ("give {target} a {change}", "give {target} its old time limit back"),
-        Action.SHIFT_IN_TIME: ("pause {target}", "let {target} run without the pause"),
-        Action.RECLAIM: ("take the idle {now} from {target}", "give {target} its {now} back"),
-        Action.CONSOLIDATE: (
-            "take {target} out of use, to power it down",
-            "put {target} back into use",
-        ),
-        Action.POWER_CAP: ("cap the power of {target}", "lift the power cap of {target}"),
-        Action.ADD_GPUS: ("add boards: {change}", "do without the boards: {change}"),
-        Action.CO_LOCATE: ("let {target} share its boards", "give {target} its own boards back"),
-        Action.LESS_MEMORY: ("let {target} take less memory", "let {target} take its old memory"),
-    }
-)
-_MOVE = ("give {target} {then} instead of {now}", "give {target} its {now} back")
-"""Every other action: another number or kind of GPUs."""
-
 
 def deed(one: Recommendation, *, back: bool) -> str:
     """Say what making the change does, or what undoing it does."""
-    forward, backward = _DEEDS.get(one.action, _MOVE)
+    forward, backward = one.action.spec.deeds
     return (backward if back else forward).format(
         target=one.target,
         change=one.change,

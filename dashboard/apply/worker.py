@@ -47,7 +47,7 @@ from data.errors import (
 )
 from data.records.changes import Change, ReadBack, StepOutcome, StepResult
 from data.records.commands import Command, CommandKind, Lease, Work
-from data.records.decisions import FOR_MEMORY, Action
+from data.records.decisions import FOR_MEMORY
 from data.records.lifecycle import OPEN, STANDING, LifecycleEvent, State
 from data.settings import Settings
 from data.store import Store
@@ -356,14 +356,14 @@ def _pace(task: Task) -> Pace:
     slots = timedelta(minutes=(apply.verify_slots + 1) * settings.planning.slot_minutes)
     over = recommendation.ends_at is not None and task.clock() >= recommendation.ends_at
     # A pause ends by design, and a Slurm job that was cancelled does not come back.
-    passing = over or recommendation.cancels_job or recommendation.action is Action.SHIFT_IN_TIME
+    passing = over or recommendation.cancels_job or recommendation.action.spec.pauses
     return Pace(
         poll=timedelta(seconds=apply.poll_seconds),
         patience=timedelta(minutes=apply.rollout_timeout_minutes),
         watch=timedelta(minutes=apply.watch_minutes),
         measure_after=slots,
         lasting=not passing,
-        lapses=recommendation.action is Action.POWER_CAP,
+        lapses=recommendation.action.spec.caps_power,
     )
 
 

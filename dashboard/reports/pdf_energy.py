@@ -2,7 +2,6 @@
 
 from reportlab.platypus import Flowable, Spacer
 
-from dashboard.action_titles import title_of
 from dashboard.figure_text import range_text
 from dashboard.reports.esg.statement import METHOD, NOT_INCLUDED
 from dashboard.reports.pdf_style import BODY, HEADING, SOFTLY, paragraph, table
@@ -65,7 +64,7 @@ def saved_part(report: WeeklyReport) -> list[Flowable]:
 
 def _saved_row(row: LedgerRow) -> tuple[object, ...]:
     one, said = row.measurement, row.recommendation
-    name = (f"{title_of(said.action)}, {row.state}", said.target, row.reference)
+    name = (f"{said.action.spec.title}, {row.state}", said.target, row.reference)
     if one is None:
         return (name, _kept(None, None), _kept(None, None), bare_text(None))
     return (

@@ -7,7 +7,6 @@ from reportlab.lib.units import mm
 from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Flowable, SimpleDocTemplate, Spacer
 
-from dashboard.action_titles import title_of
 from dashboard.figure_text import range_text
 from dashboard.reports.pdf_energy import energy_part, method_part, saved_part
 from dashboard.reports.pdf_style import (
@@ -130,7 +129,7 @@ def _next_steps(report: WeeklyReport) -> list[Flowable]:
     shown = [one.recommendation for one in waiting[:_MAX_RECOMMENDATIONS]]
     rows: list[tuple[object, ...]] = [
         (
-            (f"{title_of(said.action)}, {one.state}", said.target, one.reference),
+            (f"{said.action.spec.title}, {one.state}", said.target, one.reference),
             (f"{said.now.describe()} →", said.summary),
             (
                 range_text(said.savings.cost),

@@ -10,7 +10,6 @@ from datetime import date, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboard.action_titles import title_of
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.figure_text import bare_range_text, figure_text, range_text
 from dashboard.foreign_text import markdown, shown
@@ -78,7 +77,6 @@ def _environment(week: Week, *, html: bool) -> Environment:
         number=number_text,
         time=lambda at: time_text(at, week),
         md=markdown_text,
-        action_title=title_of,
     )
     return environment
 

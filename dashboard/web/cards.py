@@ -7,7 +7,6 @@ from typing import Literal
 
 import streamlit as st
 
-from dashboard.action_titles import title_of
 from dashboard.figure_text import range_text
 from dashboard.web.decision_panel import decision_panel
 from dashboard.web.evidence import show_evidence
@@ -41,7 +40,7 @@ def card(stored: StoredRecommendation, place: str) -> None:
     with st.container(border=True, key=f"card-{key}"):
         title, state = st.columns([4, 1])
         title.markdown(
-            f"{stored.reference} · **{title_of(one.action)}** · {plain(one.target)}  \n"
+            f"{stored.reference} · **{one.action.spec.title}** · {plain(one.target)}  \n"
             f"{plain(one.now.describe())} → **{plain(one.summary)}**"
         )
         by = f" by {stored.decided_by}" if stored.decided_by else ""

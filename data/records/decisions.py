@@ -1,8 +1,10 @@
 """Recommendations, the approvals of them, and what came of applying them."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
@@ -28,15 +30,10 @@ class Action(StrEnum):
     SPREAD = "spread"
     LESS_MEMORY = "less-memory"
 
-
-ADVICE = frozenset({Action.CO_LOCATE, Action.ADD_GPUS, Action.LESS_MEMORY})
-"""What a person does by hand: nothing in a cluster can be changed that says it."""
-
-FOR_MEMORY = frozenset({Action.LARGER_GPU, Action.SPREAD, Action.LESS_MEMORY})
-"""What keeps a job from running out of GPU memory. It costs, and no plan's saving contains it."""
-
-NOT_FOR_SAVING = FOR_MEMORY | {Action.SCALE_OUT}
-"""What is proposed to serve a job: its saving may be negative, and no limit on savings holds."""
+    @property
+    def spec(self) -> "ActionSpec":
+        """The action's row of `ACTIONS`."""
+        return ACTIONS[self]
 
 
 class Risk(StrEnum):
@@ -45,6 +42,126 @@ class Risk(StrEnum):
     LOW = "low"
     MEDIUM = "medium"
     HIGH = "high"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSpec:
+    """What holds of an action whatever it is proposed for: all that a new one must state.
+
+    `deeds` say what making the change does, and what undoing it does. `appliers` are the names of
+    those that can make it, see `dashboard.apply.APPLIERS`: where there is none, a person does it.
+    """
+
+    title: str
+    deeds: tuple[str, str] = (
+        "give {target} {then} instead of {now}",
+        "give {target} its {now} back",
+    )
+    risk: Risk = Risk.MEDIUM
+    appliers: tuple[str, ...] = ()
+    for_memory: bool = False
+    serves: bool = False
+    """Whether it is proposed to serve a job better, not to save."""
+    resizes: bool = False
+    """Whether the job gets another number or kind of GPUs."""
+    of_node: bool = False
+    """Whether it changes the node that `Recommendation.details` name."""
+    caps_power: bool = False
+    """Whether it caps boards, which keep their job; the cap lapses unless it is renewed."""
+    takes_all: bool = False
+    """Whether the job keeps no GPU, for good."""
+    pauses: bool = False
+    """Whether it ends by design, with nothing to put back."""
+
+
+_OBJECTS = ("kubernetes", "slurm")
+"""No shift-in-time and no time-limit in Kubernetes: an object has no time at which it begins."""
+_EVERYWHERE = (*_OBJECTS, "simulated")
+
+ACTIONS: Mapping[Action, ActionSpec] = MappingProxyType(
+    {
+        Action.FEWER_GPUS: ActionSpec(title="Fewer GPUs", appliers=_EVERYWHERE, resizes=True),
+        Action.SMALLER_GPU: ActionSpec(title="Smaller GPU", appliers=_EVERYWHERE, resizes=True),
+        Action.MIG_SLICE: ActionSpec(title="MIG slice", appliers=_EVERYWHERE, resizes=True),
+        Action.POWER_CAP: ActionSpec(
+            title="Power cap",
+            deeds=("cap the power of {target}", "lift the power cap of {target}"),
+            risk=Risk.LOW,
+            appliers=("power-cap", "simulated"),
+            caps_power=True,
+        ),
+        Action.RECLAIM: ActionSpec(
+            title="Reclaim idle GPU",
+            deeds=("take the idle {now} from {target}", "give {target} its {now} back"),
+            risk=Risk.HIGH,
+            appliers=_EVERYWHERE,
+            takes_all=True,
+        ),
+        Action.CO_LOCATE: ActionSpec(
+            title="Share a board",
+            deeds=("let {target} share its boards", "give {target} its own boards back"),
+        ),
+        Action.SHIFT_IN_TIME: ActionSpec(
+            title="Wait for cheaper or cleaner hours",
+            deeds=("pause {target}", "let {target} run without the pause"),
+            risk=Risk.LOW,
+            appliers=("slurm",),
+            pauses=True,
+        ),
+        Action.TIME_LIMIT: ActionSpec(
+            title="Shorter time limit",
+            deeds=("give {target} a {change}", "give {target} its old time limit back"),
+            risk=Risk.LOW,
+            appliers=("slurm",),
+        ),
+        Action.SCALE_OUT: ActionSpec(
+            title="More GPUs before a peak",
+            risk=Risk.LOW,
+            appliers=_EVERYWHERE,
+            serves=True,
+            resizes=True,
+        ),
+        Action.CONSOLIDATE: ActionSpec(
+            title="Power a node down",
+            deeds=("take {target} out of use, to power it down", "put {target} back into use"),
+            appliers=_OBJECTS,
+            of_node=True,
+        ),
+        Action.ADD_GPUS: ActionSpec(
+            title="More boards needed",
+            deeds=("add boards: {change}", "do without the boards: {change}"),
+            risk=Risk.LOW,
+        ),
+        Action.LARGER_GPU: ActionSpec(
+            title="Larger GPU before memory runs out",
+            appliers=_OBJECTS,
+            for_memory=True,
+            resizes=True,
+        ),
+        Action.SPREAD: ActionSpec(
+            title="More GPUs before memory runs out",
+            appliers=_OBJECTS,
+            for_memory=True,
+            resizes=True,
+        ),
+        Action.LESS_MEMORY: ActionSpec(
+            title="Less memory before it runs out",
+            deeds=("let {target} take less memory", "let {target} take its old memory"),
+            risk=Risk.LOW,
+            for_memory=True,
+        ),
+    }
+)
+"""All that pages, reports, planner and appliers read of an action."""
+
+ADVICE = frozenset(action for action, spec in ACTIONS.items() if not spec.appliers)
+"""What a person does by hand: nothing in a cluster can be changed that says it."""
+
+FOR_MEMORY = frozenset(action for action, spec in ACTIONS.items() if spec.for_memory)
+"""What keeps a job from running out of GPU memory. It costs, and no plan's saving contains it."""
+
+NOT_FOR_SAVING = FOR_MEMORY | {action for action, spec in ACTIONS.items() if spec.serves}
+"""What is proposed to serve a job: its saving may be negative, and no limit on savings holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +315,7 @@ class Recommendation:
     @property
     def cancels_job(self) -> bool:
         """Whether the change ends the job for good: Slurm brings no cancelled job back."""
-        return self.action is Action.RECLAIM and self.platform is Platform.SLURM
+        return self.action.spec.takes_all and self.platform is Platform.SLURM
 
 
 _CHANGE = (

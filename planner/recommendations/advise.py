@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from data.records.decisions import FOR_MEMORY, Action, Recommendation, Risk, Transition
+from data.records.decisions import FOR_MEMORY, Action, Recommendation, Transition
 from data.records.forecasts import GroupForecast
 from data.records.memory import MemoryFinding
 from data.records.plans import Configuration, IdleGpus, Plan
@@ -23,13 +23,6 @@ from planner.recommendations.rejections import Rejections, rejected
 from planner.recommendations.savings import ProposalOutcome, outcome_of
 from planner.recommendations.time_limits import advised_limit, limit_text, why_shorter
 from planner.recommendations.wording import change_text, why
-
-_RISK = {
-    Action.POWER_CAP: Risk.LOW,
-    Action.SHIFT_IN_TIME: Risk.LOW,
-    Action.SCALE_OUT: Risk.LOW,
-    Action.RECLAIM: Risk.HIGH,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,7 +213,7 @@ def _recommendation(
         why=why(one, problem),
         evidence=evidence,
         savings=outcome.savings,
-        risk=_RISK.get(action, Risk.MEDIUM),
+        risk=action.spec.risk,
         confidence=confidence_of(evidence),
         details=_details(one, problem),
         change=change_text(one, problem),
@@ -242,7 +235,7 @@ def _with_queue(one: Proposal, transition: Transition | None) -> Transition | No
 
 def _details(one: Proposal, problem: PlanningProblem) -> tuple[tuple[str, str], ...]:
     """Return for a pause when it begins and when the job may begin again."""
-    if one.action is not Action.SHIFT_IN_TIME or one.first is None:
+    if not one.spec.pauses or one.first is None:
         return ()
     slot = timedelta(minutes=problem.planning.slot_minutes)
     end = problem.slot_starts[-1] + slot
@@ -283,7 +276,7 @@ def _shorter_limits(
                 action=Action.TIME_LIMIT,
                 why=why_shorter(job, runs, advised),
                 savings=savings,
-                risk=Risk.LOW,
+                risk=Action.TIME_LIMIT.spec.risk,
                 confidence=f"medium: {len(runs)} ended runs of the same job",
                 details=(("time_limit_seconds", f"{advised:.0f}"),),
                 change=f"time limit of {limit_text(advised)}",
@@ -310,9 +303,9 @@ def _of_fleet(one: FleetAdvice, plan: Plan, problem: PlanningProblem) -> Recomme
         why=one.why,
         evidence=fleet_evidence(one.factors, plan, problem),
         savings=one.savings,
-        risk=one.risk,
+        risk=one.action.spec.risk,
         confidence="medium: it follows from the plan and the forecasts of all jobs",
-        details=(("node", one.subject),) if one.action is Action.CONSOLIDATE else (),
+        details=(("node", one.subject),) if one.action.spec.of_node else (),
         change=one.change,
         starts_at=one.starts_at,
         ends_at=one.ends_at,

@@ -1,6 +1,6 @@
 """What a recommendation rests on, and how far it can be trusted."""
 
-from data.records.decisions import Action, Evidence, Savings
+from data.records.decisions import Evidence, Savings
 from data.records.forecasts import DemandForecast, Quantity
 from data.records.plans import Plan
 from data.units import MIB_PER_GIB
@@ -118,7 +118,7 @@ def _factors(
         factors.append(
             ("memory", f"the phase that took {was:.1f} GiB is over: at most {held:.1f} with 95 %")
         )
-    if one.action is Action.POWER_CAP:
+    if one.spec.caps_power:
         law = problem.cap_laws[one.chosen.configuration.gpu_model]
         reach = f"boards settle at {100 * law.reach:.0f} % of a cap"
         factors.append(("power cap", f"{law.source}; {reach}"))

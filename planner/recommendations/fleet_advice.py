@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from data.catalogue.gpu_catalogue import GpuModel
-from data.records.decisions import Action, Range, Risk, Savings
+from data.records.decisions import Action, Range, Savings
 from data.records.forecasts import GroupForecast, GroupKind, Quantity
 from data.records.jobs import Platform
 from data.records.plans import NodePlan, Plan
@@ -39,7 +39,6 @@ class FleetAdvice:
     change: str
     why: str
     savings: Savings
-    risk: Risk
     starts_at: datetime
     ends_at: datetime | None
     factors: tuple[tuple[str, str], ...]
@@ -130,7 +129,6 @@ def _missing(
             "jobs would wait in the queue. More boards or other models for some jobs make room."
         ),
         savings=_nothing(problem),
-        risk=Risk.LOW,
         starts_at=starts,
         ends_at=None,
         factors=(),
@@ -278,7 +276,6 @@ def _power_down(
             "it first: no new job may start on it."
         ),
         savings=_power_down_savings(energy, (first, last), problem),
-        risk=Risk.MEDIUM,
         starts_at=starts,
         ends_at=ends,
         factors=(

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from data.feasible_changes import REQUEUE_NEEDED, runs_in_slurm, why_not
-from data.records.decisions import Action
 from planner.problem.cost import needed_service
 from planner.problem.job_demand import JobDemand
 from planner.problem.terms import Terms
@@ -108,13 +107,13 @@ def saving_ratio(one: Proposal, outcome: ProposalOutcome, terms: Terms) -> float
     For a power cap, of its energy; for waiting, of the price of its energy.
     """
     savings, power = outcome.savings, one.job.demand.power_q50
-    if one.action is Action.POWER_CAP:
+    if one.spec.caps_power:
         if savings.energy_kwh is None or power is None:
             return 0.0
         there = one.job.demand.remaining.central
         used = float(power @ there) * terms.slot_hours / 1000 * terms.energy.pue
         return float(savings.energy_kwh.central / used) if used > 0 else 0.0
-    now = outcome.energy_bill if one.action is Action.SHIFT_IN_TIME else outcome.cost_of_now
+    now = outcome.energy_bill if one.spec.pauses else outcome.cost_of_now
     return 0.0 if savings.cost is None or now <= 0 else savings.cost.central / now
 
 
@@ -123,7 +122,7 @@ def _poor(one: Proposal, outcome: ProposalOutcome, terms: Terms, wanted: float) 
     saved = 0.0 if outcome.savings.cost is None else outcome.savings.cost.central
     taken = 0.0 if outcome.transition is None else outcome.transition.cost
     planning = terms.planning
-    if one.action is Action.SCALE_OUT:
+    if one.spec.serves:
         saved += outcome.shortfall_saved
     else:
         ratio = saving_ratio(one, outcome, terms)

@@ -7,7 +7,7 @@ one, so that worth is named as unknown and never counted; the dearer devices are
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from data.records.decisions import Action, Evidence, Range, Recommendation, Risk, Savings
+from data.records.decisions import Action, Evidence, Range, Recommendation, Savings
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan
@@ -44,7 +44,7 @@ def memory_recommendation(one: Relief, plan: Plan, problem: PlanningProblem) -> 
         why=f"{one.finding.why}. {_REASONS[one.action](one)}",
         evidence=_evidence(one, savings, plan, problem),
         savings=savings,
-        risk=Risk.LOW if advice else Risk.MEDIUM,
+        risk=one.action.spec.risk,
         confidence=_confidence(one),
         details=() if advice else (("memory_limit_mib", f"{one.limit_mib:.0f}"),),
         change=f"{'; '.join(_in_program(one.finding))}: in its own program" if advice else "",

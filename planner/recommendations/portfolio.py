@@ -17,7 +17,7 @@ too, which no plan counts and no job's row does.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.plans import Plan
 from planner.problem.terms import Terms
 from planner.recommendations.memory_relief import Relief
@@ -102,7 +102,7 @@ def portfolio_of(
         total=total,
         unit=plan.currency,
         gpu_hours=gpu_hours,
-        nodes=worth_of(row for row in rows if row.action is Action.CONSOLIDATE)[0],
+        nodes=worth_of(row for row in rows if row.action.spec.of_node)[0],
         taken=worth_of(rows)[1],
         for_memory=sum(
             one.outcome.savings.cost.central

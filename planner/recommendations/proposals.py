@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Action
+from data.records.decisions import Action, ActionSpec
 from data.records.plans import JobPlan
 from planner.problem.configurations import Option
 from planner.problem.cost import needed_service
@@ -44,6 +44,11 @@ class Proposal:
     def chosen(self) -> Option:
         """The option that is proposed."""
         return self.job.options[self.option]
+
+    @property
+    def spec(self) -> ActionSpec:
+        """The action's row; that of fewer GPUs for a job that is kept."""
+        return (self.action or Action.FEWER_GPUS).spec
 
     @property
     def held(self) -> npt.NDArray[np.bool_]:

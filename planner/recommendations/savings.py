@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from data.records.decisions import Action, Range, Savings, Transition
+from data.records.decisions import Range, Savings, Transition
 from data.units import GRAMS_PER_KILOGRAM
 from planner.problem.carbon import emissions_of, market_emissions_of
 from planner.problem.cost import (
@@ -299,7 +299,7 @@ def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
         more = math.log(max(1.0, one.present.boards / one.chosen.service))
         wrong = math.hypot(MODEL_ERROR, CURVE * more) * float((active * scale).sum())
         yield Error(kwh=either_side(wrong, wrong))
-    if one.action is Action.SCALE_OUT:
+    if one.spec.serves:
         # How much work found no board is not known: boards show no demand beyond themselves.
         added = one.chosen.service / one.present.service - 1
         yield Error(kwh=-in_order(_SHARES * added * float((active * scale).sum())))

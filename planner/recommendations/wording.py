@@ -17,7 +17,7 @@ def change_text(one: Proposal, problem: PlanningProblem) -> str:
         return ""
     starts = f"{problem.slot_starts[one.first]:%Y-%m-%d %H:%M} UTC"
     until = f"{problem.slot_starts[one.last + 1]:%Y-%m-%d %H:%M} UTC" if one.last else "further on"
-    if one.action is Action.SHIFT_IN_TIME:
+    if one.spec.pauses:
         return f"pause from {starts} to {until}"
     end = f"until {until}" if one.last else until
     return f"{one.chosen.configuration.describe()} from {starts} {end}"

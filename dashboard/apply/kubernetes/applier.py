@@ -10,22 +10,8 @@ from data.apply_settings import KubernetesApplySettings
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.changes import Change, ChangeStep, ReadBack, Rehearsal, StepResult, Target
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform
-
-COVERED = frozenset(
-    {
-        Action.FEWER_GPUS,
-        Action.SMALLER_GPU,
-        Action.MIG_SLICE,
-        Action.RECLAIM,
-        Action.SCALE_OUT,
-        Action.LARGER_GPU,
-        Action.SPREAD,
-        Action.CONSOLIDATE,
-    }
-)
-"""Not shift-in-time and time-limit: an object has no time at which it begins."""
 
 
 class KubernetesApplier:
@@ -49,7 +35,8 @@ class KubernetesApplier:
 
     def covers(self, recommendation: Recommendation) -> bool:
         """Tell whether this applier makes changes of this kind."""
-        return recommendation.platform is Platform.KUBERNETES and recommendation.action in COVERED
+        on_kubernetes = recommendation.platform is Platform.KUBERNETES
+        return on_kubernetes and self.name in recommendation.action.spec.appliers
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]

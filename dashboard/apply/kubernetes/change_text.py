@@ -23,7 +23,7 @@ from dashboard.apply.kubernetes.places import Place, node_place, place_of
 from dashboard.apply.kubernetes.steps import StepWait, command_of, steps_for
 from data.errors import ChangeRefusedError, scrub
 from data.records.changes import Change
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.jobs import Job
 from data.records.plans import Configuration
@@ -44,7 +44,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     ChangeRefusedError when neither says it, or when the job id is no `namespace/kind/name` or
     `namespace/pod` whose names Kubernetes allows.
     """
-    if recommendation.action is Action.CONSOLIDATE:
+    if recommendation.action.spec.of_node:
         return _cordon_text(recommendation)
     named = place_of(recommendation.job_id)
     place = named

@@ -10,7 +10,7 @@ from collectors.kubernetes.objects import WHOLE_GPU
 from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
 from dashboard.apply.kubernetes.shape import Document, GpuContainer, Role, holders, roles_of
 from data.errors import ChangeRefusedError
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 
 PRODUCT = "nvidia.com/gpu.product"
@@ -41,7 +41,7 @@ def edits_for(
     recommendation: Recommendation, kind: str, document: Document, facts: Mapping[str, str]
 ) -> list[Edit]:
     """Return the edits of an object, or of its excerpt. Errors: ChangeRefusedError."""
-    if recommendation.action is Action.CONSOLIDATE:
+    if recommendation.action.spec.of_node:
         return _cordon(document)
     if recommendation.proposed.gpu_count == 0:
         return _stop(recommendation, kind, document)

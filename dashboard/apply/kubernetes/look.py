@@ -40,7 +40,7 @@ from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Target
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 
 PATH_FACT = "path"
 ROOM_FACT = "room for one more pod"
@@ -149,7 +149,7 @@ def look_again(api: KubernetesApi, catalogue: GpuCatalogue, change: Change) -> T
 
 
 def _place(api: KubernetesApi, recommendation: Recommendation) -> Place:
-    if recommendation.action is Action.CONSOLIDATE:
+    if recommendation.action.spec.of_node:
         return node_place(dict(recommendation.details).get("node", ""))
     return reading.topmost(api, place_of(recommendation.job_id))
 

@@ -24,7 +24,7 @@ from data.records.changes import (
     VerificationResult,
 )
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job
 
 KIND = "gpus"
@@ -54,7 +54,7 @@ class PowerCapApplier:
     def covers(self, recommendation: Recommendation) -> bool:
         """Tell whether this applier makes changes of this kind."""
         cap = recommendation.proposed.power_cap_watts
-        return recommendation.action is Action.POWER_CAP and cap is not None
+        return self.name in recommendation.action.spec.appliers and cap is not None
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]

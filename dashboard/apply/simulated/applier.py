@@ -29,18 +29,10 @@ from data.records.changes import (
     VerificationResult,
 )
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job
 from data.records.plans import Configuration
 
-_ACTIONS = (
-    Action.FEWER_GPUS,
-    Action.SCALE_OUT,
-    Action.SMALLER_GPU,
-    Action.MIG_SLICE,
-    Action.POWER_CAP,
-    Action.RECLAIM,
-)
 _FIELD = "allocation"
 _WHERE = "simulated cluster"
 _PLAN_AGAIN = "Run a new cycle and approve its recommendation."
@@ -60,7 +52,7 @@ class SimulatedApplier:
 
     def covers(self, recommendation: Recommendation) -> bool:
         """Tell whether this applier makes changes of this kind."""
-        return recommendation.action in _ACTIONS and bool(recommendation.job_id)
+        return self.name in recommendation.action.spec.appliers and bool(recommendation.job_id)
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]

@@ -27,7 +27,7 @@ from dashboard.apply.slurm.client import (
     queue_with_facts,
 )
 from dashboard.apply.slurm.closing import closing_of, held_text, may_hold
-from dashboard.apply.slurm.moves import SIZES, Moves, moves_for
+from dashboard.apply.slurm.moves import Moves, moves_for
 from dashboard.apply.slurm.programs import SlurmPrograms
 from dashboard.apply.slurm.rest import SlurmRestWriter
 from dashboard.apply.slurm.sending import StepSender, is_same_job
@@ -60,12 +60,11 @@ from data.records.changes import (
     Target,
 )
 from data.records.cluster import Gpu
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, Platform
 from data.source_settings import SlurmSettings
 
 _NUMBER = re.compile(r"slurm:([1-9]\d{0,9})")
-_ACTIONS = (*SIZES, Action.TIME_LIMIT, Action.SHIFT_IN_TIME, Action.RECLAIM)
 
 
 class SlurmApplier:
@@ -97,9 +96,10 @@ class SlurmApplier:
         """Tell whether this applier makes changes of this kind."""
         if recommendation.platform is not Platform.SLURM:
             return False
-        if recommendation.action is Action.CONSOLIDATE:
-            return "node" in dict(recommendation.details)
-        return recommendation.action in _ACTIONS
+        spec = recommendation.action.spec
+        return self.name in spec.appliers and (
+            not spec.of_node or "node" in dict(recommendation.details)
+        )
 
     def look(
         self, recommendation: Recommendation, *, job: Job | None, gpus: tuple[Gpu, ...]
@@ -110,7 +110,7 @@ class SlurmApplier:
         """
         client = self._client()
         try:
-            if recommendation.action is Action.CONSOLIDATE:
+            if recommendation.action.spec.of_node:
                 name = dict(recommendation.details).get("node", "")
                 target = node_changes.node_target(client, name)
                 node_changes.require_nothing_new(client, name, recommendation.created_at)
@@ -118,7 +118,7 @@ class SlurmApplier:
             number = _number_of(recommendation.job_id)
             reading = self._reading(client, number)
             nodes, models = self._site(client)
-            if recommendation.action is Action.RECLAIM:
+            if recommendation.action.spec.takes_all:
                 require_nobody_waiting(number, queue_with_facts(client, self._clock()))
         except CollectorError as error:
             raise as_apply_error(error) from error

@@ -24,10 +24,6 @@ CONTROL = ("hold", "release", "requeuehold", "wait")
 
 _WORD = re.compile(r"[A-Za-z0-9_.,&|*-]{1,128}")
 
-SIZES = (
-    Action.FEWER_GPUS, Action.SMALLER_GPU, Action.MIG_SLICE, Action.SCALE_OUT,
-    Action.LARGER_GPU, Action.SPREAD,
-)  # fmt: skip
 _TYPE_CHANGES_FROM = (24, 11)
 """22.05 accepts another GPU type and the job sticks in BadConstraints; 24.11 is right."""
 _KEPT_BY = {"job": "--gpus", "task": "--gpus-per-task"}
@@ -93,13 +89,13 @@ def unchanged(field: str, one: str, other: str) -> bool:
 def moves_for(recommendation: Recommendation, state: State, *, allow_requeue: bool) -> Moves:
     """Return the moves of a recommendation. Errors: ChangeRefusedError."""
     action = recommendation.action
-    if action in SIZES:
+    if action.spec.resizes:
         return _resize(recommendation, state, allow_requeue)
     if action is Action.TIME_LIMIT:
         return _shorter(dict(recommendation.details).get("time_limit_seconds", ""), state)
-    if action is Action.SHIFT_IN_TIME:
+    if action.spec.pauses:
         return _later(dict(recommendation.details).get("begin_at", ""), state)
-    if action is Action.RECLAIM:
+    if action.spec.takes_all:
         return _reclaim(state)
     raise refuse(f"{action} is no change that Slurm can make", "See the recommendation's advice.")
 

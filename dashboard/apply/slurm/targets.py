@@ -7,10 +7,10 @@ from collectors.slurm.queue_facts import DEPENDENTS
 from collectors.slurm.records import SlurmJob, SlurmNode
 from dashboard.apply.slurm.client import JobReading
 from dashboard.apply.slurm.job_facts import JobFacts
-from dashboard.apply.slurm.moves import SIZES, type_key
+from dashboard.apply.slurm.moves import type_key
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.changes import Change, Target
-from data.records.decisions import Action, Recommendation
+from data.records.decisions import Recommendation
 from data.records.jobs import Job, JobState
 
 KIND = "slurm-job"
@@ -30,12 +30,12 @@ def keys_for(recommendation: Recommendation) -> tuple[str, ...]:
     A time limit holds whether the job waits or runs, so there its state may move on.
     """
     action = recommendation.action
-    if action in SIZES:
+    if action.spec.resizes:
         proposed = recommendation.proposed
         return (*_ALWAYS, *_SIZE, type_key(proposed.gpu_model, proposed.mig_profile))
-    if action is Action.SHIFT_IN_TIME:
+    if action.spec.pauses:
         return (*_ALWAYS, "JobState", "StartTime", "Hold")
-    if action is Action.RECLAIM:
+    if action.spec.takes_all:
         return (*_ALWAYS, "JobState", "gpus", "nodes")
     return (*_ALWAYS, "TimeLimit")
 

@@ -6,7 +6,6 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from dashboard.action_titles import title_of
 from dashboard.web.choices import ALL, choose, choose_page
 from dashboard.web.page import empty_state, finding, number, table, tense
 from dashboard.web.session import current_world
@@ -84,7 +83,7 @@ if not empty_state():
         order = choose("Largest first by", list(ORDERS), "order")
     wanted = job_filter()
     proposed = {
-        stored.recommendation.job_id: title_of(stored.recommendation.action)
+        stored.recommendation.job_id: stored.recommendation.action.spec.title
         for stored in reader.recommendations(now=world.clock())
         if stored.state in ("proposed", "approved")
     }

@@ -5,7 +5,6 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from dashboard.action_titles import title_of
 from dashboard.charts.idle_waterfall import idle_waterfall
 from dashboard.charts.plan_steps import plan_steps
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
@@ -125,7 +124,7 @@ if not empty_state():
                         "finding": one.reference,
                         "id": one.recommendation.recommendation_id,
                         "state": one.state,
-                        "action": title_of(one.recommendation.action),
+                        "action": one.recommendation.action.spec.title,
                         "job": one.recommendation.target,
                         "now": one.recommendation.now.describe(),
                         "proposed": one.recommendation.summary,

@@ -1,0 +1,91 @@
+"""Every action has one row of facts, and few files that know it by name."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from factories import make_recommendation
+
+from dashboard.apply import APPLIERS
+from dashboard.apply.wording import deed
+from data.records.decisions import ACTIONS, ADVICE, FOR_MEMORY, NOT_FOR_SAVING, Action
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
+NAMED_IN = {
+    "data/records/decisions.py": "the table",
+    "planner/recommendations/proposals.py": "makes them from a plan",
+    "planner/recommendations/advise.py": "makes time limits",
+    "planner/recommendations/fleet_advice.py": "makes those of boards and nodes",
+    "planner/recommendations/memory_relief.py": "makes those against running out of memory",
+    "planner/recommendations/wording.py": "why they are proposed",
+    "planner/recommendations/memory_advice.py": "why those for memory are proposed",
+    "dashboard/apply/slurm/moves.py": "its own moves of a time limit",
+}
+"""Files of the product that name an action, and why. All others read `Action.spec`."""
+MAX_FILES = 4
+
+
+def named() -> dict[Action, set[str]]:
+    """Every action with the product's files that name it."""
+    found: dict[Action, set[str]] = defaultdict(set)
+    for path in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if (
+                isinstance(node, ast.Attribute)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "Action"
+                and node.attr in Action.__members__
+            ):
+                found[Action[node.attr]].add(str(path.relative_to(ROOT)))
+    return found
+
+
+def test_few_files_know_an_action_by_name() -> None:
+    """A new action is its row, where it is made, why, and a move of its own at most."""
+    found = named()
+    assert set().union(*found.values()) == set(NAMED_IN)
+    assert found.keys() == set(Action)
+    assert {action: files for action, files in found.items() if len(files) > MAX_FILES} == {}
+
+
+def test_every_action_has_a_row() -> None:
+    """A page with an action that has none would break; two of one title could not be told apart."""
+    assert ACTIONS.keys() == set(Action)
+    assert len({action.spec.title for action in Action}) == len(Action)
+    assert {name for action in Action for name in action.spec.appliers} == set(APPLIERS)
+
+
+def test_the_rows_say_what_a_person_does_and_what_serves() -> None:
+    """What no applier makes is advice; more memory and more GPUs before a peak need not save."""
+    assert sorted(ADVICE) == ["add-gpus", "co-locate", "less-memory"]
+    assert sorted(FOR_MEMORY) == ["larger-gpu", "less-memory", "spread"]
+    assert FOR_MEMORY | {Action.SCALE_OUT} == NOT_FOR_SAVING
+    assert {action for action in Action if action.spec.caps_power} == {Action.POWER_CAP}
+    assert {action for action in Action if action.spec.of_node} == {Action.CONSOLIDATE}
+    assert {action for action in Action if action.spec.pauses} == {Action.SHIFT_IN_TIME}
+    assert {action for action in Action if action.spec.takes_all} == {Action.RECLAIM}
+    resized = {action for action in Action if action.spec.resizes}
+    assert resized == {
+        Action.FEWER_GPUS, Action.SMALLER_GPU, Action.MIG_SLICE, Action.SCALE_OUT,
+        Action.LARGER_GPU, Action.SPREAD,
+    }  # fmt: skip
+
+
+def test_the_rows_say_how_risky_an_action_is() -> None:
+    """A cap and a wait take nothing away; a job that loses all of its GPUs may lose its work."""
+    risks = {str(action): str(action.spec.risk) for action in Action}
+    low = ("power-cap", "shift-in-time", "scale-out", "time-limit", "add-gpus", "less-memory")
+    assert risks == {str(action): "medium" for action in Action} | dict.fromkeys(low, "low") | {
+        "reclaim": "high"
+    }
+
+
+@pytest.mark.parametrize("action", list(Action))
+def test_deeds_are_words_for_both_directions(action: Action) -> None:
+    """Every placeholder of a row is one that a recommendation fills."""
+    one = make_recommendation(action=action, change="time limit of 2 h")
+    there, back = deed(one, back=False), deed(one, back=True)
+    assert there != back
+    assert "{" not in there + back
