@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from data.gpu_resources import WHOLE_GPU
 from data.setting_fields import documented, documented_list, documented_path, require
 
 TARGETS = ("kubernetes", "slurm")
@@ -25,7 +26,7 @@ class SubmitSettings:
     namespace: str = documented("default", "Kubernetes namespace that receives the jobs")
     kubernetes_kind: str = documented("job", "object to create: job, jobset or pytorchjob")
     tolerate: str = documented_list(
-        "nvidia.com/gpu", "keys of the nodes' taints that jobs may tolerate, comma-separated"
+        WHOLE_GPU, "keys of the nodes' taints that jobs may tolerate, comma-separated"
     )
     keep_finished_hours: float = documented(
         168.0, "Kubernetes deletes a finished job after so long, h; 0: never"
@@ -62,7 +63,7 @@ class SubmitSettings:
             all(_TAINT.fullmatch(key) for key in self.tolerated_keys),
             "submit.tolerate",
             self.tolerate,
-            "keys of taints such as nvidia.com/gpu, separated by commas",
+            f"keys of taints such as {WHOLE_GPU}, separated by commas",
         )
         require(
             0 <= self.keep_finished_hours <= 24 * 365,

@@ -17,12 +17,11 @@ from collectors.kubernetes.objects import (
     part,
     text_in,
 )
+from data.gpu_resources import BOARD_CLASS, INSTANCE_CLASS
 
 UNKNOWN_PROFILE = "unknown"
 """Of a MIG instance whose slice cannot be read: it is no board, and more is not known."""
 
-_DRIVER = "gpu.nvidia.com"
-_BOARDS, _INSTANCES = "gpu.nvidia.com", "mig.nvidia.com"
 _BOARD_NAME = re.compile(r"gpu-(\d{1,3})")
 _INSTANCE_NAME = re.compile(r"gpu-\d{1,3}-mig-.{1,60}")
 _UUID = re.compile(r"gpu-([0-9a-f-]{8,40})", re.IGNORECASE)
@@ -46,7 +45,7 @@ def devices_of(slices: Iterable[Document]) -> dict[DeviceName, ClaimedDevice]:
     """Return what the ResourceSlices of NVIDIA's driver say of their devices."""
     found = {}
     for document in slices:
-        if text_in(document, "spec", "driver") != _DRIVER:
+        if text_in(document, "spec", "driver") != BOARD_CLASS:
             continue
         pool = text_in(document, "spec", "pool", "name")
         for one in list_in(document, "spec", "devices"):
@@ -69,7 +68,7 @@ def claimed_devices(
     """Return the GPUs that a claim was given to use. Admin access is a monitor's: it takes none."""
     found = []
     for result in list_in(claim, "status", "allocation", "devices", "results"):
-        if text_in(result, "driver") != _DRIVER or part(result, "adminAccess") is True:
+        if text_in(result, "driver") != BOARD_CLASS or part(result, "adminAccess") is True:
             continue
         pool, name = text_in(result, "pool"), text_in(result, "device")
         board = _BOARD_NAME.fullmatch(name)
@@ -112,6 +111,9 @@ def _asked(claim: Document) -> Iterator[GpuRequest]:
         for one in (entry, part(entry, "exactly")):  # before v1 it stood in the request itself
             device_class = text_in(one, "deviceClassName")
             count = count_of(part(one, "count") or 1)
-            if device_class in (_BOARDS, _INSTANCES) and part(one, "adminAccess") is not True:
-                profile = "" if device_class == _BOARDS else UNKNOWN_PROFILE
+            if (
+                device_class in (BOARD_CLASS, INSTANCE_CLASS)
+                and part(one, "adminAccess") is not True
+            ):
+                profile = "" if device_class == BOARD_CLASS else UNKNOWN_PROFILE
                 yield GpuRequest(mig_profile=profile, shared=False, count=count)

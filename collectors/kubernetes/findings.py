@@ -13,6 +13,7 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from data.errors import CollectorError, scrub
+from data.gpu_resources import MIG_STRATEGY_LABEL, PRODUCT_LABEL, WHOLE_GPU
 from data.source_settings import KubernetesSettings
 
 
@@ -56,7 +57,7 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
         yield (
             "GPU resources",
             "missing",
-            "no node offers nvidia.com/gpu: install the NVIDIA device plugin or GPU operator.",
+            f"no node offers {WHOLE_GPU}: install the NVIDIA device plugin or GPU operator.",
         )
         return
     boards = sum(map(boards_of, nodes))
@@ -70,7 +71,7 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
         text_in(node, "metadata", "name")
         for node in nodes
         if text_in(node, "metadata", "name") in offering
-        and not text_in(node, "metadata", "labels", "nvidia.com/gpu.product")
+        and not text_in(node, "metadata", "labels", PRODUCT_LABEL)
     ]
     if nameless:
         yield (
@@ -78,7 +79,7 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
             "missing",
             (
                 f"{len(nameless)} nodes such as {nameless[0]} have no label "
-                "nvidia.com/gpu.product: enable gpu-feature-discovery (gfd.enabled=true in the "
+                f"{PRODUCT_LABEL}: enable gpu-feature-discovery (gfd.enabled=true in the "
                 "chart of the device plugin)."
             ),
         )
@@ -88,7 +89,7 @@ def _devices(nodes: list[Document]) -> Iterator[Finding]:
 
 def _mig(nodes: list[Document]) -> Iterator[Finding]:
     cut = [node for node in nodes if mig_offer(gpu_resources(node))]
-    strategies = {text_in(one, "metadata", "labels", "nvidia.com/mig.strategy") for one in cut}
+    strategies = {text_in(one, "metadata", "labels", MIG_STRATEGY_LABEL) for one in cut}
     strategies.discard("")
     if cut:
         said = (

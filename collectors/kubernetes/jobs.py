@@ -50,11 +50,11 @@ from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.collected import Collected
 from data.columns import ALLOCATIONS, check_frame, empty_frame
 from data.errors import scrub
+from data.gpu_resources import MEMORY_LABEL
 from data.records.cluster import Node, SourceReport, SourceState
 from data.records.identifiers import digest_of
 from data.records.jobs import Job, Platform, SchedulerFacts
 
-_MEMORY = "nvidia.com/gpu.memory"
 _MAX_REASON = 300
 
 
@@ -234,7 +234,7 @@ class _View:
             instance = known.mig_profile(profile) if known else None
             return float(instance.memory_mib) if instance else None
         nodes = [self._nodes.get(pod.node, {}) for pod in pods if pod.holds]
-        told = {count_of(text_in(node, "metadata", "labels", _MEMORY)) for node in nodes} - {0}
+        told = {count_of(text_in(node, "metadata", "labels", MEMORY_LABEL)) for node in nodes} - {0}
         if len(told) == 1:
             return float(told.pop())
         return float(known.memory_mib) if known else None

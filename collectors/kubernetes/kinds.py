@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from data.gpu_resources import VENDOR
+
 KINDS: dict[str, tuple[str, ...]] = {
     "Node": ("api/v1/nodes",),
     "Pod": ("api/v1/pods",),
@@ -78,6 +80,6 @@ def _may_hold_devices(pod: Mapping[str, Any]) -> bool:
         for one in containers if isinstance(containers, list) else ():
             resources = one.get("resources") if isinstance(one, dict) else None
             limits = resources.get("limits") if isinstance(resources, dict) else None
-            if isinstance(limits, dict) and any("nvidia.com/" in name for name in limits):
+            if isinstance(limits, dict) and any(VENDOR in name for name in limits):
                 return True
     return False

@@ -14,6 +14,7 @@ from collectors.kubernetes.objects import (
     text_in,
 )
 from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.gpu_resources import VENDOR, is_of_vendor
 from data.records.cluster import Node
 
 
@@ -23,7 +24,7 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
         text_in(taint, "key")
         for taint in list_in(node, "spec", "taints")
         if text_in(taint, "effect") in ("NoSchedule", "NoExecute")
-        and not text_in(taint, "key").startswith("nvidia.com/")
+        and not is_of_vendor(text_in(taint, "key"))
     ]
     ready = any(
         text_in(one, "type") == "Ready" and text_in(one, "status") == "True"
@@ -41,7 +42,7 @@ def read_node(node: Document, catalogue: GpuCatalogue, *, seen_at: datetime, sou
         features=tuple(
             f"{key}={value}"
             for key, value in sorted(labels.items() if isinstance(labels, dict) else ())
-            if str(key).startswith(("nvidia.com/", "topology.kubernetes.io/"))
+            if str(key).startswith((VENDOR, "topology.kubernetes.io/"))
         ),
         state="Ready" if ready else "NotReady",
         reason=", ".join((["cordoned"] if cordoned else []) + blocked),

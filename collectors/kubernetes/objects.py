@@ -9,14 +9,20 @@ from typing import Any
 from collectors.kubernetes.client import Document
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import scrub
+from data.gpu_resources import (
+    COUNT_LABEL,
+    MIG_PREFIX,
+    PIECES,
+    PRODUCT_LABEL,
+    SHARED_GPU,
+    SHARING_LABEL,
+    WHOLE_GPU,
+    resource_of,
+)
 
-WHOLE_GPU = "nvidia.com/gpu"
-_SHARED_GPU = "nvidia.com/gpu.shared"
-_MIG = re.compile(r"nvidia\.com/mig-([0-9a-z.+]{1,40}?)(?:\.shared)?")
+_MIG = re.compile(rf"{re.escape(MIG_PREFIX)}([0-9a-z.+]{{1,40}}?)(?:\.shared)?")
 _SHARED_PRODUCT = re.compile(r"-SHARED$")
 _MIG_PRODUCT = re.compile(r"-MIG-([0-9a-z.+]{1,40})$")
-_PIECES = ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores")
-"""HAMi's words for a piece of a board; beside them nvidia.com/gpu counts pieces."""
 _KAI_SCHEDULER = "kai-scheduler"
 _MAX_TEXT = 300
 
@@ -150,15 +156,15 @@ def requests_of(pod_spec: object) -> tuple[GpuRequest, ...]:
     for container in first:
         for name, count in _asked(container):
             main[name] = max(main.get(name, 0), count)
-    pieces = any(name in _PIECES for name in main)
+    pieces = any(name in PIECES for name in main)
     found = []
     for name, count in sorted(main.items()):
-        if name not in _PIECES:
+        if name not in PIECES:
             mig = _MIG.fullmatch(name)
             found.append(
                 GpuRequest(
                     mig_profile=mig.group(1) if mig else "",
-                    shared=pieces or name == _SHARED_GPU or name.endswith(".shared"),
+                    shared=pieces or name == SHARED_GPU or name.endswith(".shared"),
                     count=count,
                 )
             )
@@ -169,7 +175,7 @@ def _asked(container: object) -> Iterator[tuple[str, int]]:
     limits = part(container, "resources", "limits")
     for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
         count = count_of(quantity)
-        if (_is_gpu(str(name)) or name in _PIECES) and count:
+        if (_is_gpu(str(name)) or name in PIECES) and count:
             yield str(name), count
 
 
@@ -186,7 +192,7 @@ def _fraction_of(pod: Document) -> tuple[GpuRequest, ...]:
 
 def _is_gpu(resource: str) -> bool:
     """Whether it counts GPUs: NVIDIA's operators also offer network cards and memory."""
-    return resource in (WHOLE_GPU, _SHARED_GPU) or _MIG.fullmatch(resource) is not None
+    return resource in (WHOLE_GPU, SHARED_GPU) or _MIG.fullmatch(resource) is not None
 
 
 def count_of(quantity: object) -> int:
@@ -273,7 +279,7 @@ def gpu_resources(node: Document) -> dict[str, int]:
     for name, quantity in offered.items():
         count = count_of(quantity)
         if _is_gpu(str(name)) and count:
-            resource = f"nvidia.com/mig-{profile}" if profile and name == WHOLE_GPU else str(name)
+            resource = resource_of(profile) if profile and name == WHOLE_GPU else str(name)
             found[resource] = found.get(resource, 0) + count
     return found
 
@@ -287,15 +293,15 @@ def single_profile(node: Document) -> str:
 def boards_of(node: Document) -> int:
     """Return the number of whole boards that a node offers; a shared board counts once."""
     resources = gpu_resources(node)
-    offered = resources.get(WHOLE_GPU, 0) + resources.get(_SHARED_GPU, 0)
-    if offered and (shares_gpus(node) or resources.get(_SHARED_GPU)):
-        boards = count_of(text_in(node, "metadata", "labels", "nvidia.com/gpu.count"))
+    offered = resources.get(WHOLE_GPU, 0) + resources.get(SHARED_GPU, 0)
+    if offered and (shares_gpus(node) or resources.get(SHARED_GPU)):
+        boards = count_of(text_in(node, "metadata", "labels", COUNT_LABEL))
         return min(boards, offered) if boards else offered
     return offered
 
 
 def _product(node: Document) -> str:
-    return text_in(node, "metadata", "labels", "nvidia.com/gpu.product")
+    return text_in(node, "metadata", "labels", PRODUCT_LABEL)
 
 
 def mig_offer(resources: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
@@ -312,5 +318,5 @@ def model_of(node: Document, catalogue: GpuCatalogue) -> str:
 
 def shares_gpus(node: Document) -> bool:
     """Whether a node's device plugin hands one board to several pods."""
-    strategy = text_in(node, "metadata", "labels", "nvidia.com/gpu.sharing-strategy")
+    strategy = text_in(node, "metadata", "labels", SHARING_LABEL)
     return strategy in ("time-slicing", "mps")

@@ -10,7 +10,6 @@ import yaml
 
 from dashboard.submission.fleet import Taint
 from dashboard.submission.job_file import JobFile
-from dashboard.submission.kubernetes_nodes import PRODUCT
 from dashboard.submission.launch import (
     ADDRESS,
     NODE_RANK,
@@ -21,12 +20,12 @@ from dashboard.submission.launch import (
 from dashboard.submission.manifest import JobOrder, Manifest
 from dashboard.submission.placement import Placement
 from data.errors import ChangeRefusedError
+from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
 
 LABEL = "trimtab/submission"
 NAME_LABEL = "trimtab/name"
 MARK_ANNOTATION = "trimtab/attempt"
 TTL = "ttlSecondsAfterFinished"
-_GPU = "nvidia.com/gpu"
 _WORKERS = "workers"
 _SHARE_ASKED = 0.9
 """Of the node's share that goes with the GPUs, where the job states no CPU or memory: system pods
@@ -111,8 +110,8 @@ def _references(kind: str, name: str) -> dict[Reference, str]:
 def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) -> Object:
     """Return pod's template: one container, the GPUs of one node, nodes with these GPUs only."""
     each = placement.gpus_per_node
-    limits: Object = {_GPU: str(each)}
-    requests: Object = {_GPU: str(each)}
+    limits: Object = {WHOLE_GPU: str(each)}
+    requests: Object = {WHOLE_GPU: str(each)}
     if job.cpus_per_gpu:
         requests["cpu"] = str(job.cpus_per_gpu * each)
     elif placement.fair_milli_cpus:
@@ -144,7 +143,7 @@ def _pod(job: JobFile, placement: Placement, order: JobOrder, words: list[str]) 
     }
     if job.workdir:
         container["workingDir"] = job.workdir
-    of_type = {"key": PRODUCT, "operator": "In", "values": list(placement.words)}
+    of_type = {"key": PRODUCT_LABEL, "operator": "In", "values": list(placement.words)}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [of_type]}]}
     tolerations = [_toleration(taint) for taint in placement.taints]
     return {

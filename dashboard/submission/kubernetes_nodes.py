@@ -10,7 +10,6 @@ from collectors.kubernetes.client import Document
 from collectors.kubernetes.kinds import lean
 from collectors.kubernetes.nodes import read_node
 from collectors.kubernetes.objects import (
-    WHOLE_GPU,
     gpu_resources,
     list_in,
     mig_offer,
@@ -22,9 +21,9 @@ from collectors.kubernetes.objects import (
 from dashboard.submission.fleet import SubmissionNode, Taint
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import utc_now
+from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU
 from data.units import BYTES_PER_MIB
 
-PRODUCT = "nvidia.com/gpu.product"
 _QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([mkMGTPE]|[KMGTPE]i)?")
 _DECIMAL = {"": 1.0, "m": 1e-3} | {unit: 1e3**power for power, unit in enumerate("kMGTPE", 1)}
 _FACTORS = _DECIMAL | {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGTPE", 1)}
@@ -66,7 +65,7 @@ def fleet_nodes(
         yield SubmissionNode(
             name=name,
             gpu_type=node.gpu_model,
-            word=text_in(document, "metadata", "labels", PRODUCT),
+            word=text_in(document, "metadata", "labels", PRODUCT_LABEL),
             gpus=gpus,
             free_gpus=max(0, gpus - held.gpus[name]),
             cpus=None if cpus is None else max(0.0, cpus - held.cpus[name]),

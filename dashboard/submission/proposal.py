@@ -20,6 +20,7 @@ from dashboard.submission.planning import (
 from dashboard.submission.target import SubmissionTarget
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
+from data.gpu_resources import PRODUCT_LABEL
 from data.records.submissions import (
     Attempt,
     MeasuredPeak,
@@ -174,7 +175,7 @@ def _plans(
         unknown = f"; not in the catalogue: {', '.join(fleet.unknown)}" if fleet.unknown else ""
         raise ImpossibleProblemError(
             f"{fleet.source} has no node that takes jobs with GPUs of a known model{unknown}",
-            "Map gres types by slurm.gpu_models, or label nodes with nvidia.com/gpu.product.",
+            f"Map gres types by slurm.gpu_models, or label nodes with {PRODUCT_LABEL}.",
         )
     return plans_for(
         job,

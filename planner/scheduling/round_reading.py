@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from data.gpu_resources import WHOLE_GPU
 from planner.scheduling.configurations import Configurations, configurations
 from planner.scheduling.goodput import GoodputModel, GoodputTables
 from planner.scheduling.job_reading import (
@@ -27,8 +28,6 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Allocation = tuple[str | None, tuple[int, ...]]
-
-_GPUS = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -214,7 +213,7 @@ def _factors(
 def _gpus(node: Any) -> int:
     """Return the GPUs of a node: a number, or the Kubernetes resource of an object."""
     resources = getattr(node, "resources", None)
-    return int(resources.get(_GPUS, 0)) if isinstance(resources, Mapping) else int(node)
+    return int(resources.get(WHOLE_GPU, 0)) if isinstance(resources, Mapping) else int(node)
 
 
 def _used(job: Any) -> float:

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from data.errors import ImpossibleProblemError
+from data.gpu_resources import WHOLE_GPU
 from planner.simulation.application import Application, throughput_ratios
 from planner.simulation.job_view import Allocation, NodeView, SchedulingPolicy
 from planner.simulation.outcome import FinishedJob, SimulationOutcome
 from planner.simulation.running_job import RunningJob
 from planner.simulation.step_fit import StepFits
 from planner.simulation.workload import SubmittedJob, WorkloadCluster, in_order
-
-_GPUS = "nvidia.com/gpu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +114,8 @@ def _start(
 def _nodes(cluster: WorkloadCluster) -> dict[str, dict[int, NodeView]]:
     return {
         pool.gpu_type: {
-            index: NodeView(resources={_GPUS: pool.gpus_per_node}) for index in range(pool.nodes)
+            index: NodeView(resources={WHOLE_GPU: pool.gpus_per_node})
+            for index in range(pool.nodes)
         }
         for pool in cluster.pools
     }

@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from collectors.kubernetes.objects import WHOLE_GPU
 from dashboard.apply.base import ChangeText
 from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
@@ -22,11 +21,11 @@ from dashboard.apply.kubernetes.ownership import is_sure, tracked, would_undo
 from dashboard.apply.kubernetes.places import Place, node_place, place_of
 from dashboard.apply.kubernetes.steps import StepWait, command_of, steps_for
 from data.errors import ChangeRefusedError, scrub
+from data.gpu_resources import PRODUCT_LABEL, resource_of
 from data.records.changes import Change
 from data.records.decisions import Recommendation
 from data.records.identifiers import SHORT_ID_LENGTH
 from data.records.jobs import Job
-from data.records.plans import Configuration
 
 _COUNTS = {
     "Deployment": "replicas",
@@ -84,7 +83,7 @@ def kubernetes_change(recommendation: Recommendation, job: Job | None) -> Change
     if recommendation.now.gpu_model != recommendation.proposed.gpu_model:
         lines.append(
             "# nodeSelector replaces an existing one: merge by hand, with the value of the label "
-            "nvidia.com/gpu.product on the wanted nodes."
+            f"{PRODUCT_LABEL} on the wanted nodes."
         )
     body = yaml.safe_dump(command_of(step).operations, sort_keys=False)
     return ChangeText(
@@ -183,7 +182,7 @@ def _assumed(recommendation: Recommendation, place: Place, job: Job | None) -> d
             f"{now.describe()} -> {proposed.describe()} is no change of their number alone",
             "Change its manifest by hand, or approve a recommendation of fewer GPUs.",
         )
-    container = {"resources": {"limits": {_resource(now): str(each)}}}
+    container = {"resources": {"limits": {resource_of(now.mig_profile): str(each)}}}
     template = {"spec": {"containers": [container]}}
     spec = {_COUNTS[place.kind]: pods, "template": template}
     return {"spec": {"jobTemplate": {"spec": spec}} if place.kind == "CronJob" else spec}
@@ -194,8 +193,3 @@ def _pods_of(job: Job | None) -> tuple[int, int]:
     facts = dict(job.scheduler.extra) if job is not None and job.scheduler is not None else {}
     pods, each = facts.get("pods", ""), facts.get("gpus_per_pod", "")
     return (int(pods), int(each)) if pods.isdecimal() and each.isdecimal() else (1, 0)
-
-
-def _resource(configuration: Configuration) -> str:
-    profile = configuration.mig_profile
-    return f"nvidia.com/mig-{profile}" if profile else WHOLE_GPU

@@ -6,14 +6,13 @@ A recommendation speaks of a job's GPUs in all; an object of pods, and of GPUs i
 from collections.abc import Mapping
 from typing import Any
 
-from collectors.kubernetes.objects import WHOLE_GPU
 from dashboard.apply.kubernetes.pointers import Edit, names_of, pointer, value_at
 from dashboard.apply.kubernetes.shape import Document, GpuContainer, Role, holders, roles_of
 from data.errors import ChangeRefusedError
+from data.gpu_resources import PRODUCT_LABEL, WHOLE_GPU, resource_of
 from data.records.decisions import Recommendation
 from data.records.plans import Configuration
 
-PRODUCT = "nvidia.com/gpu.product"
 PER_POD = "gpus_per_pod"
 """Detail of a recommendation that wants fewer or more GPUs in each pod, not fewer or more pods."""
 
@@ -181,7 +180,7 @@ def _resource(recommendation: Recommendation, held: GpuContainer) -> str:
             "(MIG strategy single): a label of the nodes chooses their size",
             "Change the nodeSelector of its manifest by hand.",
         )
-    return f"nvidia.com/mig-{proposed.mig_profile}" if proposed.mig_profile else WHOLE_GPU
+    return resource_of(proposed.mig_profile)
 
 
 def _container(document: Document, held: GpuContainer, resource: str, count: int) -> list[Edit]:
@@ -207,8 +206,8 @@ def _selector(
     label = facts.get(LABEL_FACT + proposed.gpu_model, "")
     if not label:
         raise ChangeRefusedError(
-            f"no node has a label {PRODUCT} that says {proposed.gpu_model}",
+            f"no node has a label {PRODUCT_LABEL} that says {proposed.gpu_model}",
             "Enable gpu-feature-discovery, or change the nodeSelector by hand.",
         )
-    at = role.template_at + pointer("nodeSelector", PRODUCT)
-    return edit(document, at, label, PRODUCT)
+    at = role.template_at + pointer("nodeSelector", PRODUCT_LABEL)
+    return edit(document, at, label, PRODUCT_LABEL)

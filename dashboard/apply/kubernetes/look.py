@@ -12,7 +12,7 @@ from collectors.kubernetes.objects import count_of, list_in, part, text_in, time
 from collectors.kubernetes.workloads import INSTANCE
 from dashboard.apply.kubernetes import reading
 from dashboard.apply.kubernetes.api import Document, KubernetesApi
-from dashboard.apply.kubernetes.edits import LABEL_FACT, PRODUCT, edits_for
+from dashboard.apply.kubernetes.edits import LABEL_FACT, edits_for
 from dashboard.apply.kubernetes.obstacles import (
     ELASTIC_FACT,
     SERVER_FACT,
@@ -39,6 +39,7 @@ from dashboard.apply.kubernetes.shape import excerpt, profile_of, roles_of
 from dashboard.apply.kubernetes.steps import avoids_surge, command_of, surges
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.errors import ChangeRefusedError, StalePlanError
+from data.gpu_resources import PRODUCT_LABEL
 from data.records.changes import Change, Target
 from data.records.decisions import Recommendation
 
@@ -207,9 +208,9 @@ def _owners(
 def _label(api: KubernetesApi, catalogue: GpuCatalogue, model: str) -> dict[str, str]:
     """Return the product label that most nodes carry for a model."""
     labels = [
-        text_in(node, "metadata", "labels", PRODUCT)
+        text_in(node, "metadata", "labels", PRODUCT_LABEL)
         for node in reading.nodes(api) or []
-        if catalogue.recognise(text_in(node, "metadata", "labels", PRODUCT)) == model
+        if catalogue.recognise(text_in(node, "metadata", "labels", PRODUCT_LABEL)) == model
     ]
     most = max(sorted(set(labels)), key=labels.count, default="")
     return {LABEL_FACT + model: most}

@@ -11,6 +11,7 @@ from collectors.kubernetes.objects import count_of, list_in, part, text_in
 from dashboard.apply.kubernetes.pointers import value_at
 from dashboard.apply.kubernetes.room import asked_by
 from dashboard.apply.kubernetes.shape import Document, roles_of
+from data.gpu_resources import is_of_vendor
 
 _PODS = "pods"
 
@@ -52,7 +53,7 @@ def refusal(quotas: Iterable[Document], more: Mapping[str, int]) -> str:
 def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
     """Return why a LimitRange refuses pods with these GPU limits, '' when none is known to."""
     containers = [
-        Counter({name: count_of(value) for name, value in limits.items() if _is_gpu(name)})
+        Counter({name: count_of(value) for name, value in limits.items() if is_of_vendor(name)})
         for section in ("containers", "initContainers")
         for one in list_in(pod_spec, section)
         if isinstance(limits := part(one, "resources", "limits"), Mapping)
@@ -76,7 +77,3 @@ def limit_refusal(limit_ranges: Iterable[Document], pod_spec: object) -> str:
                         "for: new pods would be refused"
                     )
     return ""
-
-
-def _is_gpu(name: object) -> bool:
-    return str(name).startswith("nvidia.com/")

@@ -6,6 +6,7 @@ from typing import Any
 
 from collectors.kubernetes.objects import count_of, part, text_in
 from dashboard.apply.kubernetes.shape import Document
+from data.gpu_resources import is_of_vendor
 
 YES, NO = "yes", "no"
 
@@ -19,7 +20,7 @@ def asked_by(pod_spec: object) -> Counter[str]:
             limits = part(one, "resources", "limits")
             beside = section == "containers" or text_in(one, "restartPolicy") == "Always"
             for name, quantity in limits.items() if isinstance(limits, Mapping) else ():
-                if str(name).startswith("nvidia.com/"):
+                if is_of_vendor(name):
                     if beside:
                         together[name] += count_of(quantity)
                     else:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from collectors.kubernetes.objects import WHOLE_GPU, count_of, list_in, part, requests_of, text_in
+from collectors.kubernetes.objects import count_of, list_in, part, requests_of, text_in
 from dashboard.apply.kubernetes.pointers import pointer, value_at
+from data.gpu_resources import MIG_PREFIX, WHOLE_GPU, is_of_vendor
 
 Document = Mapping[str, Any]
 
@@ -47,8 +48,6 @@ _KEPT = frozenset(
 )
 _WHOLE = frozenset({"strategy", "updateStrategy", "nodeSelector"})
 _OF_CONTAINERS = ("containers", "initContainers")
-_NVIDIA = "nvidia.com/"
-_MIG = f"{_NVIDIA}mig-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +110,7 @@ def _lean_container(container: Any) -> dict[str, Any]:
     resources = part(container, "resources")
     if isinstance(resources, Mapping):
         found["resources"] = {
-            section: {name: one for name, one in asked.items() if name.startswith(_NVIDIA)}
+            section: {name: one for name, one in asked.items() if is_of_vendor(name)}
             for section, asked in resources.items()
             if section in ("limits", "requests") and isinstance(asked, Mapping)
         }
@@ -132,7 +131,7 @@ def _holders(container: object, at: str, section: str) -> Iterator[GpuContainer]
     beside = section == "containers" or text_in(container, "restartPolicy") == "Always"
     limits = part(container, "resources", "limits")
     for resource in limits if isinstance(limits, Mapping) else ():
-        if resource == WHOLE_GPU or resource.startswith(_MIG):
+        if resource == WHOLE_GPU or resource.startswith(MIG_PREFIX):
             yield GpuContainer(
                 at=at,
                 name=text_in(container, "name"),
@@ -149,7 +148,7 @@ def profile_of(document: Document, roles: list[Role]) -> str | None:
     if len(resources) != 1:
         return None
     (resource,) = resources
-    return "" if resource == WHOLE_GPU else resource.removeprefix(_MIG)
+    return "" if resource == WHOLE_GPU else resource.removeprefix(MIG_PREFIX)
 
 
 def roles_of(kind: str, document: Document) -> list[Role]:

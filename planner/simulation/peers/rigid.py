@@ -2,17 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 
+from data.gpu_resources import WHOLE_GPU
 from planner.scheduling.node_mapping import Nodes, map_to_nodes
 from planner.simulation.job_view import Allocation, JobView, NodeView
 
-_GPUS = "nvidia.com/gpu"
 Room = dict[str, dict[int, int]]
 
 
 def room_of(nodes: Mapping[str, Mapping[int, NodeView]]) -> Room:
     """Return the GPUs of every node by type."""
     return {
-        kind: {key: node.resources[_GPUS] for key, node in of.items()} for kind, of in nodes.items()
+        kind: {key: node.resources[WHOLE_GPU] for key, node in of.items()}
+        for kind, of in nodes.items()
     }
 
 
