@@ -7,7 +7,7 @@ COPY deploy/requirements.lock deploy/installers.lock deploy/
 RUN python -m pip install --no-cache-dir --no-deps --require-hashes --requirement deploy/installers.lock
 RUN uv venv /opt/trimtab \
     && uv pip sync --python /opt/trimtab/bin/python --no-cache --require-hashes deploy/requirements.lock
-COPY pyproject.toml README.md LICENSE requirements.lock ./
+COPY pyproject.toml README.md LICENSE requirements.lock trimtab.py ./
 COPY data data
 COPY collectors collectors
 COPY forecasting forecasting

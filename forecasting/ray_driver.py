@@ -35,6 +35,8 @@ END = b""
 ANSWER_SECONDS = 600.0
 """How long an answer is waited for, or the connection: then the driver counts as lost."""
 _SECONDS_TO_END = 20.0
+_ON_A_WORKER = "trimtab.own_packages_first"
+"""Ray puts this process's working directory first on its workers' path: docs/decisions/0009."""
 _log = logging.getLogger(__name__)
 
 Work = Callable[[Any, Connection], None]
@@ -136,7 +138,9 @@ def _drive(line: Connection, address: str, work: Work) -> None:
     os.dup2(2, 1)  # what Ray prints is no data
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who asks is interrupted, and closes the line
     ray: Any = import_module("ray")
-    options: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {}
+    options: dict[str, Any] = {"runtime_env": {"worker_process_setup_hook": _ON_A_WORKER}}
+    if address == LOCAL:
+        options["include_dashboard"] = False
     try:
         # "local" is Ray's own word: "auto" connects to a cluster that was left behind.
         ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
