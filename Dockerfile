@@ -20,7 +20,7 @@ FROM ${PYTHON_IMAGE}
 RUN useradd --system --uid 10001 --user-group --create-home trimtab \
     && install -d -o trimtab -g trimtab /var/lib/trimtab
 COPY --from=build /opt/trimtab /opt/trimtab
-ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1
+ENV PATH=/opt/trimtab/bin:$PATH PYTHONUNBUFFERED=1 XDG_STATE_HOME=/var/lib
 USER trimtab
 WORKDIR /var/lib/trimtab
 EXPOSE 8501

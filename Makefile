@@ -102,6 +102,6 @@ reliability: setup servers ## run the tests of every fault and write docs/reliab
 screenshots: setup servers ## take docs/images anew
 	@TRIMTAB_SCREENSHOTS=1 $(PYTHON) -m pytest -q tests/browser/test_pictures.py
 
-clean: ## remove .venv and every cache; the store under .trimtab stays
+clean: ## remove .venv and every cache; the store in the state folder stays
 	@rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

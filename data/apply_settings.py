@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from data.setting_fields import documented, documented_path, require, require_between
+from data.state_folder import USUAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -12,10 +13,10 @@ class ApplySettings:
     The first switch is `apply.enabled`, the second the `enabled` of the target's own section.
     """
 
-    directory: str = documented_path(".trimtab/changes", "folder that receives change files")
+    directory: str = documented_path(f"{USUAL}/changes", "folder that receives change files")
     enabled: bool = documented(False, "first switch: let the apply worker change clusters")
     stop_file: str = documented_path(
-        ".trimtab/STOP", "kill switch: while this file exists nothing is applied"
+        f"{USUAL}/STOP", "kill switch: while this file exists nothing is applied"
     )
     max_per_hour: int = documented(10, "changes that may be started within an hour")
     max_namespace_share_ratio: float = documented(

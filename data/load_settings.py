@@ -5,6 +5,7 @@ be ignored.
 """
 
 import difflib
+import logging
 import math
 import re
 import tomllib
@@ -18,9 +19,12 @@ from data.renamed_settings import RENAMED, current_name
 from data.setting_fields import LIST, PATH, shown_value
 from data.settings import Settings
 from data.small_files import read_small_file
+from data.state_folder import EARLIER, USUAL, state_folder
 
+logger = logging.getLogger(__name__)
 DEFAULT_FILE = Path("trimtab.toml")
 ENVIRONMENT_PREFIX = "TRIMTAB_"
+_DEFAULT_HERE = "default, found in the working directory"
 _STORE, _KILL_SWITCH = "store.url", "apply.stop_file"
 _DUCKDB = "duckdb:///"
 _TOO_LARGE = 2**63
@@ -242,6 +246,19 @@ def _line_of_long_number(path: Path) -> str:
     return "" if number is None else f" in line {number} ({scrub(lines[number - 1], limit=60)})"
 
 
+def _state_values(environ: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Return the defaults that stand in the state folder, with the path of that folder."""
+    folder, defaults = state_folder(environ), Settings()
+    where = _DEFAULT_HERE if Path(EARLIER).is_dir() else "default"
+    values: dict[str, tuple[Any, str]] = {}
+    for name in _marked(PATH):
+        section, _, field = name.partition(".")
+        text = getattr(getattr(defaults, section), field)
+        if USUAL in text:
+            values[name] = (text.replace(USUAL, folder), where)
+    return values
+
+
 def _variable(name: str) -> str:
     """Return the environment variable of a setting."""
     return ENVIRONMENT_PREFIX + name.replace(".", "_", 1).upper()
@@ -280,13 +297,22 @@ def load_settings(
 
     `path` None takes ./trimtab.toml when it is there; `overrides` are `section.field` to text.
     Relative paths count from the folder of the file that they stand in, those of the environment
-    and the command line from the working directory.
+    and the command line from the working directory. Defaults stand in the state folder.
     """
     known = _known()
-    values = _file_values(path, known) | _environment_values(environ, known)
+    values = (
+        _state_values(environ) | _file_values(path, known) | _environment_values(environ, known)
+    )
     for name, text in (overrides or {}).items():
         _require_known(name, known, "the command line")
         values[name] = (_from_text(name, text, known[name], "the command line"), "command line")
+    if values[_STORE][1] == _DEFAULT_HERE:
+        logger.warning(
+            "the store is that of the folder %s in the working directory; moved to %s, it is found "
+            "from every directory",
+            EARLIER,
+            USUAL,
+        )
     settings = Settings()
     for section in fields(Settings):
         changed = {

@@ -27,6 +27,7 @@ from data.setting_fields import (
     require_between,
 )
 from data.source_settings import SourceSections, real_source_switches
+from data.state_folder import USUAL
 from data.submit_settings import SubmitSettings
 
 
@@ -35,7 +36,7 @@ class StoreSettings:
     """Where facts, plans and decisions are kept."""
 
     url: str = documented_path(
-        "duckdb:///.trimtab/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
+        f"duckdb:///{USUAL}/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
     )
     min_free_mib: float = documented(
         500.0, "free space of a DuckDB file's disk below which nothing is collected, MiB"
@@ -113,9 +114,7 @@ class PlanningSettings:
         0.2, "kept free above the largest memory seen or forecast, share of memory"
     )
     min_saving_ratio: float = documented(0.05, "smallest saving worth a change, share of cost")
-    idle_utilization_ratio: float = documented(
-        0.01, "utilization up to which a GPU counts as idle, 0..1"
-    )
+    idle_utilization_ratio: float = documented(0.01, "utilization up to which a GPU is idle, 0..1")
     reclaim_idle_hours: float = documented(4.0, "idle time before reclaiming is recommended, h")
     entry_margin_ratio: float = documented(
         0.1, "how much better than its limits a change must be to be proposed anew, share of each"

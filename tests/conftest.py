@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
+from uuid import uuid4
 
 import pytest
 import slow_end
@@ -54,9 +55,21 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         slow_end.mark(items)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_state_of_the_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test reads or writes the state folder of the person who runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+        yield
+
+
 @pytest.fixture(autouse=True)
-def no_settings_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Settings of the person who runs the tests reach no test."""
+def no_settings_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Settings of the person who runs the tests reach no test, nor does another test's state."""
+    own = tmp_path_factory.getbasetemp() / f"state-{uuid4()}"  # made by the test that writes there
+    monkeypatch.setenv("XDG_STATE_HOME", str(own))
     for name in list(os.environ):
         if name.startswith("TRIMTAB_") and name != _SCREENSHOTS:
             monkeypatch.delenv(name)

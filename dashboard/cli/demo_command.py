@@ -5,6 +5,7 @@ say how to plan, what energy costs and where to listen. See docs/decisions/0006.
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -29,9 +30,9 @@ from data.errors import SettingsError
 from data.load_settings import LoadedSettings
 from data.settings import Settings
 from data.source_settings import PrometheusSettings
+from data.state_folder import state_folder
 from data.store import open_store
 
-STORE = "duckdb:///.trimtab/demo.duckdb"
 STEP_SECONDS = 300
 PACE = 60.0
 """Simulated seconds in a second: an hour passes in a minute, a change is measured in about one."""
@@ -66,7 +67,8 @@ def demo(options: argparse.Namespace) -> int:
     """Fill a store of its own from the simulated fleet, run a cycle, serve the dashboard."""
 
     def load() -> LoadedSettings:
-        extra = {"store.url": STORE} if options.store is None else {}
+        own = f"duckdb:///{state_folder(os.environ)}/demo.duckdb"
+        extra = {"store.url": own} if options.store is None else {}
         return demo_settings(settings_of(options, extra=extra | serve_overrides(options)))
 
     def say(text: str) -> None:
@@ -142,7 +144,9 @@ def _value(settings: Settings, name: str) -> object:
 def _beside(url: str) -> Path:
     """Return the store's file without its ending; a place of its own for a store on a server."""
     file, _, path = url.partition(":///")
-    return Path(path).with_suffix("") if file == "duckdb" else Path(".trimtab/demo")
+    return (
+        Path(path).with_suffix("") if file == "duckdb" else Path(state_folder(os.environ)) / "demo"
+    )
 
 
 def _first_moment(world: World) -> datetime:

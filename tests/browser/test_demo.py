@@ -33,7 +33,7 @@ class Demo:
 
     def changes(self) -> list[dict[str, object]]:
         """All that was ever changed in the simulated cluster."""
-        path = self.folder / ".trimtab" / "demo-cluster.json"
+        path = self.folder / "trimtab" / "demo-cluster.json"
         found: list[dict[str, object]] = json.loads(path.read_text())["changes"]
         return found
 
@@ -51,7 +51,11 @@ def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Ite
             ],
             cwd=folder,
             env=environ
-            | {"TRIMTAB_SIMULATED_FLEET_NODES": str(nodes), "TRIMTAB_PLANNING_WORKERS": "1"}
+            | {
+                "TRIMTAB_SIMULATED_FLEET_NODES": str(nodes),
+                "TRIMTAB_PLANNING_WORKERS": "1",
+                "XDG_STATE_HOME": str(folder),
+            }
             | settings,
             stdout=sink,
             stderr=subprocess.STDOUT,

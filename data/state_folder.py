@@ -1,0 +1,25 @@
+"""The folder of what Trimtab keeps: the user's, or one that an earlier version made right here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+USUAL = "~/.local/state/trimtab"
+"""How defaults of settings name the folder."""
+EARLIER = ".trimtab"
+"""The folder of earlier versions, in whatever directory they were started in."""
+
+
+def state_folder(environ: Mapping[str, str]) -> str:
+    """Return `.trimtab` where the working directory has one, else the folder of this user.
+
+    That is $XDG_STATE_HOME/trimtab; as its specification has it, a relative path is not taken.
+    """
+    home = environ.get("XDG_STATE_HOME", "")
+    if Path(EARLIER).is_dir():
+        return EARLIER
+    if home.startswith("/"):
+        return f"{home.rstrip('/')}/trimtab"
+    try:
+        return str(Path(USUAL).expanduser())
+    except RuntimeError:  # an account without a home, as in some containers
+        return EARLIER
