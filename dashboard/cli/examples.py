@@ -1,6 +1,11 @@
 """Examples of every command, which its `--help` ends with."""
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    "completion": (
+        "trimtab completion bash > ~/.local/share/bash-completion/completions/trimtab",
+        "trimtab completion zsh > ~/.zfunc/_trimtab",
+    ),
+    "manual": ("trimtab manual | man -l -",),
     "demo": ("trimtab demo", "trimtab demo --days 1 --once"),
     "serve": (
         "trimtab serve --prometheus http://prometheus:9090",

@@ -326,6 +326,18 @@ def _add_simulate(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     add_scheduling(kinds)
 
 
+def _add_shell(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    completion = add_command(
+        commands,
+        "completion",
+        ("shell_command", "completion"),
+        "print a script that makes a shell complete commands, options and files",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh"))
+    about = "print the manual page, as man reads it"
+    add_command(commands, "manual", ("shell_command", "manual"), about)
+
+
 class HelpfulParser(argparse.ArgumentParser):
     """Names the nearest word where one of a few was meant, and ends its help with examples."""
 
@@ -372,4 +384,5 @@ def build_parser() -> argparse.ArgumentParser:
     _add_apply(commands)
     _add_submission(commands)
     _add_simulate(commands)
+    _add_shell(commands)
     return parser
