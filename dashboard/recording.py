@@ -5,15 +5,18 @@ every page and command go by this clock then; what a person decides or a worker 
 """
 
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from data.errors import ChangeRefusedError
 from data.records.cluster import Recording
-from data.store import StoreReader
+
+if TYPE_CHECKING:
+    from data.store import StoreReader
 
 NOT_APPLIED = "It is what would have been recommended; nothing from a recording can be applied."
 
 
-def present(reader: StoreReader) -> datetime:
+def present(reader: "StoreReader") -> datetime:
     """Return the time that the store's proposals live in: today's, or the end of a recording."""
     found = reader.recording()
     return reader.clock() if found is None else found.end
@@ -30,7 +33,7 @@ def as_of_text(found: Recording) -> str:
     return f"As of {long_time(found.end)}, the end of the {noun} {', '.join(found.names)}"
 
 
-def require_live(reader: StoreReader) -> None:
+def require_live(reader: "StoreReader") -> None:
     """Refuse to decide about what a recording would have had. Errors: ChangeRefusedError."""
     found = reader.recording()
     if found is not None:

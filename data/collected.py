@@ -1,12 +1,16 @@
 """What one source gave in one window: the unit in which facts are kept."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
 
-import pandas as pd
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from data.columns import ALLOCATIONS, SAMPLES, XIDS, check_frame, empty_frame
 from data.records.cluster import Node, SourceReport
 from data.records.jobs import Job
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def no_samples() -> pd.DataFrame:

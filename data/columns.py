@@ -4,12 +4,16 @@ Unknown numbers are NaN in frames (pandas' missing value) and NULL in the store;
 Times are `datetime64[us, UTC]`. `check_frame` is called at borders, never in loops.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 TIME = "datetime64[us, UTC]"
 TEXT = "str"
@@ -142,6 +146,8 @@ def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
     frame, the column and what was found, for a missing required or an undeclared column, a
     time without UTC, or a NULL in a required column.
     """
+    import pandas as pd
+
     unknown = [str(name) for name in frame.columns if name not in declared.columns]
     if unknown:
         raise ValueError(f"{declared.name} frame has undeclared columns {unknown}")
@@ -164,6 +170,8 @@ def check_frame(frame: pd.DataFrame, declared: FrameColumns) -> pd.DataFrame:
 
 def empty_frame(declared: FrameColumns) -> pd.DataFrame:
     """Return a frame without rows that has the declared columns and types."""
+    import pandas as pd
+
     return pd.DataFrame(
         {name: pd.Series([], dtype=dtype) for name, (dtype, _unit) in declared.columns.items()}
     )

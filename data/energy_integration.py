@@ -4,10 +4,15 @@ Pure functions over arrays. Times in s, power in W, counters and results in J. T
 same in SQL for whole fleets; tests hold the two together.
 """
 
-import numpy as np
-import numpy.typing as npt
+from __future__ import annotations
 
-Floats = npt.NDArray[np.float64]
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Floats = npt.NDArray[np.float64]
 
 MAX_GAP_SECONDS = 300.0
 """Between two readings further apart than this nothing is known (restarts, reloads)."""
@@ -27,6 +32,8 @@ def integrate_power(
     Intervals longer than the largest gap, or with an unknown end, add neither. Repeats of a time
     add nothing. Errors: ValueError when times do not ascend or lengths differ.
     """
+    import numpy as np
+
     if len(times_s) != len(power_w):
         raise ValueError(f"{len(times_s)} times for {len(power_w)} readings")
     seconds = np.diff(times_s)
@@ -50,6 +57,8 @@ def counter_steps(
     A smaller reading is a reset (driver reload): what it shows was used since. A step above
     1.2 x limit x dt (facts of NVML: int64 since driver load, may jump) is not believed.
     """
+    import numpy as np
+
     seconds = np.diff(times_s)
     steps = np.diff(energy_j)
     steps = np.where(steps < 0, energy_j[1:], steps)

@@ -4,22 +4,28 @@ import json
 import pkgutil
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from collectors.base import Window
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
+from data.store import open_store
+
+START = datetime(2026, 1, 7, 12, tzinfo=UTC)
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("data", "collectors", "forecasting", "planner", "dashboard")
 HEAVY = ("prophet", "streamlit", "pandas", "plotly", "duckdb", "sqlalchemy", "matplotlib")
 
 
 def modules_after(statement: str) -> set[str]:
-    """Run a statement in a fresh interpreter; give the top-level modules it left loaded."""
+    """Run a statement in a fresh interpreter; give the modules it left loaded."""
     code = (
         f"import json, sys\ntry:\n    {statement}\nexcept SystemExit as end:\n"
         "    assert end.code in (0, None), end.code\n"
-        "print('\\n' + json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
+        "print('\\n' + json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
@@ -32,6 +38,46 @@ def test_help_imports_nothing_heavy(option: str) -> None:
     """`trimtab --help` and `--version` answer without loading pandas, Prophet or Streamlit."""
     loaded = modules_after(f"from dashboard.cli import main; main([{option!r}])")
     assert loaded & set(HEAVY) == set()
+
+
+LISTS = (
+    "jobs", "gpus", "nodes", "sources", "audit", "findings list", "recommendations list", "savings",
+    "plan", "forecast",
+)  # fmt: skip
+WAITS = (
+    "pandas", "numpy", "pyarrow", "scipy", "numba", "prophet", "plotly", "streamlit", "requests",
+    "collectors", "forecasting", "planner",
+)  # fmt: skip
+MAX_LIST_MODULES = 620
+MAX_NO_STORE_MODULES = 260
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A store with samples of the simulated fleet, whose address it is."""
+    url = f"duckdb:///{tmp_path_factory.mktemp('lists') / 's.duckdb'}"
+    collector = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=300)
+    with open_store(url) as filled:
+        filled.keep(collector.collect(Window(start=START, end=START + timedelta(hours=2))))
+    return url
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_list_loads_no_frames(command: str, store: str) -> None:
+    """A list is answered without pandas, whatever loads it, and within its budget of modules."""
+    given = ["--store", store, *command.split()]
+    loaded = modules_after(f"from dashboard.cli import main; main({given!r})")
+    assert loaded & set(WAITS) == set()
+    assert len(loaded) <= MAX_LIST_MODULES
+
+
+@pytest.mark.parametrize("command", [*LISTS, "energy", "memory"])
+def test_no_store_is_said_before_a_database_is_loaded(command: str, tmp_path: Path) -> None:
+    """Where there is no store, a list says so without SQLAlchemy or DuckDB."""
+    given = ["--store", f"duckdb:///{tmp_path}/none.duckdb", *command.split()]
+    loaded = modules_after(f"from dashboard.cli import main; sys.exit(main({given!r}) - 1)")
+    assert loaded & {*WAITS, *HEAVY, "pydantic"} == set()
+    assert len(loaded) <= MAX_NO_STORE_MODULES
 
 
 def test_prophet_and_streamlit_wait_until_they_are_needed() -> None:

@@ -33,7 +33,7 @@ from data.errors import StoreBusyError
 from data.records.lifecycle import OPEN, State
 from data.settings import Settings
 from data.store import Store, open_store
-from data.store.bridge import is_postgres_url
+from data.store.place import is_postgres_url
 from data.store.served_store import ServedStore
 
 _GOOD = frozenset({State.APPLIED, State.ROLLED_BACK, State.VERIFIED, State.KEPT})

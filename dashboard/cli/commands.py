@@ -4,11 +4,21 @@ import argparse
 import importlib
 from collections.abc import Callable
 
+_READERS = frozenset({
+    "energy_command", "finding_commands", "forecast_command", "list_commands", "memory_command",
+    "plan_command", "recommendation_commands", "savings_command", "token_command",
+})  # fmt: skip
+"""Modules whose commands need a store that is there: they say so before they are imported."""
+
 
 def deferred(module: str, function: str) -> Callable[[argparse.Namespace], int]:
     """Return the function of a module, which is imported when it runs."""
 
     def run(options: argparse.Namespace) -> int:
+        if module in _READERS and function != "settings":
+            from dashboard.cli.world import require_a_store
+
+            require_a_store(options)
         command = getattr(importlib.import_module(f"dashboard.cli.{module}"), function)
         return int(command(options))
 

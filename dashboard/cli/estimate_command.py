@@ -24,8 +24,7 @@ from dashboard.submission.planning import calibration_of, family_of, limit_warni
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
 from data.settings import Settings
-from data.store.bridge import is_postgres_url
-from data.store.engine import is_there, store_path
+from data.store.place import is_postgres_url, is_there, store_path
 from planner.memory.calibration import Calibration
 from planner.memory.predictor import MemoryEstimate
 from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob

@@ -3,7 +3,6 @@
 import argparse
 import sys
 
-from dashboard import decisions
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import decided, open_for_reading, settings_of
 from dashboard.idle_sum import IDLE_COLUMNS, idle_rows, idle_sum
@@ -92,6 +91,8 @@ def idle(options: argparse.Namespace) -> int:
 
 def show(options: argparse.Namespace) -> int:
     """Show one recommendation whole, with the exact text of its change."""
+    from dashboard import decisions
+
     with open_for_reading(settings_of(options)) as store:
         now = present(store.reader)
         stored = store.reader.recommendation(options.id, now=now)

@@ -6,7 +6,6 @@ from dataclasses import asdict
 from dashboard.api.rows import saving_row
 from dashboard.cli.output import print_json, print_rows, range_text
 from dashboard.cli.world import open_for_reading, settings_of
-from dashboard.saved_by_day import saved_by_day, summed
 from dashboard.savings import LedgerRow, Total, ledger, total_energy, total_gpu_hours
 from data.clock import utc_now
 
@@ -54,6 +53,8 @@ def savings(options: argparse.Namespace) -> int:
 
 def _to_date(options: argparse.Namespace) -> int:
     """List what was saved so far, by finding, day or namespace; the last row is the total."""
+    from dashboard.saved_by_day import saved_by_day, summed
+
     loaded = settings_of(options)
     with open_for_reading(loaded) as store:
         days = saved_by_day(store.reader, loaded.settings, now=utc_now())

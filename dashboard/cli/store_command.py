@@ -15,10 +15,9 @@ from data.store import open_store
 from data.store.backup import back_up
 from data.store.backup import restore as restore_store
 from data.store.backup_request import ask_holder
-from data.store.bridge import is_postgres_url
 from data.store.copy_store import TableProof, copy_store
-from data.store.engine import store_path
 from data.store.grants import grants_sql
+from data.store.place import is_postgres_url, store_path
 
 
 def copy(options: argparse.Namespace) -> int:

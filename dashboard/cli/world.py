@@ -13,19 +13,18 @@ from urllib.parse import quote
 from tqdm import tqdm
 
 from dashboard.cli.output import say
-from dashboard.decision_service import DecisionService
 from dashboard.recording import as_of_text
 from data.errors import NoTextError, StoreBusyError
 from data.load_settings import DEFAULT_FILE, LoadedSettings, load_settings
 from data.records.commands import Person
 from data.settings import Settings
-from data.store import Store, open_store
-from data.store.engine import store_path
-from data.store.served_store import BY_HEADER, ServedStore, served_store
+from data.store.place import require_store, store_path
 
 if TYPE_CHECKING:
     from dashboard.api.wishes import WishOutcome
     from dashboard.cycle import Progress
+    from dashboard.decision_service import DecisionService
+    from data.store import Store
 
 _UNSURE_NS = 2_000_000_000
 _OVERRIDES = {
@@ -46,6 +45,11 @@ def settings_of(
     }
     path = Path(options.settings) if options.settings else None
     return load_settings(path, environ=os.environ, overrides=overrides | (extra or {}))
+
+
+def require_a_store(options: argparse.Namespace) -> None:
+    """Refuse to look for what only a store holds where there is none. Errors: StoreError."""
+    require_store(settings_of(options).settings.store.url)
 
 
 class FreshSettings:
@@ -80,7 +84,7 @@ class FreshSettings:
 
 
 @contextmanager
-def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
+def open_for_reading(loaded: LoadedSettings) -> "Iterator[Store]":
     """Open the store that must exist already, say when its present has passed, and close it."""
     with open_or_ask(loaded.settings.store.url) as store:
         if (recording := store.reader.recording()) is not None:
@@ -88,15 +92,19 @@ def open_for_reading(loaded: LoadedSettings) -> Iterator[Store]:
         yield store
 
 
-def open_or_ask(url: str, *, create: bool = False) -> Store:
+def open_or_ask(url: str, *, create: bool = False) -> "Store":
     """Return the store: opened, or read through the process that holds it.
 
     Errors: StoreBusyError naming the process that holds it and answers no commands; StoreError
     where there is none, without `create`.
     """
+    from data.store import open_store
+
     try:
         return open_store(url, create=create)
     except StoreBusyError:
+        from data.store.served_store import served_store
+
         served = served_store(store_path(url))
         if served is None:
             raise
@@ -110,6 +118,8 @@ def person_of(options: argparse.Namespace) -> Person:
 
 def by_header(options: argparse.Namespace) -> dict[str, str]:
     """Return the header by which the process that holds the store knows who gives the command."""
+    from data.store.served_store import BY_HEADER
+
     try:
         return {BY_HEADER: quote(options.by)}
     except UnicodeEncodeError as error:
@@ -118,17 +128,20 @@ def by_header(options: argparse.Namespace) -> dict[str, str]:
         ) from error
 
 
-def decision_service_of(options: argparse.Namespace, store: Store) -> DecisionService:
+def decision_service_of(options: argparse.Namespace, store: "Store") -> "DecisionService":
     """Return the decision service on an open store, under the settings of the moment."""
+    from dashboard.decision_service import DecisionService
+
     return DecisionService(store=store, settings=lambda: settings_of(options).settings)
 
 
-def ask(options: argparse.Namespace, store: Store, kind: str, **more: object) -> "WishOutcome":
+def ask(options: argparse.Namespace, store: "Store", kind: str, **more: object) -> "WishOutcome":
     """Ask for something about the finding of `options.id`, of the process that holds the store.
 
     `more` are the other fields of a wish. Errors: those of `carry_out`.
     """
     from dashboard.api.wishes import Wish, WishOutcome, carry_out
+    from data.store.served_store import ServedStore
 
     wish = Wish.model_validate({"decision": kind, **more})
     if isinstance(store, ServedStore):

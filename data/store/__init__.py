@@ -1,11 +1,17 @@
 """The kept facts, plans and decisions: one DuckDB file, one writer, many readers.
 
 `open_store` gives a `Store`, which writes; its `.reader` is a `StoreReader`, which only reads.
+Its parts are imported when first asked for: SQLAlchemy takes longer to load than many a command.
 """
 
-from data.store.planning_view import PlanningView
-from data.store.reader import CycleRow, StoredRecommendation, StoreReader
-from data.store.store import Store, open_store
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from data.store.planning_view import PlanningView
+    from data.store.reader import CycleRow, StoredRecommendation, StoreReader
+    from data.store.store import Store, open_store
 
 __all__ = [
     "CycleRow",
@@ -15,3 +21,20 @@ __all__ = [
     "StoredRecommendation",
     "open_store",
 ]
+_MODULES = MappingProxyType(
+    {
+        "CycleRow": "reader",
+        "PlanningView": "planning_view",
+        "Store": "store",
+        "StoreReader": "reader",
+        "StoredRecommendation": "reader",
+        "open_store": "store",
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a part by its name."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

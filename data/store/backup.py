@@ -12,10 +12,10 @@ from datetime import datetime
 from pathlib import Path
 
 from data.errors import StoreBusyError, StoreError
-from data.store.bridge import is_postgres_url
 from data.store.copy_store import Progress, TableProof, copy_store, prove
-from data.store.engine import open_engine, store_path
+from data.store.engine import open_engine
 from data.store.head import head_path, log_path
+from data.store.place import is_postgres_url, store_path
 from data.store.private_files import make_folder
 from data.store.store import Store, open_store
 

@@ -4,12 +4,18 @@ Whatever the order in which readings come, and however often, the same rows stay
 the earliest, the last the latest.
 """
 
-import pandas as pd
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
 from data.columns import XIDS, check_frame
 from data.store.bridge import make_temporary
 from data.store.bulk import incoming
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _INCOMING = "incoming_xids"
 _COLUMNS = ", ".join(XIDS.names)

@@ -37,11 +37,6 @@ class Lock(IntEnum):
     OUTBOX = 4
 
 
-def is_postgres_url(url: str) -> bool:
-    """Say whether a store address names a PostgreSQL database."""
-    return url.split(":", 1)[0].lower() in ("postgresql", "postgresql+psycopg", "postgres")
-
-
 def is_postgres(connection: sa.Connection | sa.Engine) -> bool:
     """Say whether several processes share this store."""
     return connection.dialect.name == "postgresql"
@@ -62,7 +57,7 @@ def claimable(connection: sa.Connection, rows: sa.Select[Any], table: sa.Table) 
     return rows.with_for_update(of=table, skip_locked=True) if is_postgres(connection) else rows
 
 
-def spoken(connection: sa.Connection, query: str) -> str:
+def spoken(connection: sa.Connection | sa.Engine, query: str) -> str:
     """Return the query in the words of the engine."""
     return _ARG_MAX.sub(_LATEST, query) if is_postgres(connection) else query
 

@@ -4,17 +4,20 @@ DuckDB takes a registered Arrow table at millions of rows per second, PostgreSQL
 hundred thousand, either of them `executemany` at about one thousand.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from data.store.bridge import count_changed, is_postgres, spoken
 from data.store.engine import failures_named
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
 INCOMING = "incoming_frame"
 _UTC = "datetime64[us, UTC]"
@@ -25,6 +28,8 @@ def incoming(
     connection: sa.Connection, frame: pd.DataFrame, name: str = INCOMING
 ) -> Iterator[None]:
     """Make the frame a relation of that name, for this connection and as long as the block runs."""
+    import pyarrow as pa
+
     # Without threads: Python waits without end for one that has no memory to start with.
     rows = _storable(pa.Table.from_pandas(frame, preserve_index=False, nthreads=1))
     if is_postgres(connection):
@@ -114,6 +119,8 @@ def read_frame(
 
 def frame_of(table: pa.Table) -> pd.DataFrame:
     """Return rows as a frame; times are UTC-aware, NULL numbers are NaN."""
+    import pandas as pd
+
     frame: pd.DataFrame = table.to_pandas()
     for name in frame.columns:
         if isinstance(frame[name].dtype, pd.DatetimeTZDtype):
@@ -142,6 +149,9 @@ def append_rows(connection: sa.Connection, table: str, rows: pa.Table) -> None:
 
 def _storable(rows: pa.Table) -> pa.Table:
     """Return the rows with NUL replaced in texts, as `without_nul` does."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     for index, (field, column) in enumerate(zip(rows.schema, rows.columns, strict=True)):
         text = pa.types.is_string(field.type) or pa.types.is_large_string(field.type)
         if text and pc.any(pc.match_substring(column, "\0")).as_py():

@@ -12,7 +12,6 @@ from collections.abc import Callable, Hashable
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import pandas as pd
 import sqlalchemy as sa
 
 from data.clock import floor_to_slot, utc_now
@@ -87,6 +86,8 @@ class CachedReader(StoreReader):
                 slot.answer = make()
                 slot.version = version
             answer: Answer = slot.answer
+        import pandas as pd
+
         return answer.copy(deep=False) if isinstance(answer, pd.DataFrame) else answer
 
     latest_sample_at = _kept(StoreReader.latest_sample_at)

@@ -6,15 +6,14 @@ in one of each come from `hourly`, others (ends of a range, midnights of zones a
 from `five_minute`. Where that is forgotten already, the hour is spread evenly over its slots.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
 import sqlalchemy as sa
 
 from data.clock import floor_to_slot
@@ -23,7 +22,12 @@ from data.store.fact_reader import FactReader, as_utc
 from data.store.rollup_sql import SLOT_SECONDS
 from data.units import SECONDS_PER_HOUR
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+
+    Floats = npt.NDArray[np.float64]
 
 NO_NAME = "(unknown)"
 """Key of what a job held of which the asked name is not known."""
@@ -289,6 +293,8 @@ class EnergyReader(FactReader):
         rows = self._rows(
             _parts(start, end, key=key, periods=periods, by_hour_of_day=by_hour_of_day)
         )
+        import pandas as pd
+
         return pd.DataFrame(rows, columns=list(_COLUMNS)).astype(_NUMBER_TYPES)
 
     def boards_since(self, *, start: datetime, end: datetime) -> Floats:
@@ -296,6 +302,8 @@ class EnergyReader(FactReader):
 
         That is `start`, or later for a board that first appeared while others were watched.
         """
+        import numpy as np
+
         at = _HOURLY.c.slot_start
         first = sa.func.min(at).label("first")
         boards = (

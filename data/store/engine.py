@@ -5,16 +5,19 @@ connection object shared by threads silently returns wrong rows.
 """
 
 import re
+import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy as sa
 
 from data.errors import MORE_MEMORY, OUT_OF_MEMORY, StoreBusyError, StoreError, scrub
+from data.store.place import closed, is_there, require_file
 from data.store.private_files import make_folder, tighten
 
-_PREFIX = "duckdb:///"
 _HOLDER = re.compile(r"PID (\d+)")
 _NO_MEMORY = re.compile(
     r"out of memory|bad.alloc|(?:failed to|cannot) allocate|MemoryError|can't start new thread",
@@ -28,56 +31,9 @@ _CONFIG = {
 }
 
 
-def store_path(url: str) -> Path:
-    """Return the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
-
-    The rest of the address is the path as it is: no escapes, no options. DuckDB's own words for
-    what is no file (:memory:, md:) are refused, since nothing would be kept there; it also cuts
-    a path at a question mark.
-    """
-    path = url.removeprefix(_PREFIX)
-    no_file = path.startswith((":", "md:", "motherduck:")) or "?" in path
-    if path in ("", url) or no_file or not path.isprintable():
-        raise StoreError(
-            f"store address {scrub(url)!r} cannot be used", "Give duckdb:///PATH of a file."
-        )
-    return Path(path).expanduser()
-
-
-def is_there(path: Path) -> bool:
-    """Tell whether a file is there. Errors: StoreError where this user may not look."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        raise _closed(path, error.strerror or "") from error
-    return True
-
-
-def _closed(path: Path, reason: str) -> StoreError:
-    """Return the refusal of a file that this user may not use."""
-    return StoreError(
-        f"this user may not use the store {path}{_owner_of(path)}: {reason}",
-        "Run the command as the user who owns it, or ask its server by the HTTP API "
-        "(an admin makes a token: `trimtab token make`).",
-    )
-
-
-def _owner_of(path: Path) -> str:
-    """Return whose the file is, for a message; '' where that is not told."""
-    with suppress(OSError, KeyError, NotImplementedError):
-        return f" of {path.owner()}"
-    return ""
-
-
 def open_engine(path: Path, *, create: bool) -> sa.Engine:
     """Return an engine on the file, proven to open. Errors: StoreBusyError, StoreError."""
-    exists = is_there(path)
-    if not create and not exists:
-        raise StoreError(
-            f"there is no store at {path}", "Run `trimtab cycle` or `trimtab import` first."
-        )
+    exists = is_there(path) if create else require_file(path)
     try:
         make_folder(path.parent)
         tighten(tuple(path.with_name(path.name + end) for end in ("", ".wal")), path.parent)
@@ -98,6 +54,7 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
         raise _named(path, str(context.original_exception)) from context.original_exception
 
     sa.event.listen(engine, "handle_error", name_failure)
+    sa.event.listen(engine, "do_execute", _without_pandas)
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
@@ -107,6 +64,22 @@ def open_engine(path: Path, *, create: bool) -> sa.Engine:
         engine.dispose()
         raise
     return engine
+
+
+def _without_pandas(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    """Execute a statement so that DuckDB does not import pandas; False where it may be there.
+
+    It looks for pandas' NaT among the parameters, and loads pandas to know it: half the time of a
+    list. A value that exists without pandas is none. With several threads another may be importing.
+    """
+    if "pandas" in sys.modules or threading.active_count() > 1:
+        return False
+    sys.modules["pandas"] = None  # type: ignore[assignment]
+    try:
+        context.dialect.do_execute(cursor, statement, parameters, context)
+    finally:
+        del sys.modules["pandas"]
+    return True
 
 
 @contextmanager
@@ -132,7 +105,7 @@ def _named(path: Path, text: str) -> StoreError:
             "Stop that process or use its dashboard, or give another file with --store.",
         )
     if "Permission denied" in text:
-        return _closed(path, "permission denied")
+        return closed(path, "permission denied")
     if _NO_MEMORY.search(text):
         return StoreError(f"{OUT_OF_MEMORY} using the store {path}", MORE_MEMORY)
     if text.startswith("INTERRUPT Error"):  # of its threads another failed, and its words are lost

@@ -3,13 +3,14 @@
 Every call takes a connection of its own, so any thread may call.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -27,11 +28,15 @@ from data.records.cluster import (
 )
 from data.records.jobs import Job
 from data.store import board_xids, samples_sql, tables
+from data.store.bridge import spoken
 from data.store.bulk import read_frame
 from data.store.planning_view import PlanningView
 from data.store.record_json import from_json
 from data.store.rollup_sql import SLOT_SECONDS
 from data.units import SECONDS_PER_HOUR
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _RECORDED = "recorded"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -202,7 +207,11 @@ class FactReader:
 
     def gpus(self, *, start: datetime = _EPOCH, end: datetime = _FAR) -> tuple[Gpu, ...]:
         """Return the boards and MIG instances as last seen in the slots of (start, end]."""
-        rows: Iterable[Any] = self._frame(samples_sql.GPUS, **slots_of(start, end)).itertuples()
+        instants = [
+            sa.bindparam(name, at, type_=sa.DateTime(timezone=True))
+            for name, at in slots_of(start, end).items()
+        ]
+        rows = self._rows(sa.text(spoken(self._engine, samples_sql.GPUS)).bindparams(*instants))
         return tuple(
             Gpu(
                 gpu_uuid=row.gpu_uuid,
@@ -210,12 +219,10 @@ class FactReader:
                 mig_profile=row.mig_profile,
                 node=row.node,
                 gpu_model=row.gpu_model,
-                memory_total_mib=None if pd.isna(row.memory_total_mib) else row.memory_total_mib,
+                memory_total_mib=row.memory_total_mib,
                 job_id=row.job_id,
-                last_seen_at=row.last_seen_at.to_pydatetime(),
-                unexplained_at=None
-                if pd.isna(row.unexplained_at)
-                else row.unexplained_at.to_pydatetime(),
+                last_seen_at=as_utc(row.last_seen_at),
+                unexplained_at=row.unexplained_at and as_utc(row.unexplained_at),
             )
             for row in rows
         )
@@ -376,5 +383,7 @@ def _of_these_jobs(history: pd.DataFrame, jobs: Iterable[Job], slot_seconds: int
     begins = {
         job_id: floor_to_slot(began, slot_seconds) for job_id, began in since.items() if began
     }
+    import pandas as pd
+
     first = pd.to_datetime(history["job_id"].map(begins), utc=True)
     return history[~(history["slot_start"] < first)].reset_index(drop=True)

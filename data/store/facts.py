@@ -5,12 +5,13 @@ number, the later text, the utilization of the better signal. Larger-wins is com
 associative and idempotent, so no order of arrival can show.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pandas as pd
 import sqlalchemy as sa
 
 from data.collected import Collected
@@ -25,6 +26,9 @@ from data.store.ledger import next_sequence
 from data.store.partitions import make_partitions
 from data.store.record_json import from_json, to_json
 from data.store.rollup import kept_since, mark_hours, mark_spans
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SAMPLE_KEY = ("sampled_at", "gpu_uuid", "mig_instance", "job_id")
 _ALLOCATION_KEY = (
@@ -101,6 +105,8 @@ def keep_samples(
     Non-finite numbers become unknown. What is older than the retention of samples can no longer
     be rolled up and is refused.
     """
+    import numpy as np
+
     frame = check_frame(samples, SAMPLES)
     late = late_samples(connection, frame)
     frame = frame[~late] if late.any() else frame
@@ -250,6 +256,8 @@ def keep_allocations(connection: sa.Connection, allocations: pd.DataFrame) -> No
 
 def keep_nodes(connection: sa.Connection, nodes: Sequence[Node]) -> None:
     """Keep the newest description of every node and source."""
+    import pandas as pd
+
     rows = pd.DataFrame(
         [(node.name, node.source, node.seen_at, to_json(node)) for node in nodes],
         columns=["name", "source", "seen_at", "record"],
@@ -263,6 +271,8 @@ def keep_nodes(connection: sa.Connection, nodes: Sequence[Node]) -> None:
 
 def keep_jobs(connection: sa.Connection, jobs: Sequence[Job]) -> None:
     """Keep every job once, from all that its sources say (see `merged_job`)."""
+    import pandas as pd
+
     if not jobs:
         return
     ids = [job.job_id for job in jobs]

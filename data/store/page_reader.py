@@ -1,12 +1,13 @@
 """Reading for pages: some of many jobs, and forecasts added up instead of handed over."""
 
+from __future__ import annotations
+
 import json
+import math
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pandas as pd
 import sqlalchemy as sa
 
 from data.records.forecast_tests import ForecastTest
@@ -22,6 +23,10 @@ from data.records.jobs import Job
 from data.store import job_sql, tables
 from data.store.fact_reader import FactReader, slots_of
 from data.store.record_json import build, from_json
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
 
 _LEVELS = ("q10", "q50", "q90")
 
@@ -194,6 +199,8 @@ class PageReader(FactReader):
 
         Jobs count whose forecasts share the first one's slots; None when there are none.
         """
+        import numpy as np
+
         slots: list[str] | None = None
         sums: np.ndarray[tuple[int, ...], np.dtype[np.float64]] | None = None
         for forecast in self._known_forecasts():
@@ -237,4 +244,4 @@ def newest_cycle() -> sa.ScalarSelect[str]:
 
 
 def _known(value: Any) -> float | None:
-    return None if pd.isna(value) else float(value)
+    return None if value is None or math.isnan(value) else float(value)

@@ -1,12 +1,17 @@
 """Tables that PostgreSQL keeps in a partition per day or month; DuckDB keeps them whole."""
 
-from datetime import datetime, timedelta
+from __future__ import annotations
 
-import pandas as pd
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
 from data.errors import StoreBusyError
 from data.store.bridge import is_postgres, set_patience
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _PATIENCE = timedelta(seconds=5)
 """Who waits for readers to leave a table keeps new ones waiting."""

@@ -1,13 +1,17 @@
 """What a cycle thinks about: the fleet, the jobs and their history, read at one time."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from data.records.cluster import Cluster
 from data.records.jobs import Job
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,13 @@ Filing an edition, its entry in the audit and the messages to its recipients are
 a process that dies has either filed all of it or none; the outbox then sends what is waiting.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import sqlalchemy as sa
 
 from data.store import tables
@@ -16,6 +18,9 @@ from data.store.bridge import Lock, Transaction
 from data.store.bulk import put_rows
 from data.store.ledger import append_entry
 from data.store.outbox import Message, waiting_row
+
+if TYPE_CHECKING:
+    pass
 
 URGENT = "urgent"
 """The event of an entry about what cannot wait."""
@@ -89,6 +94,8 @@ class ReportLog:
 def _note_told(
     connection: sa.Connection, owner: str, findings: Sequence[str], now: datetime
 ) -> None:
+    import pandas as pd
+
     told = pd.DataFrame({"finding": list(dict.fromkeys(findings))})
     told = told.assign(owner=owner, told_at=pd.Timestamp(now))
     put_rows(connection, "findings_told", told, key=("owner", "finding"))

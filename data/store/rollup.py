@@ -7,7 +7,6 @@ the stored samples, so the roll-ups follow from the facts alone, whatever the or
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
-import pandas as pd
 import sqlalchemy as sa
 
 from data.settings import RetentionSettings
@@ -130,6 +129,8 @@ def forget(
             {"since": since},
         )
         deleted[table] = dropped + int(gone.rowcount)
+        import pandas as pd
+
         kept = pd.DataFrame({"resolution": [table], "since": [since]})
         put_rows(connection, "retained", kept, key=("resolution",))
     return deleted

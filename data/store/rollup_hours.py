@@ -1,11 +1,17 @@
 """The statements that roll whole hours of samples up, in DuckDB."""
 
-import pandas as pd
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.store import rollup_sql
 from data.store.bulk import incoming
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def make_hours(connection: sa.Connection, start: int, end: int) -> None:
@@ -30,6 +36,8 @@ def clear_hours(connection: sa.Connection, start: int, end: int) -> None:
 
 
 def _models() -> pd.DataFrame:
+    import pandas as pd
+
     return pd.DataFrame(
         [(model.name, model.tdp_watts, model.idle_watts) for model in load_gpu_catalogue()],
         columns=["gpu_model", "tdp_watts", "idle_watts"],

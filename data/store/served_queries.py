@@ -4,17 +4,20 @@ A query is text and its values as JSON, a row JSON, a frame Arrow. Only a single
 in a transaction that reads.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import duckdb
-import pyarrow as pa
 import sqlalchemy as sa
 
 from data.errors import StoreError
 from data.store.engine import failures_named
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROWS, FRAME = "rows", "frame"
 _AT = "$at"
@@ -62,6 +65,8 @@ def answer_query(engine: sa.Engine, form: str, text: str, values: Sequence[objec
             raise StoreError("the query gives no rows")
         with failures_named(connection):
             table: pa.Table = result.cursor.to_arrow_table()
+    import pyarrow as pa
+
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
@@ -69,6 +74,8 @@ def answer_query(engine: sa.Engine, form: str, text: str, values: Sequence[objec
 
 
 def _require_select(text: str) -> None:
+    import duckdb
+
     try:
         statements = duckdb.extract_statements(text)
     except duckdb.Error as error:
@@ -87,5 +94,7 @@ def rows_of(body: bytes) -> list[Any]:
 
 def table_of(body: bytes) -> pa.Table:
     """Return the table of an answer."""
+    import pyarrow as pa
+
     with pa.ipc.open_stream(body) as stream:
         return stream.read_all()

@@ -5,6 +5,8 @@ reaches it could open the file itself, so no token or sign-in is involved. What 
 query on the same rows; whatever would write has to be asked of the holder.
 """
 
+from __future__ import annotations
+
 import http.client
 import json
 import os
@@ -14,9 +16,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import pandas as pd
 import sqlalchemy as sa
 
 from data import errors
@@ -28,6 +29,9 @@ from data.store.migrate import newest_schema
 from data.store.reader import StoreReader
 from data.store.served_queries import FRAME, ROWS, compiled, encode, rows_of, table_of
 from data.store.store import Store
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MAX_ADDRESS = 100
 """Bytes of a path that fit into the address of a socket on every system."""

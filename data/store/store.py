@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import pandas as pd
 import sqlalchemy as sa
 
 from data.collected import Collected
@@ -24,17 +23,18 @@ from data.records.plans import Plan
 from data.records.submissions import MeasuredPeak, Submission
 from data.settings import RetentionSettings
 from data.store import tables
-from data.store.bridge import Lock, hold, is_postgres, is_postgres_url
+from data.store.bridge import Lock, hold, is_postgres
 from data.store.bulk import insert_new_rows
 from data.store.cached_reader import CachedReader
 from data.store.commands import Commands, require_may_follow, void_leases
-from data.store.engine import open_engine, store_path
+from data.store.engine import open_engine
 from data.store.facts import Kept, keep_collected
 from data.store.finding_log import FindingLog, append_event, numbers_of
 from data.store.head import Head
 from data.store.ledger import append_entry, append_row, next_sequence
 from data.store.migrate import migrate, schema_version
 from data.store.outbox import Outbox, void_claims
+from data.store.place import is_postgres_url, store_path
 from data.store.plan_json import plan_to_json
 from data.store.plan_retention import forget_plans
 from data.store.reader import StoreReader
@@ -390,10 +390,8 @@ class Store:
 
 
 def _insert(
-    connection: sa.Connection,
-    table: str,
-    rows: list[dict[str, object]],
-    *,
-    key: tuple[str, ...],
+    connection: sa.Connection, table: str, rows: list[dict[str, object]], *, key: tuple[str, ...]
 ) -> None:
+    import pandas as pd
+
     insert_new_rows(connection, table, pd.DataFrame(rows), key=key)

@@ -1,6 +1,9 @@
 """Submitted jobs in the store: kept as they are now, with what their finished runs measured."""
 
-import pandas as pd
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import sqlalchemy as sa
 
 from data.errors import StoreError, scrub
@@ -9,6 +12,9 @@ from data.store import tables
 from data.store.bulk import put_rows
 from data.store.fact_reader import FactReader
 from data.store.record_json import from_json, to_json
+
+if TYPE_CHECKING:
+    pass
 
 _MIN_PREFIX = 6
 
@@ -82,6 +88,8 @@ def write_submission(connection: sa.Connection, submission: Submission, *, new: 
         "is_open": submission.state.is_open,
         "record": to_json(submission),
     }
+    import pandas as pd
+
     put_rows(connection, table.name, pd.DataFrame([row]), key=("submission_id",))
 
 

@@ -22,7 +22,7 @@ from dashboard.cli.parser import build_parser
 from data.clock import utc_now
 from data.errors import StoreBusyError, StoreError
 from data.store import open_store
-from data.store.engine import store_path
+from data.store.place import store_path
 from data.store.served_store import ServedStore, StoreHolder, served_store, socket_path
 
 

@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 from dashboard.cli import main
 from dashboard.cli.mcp_command import CommandAnswers, build_server
 from data.store import open_store
-from data.store.engine import store_path
+from data.store.place import store_path
 
 QUESTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "findings": ({}, "findings list"),

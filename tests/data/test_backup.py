@@ -18,7 +18,7 @@ from data.store import Store, open_store
 from data.store.backup import back_up, restore
 from data.store.bridge import make_temporary
 from data.store.bulk import read_frame
-from data.store.engine import store_path
+from data.store.place import store_path
 from data.store.rollup_hours import make_hours
 
 REPOSITORY = Path(__file__).parents[2]

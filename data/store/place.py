@@ -1,0 +1,74 @@
+"""Where a store is: its address, and whether its file is there. Imports no database."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from data.errors import StoreError, scrub
+
+_PREFIX = "duckdb:///"
+
+
+def is_postgres_url(url: str) -> bool:
+    """Say whether a store address names a PostgreSQL database."""
+    return url.split(":", 1)[0].lower() in ("postgresql", "postgresql+psycopg", "postgres")
+
+
+def store_path(url: str) -> Path:
+    """Return the path of a store address duckdb:///PATH. Errors: StoreError for anything else.
+
+    The rest of the address is the path as it is: no escapes, no options. DuckDB's own words for
+    what is no file (:memory:, md:) are refused, since nothing would be kept there; it also cuts
+    a path at a question mark.
+    """
+    path = url.removeprefix(_PREFIX)
+    no_file = path.startswith((":", "md:", "motherduck:")) or "?" in path
+    if path in ("", url) or no_file or not path.isprintable():
+        raise StoreError(
+            f"store address {scrub(url)!r} cannot be used", "Give duckdb:///PATH of a file."
+        )
+    return Path(path).expanduser()
+
+
+def is_there(path: Path) -> bool:
+    """Tell whether a file is there. Errors: StoreError where this user may not look."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise closed(path, error.strerror or "") from error
+    return True
+
+
+def require_file(path: Path) -> bool:
+    """Return True where the file of a store is. Errors: StoreError where there is none."""
+    if is_there(path):
+        return True
+    raise StoreError(
+        f"there is no store at {path}", "Run `trimtab cycle` or `trimtab import` first."
+    )
+
+
+def require_store(url: str) -> None:
+    """Refuse an address of a file that is not there, before anything heavy is imported.
+
+    Errors: StoreError. A database server is asked when it is opened.
+    """
+    if not is_postgres_url(url):
+        require_file(store_path(url))
+
+
+def closed(path: Path, reason: str) -> StoreError:
+    """Return the refusal of a file that this user may not use."""
+    return StoreError(
+        f"this user may not use the store {path}{_owner_of(path)}: {reason}",
+        "Run the command as the user who owns it, or ask its server by the HTTP API "
+        "(an admin makes a token: `trimtab token make`).",
+    )
+
+
+def _owner_of(path: Path) -> str:
+    """Return whose the file is, for a message; '' where that is not told."""
+    with suppress(OSError, KeyError, NotImplementedError):
+        return f" of {path.owner()}"
+    return ""
