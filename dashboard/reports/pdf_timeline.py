@@ -1,15 +1,17 @@
 """The fleet over the week as a vector drawing: used, idle, unknown and free GPUs, stacked."""
 
 import itertools
+import re
 from datetime import timedelta
 from typing import Literal
 
 import pandas as pd
+from reportlab.graphics import renderSVG
 from reportlab.graphics.shapes import Drawing, Group, Line, Polygon, Rect, String
 from reportlab.lib.colors import HexColor
 
 from dashboard.charts.palette import FREE, IDLE, NAMELESS, PROBLEM, USED
-from dashboard.reports.pdf_style import LINE, SOFT, WIDTH
+from dashboard.reports.pdf_style import LINE, SOFT, WIDTH, register_fonts
 from dashboard.reports.week import Week
 from data.units import SECONDS_PER_HOUR
 
@@ -25,6 +27,8 @@ _FONT, _SIZE = "DejaVuSans", 6.5
 _LABEL = 36
 """About as wide as the label of a day."""
 _GAP_HOURS = 1.5
+_SVG_HEAD = re.compile(r'.*<svg width="[0-9.]+" height="[0-9.]+"', re.DOTALL)
+_SVG_TITLE = re.compile(r"<title>.*</desc>", re.DOTALL)
 
 
 def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
@@ -51,6 +55,20 @@ def pdf_timeline(fleet: pd.DataFrame, week: Week) -> Drawing:
     drawing.add(_axes(week, most, scale_x, scale_y))
     drawing.add(_legend([band for band in _BANDS if known[band[0]].gt(0).any()]))
     return drawing
+
+
+def svg_timeline(fleet: pd.DataFrame, week: Week) -> str:
+    """Return the same picture as an SVG element, with its sums in words for who cannot see it."""
+    register_fonts()
+    means = fleet[["used_gpus", "idle_allocated_gpus", "boards"]].mean()
+    words = (
+        "GPUs of the fleet by the hour, stacked: used, idle, unknown, free. On average "
+        f"{means['used_gpus']:.1f} of {means['boards']:.1f} were used and "
+        f"{means['idle_allocated_gpus']:.1f} were allocated but idle."
+    )
+    drawn = renderSVG.drawToString(pdf_timeline(fleet, week))
+    drawn = _SVG_HEAD.sub(f'<svg role="img" aria-label="{words}" width="100%"', drawn, count=1)
+    return _SVG_TITLE.sub(f"<title>{words}</title>", drawn).replace(_FONT, "inherit")
 
 
 def _pieces(hours: "pd.Series[float]") -> list[slice]:

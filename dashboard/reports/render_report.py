@@ -10,7 +10,6 @@ from datetime import date, datetime
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.figure_text import bare_range_text, figure_text, range_text
 from dashboard.foreign_text import markdown, shown
 from dashboard.reports.esg.export import row_fields, statement_document
@@ -88,12 +87,13 @@ def render_markdown(report: WeeklyReport) -> str:
 
 
 def render_html(report: WeeklyReport) -> str:
-    """Return the report as one HTML file that fetches nothing: style and plotly.js are inside."""
+    """Return the report as one HTML file that fetches nothing and runs nothing."""
     picture = ""
     if not report.fleet.empty:
-        picture = fleet_timeline(report.fleet).to_html(
-            full_html=False, include_plotlyjs="inline", config={"displaylogo": False}
-        )
+        # Deferred: fonts and page layout take half a second that Markdown and JSON do not need.
+        from dashboard.reports.pdf_timeline import svg_timeline
+
+        picture = svg_timeline(report.fleet, report.week)
     template = _environment(report.week, html=True).get_template("weekly.html.j2")
     return template.render(report=report, picture=picture, **_CONSTANTS)
 

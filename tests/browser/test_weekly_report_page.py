@@ -1,5 +1,6 @@
 """The weekly report as a file in a browser."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -54,12 +55,14 @@ def test_html_is_one_file_that_fetches_and_runs_nothing_foreign(
         page.on("console", lambda line: complaints.append(f"{line.type}: {line.text}"))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(week.as_uri())
-        page.wait_for_selector(".js-plotly-plot .plot-container")
+        page.wait_for_selector("svg[role=img] polygon")
+        described = page.get_by_role("img").get_attribute("aria-label")
         text = page.inner_text("body")
         hacked = page.evaluate("window.hacked")
     assert [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert [line for line in complaints if not line.startswith("info")] == []
     assert HOSTILE_JOB in text
+    assert re.search(r"On average \d+\.\d of \d+\.\d were used", described or "")
     assert hacked is None
 
 

@@ -18,6 +18,7 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.settings import EnergySettings, Settings
 from data.store import Store, open_store
 
+MAX_PAGE_BYTES = 200_000
 HOSTILE = "search/<img src=x onerror=document.title='owned'>|[x](javascript:alert(1))"
 
 
@@ -55,6 +56,17 @@ def report_of(store: Store) -> WeeklyReport:
 def test_markdown_is_golden(store: Store, golden: Callable[[str, str], None]) -> None:
     """The text changes only on purpose."""
     golden("weekly.md", render_markdown(report_of(store)))
+
+
+def test_the_page_is_small_and_runs_nothing(store: Store) -> None:
+    """One picture, drawn by lines and described in words; no script; a mail can carry it."""
+    page = render_html(report_of(store))
+    assert page.count("<svg ") == 1
+    assert page.count("<polygon ") >= 3
+    assert re.search(r'<svg role="img" aria-label="[^"]*On average [0-9.]+ of [0-9.]+ were', page)
+    assert "<script" not in page
+    assert "script-src" not in page
+    assert len(page.encode()) < MAX_PAGE_BYTES
 
 
 def test_text_and_page_say_how_long_the_week_is(store: Store) -> None:
