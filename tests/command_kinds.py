@@ -22,8 +22,8 @@ NEEDS_THE_FILE = {
     "submit", "submissions watch", "serve", "demo",
 }  # fmt: skip
 WITHOUT_A_STORE = {
-    "agent", "demo-exporter", "fleet", "settings", "store grants", "simulate scheduling", "mcp", "completion",
-    "manual",
+    "agent", "demo-exporter", "fleet", "settings", "store grants", "simulate scheduling", "mcp",
+    "completion", "manual",
     # These have their own way to the holder: tests/dashboard/test_told_to_stop.py, test_backup.py.
     "apply stop", "apply resume", "store backup",
 }  # fmt: skip
