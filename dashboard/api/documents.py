@@ -4,15 +4,16 @@ Their fields are those of the commands; the schema holds them as objects.
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from fastapi import FastAPI, Query, Request, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_core import to_json
 
 from dashboard.api.kept_answers import Document, document, response
+from dashboard.api.moments import Moment
 from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_rows
 from dashboard.memory_rows import memory_rows
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
     from dashboard.api.app import ApiWorld
 
 _MAX_RANGE = timedelta(days=400)
-_EARLIEST = datetime.fromisoformat("2000-01-01T00:00:00+00:00")
-_LATEST = datetime.fromisoformat("2200-01-01T00:00:00+00:00")
-_Time = Annotated[AwareDatetime, Field(ge=_EARLIEST, le=_LATEST)]
 
 
 class ForecastQuery(BaseModel):
@@ -52,8 +50,8 @@ class EnergyQuery(BaseModel):
         "week",
     ] = "tenant"  # fmt: skip
     every: Literal["total", "hour", "day", "week"] = "total"
-    start: Annotated[_Time | None, Field(alias="from")] = None
-    end: Annotated[_Time | None, Field(alias="to")] = None
+    start: Annotated[Moment | None, Field(alias="from")] = None
+    end: Annotated[Moment | None, Field(alias="to")] = None
 
     @model_validator(mode="after")
     def _is_bounded(self) -> Self:
@@ -75,7 +73,7 @@ class ReportQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    end: Annotated[_Time | None, Field(alias="to")] = None
+    end: Annotated[Moment | None, Field(alias="to")] = None
     last_week: bool = False
 
 

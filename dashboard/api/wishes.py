@@ -8,8 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from dashboard.api.moments import Moment
 from dashboard.decision_service import DecisionService
 from dashboard.findings import HELD_BACK, REOPENED
 from data.errors import ChangeRefusedError
@@ -44,7 +45,7 @@ class Wish(BaseModel):
     decision: WishKind
     comment: Annotated[str, Field(max_length=MAX_REMARK, description="why")] = ""
     reason: Annotated[DismissalReason | None, Field(description="of a rejection")] = None
-    until: Annotated[AwareDatetime | None, Field(description="end of a snooze")] = None
+    until: Annotated[Moment | None, Field(description="end of a snooze")] = None
     change_digest: Annotated[
         str, Field(max_length=128, description="of the change that was shown, for an approval")
     ] = ""

@@ -5,10 +5,11 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from beds.stores import cycle
@@ -238,6 +239,30 @@ def test_a_range_that_cannot_be_stated_is_refused(
 ) -> None:
     """By name, before anything is read."""
     problem(as_("vera").get(f"/api/v1/energy?{query}"), 422)
+
+
+@pytest.mark.parametrize("offset", ["+00:00", "+01:00", "-03:30", "+00:01", "+14:00"])
+@pytest.mark.parametrize(
+    "path", ["reports/weekly?to={end}", "energy?from={start}&to={end}", "energy?to={end}"]
+)
+def test_a_time_of_any_offset_is_the_same_moment(
+    path: str, offset: str, as_: Callable[..., TestClient]
+) -> None:
+    """A time is a moment, however it is written."""
+    zone = datetime.fromisoformat(f"2026-01-15T00:00:00{offset}").tzinfo
+    end = datetime.fromisoformat("2026-01-15T10:00:00+00:00")
+    answers = [
+        as_("vera").get(
+            "/api/v1/"
+            + path.format(
+                start=quote((end - timedelta(days=1)).astimezone(tz).isoformat()),
+                end=quote(end.astimezone(tz).isoformat()),
+            )
+        )
+        for tz in (zone, UTC)
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert answers[0].json() == answers[1].json()
 
 
 @pytest.mark.parametrize("query", ["state=opne", "state=", "kind=smaller", "risk=none"])
