@@ -23,7 +23,7 @@ from factories import make_collected, make_samples
 from reliability import Measured
 
 from collectors.base import Window
-from dashboard.wiring import simulated_collector
+from collectors.simulated_cluster import simulated_collector
 from data.load_settings import load_settings
 from data.store import Store, open_store
 
