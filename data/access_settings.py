@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from data.setting_fields import documented, documented_list, require
+from data.setting_fields import Section, documented, documented_list, require
 
 MODES: tuple[str, ...] = ("local", "proxy", "oidc")
 ROLES: tuple[str, ...] = ("none", "viewer", "owner", "approver", "admin")
@@ -113,14 +113,18 @@ def _is_narrow(network: ipaddress.IPv4Network | ipaddress.IPv6Network) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AccessSettings:
+class AccessSettings(Section, name="access"):
     """Who is let in, as whom, and what they may do."""
 
     mode: str = documented(
-        "local", "sign-in: local (one person, loopback), proxy (trusted headers) or oidc"
+        "local",
+        "sign-in: local (one person, loopback), proxy (trusted headers) or oidc",
+        choices=MODES,
     )
     default_role: str = documented(
-        "viewer", "role of who signs in and is not listed: none, viewer, owner, approver or admin"
+        "viewer",
+        "role of who signs in and is not listed: none, viewer, owner, approver or admin",
+        choices=ROLES,
     )
     public_url: str = documented(
         "", "address that browsers use, such as https://trimtab.example.org; empty: this machine's"
@@ -148,7 +152,10 @@ class AccessSettings:
     oidc_name_claim: str = documented("email", "claim that names the person")
     oidc_groups_claim: str = documented("groups", "claim with their groups")
     oidc_session_hours: float = documented(
-        12.0, "after which one signs in anew, and name and groups are read again, h"
+        12.0,
+        "after which one signs in anew, and name and groups are read again, h",
+        above=0,
+        maximum=720,
     )
 
     def public_origins(self) -> tuple[str, ...]:
@@ -160,15 +167,10 @@ class AccessSettings:
         """Tell whether any host beside this machine's own is answered."""
         return bool(self.public_origins() or entries(self.allowed_hosts))
 
-    def __post_init__(self) -> None:
-        require(self.mode in MODES, "access.mode", self.mode, " or ".join(MODES))
-        require(
-            self.default_role in ROLES, "access.default_role", self.default_role, " or ".join(ROLES)
-        )
-        require(
+    def _check(self) -> None:
+        self.require(
             self.public_url.rstrip("/").lower() in ("", _origin_of(self.public_url)),
-            "access.public_url",
-            self.public_url,
+            "public_url",
             "http:// or https://, a host and, where it is not the default, a port",
         )
         for host in entries(self.allowed_hosts):
@@ -178,25 +180,14 @@ class AccessSettings:
                 host,
                 "host names or addresses without port; * only where people sign in",
             )
-        require(
-            0 < self.oidc_session_hours <= 720,
-            "access.oidc_session_hours",
-            self.oidc_session_hours,
-            "above 0, at most 720",
-        )
         if self.mode == "proxy":
-            require(
+            self.require(
                 bool(entries(self.proxy_addresses)) and _are_networks(self.proxy_addresses),
-                "access.proxy_addresses",
-                self.proxy_addresses,
+                "proxy_addresses",
                 "a list of addresses or networks, none larger than a /8, of IPv6 a /16",
             )
-            require(
-                bool(self.proxy_user_header.strip()),
-                "access.proxy_user_header",
-                self.proxy_user_header,
-                "the name of a header",
-            )
+            named = bool(self.proxy_user_header.strip())
+            self.require(named, "proxy_user_header", "the name of a header")
         if self.mode == "oidc":
             for name in (
                 "oidc_metadata_url",
@@ -204,7 +195,7 @@ class AccessSettings:
                 "oidc_client_secret",
                 "oidc_redirect_uri",
             ):
-                require(bool(getattr(self, name)), f"access.{name}", "", "set when mode is oidc")
+                self.require(bool(getattr(self, name)), name, "set when mode is oidc")
             require(
                 len(self.oidc_cookie_secret) >= 32,
                 "access.oidc_cookie_secret",
@@ -214,17 +205,19 @@ class AccessSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NotifySettings:
+class NotifySettings(Section, name="notify"):
     """Who is told of approvals, outcomes and rollbacks. Recipients come from here only."""
 
     webhook_url: str = documented("", "webhook of a chat; empty: none", secret=True)
     webhook_kind: str = documented(
-        "slack", "what it takes: slack (Mattermost too) or teams (adaptive cards)"
+        "slack",
+        "what it takes: slack (Mattermost too) or teams (adaptive cards)",
+        choices=("slack", "teams"),
     )
     mail_to: str = documented_list("", "e-mail addresses, a list; empty: none")
     mail_from: str = documented("trimtab@localhost", "sender of e-mails")
     smtp_host: str = documented("127.0.0.1", "mail server")
-    smtp_port: int = documented(25, "its port")
+    smtp_port: int = documented(25, "its port", minimum=1, maximum=65_535)
     smtp_starttls: bool = documented(False, "encrypt by STARTTLS, certificate checked")
     smtp_user: str = documented("", "sign in as; empty: no sign-in")
     smtp_password: str = documented("", "its password", secret=True)
@@ -238,25 +231,20 @@ class NotifySettings:
         "such as 22:00-07:00 in report.timezone: then only what is urgent, fails or stops is told, "
         "the rest when they end; empty: none",
     )
-    timeout_seconds: float = documented(10.0, "time for one message, s")
-    attempts: int = documented(8, "how often a message is tried")
+    timeout_seconds: float = documented(10.0, "time for one message, s", above=0, maximum=60)
+    attempts: int = documented(8, "how often a message is tried", minimum=1, maximum=100)
 
-    def __post_init__(self) -> None:
+    def _check(self) -> None:
         require(
             not self.webhook_url or bool(_origin_of(self.webhook_url)),
             "notify.webhook_url",
             "***",
             "an address that starts with https://",
         )
-        require(
+        self.require(
             not self.quiet_time or bool(HOURS.fullmatch(str(self.quiet_time))),
-            "notify.quiet_time",
-            self.quiet_time,
+            "quiet_time",
             "two different times such as 22:00-07:00, or empty",
-        )
-        kinds = ("slack", "teams")
-        require(
-            self.webhook_kind in kinds, "notify.webhook_kind", self.webhook_kind, " or ".join(kinds)
         )
         for address in (*entries(self.mail_to), self.mail_from):
             require(
@@ -268,8 +256,3 @@ class NotifySettings:
                 address,
                 "plain addresses such as ops@site.example",
             )
-        require(1 <= self.smtp_port <= 65535, "notify.smtp_port", self.smtp_port, "1..65535")
-        require(
-            0 < self.timeout_seconds <= 60, "notify.timeout_seconds", self.timeout_seconds, "0..60"
-        )
-        require(1 <= self.attempts <= 100, "notify.attempts", self.attempts, "1..100")

@@ -6,7 +6,7 @@ Rows (`[[power.domains]]` in the settings file) are frozen dataclasses of their 
 from dataclasses import dataclass
 from datetime import datetime
 
-from data.setting_fields import documented, documented_rows, require, require_between
+from data.setting_fields import Section, documented, documented_rows, require
 
 TENANT_KEYS = ("namespace", "account", "owner", "none")
 
@@ -106,7 +106,7 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeSettings:
+class NodeSettings(Section, name="nodes"):
     """Nodes beside their GPUs: what they draw, what switching them costs, when they are away.
 
     The base power of 1 kW for eight GPUs is what an empty server of the Acme trace draws (1,512 W
@@ -114,36 +114,37 @@ class NodeSettings:
     """
 
     base_watts_per_gpu: float = documented(
-        125.0, "power of a node that is on, without its GPUs, W per GPU it holds"
+        125.0,
+        "power of a node that is on, without its GPUs, W per GPU it holds",
+        minimum=0,
+        maximum=1e5,
     )
     boot_minutes: float = documented(
-        10.0, "time that a node draws its power before it works again after a power-down, min"
+        10.0,
+        "time that a node draws its power before it works again after a power-down, min",
+        minimum=0,
+        maximum=10_080,
     )
     min_off_minutes: float = documented(
-        60.0, "shortest time for which powering an empty node down is planned, min"
+        60.0,
+        "shortest time for which powering an empty node down is planned, min",
+        minimum=0,
+        maximum=525_600,
     )
     maintenance: tuple[Maintenance, ...] = documented_rows(
         Maintenance, "times at which nodes are away: tables of nodes, start, end"
     )
 
-    def __post_init__(self) -> None:
-        require_between(
-            self,
-            "nodes",
-            {
-                "base_watts_per_gpu": (0, 1e5, "W"),
-                "boot_minutes": (0, 10_080, "min"),
-                "min_off_minutes": (0, 525_600, "min"),
-            },
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PowerSettings:
+class PowerSettings(Section, name="power"):
     """Limits of racks and of the site."""
 
     over_limit_penalty_per_kwh: float = documented(
-        50.0, "price of a kWh above a limit that cannot be kept; 0: no plan may exceed it"
+        50.0,
+        "price of a kWh above a limit that cannot be kept; 0: no plan may exceed it",
+        minimum=0,
+        maximum=1e6,
     )
     domains: tuple[PowerDomain, ...] = documented_rows(
         PowerDomain,
@@ -151,35 +152,35 @@ class PowerSettings:
         "until_hour",
     )
 
-    def __post_init__(self) -> None:
-        require_between(self, "power", {"over_limit_penalty_per_kwh": (0, 1e6, "")})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TenantSettings:
+class TenantSettings(Section, name="tenants"):
     """Who shares the fleet, and what borrowing and going without cost, per board and hour."""
 
     by: str = documented(
-        "namespace", "what a tenant is: namespace (or partition), account, owner or none"
+        "namespace",
+        "what a tenant is: namespace (or partition), account, owner or none",
+        choices=TENANT_KEYS,
     )
-    borrow_price: float = documented(0.05, "price of a borrowed board, per hour")
-    guarantee_price: float = documented(20.0, "price of a board missing of a guarantee, per hour")
+    borrow_price: float = documented(
+        0.05, "price of a borrowed board, per hour", minimum=0, maximum=1e6
+    )
+    guarantee_price: float = documented(
+        20.0, "price of a board missing of a guarantee, per hour", minimum=0, maximum=1e6
+    )
     over_quota_penalty: float = documented(
-        50.0, "price of a board above quota and borrowable, per hour; 0: no plan may exceed it"
+        50.0,
+        "price of a board above quota and borrowable, per hour; 0: no plan may exceed it",
+        minimum=0,
+        maximum=1e6,
     )
     shares: tuple[TenantShare, ...] = documented_rows(
         TenantShare, "tenants: tables of name, weight, quota, guaranteed, borrowable"
     )
 
-    def __post_init__(self) -> None:
-        require(self.by in TENANT_KEYS, "tenants.by", self.by, " or ".join(TENANT_KEYS))
-        limits = dict.fromkeys(
-            ("borrow_price", "guarantee_price", "over_quota_penalty"), (0.0, 1e6, "")
-        )
-        require_between(self, "tenants", limits)
-        require(
+    def _check(self) -> None:
+        self.require(
             self.over_quota_penalty == 0 or self.over_quota_penalty >= self.borrow_price,
-            "tenants.over_quota_penalty",
-            self.over_quota_penalty,
+            "over_quota_penalty",
             "at least tenants.borrow_price, or 0",
         )

@@ -6,7 +6,7 @@ Recipients come from here only, never from a label: who is not listed gets nothi
 from dataclasses import dataclass
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from data.setting_fields import documented, documented_list, require
+from data.setting_fields import Section, documented, documented_list, require
 
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 
@@ -41,12 +41,16 @@ def _known_zone(name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportSettings:
+class ReportSettings(Section, name="report"):
     """When the week of the report ends, in whose time, and who gets which edition."""
 
     timezone: str = documented("UTC", "IANA zone of the report's days, such as Europe/Berlin")
-    week_ends: str = documented("monday", "day at whose beginning the reported week ends")
-    send_hour: int = documented(7, "hour of that day from which it is sent, 0..23; working days")
+    week_ends: str = documented(
+        "monday", "day at whose beginning the reported week ends", choices=WEEKDAYS
+    )
+    send_hour: int = documented(
+        7, "hour of that day from which it is sent, 0..23; working days", minimum=0, maximum=23
+    )
     mail_to: str = documented_list("", "e-mail addresses that get the whole report, a list")
     webhook: bool = documented(False, "also post its summary to notify.webhook_url")
     teams: str = documented_list(
@@ -56,17 +60,9 @@ class ReportSettings:
         "", "owners who asked for a mail about their own idle jobs, such as ada=ada@site.example"
     )
 
-    def __post_init__(self) -> None:
-        require(
-            _known_zone(self.timezone),
-            "report.timezone",
-            self.timezone,
-            "an IANA zone such as UTC or Europe/Berlin",
-        )
-        require(
-            self.week_ends in WEEKDAYS, "report.week_ends", self.week_ends, " or ".join(WEEKDAYS)
-        )
-        require(0 <= self.send_hour <= 23, "report.send_hour", self.send_hour, "0..23")
+    def _check(self) -> None:
+        zones = "an IANA zone such as UTC or Europe/Berlin"
+        self.require(_known_zone(self.timezone), "timezone", zones)
         for address in addresses(self.mail_to):
             require(is_address(address), "report.mail_to", address, "a plain e-mail address")
         for name in ("teams", "owners"):

@@ -17,6 +17,7 @@ from data.apply_settings import (
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
 from data.setting_fields import (
+    Section,
     documented,
     documented_list,
     documented_path,
@@ -24,7 +25,6 @@ from data.setting_fields import (
     number_in,
     numbers_in,
     require,
-    require_between,
 )
 from data.source_settings import SourceSections, real_source_switches
 from data.state_folder import USUAL
@@ -32,122 +32,149 @@ from data.submit_settings import SubmitSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreSettings:
+class StoreSettings(Section, name="store"):
     """Where facts, plans and decisions are kept."""
 
     url: str = documented_path(
         f"duckdb:///{USUAL}/trimtab.duckdb", "duckdb:///PATH or postgresql+psycopg://USER@HOST/NAME"
     )
     min_free_mib: float = documented(
-        500.0, "free space of a DuckDB file's disk below which nothing is collected, MiB"
+        500.0,
+        "free space of a DuckDB file's disk below which nothing is collected, MiB",
+        minimum=0,
+        maximum=1e15,
     )
-
-    def __post_init__(self) -> None:
-        require_between(self, "store", {"min_free_mib": (0, 1e15, "MiB")})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionSettings:
+class RetentionSettings(Section, name="retention"):
     """How long facts are kept, by resolution, and thoughts that a newer cycle replaced.
 
     The hourly energy is kept for years; what a person decided on is kept for good.
     """
 
-    raw_days: float = documented(14.0, "samples as collected, d")
-    five_minute_days: float = documented(90.0, "5-minute roll-ups, d")
-    hourly_days: float = documented(3660.0, "hourly roll-ups: energy of the ESG statement, d")
-    forecast_hours: float = documented(6.0, "superseded forecasts, some 11 kB a job and cycle, h")
-    plan_hours: float = documented(24.0, "superseded plans on which nobody decided, h")
-    undecided_days: float = documented(7.0, "recommendations on which nobody decided, d")
+    raw_days: float = documented(14.0, "samples as collected, d", minimum=1, maximum=36_500)
+    five_minute_days: float = documented(90.0, "5-minute roll-ups, d", minimum=1, maximum=36_500)
+    hourly_days: float = documented(
+        3660.0, "hourly roll-ups: energy of the ESG statement, d", minimum=1, maximum=36_500
+    )
+    forecast_hours: float = documented(
+        6.0, "superseded forecasts, some 11 kB a job and cycle, h", minimum=0, maximum=876_000
+    )
+    plan_hours: float = documented(
+        24.0, "superseded plans on which nobody decided, h", minimum=0, maximum=876_000
+    )
+    undecided_days: float = documented(
+        7.0, "recommendations on which nobody decided, d", minimum=0, maximum=36_500
+    )
 
-    def __post_init__(self) -> None:
-        require_between(
-            self,
-            "retention",
-            {
-                "raw_days": (1, 36_500, "d"),
-                "five_minute_days": (1, 36_500, "d"),
-                "hourly_days": (1, 36_500, "d"),
-                "forecast_hours": (0, 876_000, "h"),
-                "plan_hours": (0, 876_000, "h"),
-                "undecided_days": (0, 36_500, "d"),
-            },
-        )
-        require(
+    def _check(self) -> None:
+        self.require(
             self.raw_days <= self.five_minute_days <= self.hourly_days,
-            "retention.raw_days",
-            self.raw_days,
+            "raw_days",
             "at most five_minute_days, which is at most hourly_days",
         )
 
 
-_HIGHEST = {"electricity_price_by_hour": 100, "carbon_by_hour": 1e4}
 FORECASTING_MODELS = ("mix", "prophet", "seasonal-naive")
 BOARD_SHARING = ("namespace", "all", "none")
 PARTITIONS = ("whole", "cluster", "pool", "tenant")
 
 
-_SHARES_OF_PLANNING = (
-    "min_coverage_ratio", "headroom_ratio", "memory_headroom_ratio", "min_saving_ratio",
-    "idle_utilization_ratio", "churn_ratio", "entry_margin_ratio",
-)  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanningSettings:
+class PlanningSettings(Section, name="planning"):
     """The grid of slots, and the guardrails of recommendations."""
 
-    slot_minutes: int = documented(15, "length of a slot, min; divides 1440")
-    horizon_slots: int = documented(96, "slots planned ahead")
-    history_days: int = documented(42, "history that forecasts look back on, d")
-    model: str = documented("mix", "forecasting model: mix, prophet or seasonal-naive")
+    slot_minutes: int = documented(
+        15, "length of a slot, min; divides 1440", minimum=1, maximum=1440
+    )
+    horizon_slots: int = documented(96, "slots planned ahead", minimum=1, maximum=2016)
+    history_days: int = documented(
+        42, "history that forecasts look back on, d", minimum=1, maximum=400
+    )
+    model: str = documented(
+        "mix", "forecasting model: mix, prophet or seasonal-naive", choices=FORECASTING_MODELS
+    )
     min_history_hours: float = documented(
-        6.0, "jobs with less known history borrow their forecast, h"
+        6.0, "jobs with less known history borrow their forecast, h", above=0, maximum=9600
     )
     min_coverage_ratio: float = documented(
-        0.5, "known share of a job's history below which no change is recommended, 0..1"
+        0.5,
+        "known share of a job's history below which no change is recommended, 0..1",
+        minimum=0,
+        maximum=1,
     )
     headroom_ratio: float = documented(
-        0.15, "kept free above the forecast q90 of demand, share of demand"
+        0.15, "kept free above the forecast q90 of demand, share of demand", minimum=0, maximum=1
     )
     memory_headroom_ratio: float = documented(
-        0.2, "kept free above the largest memory seen or forecast, share of memory"
+        0.2,
+        "kept free above the largest memory seen or forecast, share of memory",
+        minimum=0,
+        maximum=1,
     )
-    min_saving_ratio: float = documented(0.05, "smallest saving worth a change, share of cost")
-    idle_utilization_ratio: float = documented(0.01, "utilization up to which a GPU is idle, 0..1")
-    reclaim_idle_hours: float = documented(4.0, "idle time before reclaiming is recommended, h")
+    min_saving_ratio: float = documented(
+        0.05, "smallest saving worth a change, share of cost", minimum=0, maximum=1
+    )
+    idle_utilization_ratio: float = documented(
+        0.01, "utilization up to which a GPU counts as idle, 0..1", minimum=0, maximum=1
+    )
+    reclaim_idle_hours: float = documented(
+        4.0, "idle time before reclaiming is recommended, h", above=0, maximum=9600
+    )
     entry_margin_ratio: float = documented(
-        0.1, "how much better than its limits a change must be to be proposed anew, share of each"
+        0.1,
+        "how much better than its limits a change must be to be proposed anew, share of each",
+        minimum=0,
+        maximum=1,
     )
     hysteresis_ratio: float = documented(
-        2.0, "a change must save this many times what making it costs"
+        2.0, "a change must save this many times what making it costs", minimum=0, maximum=1000
     )
     shortfall_weight: float = documented(
-        20.0, "price of a missing GPU-hour of work, in prices of a GPU-hour"
+        20.0,
+        "price of a missing GPU-hour of work, in prices of a GPU-hour",
+        minimum=0,
+        maximum=1000,
     )
     power_cap_ratios: str = documented_list(
         "0.8,0.7,0.6", "power caps considered, shares of the board's TDP, comma-separated"
     )
     board_sharing: str = documented(
-        "namespace", "whose jobs may be proposed to share a board: namespace, all or none"
+        "namespace",
+        "whose jobs may be proposed to share a board: namespace, all or none",
+        choices=BOARD_SHARING,
     )
     shift_slack_hours: float = documented(
-        0.0, "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all"
+        0.0,
+        "how long restartable jobs may wait for cheaper or cleaner hours, h; 0: not at all",
+        minimum=0,
+        maximum=1000,
     )
-    expiry_hours: float = documented(24.0, "life of a recommendation, h")
+    expiry_hours: float = documented(24.0, "life of a recommendation, h", above=0, maximum=87_600)
     rejected_days: float = documented(
         30.0,
         "how long what was rejected, undone or fell short is not proposed again, d; 0: at once",
+        minimum=0,
+        maximum=36_500,
     )
-    budget_seconds: float = documented(10.0, "time the planner may take, s")
+    budget_seconds: float = documented(
+        10.0, "time the planner may take, s", above=0, maximum=86_400
+    )
     frozen_slots: int = documented(
-        2, "first slots in which a new plan keeps what the last one said"
+        2, "first slots in which a new plan keeps what the last one said", minimum=0, maximum=2016
     )
     churn_ratio: float = documented(
-        0.02, "saving that a job must bring to leave its announced path, share of a mean job's cost"
+        0.02,
+        "saving that a job must bring to leave its announced path, share of a mean job's cost",
+        minimum=0,
+        maximum=1,
     )
     max_changes_per_day: int = documented(
-        2, "changes of configuration that a plan gives one job within any 24 h; 0: as many as pay"
+        2,
+        "changes of configuration that a plan gives one job within any 24 h; 0: as many as pay",
+        minimum=0,
+        maximum=288,
     )
     protected_jobs: str = documented_list(
         "", "jobs that plans leave alone, patterns of ids such as prod/*, comma-separated"
@@ -158,56 +185,23 @@ class PlanningSettings:
     partition_by: str = documented(
         "whole",
         "plan the fleet whole, or by cluster, pool or tenant, on Ray where it has an address",
+        choices=PARTITIONS,
     )
-    workers: int = documented(0, "forecasting threads or processes; 0: one per core")
-    series_seconds: float = documented(60.0, "longest time Prophet may take for one series, s")
+    workers: int = documented(
+        0, "forecasting threads or processes; 0: one per core", minimum=0, maximum=256
+    )
+    series_seconds: float = documented(
+        60.0, "longest time Prophet may take for one series, s", above=0, maximum=86_400
+    )
 
-    def __post_init__(self) -> None:
-        require(
-            1 <= self.slot_minutes <= 1440 and 1440 % self.slot_minutes == 0,
-            "planning.slot_minutes",
-            self.slot_minutes,
-            "a divisor of 1440 (such as 15 or 60)",
-        )
-        for name, allowed in (
-            ("model", FORECASTING_MODELS),
-            ("board_sharing", BOARD_SHARING),
-            ("partition_by", PARTITIONS),
-        ):
-            value = getattr(self, name)
-            require(value in allowed, f"planning.{name}", value, " or ".join(allowed))
-        require_between(
-            self,
-            "planning",
-            {
-                "rejected_days": (0, 36_500, "d"),
-                "horizon_slots": (1, 2016, ""),
-                "history_days": (1, 400, "d"),
-                "frozen_slots": (0, 2016, ""),
-                "max_changes_per_day": (0, 288, ""),
-                "workers": (0, 256, ""),
-            },
-        )
-        for name in _SHARES_OF_PLANNING:
-            require(0 <= getattr(self, name) <= 1, f"planning.{name}", getattr(self, name), "0..1")
-        require(
+    def _check(self) -> None:
+        divides = 1440 % self.slot_minutes == 0
+        self.require(divides, "slot_minutes", "a divisor of 1440 (such as 15 or 60)")
+        self.require(
             all(0.5 <= ratio <= 1 for ratio in self.cap_ratios),
-            "planning.power_cap_ratios",
-            self.power_cap_ratios,
+            "power_cap_ratios",
             "0.5..1 each (below about half of the TDP a cap can cost energy)",
         )
-        for name in ("hysteresis_ratio", "shortfall_weight", "shift_slack_hours"):
-            value = getattr(self, name)
-            require(0 <= value <= 1000, f"planning.{name}", value, "0..1000")
-        for name, highest in (
-            ("min_history_hours", 9600),
-            ("reclaim_idle_hours", 9600),
-            ("expiry_hours", 87_600),
-            ("budget_seconds", 86_400),
-            ("series_seconds", 86_400),
-        ):
-            value = getattr(self, name)
-            require(0 < value <= highest, f"planning.{name}", value, f"above 0, at most {highest}")
 
     @property
     def cap_ratios(self) -> tuple[float, ...]:
@@ -217,7 +211,7 @@ class PlanningSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RaySettings:
+class RaySettings(Section, name="ray"):
     """A Ray cluster that takes over forecasts and parts of the plan (extra `ray`)."""
 
     address: str = documented(
@@ -226,73 +220,59 @@ class RaySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EnergySettings:
+class EnergySettings(Section, name="energy"):
     """What turns board power into site energy, emissions and money."""
 
     region: str = documented("WORLD", "grid region of the carbon table, such as DEU or USA")
-    pue: float = documented(1.54, "power usage effectiveness of the site (Uptime 2025 average)")
-    pue_uncertainty: float = documented(0.1, "half-width of the PUE range")
-    electricity_price_per_kwh: float = documented(0.20, "electricity price, currency per kWh")
+    pue: float = documented(
+        1.54, "power usage effectiveness of the site (Uptime 2025 average)", minimum=1, maximum=4
+    )
+    pue_uncertainty: float = documented(0.1, "half-width of the PUE range", minimum=0, maximum=1)
+    electricity_price_per_kwh: float = documented(
+        0.20, "electricity price, currency per kWh", minimum=0, maximum=100
+    )
     electricity_price_by_hour: str = documented_list(
         "", "its price in each hour of the day, 24 comma-separated values; empty: always the same"
     )
     carbon_by_hour: str = documented_list(
         "", "grid carbon in each hour of the day, 24 gCO2e/kWh; empty: the region's annual average"
     )
-    hour_offset: float = documented(0.0, "hours that these hours of the day are ahead of UTC")
+    hour_offset: float = documented(
+        0.0, "hours that these hours of the day are ahead of UTC", minimum=-14, maximum=14
+    )
     carbon_price_per_tonne: float = documented(
-        0.0, "price that plans put on a tonne of CO2e, location-based"
+        0.0, "price that plans put on a tonne of CO2e, location-based", minimum=0, maximum=10_000
     )
     market_gco2e_per_kwh: float = documented(
-        -1.0, "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known"
+        -1.0,
+        "market-based factor (contracts, residual mix), gCO2e/kWh; below 0: not known",
+        minimum=-1e4,
+        maximum=1e4,
     )
     hardware_life_years: float = documented(
-        5.0, "life over which the footprint of making a GPU is spread, years (±20 %)"
+        5.0,
+        "life over which the footprint of making a GPU is spread, years (±20 %)",
+        above=0,
+        maximum=50,
     )
     embodied_kgco2e: str = documented_list(
         "", "footprints of making a GPU, kgCO2e, such as L40S-48GB=150; before the catalogue's"
     )
     currency: str = documented("EUR", "currency of all prices")
 
-    def __post_init__(self) -> None:
-        require(
-            0 < self.hardware_life_years <= 50,
-            "energy.hardware_life_years",
-            self.hardware_life_years,
-            "above 0, at most 50",
-        )
-        require(
+    def _check(self) -> None:
+        self.require(
             all(name and 0 <= value <= 1e6 for name, value in self.stated_footprints.items()),
-            "energy.embodied_kgco2e",
-            self.embodied_kgco2e,
+            "embodied_kgco2e",
             "a list of MODEL=kgCO2e, such as L40S-48GB=150, A30-24GB=110",
         )
-        require(1 <= self.pue <= 4, "energy.pue", self.pue, "1..4")
-        require(
-            0 <= self.pue_uncertainty <= 1, "energy.pue_uncertainty", self.pue_uncertainty, "0..1"
-        )
-        require(
-            0 <= self.electricity_price_per_kwh <= 100,
-            "energy.electricity_price_per_kwh",
-            self.electricity_price_per_kwh,
-            "0..100",
-        )
-        for name in ("electricity_price_by_hour", "carbon_by_hour"):
+        for name, highest in (("electricity_price_by_hour", 100), ("carbon_by_hour", 1e4)):
             hours = numbers_in(getattr(self, name), f"energy.{name}")
-            require(
-                len(hours) in (0, 24) and all(0 <= hour <= _HIGHEST[name] for hour in hours),
-                f"energy.{name}",
-                getattr(self, name),
-                f"24 values of 0 to {_HIGHEST[name]:g}, from the hour after midnight on, or empty",
+            self.require(
+                len(hours) in (0, 24) and all(0 <= hour <= highest for hour in hours),
+                name,
+                f"24 values of 0 to {highest:g}, from the hour after midnight on, or empty",
             )
-        require_between(self, "energy", {"market_gco2e_per_kwh": (-1e4, 1e4, "gCO2e/kWh")})
-        require(-14 <= self.hour_offset <= 14, "energy.hour_offset", self.hour_offset, "-14..14 h")
-        require(
-            0 <= self.carbon_price_per_tonne <= 10_000,
-            "energy.carbon_price_per_tonne",
-            self.carbon_price_per_tonne,
-            "0..10000",
-        )
 
     @property
     def prices_by_hour(self) -> tuple[float, ...]:
@@ -318,16 +298,14 @@ class EnergySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServeSettings:
+class ServeSettings(Section, name="serve"):
     """The web server and the cycle thread."""
 
     host: str = documented("127.0.0.1", "address to listen on")
-    port: int = documented(8501, "port to listen on")
-    cycle_minutes: float = documented(15.0, "time between two cycles, min")
-
-    def __post_init__(self) -> None:
-        require(1 <= self.port <= 65535, "serve.port", self.port, "1..65535")
-        require_between(self, "serve", {"cycle_minutes": (0.001, 44_640, "min")})
+    port: int = documented(8501, "port to listen on", minimum=1, maximum=65_535)
+    cycle_minutes: float = documented(
+        15.0, "time between two cycles, min", minimum=0.001, maximum=44_640
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,15 @@
 """The settings of every source of facts."""
 
 from dataclasses import dataclass, fields
-from typing import ClassVar
 
-from data.setting_fields import documented, documented_list, documented_path, require
+from data.setting_fields import Section, documented, documented_list, documented_path
 
 
-class SourceSection:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSection(Section):
     """The section of a source; `switch` is the setting that turns the source on."""
 
-    __slots__ = ()
-    switch: ClassVar[str] = "enabled"
+    switch = "enabled"
 
     @property
     def in_use(self) -> bool:
@@ -19,7 +18,7 @@ class SourceSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrometheusSettings(SourceSection):
+class PrometheusSettings(SourceSection, name="prometheus"):
     """The Prometheus that scrapes dcgm-exporter."""
 
     switch = "url"
@@ -36,78 +35,55 @@ class PrometheusSettings(SourceSection):
     client_key_file: str = documented_path(
         "", "its private key, PEM; empty: in the certificate's file"
     )
-    timeout_seconds: float = documented(30.0, "total time for one request, s")
-    budget_seconds: float = documented(300.0, "time for all requests of one collection, s")
-    step_seconds: int = documented(60, "resolution asked for, s")
-    lookback_hours: float = documented(24.0, "how far the first collection reaches back, h")
+    timeout_seconds: float = documented(30.0, "total time for one request, s", above=0, maximum=600)
+    budget_seconds: float = documented(
+        300.0, "time for all requests of one collection, s", above=0, maximum=86_400
+    )
+    step_seconds: int = documented(60, "resolution asked for, s", minimum=1, maximum=3600)
+    lookback_hours: float = documented(
+        24.0, "how far the first collection reaches back, h", above=0, maximum=9600
+    )
     max_series: int = documented(
-        100_000, "series read of one metric and day; further ones are left out and counted"
+        100_000,
+        "series read of one metric and day; further ones are left out and counted",
+        minimum=1,
+        maximum=10_000_000,
     )
     selector: str = documented("", 'extra label matchers such as cluster="a", inside the braces')
 
-    def __post_init__(self) -> None:
-        require(
+    def _check(self) -> None:
+        self.require(
             not self.url or self.url.startswith(("http://", "https://")),
-            "prometheus.url",
-            self.url,
+            "url",
             "an http:// or https:// address",
         )
-        require(
-            0 < self.timeout_seconds <= 600,
-            "prometheus.timeout_seconds",
-            self.timeout_seconds,
-            "above 0 and at most 600 s",
-        )
-        require(
-            0 < self.budget_seconds <= 86_400,
-            "prometheus.budget_seconds",
-            self.budget_seconds,
-            "above 0 and at most 86400 s",
-        )
-        require(
+        self.require(
             not (self.username and (self.bearer_token or self.bearer_token_file)),
-            "prometheus.username",
-            self.username,
+            "username",
             "empty when a bearer token is set: one way to sign in",
         )
-        require(
+        self.require(
             not (self.bearer_token and self.bearer_token_file),
-            "prometheus.bearer_token_file",
-            self.bearer_token_file,
+            "bearer_token_file",
             "empty when prometheus.bearer_token is set",
         )
-        require(
+        self.require(
             not self.client_key_file or bool(self.client_cert_file),
-            "prometheus.client_key_file",
-            self.client_key_file,
+            "client_key_file",
             "given together with prometheus.client_cert_file",
-        )
-        require(
-            1 <= self.step_seconds <= 3600,
-            "prometheus.step_seconds",
-            self.step_seconds,
-            "1..3600 s",
-        )
-        require(
-            1 <= self.max_series <= 10_000_000,
-            "prometheus.max_series",
-            self.max_series,
-            "1..10000000",
-        )
-        require(
-            0 < self.lookback_hours <= 24 * 400,
-            "prometheus.lookback_hours",
-            self.lookback_hours,
-            "above 0 and at most 9600 h",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlurmSettings(SourceSection):
+class SlurmSettings(SourceSection, name="slurm"):
     """Slurm as the source of jobs, nodes and allocations. Reading only."""
 
     switch = "mode"
-    mode: str = documented("", "commands (squeue, sacct) or rest (slurmrestd); empty: not used")
+    mode: str = documented(
+        "",
+        "commands (squeue, sacct) or rest (slurmrestd); empty: not used",
+        choices=("commands", "rest", ""),
+    )
     bin_directory: str = documented_path(
         "", "folder of squeue, sacct and sinfo; empty: found on PATH"
     )
@@ -121,52 +97,32 @@ class SlurmSettings(SourceSection):
     gpu_models: str = documented(
         "", "gres types as catalogue models, such as h100=H100-SXM5-80GB,a100=A100-SXM4-80GB"
     )
-    timeout_seconds: float = documented(30.0, "time for one command or request, s")
+    timeout_seconds: float = documented(
+        30.0, "time for one command or request, s", above=0, maximum=600
+    )
 
-    def __post_init__(self) -> None:
-        require(
-            self.mode in ("", "commands", "rest"),
-            "slurm.mode",
-            self.mode,
-            "commands, rest or empty",
-        )
-        require(
+    def _check(self) -> None:
+        self.require(
             self.mode != "rest" or self.rest_url.startswith(("http://", "https://")),
-            "slurm.rest_url",
-            self.rest_url,
+            "rest_url",
             "an http:// or https:// address when slurm.mode is rest",
-        )
-        require(
-            0 < self.timeout_seconds <= 600,
-            "slurm.timeout_seconds",
-            self.timeout_seconds,
-            "above 0 and at most 600 s",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KubernetesSettings(SourceSection):
+class KubernetesSettings(SourceSection, name="kubernetes"):
     """Kubernetes as the source of workloads, nodes and allocations. Reading only."""
 
     enabled: bool = documented(False, "read nodes, pods and workloads from a Kubernetes API")
     kubeconfig: str = documented_path("", "kubeconfig file; empty: in-cluster, else ~/.kube/config")
     context: str = documented("", "context of the kubeconfig; empty: its current one")
     namespaces: str = documented_list("", "namespaces to read, comma-separated; empty: all")
-    page_size: int = documented(500, "objects asked for at once")
-    timeout_seconds: float = documented(30.0, "time for one request, s")
-
-    def __post_init__(self) -> None:
-        require(1 <= self.page_size <= 5000, "kubernetes.page_size", self.page_size, "1..5000")
-        require(
-            0 < self.timeout_seconds <= 600,
-            "kubernetes.timeout_seconds",
-            self.timeout_seconds,
-            "above 0 and at most 600 s",
-        )
+    page_size: int = documented(500, "objects asked for at once", minimum=1, maximum=5000)
+    timeout_seconds: float = documented(30.0, "time for one request, s", above=0, maximum=600)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NvmlSettings(SourceSection):
+class NvmlSettings(SourceSection, name="nvml"):
     """The NVIDIA driver of this machine as a source, where no exporter runs."""
 
     enabled: bool = documented(False, "read the GPUs of this machine through NVML")
@@ -176,31 +132,23 @@ class NvmlSettings(SourceSection):
     )
     node: str = documented("", "this machine's name with its scheduler; empty: its host name")
     proc_root: str = documented_path("/proc", "proc file system of the host, such as /host/proc")
-    interval_seconds: float = documented(10.0, "how often `serve` reads between two cycles, s")
-
-    def __post_init__(self) -> None:
-        require(
-            0 < self.interval_seconds <= 3600,
-            "nvml.interval_seconds",
-            self.interval_seconds,
-            "above 0 and at most 3600 s",
-        )
+    interval_seconds: float = documented(
+        10.0, "how often `serve` reads between two cycles, s", above=0, maximum=3600
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedFleetSettings(SourceSection):
+class SimulatedFleetSettings(SourceSection, name="simulated_fleet"):
     """The simulated fleet as a source, for demo, tests and load."""
 
     enabled: bool = documented(False, "collect from the simulated fleet in this process")
-    seed: int = documented(7, "seed of the fleet; same seed, same fleet")
-    nodes: int = documented(8, "number of nodes")
+    seed: int = documented(
+        7, "seed of the fleet; same seed, same fleet", minimum=0, maximum=2**32 - 1
+    )
+    nodes: int = documented(8, "number of nodes", minimum=1, maximum=20_000)
     state_file: str = documented_path(
         "", "file with the changes that were made to it, which it obeys; empty: none ever is"
     )
-
-    def __post_init__(self) -> None:
-        require(1 <= self.nodes <= 20_000, "simulated_fleet.nodes", self.nodes, "1..20000")
-        require(0 <= self.seed < 2**32, "simulated_fleet.seed", self.seed, "0..4294967295")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

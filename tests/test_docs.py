@@ -56,18 +56,19 @@ def settings_page() -> str:
     defaults = Settings()
     for section in fields(Settings):
         own = getattr(defaults, section.name)
-        lines += ["", f"## {section.name}", "", "| setting | default | meaning |", "|---|---|---|"]
+        lines += ["", f"## {section.name}", ""]
+        lines += ["| setting | default | allowed | meaning |", "|---|---|---|---|"]
         lines += [
             f"| `{section.name}.{field.name}` | "
             + (f"`{value}`" if (value := getattr(own, field.name)) != "" else "empty")
-            + f" | {field.metadata['meaning']} |"
+            + f" | {field.metadata['limits'].rule()} | {field.metadata['meaning']} |"
             for field in fields(own)
         ]
     return "\n".join(lines) + "\n"
 
 
 def test_the_page_of_settings_is_golden() -> None:
-    """docs/settings.md has one row per setting with its default and meaning; `make golden`."""
+    """docs/settings.md has a row per setting: default, limits, meaning; `make golden`."""
     page = ROOT / "docs" / "settings.md"
     if WRITES_GOLDEN:
         page.write_text(settings_page(), encoding="utf-8")
