@@ -17,6 +17,7 @@ from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
 from data.collected import Collected
+from data.cycle_mark import begin_cycle
 from data.errors import StoreError
 from data.kept_on import unread
 from data.records.cluster import SourceReport, SourceState
@@ -138,6 +139,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     """
     require_utc("now", now)
     started = time.monotonic()
+    mark = begin_cycle(now)
     logger.info(
         "cycle started: %d sources, as of %s UTC", len(world.collectors), f"{now:%Y-%m-%d %H:%M:%S}"
     )
@@ -221,7 +223,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         unread_jobs=len(quiet),
         unread_gpus=sum(job.gpu_count for job in quiet),
     )
-    cycle_id = digest_of([now, plan.plan_id])[:SHORT_ID_LENGTH]
+    cycle_id = mark + digest_of([now, plan.plan_id])[: SHORT_ID_LENGTH - len(mark)]
     world.progress("keep", 0, 1)
     seconds = time.monotonic() - started
     world.store.keep_cycle(

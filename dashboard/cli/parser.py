@@ -10,6 +10,7 @@ from dashboard.cli.commands import add_command, deferred
 from dashboard.cli.decision_parser import add_decisions, add_tokens
 from dashboard.cli.energy_options import add_energy_options
 from dashboard.cli.examples import examples_of
+from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
 from dashboard.cli.store_parser import add_serve_options, add_store
@@ -18,7 +19,9 @@ from dashboard.cli.what_if_options import add_plan_options
 _NO_CHOICE = re.compile(
     r"invalid choice: (['\"])(?P<given>.*)\1 \(choose from (?P<known>.*)\)$", re.DOTALL
 )
-_LATE = re.compile(r"unrecognized arguments: (--(?:settings|store|debug|quiet))\b")
+_LATE = re.compile(
+    r"unrecognized arguments: (--(?:settings|store|debug|quiet|log-level|log-format))\b"
+)
 _WORD = re.compile(r"[\w.-]+")
 
 
@@ -370,6 +373,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--settings", metavar="FILE", help="settings file (default trimtab.toml)")
     parser.add_argument("--store", metavar="URL", help="duckdb:///PATH or postgresql+psycopg://…")
     parser.add_argument("--debug", action="store_true", help="tracebacks and debug logs")
+    parser.add_argument(
+        "--log-level", choices=LEVELS, help="default: warning; info for what keeps running"
+    )
+    parser.add_argument("--log-format", choices=FORMATS, default="text", help="of stderr's lines")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.add_argument("--version", action="version", version=f"trimtab {version('trimtab')}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)

@@ -166,6 +166,7 @@ def serve(world: WebWorld, *, host: str, port: int) -> None:
         build_app(world),
         host=host,
         port=port,
+        log_config=None,  # its lines take the form of ours
         log_level="warning",
         proxy_headers=False,
         timeout_graceful_shutdown=5,

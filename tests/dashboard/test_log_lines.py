@@ -12,7 +12,7 @@ from beds.file_cluster import FileCluster
 
 from dashboard import decisions
 from dashboard.apply.kill_switch import resume, stop
-from dashboard.cli import OneLine
+from dashboard.cli.log_lines import OneLine
 from data.store import open_store
 
 HOSTILE = "looks good\n2026-01-01 INFO dashboard: forged\x1b[31m\u202e"

@@ -23,7 +23,8 @@ from hostile.payloads import HALF_CHARACTERS
 from markdown_it import MarkdownIt
 from prometheus_client.parser import text_string_to_metric_families
 
-from dashboard.cli import OneLine, main
+from dashboard.cli import main
+from dashboard.cli.log_lines import OneLine
 from dashboard.foreign_text import UNSEEN
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.mail import mail_of, send
