@@ -9,10 +9,13 @@ WORKERS := 2
 # 2,000 modules that a server imports anew: 5 s of 8.
 export PYTHONDONTWRITEBYTECODE :=
 SCENARIOS := 300
+# What the site holds: the pages, and the files that they link to.
+PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/faults.toml tests/outsiders/campaigns.toml \
+	planner/nodes/fragmentation.py
 UNMARKED := not slow_end and not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-all check bench bench-full golden lock sbom reliability screenshots clean
+.PHONY: help setup servers demo test test-all check bench bench-full golden lock docs sbom reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -88,9 +91,14 @@ lock: setup ## bring the locks in line with pyproject.toml; UPGRADE=--upgrade ta
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header"; \
 	printf 'pip\nuv\n' | $$bare --output-file deploy/installers.lock -; \
 	compile="$$bare pyproject.toml"; \
-	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra postgres --extra ray --output-file requirements.lock; \
+	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra postgres --extra ray --extra docs --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra mcp --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
+
+docs: setup ## the pages as a site in dist/site, every link checked
+	@rm -rf dist/pages; mkdir -p dist/pages
+	@git ls-files -z --cached --others --exclude-standard -- $(PAGES) | xargs -0 cp --parents --target-directory dist/pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 sbom: setup ## what requirements.lock brings, as CycloneDX JSON in dist/sbom.cdx.json
 	@mkdir -p dist

@@ -81,6 +81,14 @@ def slug(heading: str) -> str:
     return kept.replace(" ", "-")
 
 
+def test_every_page_stands_in_the_navigation_of_the_site() -> None:
+    """`make docs` fails otherwise; mkdocs.yml has five parts."""
+    shown = re.findall(r"(?m)^ +- (docs/\S+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert sorted(shown) == sorted(
+        str(path.relative_to(ROOT)) for path in ROOT.glob("docs/**/*.md")
+    )
+
+
 @pytest.mark.parametrize(
     "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)).replace("/", "-")
 )
