@@ -248,6 +248,58 @@ def test_a_short_loss_of_the_mapping_is_bridged(store: Store) -> None:
     assert holders(store) == {"search/ranker-0": 3600 - 180, "unattributed": 180}
 
 
+@pytest.mark.parametrize(
+    ("step", "hole", "after"),
+    [(60, 1, "a/x"), (100, 2, "a/x"), (60, 3, "a/x"), (101, 2, "a/x"), (151, 1, "a/x"),
+     (60, 1, "a/y"), (60, 2, "a/y")],
+)  # fmt: skip
+def test_a_hole_is_bridged_within_one_job_only(
+    store: Store, step: int, hole: int, after: str
+) -> None:
+    """At most two readings and five minutes; between two jobs nobody held the board."""
+    samples = make_samples(minutes=20, job_id="a/x", utilization_ratio=0.7)
+    samples["sampled_at"] = pd.Timestamp(START) + pd.to_timedelta(np.arange(20) * step, unit="s")
+    samples["sampled_at"] = samples["sampled_at"].astype("datetime64[us, UTC]")
+    samples.loc[9 : 8 + hole, "job_id"] = ""
+    samples.loc[9 + hole :, "job_id"] = after
+    store.keep(facts(samples))
+    bridged = after == "a/x" and hole <= 2 and (hole + 1) * step <= MAX_GAP_SECONDS
+    lost = 0 if bridged else hole * step
+    found = holders(store)
+    assert found.get("unattributed", 0) == lost
+    assert sum(found.values()) == 19 * step
+    assert found["a/x"] == (8 * step if after == "a/y" else 19 * step - lost)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"gpu_uuid": "GPU-0000", "mig_instance": "1"},
+        {"node": "node-1", "gpu_index": "0", "mig_instance": "1"},
+    ],
+    ids=["by UUID", "by index"],
+)
+def test_an_allocation_of_a_slice_does_not_reach_its_sibling(
+    store: Store, named: dict[str, str]
+) -> None:
+    """Two slices of a board: the other works too, and nobody knows for whom."""
+    slices = [
+        nameless(mig_instance=instance, mig_profile=profile, utilization_ratio=0.5)
+        for instance, profile in CUTS[1]
+    ]
+    store.keep(facts(pd.concat(slices), allocations({"job_id": "slurm:7"} | named)))
+    rows = rows_of(store, "hourly")
+    held = rows[rows["job_id"] == "slurm:7"]
+    assert set(held["mig_instance"]) == {"1"}
+    assert held["seconds"].sum() == 3600
+    others = rows[rows["mig_instance"] == "2"]
+    assert set(others["holder"]) == {"unattributed"}
+    whole = allocations({"job_id": "slurm:8"} | named | {"mig_instance": ""})
+    store.keep(facts(held=whole))
+    rows = rows_of(store, "hourly")
+    assert set(rows[rows["job_id"] == "slurm:8"]["mig_instance"]) == {"1", "2"}
+
+
 def test_idle_and_unattributed_are_apart(store: Store) -> None:
     """No job: idle boards are free; work, held memory or no word at all are unattributed."""
     quiet = {"utilization_ratio": 0.0, "memory_used_mib": 400.0}

@@ -1,5 +1,7 @@
 """The mix: ordered, bounded, from the past only, calibrated where the world repeats itself."""
 
+import itertools
+
 import numpy as np
 import pytest
 from drawn import examples
@@ -12,6 +14,8 @@ from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
 from forecasting.mix.model import MixModel, mix
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
+
+NAMES = ("q05", "q10", "q50", "q90", "q95")
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -132,6 +136,45 @@ def test_leads_without_a_past_say_so() -> None:
     assert 0 < found.calibrated_hours <= 6
     width = found.quantiles.q90 - found.quantiles.q10
     assert width[-1] > width[3]
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+def test_beyond_the_calibrated_lead_bands_grow_as_a_random_walks(slot_minutes: int) -> None:
+    """Each level's distance from the middle one goes by the root of the lead."""
+    per_day = 24 * 60 // slot_minutes
+    values = 500 + np.cumsum(np.random.default_rng(3).normal(0, 1, per_day))
+    one = series(values, slot_seconds=60 * slot_minutes, upper=np.inf, lower=-np.inf)
+    found = mix(one, 7 * per_day)
+    assert 0 < found.calibrated_hours < 24
+    ends = [weights.until_hours for weights in found.weights]
+    rows = np.stack([getattr(found.quantiles, name) for name in NAMES])
+    middles = [
+        ((before * per_day / 24 + 1) + after * per_day / 24) / 2
+        for before, after in itertools.pairwise([0.0, *ends])
+    ]
+    beyond = [middle for middle, end in zip(middles, ends, strict=True) if end > 24]
+    assert len(beyond) >= 2
+    first, last = (rows[:, round(middle) - 1] for middle in (beyond[0], beyond[-1]))
+    for outer, inner in ((0, 1), (4, 3), (0, 4)):
+        grown = (last[outer] - last[inner]) / (first[outer] - first[inner])
+        assert grown == pytest.approx(np.sqrt(beyond[-1] / beyond[0]), rel=0.02)
+
+
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
+def test_the_first_band_is_that_of_a_random_walks_changes(slot_minutes: int) -> None:
+    """Four slots calibrate nothing: q10 and q90 of their changes by the root of the lead."""
+    values = np.array([50.0, 54.0, 48.0, 53.0])
+    one = series(values, slot_seconds=60 * slot_minutes, upper=np.inf, lower=-np.inf)
+    low, high = np.quantile(np.diff(values), [0.1, 0.9])
+    for horizon in (1, 2):  # one bucket, or one that ends with the horizon
+        found = mix(one, horizon)
+        assert found.calibrated_hours == 0
+        rows = np.array([getattr(found.quantiles, name)[-1] for name in NAMES])
+        band = np.array([1.28 * low, low, 0, high, 1.28 * high])
+        lead = (1 + horizon) / 2 if len(found.weights) == 1 else horizon
+        assert rows - rows[2] == pytest.approx(band * lead**0.5)
+    rising = mix(series(50 + values.cumsum(), upper=np.inf, lower=-np.inf), 1).quantiles
+    assert rising.q05[0] == rising.q10[0] == rising.q50[0] < rising.q90[0] < rising.q95[0]
 
 
 def test_the_seasonal_baseline_is_the_one_of_the_backtest() -> None:

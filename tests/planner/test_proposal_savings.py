@@ -1,0 +1,190 @@
+"""What a proposal promises, held to hand-made sums: the same for slots of any length."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from factories import make_job
+from planning_cases import H100, boards, case
+
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.records.decisions import Action
+from data.records.jobs import WorkloadKind
+from data.settings import EnergySettings, PlanningSettings
+from planner.problem.configurations import Option
+from planner.problem.cost import SLOWER
+from planner.problem.energy import HELD
+from planner.problem.planning_problem import PlanningProblem
+from planner.recommendations.path_costs import path_cost
+from planner.recommendations.proposals import Proposal
+from planner.recommendations.savings import ProposalOutcome, outcome_of
+
+SLOT_LENGTHS = [5, 15, 30, 60]
+MODEL = load_gpu_catalogue().get(H100)
+PUE, PRICE, WATTS = 1.3, 0.4, 1000.0
+LEAVE, ENTER = np.array([5.0, 330.0, 1920.0]), np.array([15.0, 62.0, 250.0])
+"""Seconds of a restart: checkpoint and lost work on the boards of now, a start on those to come."""
+
+
+def halved(
+    *, slot_minutes: int = 60, kind: WorkloadKind = WorkloadKind.TRAINING, worst: float = 2.0,
+    first: int | None = None, last: int | None = None, watts: float | None = WATTS, **energy: Any,
+) -> tuple[Proposal, PlanningProblem]:  # fmt: skip
+    """Four boards of a day made two, for good or from slot `first` to `last`; little is to do."""
+    values = {"pue": PUE, "pue_uncertainty": 0.0, "electricity_price_per_kwh": PRICE}
+    slots = 24 * 60 // slot_minutes
+    job_id = "a/job/x" if kind is WorkloadKind.TRAINING else "a/deployment/x"
+    problem = case(
+        (make_job(job_id, kind=kind, gpu_count=4), 0.1, 5_000.0, watts),
+        gpus=boards(H100, 8),
+        planning=PlanningSettings(slot_minutes=slot_minutes, horizon_slots=slots),
+        energy=EnergySettings(region="DEU", **values | energy),
+    )
+    (job,) = problem.jobs
+    present = job.options[0]
+    half = Option(
+        configuration=replace(present.configuration, gpu_count=2),
+        boards=2.0,
+        service=2.0,
+        slowdown=(1.0, (1 + worst) / 2, worst),
+    )
+    start, end = first or 0, slots - 1 if last is None else last
+    path = tuple(int(start <= slot <= end) for slot in range(slots))
+    proposal = Proposal(
+        job=replace(job, options=(present, half)),
+        option=1,
+        planned=path,
+        proposed=path,
+        share=1.0,
+        action=Action.FEWER_GPUS,
+        first=first,
+        last=last,
+    )
+    return proposal, problem
+
+
+def outcome(**changes: Any) -> ProposalOutcome:
+    """What halving the boards brings."""
+    proposal, problem = halved(**changes)
+    return outcome_of(proposal, problem.terms)
+
+
+def saved_watts() -> float:
+    """What two boards save: a process holds them no longer, but they stay powered."""
+    return 2 * MODEL.idle_watts * HELD[1]
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+@pytest.mark.parametrize("pue", [1.0, 2.0])
+def test_a_day_on_half_the_boards(slot_minutes: int, pue: float) -> None:
+    """GPU-hours, energy and money, less the change and the hours that work takes longer."""
+    found = outcome(slot_minutes=slot_minutes, pue=pue)
+    longer = 24 * sum(SLOWER) / len(SLOWER)
+    taken = (4 * LEAVE + 2 * ENTER) / 3600
+    change_kwh = (LEAVE + ENTER)[1] / 3600 * WATTS / 1000 * pue
+    assert found.savings.horizon_hours == pytest.approx(24)
+    assert found.savings.gpu_hours is not None
+    hours = 48 - 2 * longer - taken[1]
+    assert found.savings.gpu_hours.central == pytest.approx(hours)
+    held_kwh = longer * HELD[1] * 2 * MODEL.idle_watts / 1000 * pue
+    kwh = saved_watts() * 24 / 1000 * pue - held_kwh - change_kwh
+    assert found.savings.energy_kwh is not None
+    assert found.savings.energy_kwh.central == pytest.approx(kwh)
+    assert found.savings.cost is not None
+    assert found.savings.cost.central == pytest.approx(hours * MODEL.price_per_hour + kwh * PRICE)
+    assert found.transition is not None
+    assert found.transition.gpu_hours == pytest.approx(taken[1])
+    money = taken[1] * MODEL.price_per_hour + change_kwh * PRICE
+    assert found.transition.cost == pytest.approx(money)
+    seconds = found.transition.seconds
+    assert (seconds.low, seconds.central, seconds.high) == pytest.approx(tuple(LEAVE + ENTER))
+    assert found.delay_hours is not None
+    assert found.delay_hours.central == pytest.approx(longer + (LEAVE + ENTER)[1] / 3600)
+    assert found.delay_hours.low == pytest.approx((LEAVE + ENTER)[0] / 3600)
+    assert found.delay_hours.high == pytest.approx(24 + (LEAVE + ENTER)[2] / 3600)
+    bill = WATTS * 24 / 1000 * pue * PRICE
+    assert found.energy_bill == pytest.approx(bill)
+    assert found.cost_of_now == pytest.approx(bill + 4 * 24 * MODEL.price_per_hour)
+    assert found.shortfall_saved == pytest.approx(0)
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_a_change_that_ends_is_made_twice(slot_minutes: int) -> None:
+    """From the sixth hour to the end of the eleventh, then back: two starts, six hours."""
+    slots = 60 // slot_minutes
+    found = outcome(slot_minutes=slot_minutes, first=6 * slots, last=12 * slots - 1)
+    longer = 6 * sum(SLOWER) / len(SLOWER)
+    proposal, problem = halved(slot_minutes=slot_minutes, first=6 * slots, last=12 * slots - 1)
+    assert found.transition is not None
+    back = (4 * ENTER)[1] / 3600
+    taken = (4 * LEAVE + 2 * ENTER)[1] / 3600 + back
+    assert found.transition.gpu_hours == pytest.approx(taken)
+    assert found.transition.seconds.central == pytest.approx((LEAVE + 2 * ENTER)[1])
+    assert found.savings.gpu_hours is not None
+    assert found.savings.gpu_hours.central == pytest.approx(12 - 2 * longer - taken)
+    assert found.savings.cost is not None
+    stays = path_cost(proposal.job, (0,) * len(proposal.proposed), problem.terms)
+    moves = path_cost(proposal.job, proposal.proposed, problem.terms)
+    assert found.savings.cost.central == pytest.approx(stays.money - moves.money)
+    assert stays.total == stays.money + stays.shortfall
+
+
+def test_longer_runs_widen_what_is_promised() -> None:
+    """q90 of what work takes longer comes off GPU-hours, energy and money; its share counts."""
+    wide, narrow = outcome(), outcome(worst=1.0)
+    rest = outcome(worst=1.0, kind=WorkloadKind.INFERENCE)
+    usual = 24 * float(np.mean(SLOWER))
+    least, most = (24 * share - usual for share in sorted(SLOWER)[-2:])
+    for now, before, unit in (
+        (wide.savings.gpu_hours, narrow.savings.gpu_hours, 2.0),
+        (wide.savings.cost, narrow.savings.cost, 2 * MODEL.price_per_hour),
+    ):
+        assert now is not None
+        assert before is not None
+        width, alone = now.central - now.low, before.central - before.low
+        assert max(alone, least * unit) < width < alone + most * unit
+        above = now.high - now.central
+        assert above > 0.9 * usual * unit  # it may take no longer at all
+    assert rest.delay_hours is None
+    assert rest.savings.gpu_hours is not None
+    assert rest.savings.gpu_hours.central == pytest.approx(48 - 2 * ENTER[1] / 3600)
+
+
+def test_the_site_overhead_is_unsure_on_both_sides() -> None:
+    """What is saved by the board is saved by the site, by a PUE that is not below 1."""
+    sure, unsure = outcome(worst=1.0), outcome(worst=1.0, pue=1.05, pue_uncertainty=0.5)
+    for one in (sure, unsure):
+        assert one.savings.energy_kwh is not None
+    assert unsure.savings.energy_kwh.high > sure.savings.energy_kwh.central
+
+
+def test_unknown_power_is_no_energy_but_rent() -> None:
+    """Money is then rent, less what boards that are held for longer draw idle."""
+    found = outcome(watts=None)
+    assert found.savings.energy_kwh is None
+    assert found.savings.emissions_kgco2e is None
+    assert found.savings.gpu_hours is not None
+    assert found.savings.cost is not None
+    held = 24 * float(np.mean(SLOWER)) * HELD[1] * 2 * MODEL.idle_watts / 1000 * PUE * PRICE
+    rent = found.savings.gpu_hours.central * MODEL.price_per_hour
+    assert found.savings.cost.central == pytest.approx(rent - held)
+    for one, hours in (
+        (found.savings.cost.low, found.savings.gpu_hours.low),
+        (found.savings.cost.high, found.savings.gpu_hours.high),
+    ):
+        assert one == pytest.approx(hours * MODEL.price_per_hour, rel=0.01)
+    assert found.energy_bill == 0
+
+
+def test_keeping_a_job_saves_nothing_and_is_certain() -> None:
+    """No change, no error."""
+    proposal, problem = halved()
+    kept = (0,) * len(proposal.proposed)
+    found = outcome_of(
+        replace(proposal, option=0, planned=kept, proposed=kept, action=None), problem.terms
+    )
+    assert found.transition is None
+    assert found.delay_hours is None
+    assert found.savings.cost is not None
+    assert (found.savings.cost.low, found.savings.cost.high) == (0, 0)
