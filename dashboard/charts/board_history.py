@@ -8,7 +8,7 @@ from dashboard.charts.palette import NAMELESS, PROPOSED, SEASONAL, USED, dress
 
 _LINES = (USED, PROPOSED, SEASONAL, NAMELESS, "#E69F00", "#D55E00", "#999999")
 _PANELS = (
-    ("utilization_ratio", "work, %", 100.0),
+    ("utilization_ratio", "in use, %", 100.0),
     ("memory_used_mib", "memory, GiB", 1 / 1024),
     ("power_watts", "power, W", 1.0),
 )

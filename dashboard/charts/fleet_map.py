@@ -23,7 +23,7 @@ class MapMeasure:
 
 
 MEASURES = (
-    MapMeasure(title="work", column="work", unit="%", top=100),
+    MapMeasure(title="in use", column="work", unit="%", top=100),
     MapMeasure(title="memory", column="memory", unit="%", top=100),
     MapMeasure(title="power", column="power_watts", unit="W", top=0),
 )

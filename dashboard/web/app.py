@@ -4,14 +4,17 @@ import streamlit as st
 
 from dashboard.web.apply_switch import apply_banner, apply_sidebar
 from dashboard.web.demo_guide import demo_guide, simulated_banner
+from dashboard.web.header import page_header
 from dashboard.web.identity import current_role, welcome
 from dashboard.web.page import frame, loss_banner
 from dashboard.web.urgent_strip import urgent_strip
 
-st.set_page_config(page_title="Trimtab", layout="wide")
+st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
+FINDINGS = st.Page("views/findings.py", title="Findings")
 pages = {
     "Now": [
         st.Page("views/overview.py", title="Overview", default=True),
+        FINDINGS,
         st.Page("views/fleet.py", title="Fleet"),
         st.Page("views/jobs.py", title="Jobs"),
         st.Page("views/job.py", title="Job"),
@@ -19,7 +22,6 @@ pages = {
     "Next": [
         st.Page("views/forecasts.py", title="Forecasts"),
         st.Page("views/plan.py", title="Plan"),
-        st.Page("views/recommendations.py", title="Recommendations"),
         st.Page("views/new_job.py", title="New job"),
     ],
     "Account": [
@@ -35,7 +37,7 @@ pages = {
 }
 if current_role() == "owner":
     # Every other page shows the jobs of others.
-    pages = {"": [st.Page("views/recommendations.py", title="Recommendations", default=True)]}
+    pages = {"": [st.Page("views/findings.py", title="Findings", default=True)]}
 elif current_role() == "none":
     pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
 # Expanded: Streamlit hides all but the first dozen behind a button otherwise.
@@ -44,6 +46,7 @@ with frame():
     person = welcome()
     if person is not None:
         apply_sidebar(person)
+        page_header(chosen.title, person)
         apply_banner()
         loss_banner()
         urgent_strip()

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from dashboard.rights import role_of
 from dashboard.web.page import plain
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
@@ -24,12 +23,9 @@ def apply_banner() -> None:
 
 
 def apply_sidebar(person: Person) -> None:
-    """Show the switch, and who is signed in, beside the pages."""
+    """Show the switch, and the way out of a sign-in, beside the pages."""
     world = current_world()
-    access = world.decision_service.settings().access
     with st.sidebar:
-        if person.via != "local":
-            st.caption(plain(f"{person.name}, {role_of(person, access)}"))
         if person.via == "oidc":
             st.button("Sign out", on_click=st.logout)
         if world.decision_service.stopped() is not None:

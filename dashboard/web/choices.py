@@ -8,9 +8,21 @@ ALL = "all"
 _DAYS = (1, 7, 30, 90)
 
 
-def choose(label: str, options: Sequence[str], name: str) -> str:
-    """Ask for one of the options; the first is the start and is left out of the address."""
-    return str(st.selectbox(label, options, key=name, bind="query-params"))
+def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> str:
+    """Ask for one of the options; the first is the start and is left out of the address.
+
+    `bare` is the width in pixels of one whose label is heard and not seen.
+    """
+    return str(
+        st.selectbox(
+            label,
+            options,
+            key=name,
+            bind="query-params",
+            width=bare or "stretch",
+            label_visibility="collapsed" if bare else "visible",
+        )
+    )
 
 
 def choose_days(default: int = 7) -> int:

@@ -18,7 +18,7 @@ from data.settings import Settings
 from data.units import SECONDS_PER_HOUR
 
 _HIDDEN = "guide-hidden"
-_GUIDED = ("Overview", "Recommendations", "Savings")
+_GUIDED = ("Overview", "Findings", "Savings")
 _LOOK_SECONDS = 2.0
 
 
@@ -44,7 +44,7 @@ def simulated_banner() -> None:
         said += (
             f" An hour there takes {pace}; this page is of {plain(f'{world.clock():%H:%M}')} UTC."
         )
-    st.info(said, icon=":material/science:")
+    st.caption(f":material/science: {said}")
 
 
 def demo_guide(title: str) -> None:
@@ -74,10 +74,10 @@ def guide_steps(states: dict[str, State], measured: str, wait: str) -> tuple[Ste
         ),
         Step(
             title="Approve and apply one",
-            text="Open Why for the evidence and Change for the exact step. Then give a name and "
-            "press Approve and apply. Roll back undoes it.",
-            page="views/recommendations.py",
-            label="Recommendations",
+            text="Click a finding: why, and what changes exactly, stand below the list. Press "
+            "Approve and apply and give a name. Roll back undoes it.",
+            page="views/findings.py",
+            label="Findings",
             done=applied,
         ),
         Step(
@@ -95,24 +95,28 @@ def _panel(before: tuple[object, ...]) -> None:
     if _progress() != before or st.session_state.get(_HIDDEN, False):
         st.rerun()
     with st.container(border=True, key="guide"):
-        title, button = st.columns([5, 1], vertical_alignment="center")
-        title.markdown("**The first five minutes**")
-        button.button("Hide the guide", on_click=_hide, args=(True,), width="stretch")
         measured = _measured()
         steps = guide_steps(current_world().store.reader.states(), measured, _wait())
-        for number, (cell, step) in enumerate(
-            zip(st.columns(len(steps)), steps, strict=True), start=1
-        ):
-            with cell:
-                mark = ":green[:material/check_circle:]" if step.done else f"{number}."
-                st.markdown(f"{mark} **{step.title}**")
-                st.caption(plain(step.text))
-                st.page_link(step.page, label=step.label, icon=":material/arrow_forward:")
+        current = next((step for step in steps if not step.done), steps[-1])
+        with st.container(horizontal=True, vertical_alignment="center"):
+            st.markdown(f"**The first five minutes** · {_marks(steps)}", width="stretch")
+            for step in steps:
+                st.page_link(step.page, label=step.label, width="content")
+            st.button("Hide the guide", on_click=_hide, args=(True,))
+        st.caption(plain(current.text))
         if measured:
             st.caption(
                 "Next, your own fleet: `trimtab doctor --prometheus URL` says what is missing, "
                 "`trimtab serve --prometheus URL` opens this dashboard on it, read-only."
             )
+
+
+def _marks(steps: tuple[Step, ...]) -> str:
+    """Return the steps in a line: those that are done with a tick."""
+    return " · ".join(
+        f":green[:material/check_circle:] {step.title}" if step.done else f"{number}. {step.title}"
+        for number, step in enumerate(steps, start=1)
+    )
 
 
 def _hide(hidden: bool) -> None:

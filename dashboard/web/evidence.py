@@ -1,30 +1,15 @@
 """What a recommendation rests on: the plot of its samples, every figure and factor."""
 
-import streamlit as st
-
 from dashboard.charts.forecast_band import forecast_band
-from dashboard.web.page import UNKNOWN, chart, plain
+from dashboard.web.page import UNKNOWN, chart
 from dashboard.web.session import current_world
 from data.records.decisions import FOR_MEMORY, Recommendation
 from data.records.forecasts import DemandForecast, Quantity
 from data.units import MIB_PER_GIB
 
 
-def show_evidence(one: Recommendation, key: str) -> None:
-    """Show the reason, the demand or memory that led to it, and the evidence as a table."""
-    st.write(plain(one.why))
-    if one.job_id:
-        _demand(one, key)
-    rows = _rows(one)
-    st.dataframe(
-        {"what": list(rows), "evidence": list(rows.values())},
-        hide_index=True,
-        key=f"{key}-evidence",
-    )
-    st.caption(f"digest {one.digest}")
-
-
-def _demand(one: Recommendation, key: str) -> None:
+def show_demand(one: Recommendation, key: str) -> None:
+    """Show the demand or memory that led to it against what is held and what is forecast."""
     world = current_world()
     history = world.reader.job_history(
         one.job_id,
@@ -62,7 +47,8 @@ def _demand(one: Recommendation, key: str) -> None:
     chart(figure, f"{key}-demand")
 
 
-def _rows(one: Recommendation) -> dict[str, str]:
+def evidence_rows(one: Recommendation) -> dict[str, str]:
+    """Return every figure and factor that it rests on."""
     evidence = one.evidence
     utilization, memory = evidence.utilization_p95_ratio, evidence.memory_max_mib
     power = evidence.power_mean_watts

@@ -20,7 +20,7 @@ HEADINGS: Mapping[str, str] = {
     "mig_profiles": "MIG instances",
     "jobs": "held by",
     "allocated_ratio": "allocated (%)",
-    "used_ratio": "work (%)",
+    "used_ratio": "in use (%)",
     "memory_used_mib": "memory used, largest (MiB)",
     "memory_total_mib": "memory (MiB)",
     "power_watts": "power, mean (W)",

@@ -15,15 +15,25 @@ from data.records.commands import Person
 _NAME = "person"
 
 
-def local_name(key: str) -> str:
-    """Ask for the name in local mode, remembered for the session."""
-    given: str = st.text_input("Your name", st.session_state.get(_NAME, ""), key=key)
-    return given
+def known_name() -> str:
+    """Return the name given in local mode for this session, '' before it is given."""
+    return str(st.session_state.get(_NAME, ""))
 
 
 def remember_name(name: str) -> None:
-    """Keep the name that a decision was made under, for the next card."""
-    st.session_state[_NAME] = name
+    """Keep the name that a decision was made under for the session."""
+    st.session_state[_NAME] = " ".join(name.split())
+
+
+def ask_name(key: str) -> str:
+    """Ask for the name in local mode; it is kept for the session as soon as it is given."""
+    given: str = st.text_input(
+        "Your name",
+        known_name(),
+        key=key,
+        on_change=lambda: remember_name(str(st.session_state.get(key, ""))),
+    )
+    return given
 
 
 def signed_in(access: AccessSettings) -> Person | None:
@@ -39,16 +49,17 @@ def signed_in(access: AccessSettings) -> Person | None:
         return (
             claimed(claims, access) if st.user.is_logged_in and is_fresh(claims, access) else None
         )
-    return Person(name=st.session_state.get(_NAME, ""), via="local")
+    return Person(name=known_name(), via="local")
 
 
 def acting(access: AccessSettings, key: str) -> Person | None:
     """Return who made a click, None when nobody is signed in.
 
-    In local mode it is the name in the `local_name` of that key as it stood at the click.
+    In local mode it is the name in the `ask_name` of that key as it stood at the click, else the
+    name of the session.
     """
     if access.mode == "local":
-        return Person(name=str(st.session_state.get(key, "")), via="local")
+        return Person(name=str(st.session_state.get(key, known_name())), via="local")
     return signed_in(access)
 
 
@@ -86,7 +97,7 @@ def welcome() -> Person | None:
     access = current_world().decision_service.settings().access
     person = signed_in(access)
     if person is None:
-        st.markdown("#### Sign in to see the fleet.")
+        st.markdown("## Sign in to see the fleet.")
         if access.mode == "oidc":
             if st.user.is_logged_in and is_fresh(dict(st.user), access):
                 st.error(plain(_unproven(access)))

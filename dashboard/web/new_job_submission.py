@@ -16,7 +16,7 @@ from dashboard.submission.proposal import SubmissionProposal, propose
 from dashboard.submission.queue import waiting_jobs
 from dashboard.submission.submit import submit, why_not
 from dashboard.submission.targets import target_name, target_of
-from dashboard.web.identity import acting, local_name, remember_name, signed_in
+from dashboard.web.identity import acting, ask_name, remember_name, signed_in
 from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
 from data.access_settings import AccessSettings
@@ -44,7 +44,7 @@ def submission_part(job: JobFile) -> None:
         st.info(plain(reason))
     name, preview, send = st.columns([3, 1, 1], vertical_alignment="bottom")
     with name:
-        by = local_name(_BY) if settings.access.mode == "local" else person.name
+        by = ask_name(_BY) if settings.access.mode == "local" else person.name
     preview.button(
         "Preview",
         width="stretch",

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
+from urllib.parse import quote
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -52,13 +53,12 @@ def loss_banner() -> None:
         st.error(plain(f"{loss}. `trimtab store check --accept` ends this warning."))
 
 
-def age_line() -> None:
+def freshness() -> str:
     """Say how old the newest sample is and how complete the sources were."""
     reader = current_world().reader
     latest = reader.latest_sample_at()
     if latest is None:
-        st.caption("No samples yet.")
-        return
+        return "No samples yet."
     known = [report for report in reader.source_reports() if report.completeness_ratio is not None]
     complete = (
         f"; sources {100 * min(one.completeness_ratio or 0 for one in known):.0f} % complete"
@@ -66,12 +66,11 @@ def age_line() -> None:
         else ""
     )
     if (recording := reader.recording()) is not None:
-        st.caption(plain(f"{as_of_text(recording)}{complete}."))
-        return
+        return f"{as_of_text(recording)}{complete}."
     age = current_world().clock() - latest
     hours = age / timedelta(hours=1)
     text = f"{hours:.1f} h" if hours >= 1 else f"{age / timedelta(minutes=1):.0f} min"
-    st.caption(f"As of {latest:%Y-%m-%d %H:%M} UTC, {text} ago{complete}.")
+    return f"As of {latest:%Y-%m-%d %H:%M} UTC, {text} ago{complete}."
 
 
 def tense(live: str, recorded: str) -> str:
@@ -81,8 +80,7 @@ def tense(live: str, recorded: str) -> str:
 
 def finding(text: str) -> None:
     """Open the page with its answer."""
-    st.markdown(f"#### {plain(text)}")
-    age_line()
+    st.markdown(f"## {plain(text)}")
 
 
 def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
@@ -117,27 +115,43 @@ def table(
     *,
     every: Callable[[], pd.DataFrame] | None = None,
     headings: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
+    exported: bool = True,
 ) -> None:
     """Show a table, numbers to three significant digits, and export it exactly as CSV and JSON.
 
     `every` gives what is exported where `rows` are only one page of it. `headings` are those of
-    this table alone, see `column_settings`.
+    this table alone, see `column_settings`. `links` name the page that each cell of a column leads
+    to, such as `job?id=` for the column of jobs.
     """
     shown = rows.copy()
     for column in rows.columns[rows.dtypes == "float64"]:
-        shown[column] = rows[column].map(_three_digits)
-    st.dataframe(
-        shown,
-        hide_index=True,
-        placeholder=UNKNOWN,
-        column_config=column_settings(rows, other=headings),
-    )
-    whole = every or (lambda: rows)
+        shown[column] = rows[column].map(three_digits)
+    settings = column_settings(rows, other=headings)
+    for column, page in (links or {}).items():
+        # A cell that names several leads to none of them.
+        if column in rows.columns and not rows[column].astype(str).str.contains("\n").any():
+            shown[column] = [link_to(page, one) for one in rows[column]]
+            settings[column] = st.column_config.LinkColumn(
+                settings[column]["label"], display_text=r"\?[a-z]+=(.*)$"
+            )
+    st.dataframe(shown, hide_index=True, placeholder=UNKNOWN, column_config=settings)
+    if exported:
+        export(name, every or (lambda: rows))
+
+
+def link_to(page: str, name: object) -> str | None:
+    """Return the address of a page about a name, None for no name."""
+    return f"{page}{quote(str(name), safe='')}" if isinstance(name, str) and name else None
+
+
+def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:
+    """Offer rows as CSV and JSON."""
     with st.container(horizontal=True):
         # Functions: the files are made when somebody asks for them, not at every rerun.
         st.download_button(
             "CSV",
-            lambda: csv_text(whole().to_dict("records"), list(rows.columns)),
+            lambda: csv_text((rows := whole()).to_dict("records"), list(rows.columns)),
             f"{name}.csv",
             "text/csv",
             key=f"{name}-c",
@@ -159,7 +173,8 @@ def json_text(rows: pd.DataFrame) -> str:
     return json.dumps(document, ensure_ascii=False)
 
 
-def _three_digits(value: float) -> float:
+def three_digits(value: float) -> float:
+    """Return a number of a table to three significant digits, whole from a thousand on."""
     return float(f"{value:.0f}") if abs(value) >= 1000 else float(f"{value:.3g}")
 
 

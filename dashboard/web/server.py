@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from starlette.datastructures import URL
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 from streamlit import config
 from streamlit.starlette import App
@@ -22,6 +23,7 @@ from dashboard.api.app import ApiWorld, build_api
 from dashboard.api.callers import web_caller
 from dashboard.web.admission import API_PATH, Admission
 from dashboard.web.browser_rules import BrowserRules
+from dashboard.web.inbox_rows import state_of
 from dashboard.web.kept_clicks import keep_clicks
 from dashboard.web.kept_downloads import keep_downloads
 from dashboard.web.own_metrics import OwnMetrics
@@ -50,7 +52,8 @@ _OPTIONS: dict[str, Any] = {
     "server.headless": True,
     "theme.light.primaryColor": "#0072B2",
     "theme.dark.primaryColor": "#56B4E9",
-    "theme.metricValueFontSize": "1.6rem",
+    "theme.headingFontSizes": ["1.6rem", "1.15rem", "1.05rem", "1rem", "1rem", "1rem"],
+    "theme.metricValueFontSize": "1.4rem",
     "theme.paddingTop": "1rem",
 }
 
@@ -121,6 +124,12 @@ def build_app(world: WebWorld) -> App:
             own_metrics.exposition(world.clock()), media_type="text/plain; version=0.0.4"
         )
 
+    def moved(request: Request) -> Response:
+        asked = dict(request.query_params)
+        if "state" in asked:
+            asked["state"] = state_of(asked["state"])
+        return RedirectResponse(URL("findings").include_query_params(**asked), status_code=308)
+
     api_world = ApiWorld(
         # Of its own: what is asked here turns nothing out that pages ask again.
         reader=world.store.reader_for_pages(),
@@ -149,6 +158,7 @@ def build_app(world: WebWorld) -> App:
             Route("/livez", live),
             Route("/readyz", ready),
             Route("/metrics", metrics),
+            Route("/recommendations", moved),
             Mount(API_PATH.rstrip("/"), build_api(api_world)),
         ],
     )

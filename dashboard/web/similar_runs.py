@@ -47,7 +47,7 @@ def _row(job: Job, hours: pd.DataFrame) -> dict[str, object]:
         "GPUs": job.gpu_count,
         "GPU-hours": held,
         "idle GPU-hours": _sum(mine, "idle_gpu_hours"),
-        "work (%)": None if not held or used is None else 100 * used / held,
+        "in use (%)": None if not held or used is None else 100 * used / held,
         "kWh": _sum(mine, "energy_kwh"),
     }
 

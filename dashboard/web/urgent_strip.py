@@ -8,9 +8,10 @@ import streamlit as st
 from dashboard.foreign_text import markdown
 from dashboard.urgent import UrgentFact, urgent_facts
 from dashboard.web.identity import current_role
-from dashboard.web.page import table
+from dashboard.web.page import plain, table
 from dashboard.web.session import current_world
 from data.clock import floor_to_slot
+from data.records.cluster import SourceState
 
 _NAMED, _LENGTH = 3, 160
 _MINUTE = 60
@@ -22,7 +23,7 @@ def _named(fact: UrgentFact) -> str:
     text = markdown(f"{fact.about}: {brief}", limit=_LENGTH)
     if not fact.finding:
         return text
-    return f"{text} ([{fact.finding}](recommendations?finding={fact.finding}))"
+    return f"{text} ([{fact.finding}](findings?finding={fact.finding}))"
 
 
 def urgent_now() -> tuple[UrgentFact, ...]:
@@ -37,14 +38,24 @@ def urgent_now() -> tuple[UrgentFact, ...]:
 
 
 def urgent_strip() -> None:
-    """Say what is urgent, to whoever may see the jobs of others."""
-    facts = () if current_role() == "owner" else urgent_now()
-    if not facts:
+    """Say what is urgent in one line, to whoever may see the jobs of others."""
+    if current_role() == "owner":
         return
-    more = len(facts) - _NAMED
-    lines = [*map(_named, facts[:_NAMED]), *([f"and {more} more"] if more > 0 else [])]
-    points = "".join(f"\n- {line}" for line in lines)
-    st.error(f"**Urgent** ([what to do](health)){points}")
+    facts = urgent_now()
+    failed = [
+        report.source
+        for report in current_world().reader.source_reports()
+        if report.state is SourceState.FAILED
+    ]
+    lines = [*map(_named, facts[:_NAMED])]
+    if len(facts) > _NAMED:
+        lines.append(f"and {len(facts) - _NAMED} more")
+    if facts:
+        ways = "[in Findings](findings?urgent=yes) · [what to do](health)"
+        st.error(f"**Urgent** ({len(facts)}): {' · '.join(lines)} — {ways}")
+    if failed:
+        named = plain(f"{', '.join(failed[:_NAMED])}: the last collection failed.")
+        st.warning(f"{named} [Health](health)")
 
 
 def urgent_section() -> None:

@@ -27,7 +27,7 @@ def what_if_panel(plan_id: str) -> None:
     st.subheader("What if")
     st.caption(
         "A copy of the plan's problem is solved again under other settings, within seconds. It is "
-        "not kept, replaces no plan and leads to no recommendation. To plan so, change the "
+        "not kept, replaces no plan and leads to no recommendation. To keep it, change the "
         "settings."
     )
     with st.form("what-if"):

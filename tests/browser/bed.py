@@ -121,7 +121,7 @@ class Visitor:
     def open(self, address: str) -> None:
         """Open a page and wait until its script has run."""
         self.page.goto(address)
-        self.page.wait_for_selector("h4")
+        self.page.wait_for_selector("h2")
         self.settle()
 
     def go(self, title: str) -> None:

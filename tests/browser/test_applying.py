@@ -16,8 +16,9 @@ from beds.file_cluster import FileCluster
 from beds.sign_in_proxy import running_sign_in_proxy
 from beds.stores import Stores, on_both_engines
 from browser.bed import Server, Visitor, running_server
-from browser.test_decisions import first_card, stored
-from playwright.sync_api import Browser, Locator, expect
+from browser.inbox import answer, decide, dialog, open_first, open_row, panel_of
+from browser.test_decisions import stored
+from playwright.sync_api import Browser, expect
 
 from data.clock import utc_now
 from data.store import open_store
@@ -35,7 +36,7 @@ class ApplyingServer:
     jobs: dict[str, str]
 
     def sent(self, chosen: str) -> list[str]:
-        """The GPU counts that were ever sent for the recommendation with this id."""
+        """The GPU counts that were ever sent for the finding of this number."""
         job = self.cluster.read(self.jobs[chosen])
         assert job is not None
         return [value for field, value in job["log"] if field == "gpus"]
@@ -47,10 +48,13 @@ def applying_server(
 ) -> Iterator[ApplyingServer]:
     """A server with both switches on, and a cluster with every job that has a recommendation."""
     with open_store(url, create=False) as store:
-        found = [stored.recommendation for stored in store.reader.recommendations(now=utc_now())]
+        kept = store.reader.recommendations(now=utc_now())
     cluster = FileCluster(tmp_path / "cluster.json")
     cluster.create(
-        {one.job_id: {"gpus": str(one.now.gpu_count), "model": "", "note": ""} for one in found}
+        {
+            said.job_id: {"gpus": str(said.now.gpu_count), "model": "", "note": ""}
+            for said in (stored.recommendation for stored in kept)
+        }
     )
     with running_server(
         url,
@@ -64,7 +68,8 @@ def applying_server(
         TRIMTAB_APPLY_MIN_GPU_HOURS="0",
         **environ,
     ) as server:
-        yield ApplyingServer(server, cluster, {one.recommendation_id: one.job_id for one in found})
+        jobs = {stored.reference: stored.recommendation.job_id for stored in kept}
+        yield ApplyingServer(server, cluster, jobs)
 
 
 @pytest.fixture
@@ -92,32 +97,16 @@ def loaded(
         yield running
 
 
-def card_of(visitor: Visitor, chosen: str) -> Locator:
-    """The card of one recommendation, wherever on the page it stands."""
-    return visitor.page.locator(f"[class*='st-key-card-'][class*='{chosen}']")
-
-
-def show(visitor: Visitor, state: str) -> None:
-    """Choose the state of the cards shown."""
-    visitor.settle()
-    visitor.page.get_by_test_id("stButtonGroup").get_by_text(state, exact=True).click()
-    visitor.settle()
-
-
 @on_both_engines
 def test_one_click_approves_and_applies(applying: ApplyingServer, visitor: Visitor) -> None:
     """The change reaches the cluster, the page sees it applied, and one more click undoes it."""
-    visitor.open(f"{applying.server.base}/recommendations")
-    card, chosen = first_card(visitor)
-    card.get_by_label("Your name").fill("Robin")
-    card.get_by_role("button", name="Approve and apply").click()
-    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
-    show(visitor, "applied")
-    expect(card_of(visitor, chosen).get_by_text("applied by Robin")).to_be_visible()
+    visitor.open(f"{applying.server.base}/findings")
+    panel, chosen = open_first(visitor)
+    decide(visitor, panel, "Approve and apply")
+    expect(panel.get_by_text("applied by Robin")).to_be_visible()
     assert len(applying.sent(chosen)) == 1
-    card_of(visitor, chosen).get_by_role("button", name="Roll back").click()
-    show(visitor, "rolled-back")
-    expect(card_of(visitor, chosen).get_by_text("rolled-back by Robin")).to_be_visible()
+    panel.get_by_role("button", name="Roll back").click()
+    expect(panel.get_by_text("rolled-back by Robin")).to_be_visible()
     assert len(applying.sent(chosen)) == 2
     assert stored(applying.server)[chosen].state == "rolled-back"
 
@@ -126,19 +115,24 @@ def test_a_double_click_and_two_tabs_give_one_change(
     applying: ApplyingServer, visitor: Visitor, browser: Browser
 ) -> None:
     """Four clicks on the same recommendation in two tabs: one command, one change."""
-    visitor.open(f"{applying.server.base}/recommendations")
+    visitor.open(f"{applying.server.base}/findings")
     with browser.new_context(viewport={"width": 1360, "height": 1000}) as context:
         other = Visitor(context.new_page())
-        other.open(f"{applying.server.base}/recommendations")
-        card, chosen = first_card(visitor)
-        twin = card_of(other, chosen)
-        for one in (card, twin):
-            one.get_by_label("Your name").fill("Robin")
-            one.get_by_label("Comment").fill("go")
-        card.get_by_role("button", name="Approve and apply").dblclick()
-        twin.get_by_role("button", name="Approve and apply").dblclick(timeout=20_000)
-        show(visitor, "applied")
-        expect(card_of(visitor, chosen).get_by_text("applied by Robin")).to_be_visible()
+        other.open(f"{applying.server.base}/findings")
+        panel, chosen = open_first(visitor)
+        twin, same = open_first(other)
+        assert same == chosen
+        for tab, one in ((visitor, panel), (other, twin)):
+            one.get_by_role("button", name="Approve and apply").click()
+            asked = dialog(tab)
+            asked.get_by_label("Your name").fill("Robin")
+            asked.get_by_label("Comment").fill("go")
+            asked.get_by_text("I have read it").click()
+            tab.settle()
+        confirm = re.compile("^Confirm")
+        dialog(visitor).get_by_role("button", name=confirm).dblclick()
+        dialog(other).get_by_role("button", name=confirm).dblclick(timeout=20_000)
+        expect(panel.get_by_text("applied by Robin")).to_be_visible()
         other.settle()
     assert len(applying.sent(chosen)) == 1
     assert stored(applying.server)[chosen].state == "applied"
@@ -147,29 +141,32 @@ def test_a_double_click_and_two_tabs_give_one_change(
 def test_a_decision_survives_another_control_right_after_it(
     loaded: ApplyingServer, visitor: Visitor
 ) -> None:
-    """Name typed, approved, another card and other states opened while it draws: it is kept."""
-    visitor.open(f"{loaded.server.base}/recommendations")
-    card, chosen = first_card(visitor)
-    card.get_by_label("Your name").fill("Robin")
-    other = visitor.page.locator("[class*='st-key-card-list-']").nth(2)
-    card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
-    other.get_by_text("Why", exact=True).click(no_wait_after=True)
-    visitor.page.get_by_test_id("stButtonGroup").get_by_text("written", exact=True).click()
-    visitor.settle()
+    """Name typed, confirmed, another finding opened while it draws: it is kept."""
+    visitor.open(f"{loaded.server.base}/findings?state=all")
+    panel, chosen = open_first(visitor)
+    panel.get_by_role("button", name="Approve", exact=True).click()
+    dialog(visitor).get_by_label("Your name").fill("Robin")
+    confirm = dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))
+    confirm.click(no_wait_after=True)
+    expect(dialog(visitor)).to_have_count(0)
+    open_row(visitor, "evil/")
     assert stored(loaded.server)[chosen].state == "approved"
 
 
 def test_a_decision_survives_going_to_another_page_right_after_it(
     loaded: ApplyingServer, visitor: Visitor
 ) -> None:
-    """Name typed, approved, and gone while the page is still drawing: it is kept.
+    """Name typed, confirmed, and gone while the page is still drawing: it is kept.
 
     A tab that is closed is in test_kept_clicks.py, which knows when the press has arrived.
     """
-    visitor.open(f"{loaded.server.base}/recommendations")
-    card, chosen = first_card(visitor)
-    card.get_by_label("Your name").fill("Robin")
-    card.get_by_role("button", name="Approve", exact=True).click(no_wait_after=True)
+    visitor.open(f"{loaded.server.base}/findings")
+    panel, chosen = open_first(visitor)
+    panel.get_by_role("button", name="Approve", exact=True).click()
+    dialog(visitor).get_by_label("Your name").fill("Robin")
+    confirm = dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))
+    confirm.click(no_wait_after=True)
+    expect(dialog(visitor)).to_have_count(0)
     visitor.go("Audit")
     assert stored(loaded.server)[chosen].state == "approved"
 
@@ -181,16 +178,15 @@ def test_the_kill_switch_is_on_every_page_and_holds_what_is_asked(
     visitor.open(f"{applying.server.base}/health")
     visitor.page.get_by_role("button", name="Stop applying").click()
     expect(visitor.page.get_by_text(re.compile("Applying is stopped"))).to_be_visible()
-    visitor.go("Recommendations")
+    visitor.go("Findings")
     expect(visitor.page.get_by_text(re.compile("Applying is stopped"))).to_be_visible()
-    card, chosen = first_card(visitor)
-    card.get_by_label("Your name").fill("Robin")
-    card.get_by_role("button", name="Approve and apply").click()
-    moving = visitor.page.locator(f".st-key-card-moving-{chosen}")
-    expect(moving.get_by_text(re.compile("applying is stopped"))).to_be_visible()
+    panel, chosen = open_first(visitor)
+    panel.get_by_role("button", name="Approve and apply").click()
+    answer(visitor, name="Robin")
+    expect(panel.get_by_text(re.compile("applying is stopped"))).to_be_visible()
     assert applying.sent(chosen) == []
     visitor.page.get_by_role("button", name="Resume applying").click()
-    expect(moving).to_have_count(0, timeout=60_000)
+    expect(panel.get_by_text("applied by Robin")).to_be_visible(timeout=60_000)
     assert len(applying.sent(chosen)) == 1
     visitor.go("Savings")
     expect(visitor.page.get_by_text(re.compile("none of them can be measured yet"))).to_be_visible()
@@ -226,16 +222,18 @@ def test_a_proxy_signs_people_in_with_their_role(
             visitor.page.goto(address)
             expect(visitor.page.get_by_text("mallory has no role here")).to_be_visible()
             return
-        visitor.open(f"{address}/recommendations")
+        visitor.open(f"{address}/findings")
         expect(visitor.page.get_by_text(f"{person}, {sees}")).to_be_visible()
-        card, chosen = first_card(visitor)
-        expect(card.get_by_label("Your name")).to_have_count(0)
+        panel, chosen = open_first(visitor)
         if sees == "viewer":
-            expect(card.get_by_text(re.compile("only owners, approvers"))).to_be_visible()
-            expect(card.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+            expect(panel.get_by_text(re.compile("only owners, approvers"))).to_be_visible()
+            expect(panel.get_by_role("button", name="Approve", exact=True)).to_have_count(0)
+            expect(visitor.page.get_by_role("button", name="Tick rows")).to_have_count(0)
             return
-        card.get_by_role("button", name="Approve", exact=True).click()
-        expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
+        panel.get_by_role("button", name="Approve", exact=True).click()
+        expect(dialog(visitor).get_by_label("Your name")).to_have_count(0)
+        answer(visitor)
+        expect(panel_of(visitor, chosen).get_by_text(f"approved by {person}")).to_be_visible()
         visitor.page.goto("about:blank")
         one = stored(server)[chosen]
         assert (one.state, one.decided_by) == ("approved", person)

@@ -10,6 +10,7 @@ from beds.slurm import SlurmBed, running_slurm
 from beds.slurm_apply import GPU_MODELS, MODEL, proposal
 from beds.slurm_files import BedNode
 from browser.bed import Visitor, running_server
+from browser.inbox import answer, open_row
 from factories import make_collected, make_job, make_plan, make_samples
 from playwright.sync_api import expect
 
@@ -29,8 +30,8 @@ def waiting_job(bed: SlurmBed) -> str:
     return job
 
 
-def store_with_advice(url: str, job: str) -> str:
-    """A store that advises two GPUs instead of four; gives the id of the advice."""
+def store_with_advice(url: str, job: str) -> None:
+    """A store that advises two GPUs instead of four."""
     now = utc_now()
     advice = replace(
         proposal(job, 4, 2, expires_at=now + timedelta(days=1)),
@@ -52,7 +53,6 @@ def store_with_advice(url: str, job: str) -> str:
             plan=make_plan(),
             recommendations=(advice,),
         )
-    return advice.recommendation_id
 
 
 def gres_of(bed: SlurmBed, job: str) -> str:
@@ -72,7 +72,7 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
     )
     with running_slurm(nodes=nodes) as bed:
         job = waiting_job(bed)
-        chosen = store_with_advice(empty_store, job)
+        store_with_advice(empty_store, job)
         with running_server(
             empty_store,
             tmp_path,
@@ -84,17 +84,13 @@ def test_one_click_changes_a_real_job_and_one_click_undoes_it(
             TRIMTAB_APPLY_STOP_FILE=str(tmp_path / "STOP"),
             TRIMTAB_APPLY_MAX_NAMESPACE_SHARE_RATIO="1",
         ) as server:
-            visitor.open(f"{server.base}/recommendations")
-            card = visitor.page.locator(f"[class*='st-key-card-'][class*='{chosen}']")
-            card.get_by_label("Your name").fill("Robin")
-            card.get_by_role("button", name="Approve and apply").dblclick()
+            visitor.open(f"{server.base}/findings")
+            panel, _reference = open_row(visitor, f"slurm:{job}")
+            panel.get_by_role("button", name="Approve and apply").click()
+            answer(visitor, name="Robin", clicks=2)
             bed.until("the job asks for two", lambda: gres_of(bed, job) == "gpu:h100:2")
-            expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
-            states = visitor.page.get_by_test_id("stButtonGroup")
-            states.get_by_text("applied", exact=True).click()
-            visitor.settle()
-            expect(card.get_by_text("applied by Robin")).to_be_visible()
-            card.get_by_role("button", name="Roll back").click()
+            expect(panel.get_by_text("applied by Robin")).to_be_visible()
+            panel.get_by_role("button", name="Roll back").click()
             bed.until("the job asks for four again", lambda: gres_of(bed, job) == "gpu:h100:4")
         with open_store(empty_store, create=False) as store:
             commands = [str(asked.command.kind) for asked in store.reader.commands()]

@@ -3,8 +3,9 @@
 import re
 
 import pytest
-from browser.bed import STEADY_JOBS, Server, Visitor
-from playwright.sync_api import Locator, expect
+from browser.bed import Server, Visitor
+from browser.inbox import answer, bulk, decide, dialog, open_first, panel_of, rows, tick
+from playwright.sync_api import expect
 
 from data.clock import utc_now
 from data.store import StoredRecommendation, open_store
@@ -13,69 +14,41 @@ pytestmark = pytest.mark.browser
 
 
 def stored(server: Server) -> dict[str, StoredRecommendation]:
-    """End the server, since it alone may hold the store, and read what it left."""
+    """End the server, since it alone may hold the store, and read what it left, by finding."""
     status = server.stop()
     assert status == 0, server.log.read_text(encoding="utf-8")[-4000:]
     with open_store(server.store_url, create=False) as store:
         assert store.reader.verify_audit() == ()
-        return {
-            stored.recommendation.recommendation_id: stored
-            for stored in store.reader.recommendations(now=utc_now())
-        }
-
-
-def first_card(visitor: Visitor, *, hostile: bool = False) -> tuple[Locator, str]:
-    """The first card of a well or a badly named job, and the id that it shows."""
-    cards = visitor.page.locator("[class*='st-key-card-']")
-    steady = cards.filter(has_text=STEADY_JOBS)
-    others = steady if steady.count() else cards.filter(has_not_text="evil/")
-    card = (cards.filter(has_text="evil/") if hostile else others).first
-    found = re.search(r"\b[0-9a-f]{12}\b", card.inner_text())
-    assert found
-    return card, found.group()
-
-
-def decide(card: Locator, button: str, *, comment: str = "") -> None:
-    """Fill the card's form as a person would, and press the button."""
-    card.get_by_label("Your name").fill("Robin")
-    card.get_by_label("Comment").fill(comment)
-    card.get_by_role("button", name=button, exact=True).click()
-
-
-def show(visitor: Visitor, state: str) -> None:
-    """Choose the state of the cards, once the page has taken in what was done before."""
-    visitor.settle()
-    visitor.page.get_by_test_id("stButtonGroup").get_by_text(state, exact=True).click()
-    visitor.settle()
+        return {one.reference: one for one in store.reader.recommendations(now=utc_now())}
 
 
 def test_approve_then_write_the_change_file(own_server: Server, visitor: Visitor) -> None:
-    """An approval shows the change text; writing it makes the file and both are recorded."""
-    visitor.open(f"{own_server.base}/recommendations")
-    card, chosen = first_card(visitor)
-    decide(card, "Approve", comment="agreed with the owner")
-    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
-    show(visitor, "approved")
-    card, approved = first_card(visitor)
-    assert approved == chosen
-    expect(card.get_by_text("approved by Robin")).to_be_visible()
-    expect(card.get_by_label("Your name")).to_have_value("Robin")
-    expect(card.locator("code").first).not_to_be_empty()
-    card.get_by_role("button", name="Write the change file").click()
-    expect(visitor.page.get_by_text("None is approved.")).to_be_visible()
+    """The row stays and says who approved; the file is written, and both are recorded."""
+    visitor.open(f"{own_server.base}/findings")
+    panel, chosen = open_first(visitor)
+    before = [row[:6] for row in rows(visitor)]
+    decide(visitor, panel, "Approve", comment="agreed with the owner")
+    expect(panel.get_by_text("approved by Robin")).to_be_visible()
+    assert [row[:6] for row in rows(visitor)] == before
+    assert chosen in next(row for row in rows(visitor) if "approved by Robin" in row)
+    panel.get_by_text("The change file", exact=True).click()
+    expect(panel.locator("code").nth(1)).not_to_be_empty()
+    panel.get_by_role("button", name="Write the change file").click()
+    expect(panel.get_by_text("written by Robin")).to_be_visible()
     one = stored(own_server)[chosen]
     assert (one.state, one.decided_by) == ("written", "Robin")
     assert len(list(own_server.changes.iterdir())) == 1
 
 
-def test_reject_with_a_comment(own_server: Server, visitor: Visitor) -> None:
-    """A rejection keeps who and why, and the reason that its finding is dismissed for."""
-    visitor.open(f"{own_server.base}/recommendations")
-    card, chosen = first_card(visitor, hostile=True)
-    card.get_by_label("Reason, when rejected").click()
+def test_dismiss_with_a_comment(own_server: Server, visitor: Visitor) -> None:
+    """A dismissal keeps who and why, and the reason that its finding is dismissed for."""
+    visitor.open(f"{own_server.base}/findings")
+    panel, chosen = open_first(visitor, hostile=True)
+    panel.get_by_role("button", name="Dismiss", exact=True).click()
+    dialog(visitor).get_by_label("Reason").click()
     visitor.page.get_by_role("option", name="false positive").click()
-    decide(card, "Reject", comment="launch on Monday")
-    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
+    answer(visitor, name="Robin", comment="launch on Monday")
+    expect(panel.get_by_text("dismissed by Robin: false positive")).to_be_visible()
     one = stored(own_server)[chosen]
     assert (one.state, one.decided_by, one.comment) == ("rejected", "Robin", "launch on Monday")
     with open_store(own_server.store_url, create=False) as store:
@@ -85,51 +58,91 @@ def test_reject_with_a_comment(own_server: Server, visitor: Visitor) -> None:
 
 def test_a_finding_has_an_address_and_can_be_snoozed(own_server: Server, visitor: Visitor) -> None:
     """Its number opens it in whatever state; reopened, it is proposed again at once."""
-    visitor.open(f"{own_server.base}/recommendations")
-    card, chosen = first_card(visitor)
-    number = re.search(r"TT-\d+", card.inner_text())
-    assert number
-    decide(card, "Snooze a week")
-    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0)
-    visitor.open(f"{own_server.base}/recommendations?finding={number.group().lower()}")
-    asked = visitor.page.locator(f".st-key-card-asked-{chosen}")
-    expect(asked.get_by_text("snoozed")).to_be_visible()
-    asked.get_by_label("Your name").fill("Kim")
-    asked.get_by_role("button", name="Reopen").click()
-    expect(asked.get_by_role("button", name="Approve", exact=True)).to_be_visible()
-    visitor.open(f"{own_server.base}/recommendations?finding=TT-99999")
+    visitor.open(f"{own_server.base}/recommendations?state=proposed")
+    panel, chosen = open_first(visitor)
+    assert f"finding={chosen}" in visitor.page.url
+    decide(visitor, panel, "Snooze")
+    expect(panel.get_by_text("snoozed until")).to_be_visible()
+    visitor.open(f"{own_server.base}/recommendations?finding={chosen.lower()}")
+    panel = panel_of(visitor, chosen)
+    expect(panel.get_by_text("snoozed until")).to_be_visible()
+    panel.get_by_role("button", name="Reopen").click()
+    answer(visitor, name="Kim")
+    expect(panel.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+    visitor.open(f"{own_server.base}/findings?finding=TT-99999")
     expect(visitor.page.get_by_text("TT-99999 is not known here")).to_be_visible()
     assert stored(own_server)[chosen].state == "proposed"
 
 
 def test_a_decision_needs_a_name(own_server: Server, visitor: Visitor) -> None:
-    """Without a name nothing is decided, and the page says so."""
-    visitor.open(f"{own_server.base}/recommendations")
-    card, chosen = first_card(visitor)
-    card.get_by_role("button", name="Approve", exact=True).click()
-    expect(card.get_by_text("needs the name of who makes it")).to_be_visible()
-    assert stored(own_server)[chosen].state == "proposed"
+    """Without a name nothing is decided, and the dialog says so; it is asked once a session."""
+    visitor.open(f"{own_server.base}/findings")
+    panel, chosen = open_first(visitor)
+    panel.get_by_role("button", name="Approve", exact=True).click()
+    answer(visitor)
+    expect(dialog(visitor).get_by_text("needs the name of who makes it")).to_be_visible()
+    dialog(visitor).get_by_role("button", name="Cancel").click()
+    expect(dialog(visitor)).to_have_count(0)
+    other, dismissed = open_first(visitor, hostile=True)
+    decide(visitor, other, "Dismiss")
+    expect(visitor.page.get_by_role("button", name="Robin")).to_be_visible()
+    panel, _ = open_first(visitor)
+    panel.get_by_role("button", name="Snooze", exact=True).click()
+    expect(dialog(visitor).get_by_role("button", name=re.compile("^Confirm"))).to_be_visible()
+    expect(dialog(visitor).get_by_label("Your name")).to_have_count(0)
+    found = stored(own_server)
+    assert (found[chosen].state, found[dismissed].state) == ("proposed", "rejected")
+
+
+def test_several_are_decided_at_once(own_server: Server, visitor: Visitor) -> None:
+    """The dialog sums up, names what is refused and why, and the rest is approved."""
+    visitor.open(f"{own_server.base}/findings")
+    panel, first = open_first(visitor)
+    decide(visitor, panel, "Approve")
+    tick(visitor, "steady/notebook-0", "steady/notebook-1")
+    bulk(visitor, "Approve")
+    asked = dialog(visitor)
+    expect(asked.get_by_text(re.compile("1 will be approved.* a day. Risk: 1 "))).to_be_visible()
+    expect(asked.get_by_text(f"{first} is refused: it is approved.")).to_be_visible()
+    answer(visitor, comment="both looked at")
+    expect(dialog(visitor)).to_have_count(0)
+    told = [row for row in rows(visitor) if "approved by Robin" in row]
+    assert len(told) == 2
+    states = [one.state for one in stored(own_server).values()]
+    assert states.count("approved") == 2
+
+
+def test_filters_live_in_the_address(own_server: Server, visitor: Visitor) -> None:
+    """A search and a state are in the address, and what does not fit them is not listed."""
+    visitor.open(f"{own_server.base}/findings?q=steady/notebook-1")
+    assert len(rows(visitor)) == 1
+    visitor.page.get_by_role("textbox", name="Search").fill("steady")
+    visitor.page.keyboard.press("Enter")
+    visitor.settle()
+    assert len(rows(visitor)) == 2
+    assert "q=steady" in visitor.page.url
+    visitor.open(f"{own_server.base}/recommendations?state=approved")
+    expect(visitor.page.get_by_text("No finding fits these filters")).to_be_visible()
 
 
 def test_the_evidence_is_behind_why(own_server: Server, visitor: Visitor) -> None:
-    """Opening a card's evidence draws its plot and leaves the other cards as they are."""
-    visitor.open(f"{own_server.base}/recommendations")
-    card, _chosen = first_card(visitor)
-    expect(card.locator(".js-plotly-plot")).to_have_count(0)
-    card.get_by_text("Why", exact=True).click()
-    expect(card.locator(".js-plotly-plot")).to_have_count(1)
-    expect(card.get_by_text(re.compile("digest [0-9a-f]{64}"))).to_be_visible()
+    """Its plot is drawn, the change is a diff, and the evidence names the digest."""
+    visitor.open(f"{own_server.base}/findings")
+    panel, _chosen = open_first(visitor)
+    expect(panel.locator(".js-plotly-plot")).to_have_count(1)
+    expect(panel.locator("code").first).to_contain_text("- 2 × ")
+    panel.get_by_text("Evidence", exact=True).click()
+    expect(panel.get_by_text(re.compile("digest [0-9a-f]{64}"))).to_be_visible()
 
 
 def test_no_change_is_written_for_a_name_that_no_cluster_allows(
     own_server: Server, visitor: Visitor
 ) -> None:
     """An approved job whose name could be read as code gets a refusal instead of a change."""
-    visitor.open(f"{own_server.base}/recommendations")
-    card, chosen = first_card(visitor, hostile=True)
-    decide(card, "Approve")
-    show(visitor, "approved")
-    card, _ = first_card(visitor, hostile=True)
-    expect(card.get_by_test_id("stAlert")).to_be_visible()
-    expect(card.get_by_role("button", name="Write the change file")).to_have_count(0)
+    visitor.open(f"{own_server.base}/findings")
+    panel, chosen = open_first(visitor, hostile=True)
+    decide(visitor, panel, "Approve")
+    expect(panel.get_by_text("approved by Robin")).to_be_visible()
+    expect(panel.get_by_test_id("stAlert")).to_be_visible()
+    expect(panel.get_by_role("button", name="Write the change file")).to_have_count(0)
     assert stored(own_server)[chosen].state == "approved"

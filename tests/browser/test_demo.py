@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from beds.ports import free_port
 from browser.bed import Visitor, wait_until_ready
-from browser.test_decisions import first_card
-from playwright.sync_api import Locator, expect
+from browser.inbox import answer, open_first, panel_of
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 _SOON, _PATIENCE = 120_000, 400_000
@@ -83,16 +83,6 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
         yield running
 
 
-def card_of(visitor: Visitor, chosen: str) -> Locator:
-    """The card of one recommendation, wherever on the page it stands."""
-    return visitor.page.locator(f"[class*='st-key-card-'][class*='{chosen}']")
-
-
-def show(visitor: Visitor, state: str) -> None:
-    """Choose the state of the cards shown."""
-    visitor.page.get_by_test_id("stButtonGroup").get_by_text(state, exact=True).click()
-
-
 def test_the_guide_can_be_hidden_and_called_back(demo: Demo, visitor: Visitor) -> None:
     """One button each; the banner stays, since the cluster stays simulated."""
     visitor.page.set_default_timeout(_SOON)
@@ -122,22 +112,18 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
         expect(visitor.page.get_by_text(text).first).to_be_visible(timeout=_SOON)
     assert demo.changes() == []
 
-    visitor.page.locator(".st-key-guide").get_by_role("link", name="Recommendations").click()
-    visitor.page.wait_for_url(re.compile("/recommendations"))
+    visitor.page.locator(".st-key-guide").get_by_role("link", name="Findings").click()
+    visitor.page.wait_for_url(re.compile("/findings"))
     visitor.settle()
-    card, chosen = first_card(visitor)
-    expect(card.get_by_text("Applied to the simulated cluster")).to_be_visible(timeout=_SOON)
-    card.get_by_text("Change", exact=True).click()
-    card.get_by_role("button", name="Look at the target").click()
-    expect(card.get_by_text(re.compile("^simulated cluster: .* from .* to ")).first).to_be_visible(
+    panel, chosen = open_first(visitor)
+    expect(panel.get_by_text("Applied to the simulated cluster")).to_be_visible(timeout=_SOON)
+    panel.get_by_role("button", name="Look at the target").click()
+    expect(panel.get_by_text(re.compile("simulated cluster: .* from .* to ")).first).to_be_visible(
         timeout=_SOON
     )
-    card.get_by_label("Your name").fill("Robin")
-    card.get_by_label("Comment").fill("try it")
-    card.get_by_role("button", name="Approve and apply").dblclick()
-    expect(visitor.page.locator(f".st-key-card-list-{chosen}")).to_have_count(0, timeout=_SOON)
-    show(visitor, "applied")
-    expect(card_of(visitor, chosen).get_by_text("applied by Robin")).to_be_visible(timeout=_SOON)
+    panel.get_by_role("button", name="Approve and apply").click()
+    answer(visitor, name="Robin", comment="try it", clicks=2)
+    expect(panel.get_by_text("applied by Robin")).to_be_visible(timeout=_SOON)
     assert len(demo.changes()) == 1
 
     visitor.page.locator(".st-key-guide").get_by_role("link", name="Savings").click()
@@ -148,15 +134,11 @@ def test_the_first_five_minutes(demo: Demo, visitor: Visitor) -> None:
     expect(guide.get_by_text(re.compile("^Saved .* promised"))).to_be_visible(timeout=_SOON)
     expect(guide.get_by_text("trimtab doctor")).to_be_visible(timeout=_SOON)
 
-    visitor.go("Recommendations")
-    show(visitor, "verified")
-    card_of(visitor, chosen).get_by_role("button", name="Roll back").click()
-    rolled_back = visitor.page.get_by_test_id("stButtonGroup").get_by_text("rolled-back")
-    expect(rolled_back).to_be_visible(timeout=_SOON)
-    rolled_back.click()
-    expect(card_of(visitor, chosen).get_by_text("rolled-back by Robin")).to_be_visible(
-        timeout=_SOON
-    )
+    visitor.open(f"{demo.base}/findings?finding={chosen}")
+    panel = panel_of(visitor, chosen)
+    panel.get_by_role("button", name="Roll back").click()
+    answer(visitor, name="Robin")
+    expect(panel.get_by_text("rolled-back by Robin")).to_be_visible(timeout=_SOON)
     assert len(demo.changes()) == 2
 
     visitor.go("Audit")

@@ -62,7 +62,7 @@ def downloaded(page: Page, button: str) -> tuple[str, str]:
 def test_the_page_answers_and_exports_what_it_shows(server: Server, visitor: Visitor) -> None:
     """Hours as CSV, the whole statement as JSON; both add up, and no cell is a formula."""
     opened(visitor.page, f"{server.base}/energy")
-    expect(visitor.page.locator("h4").first).to_have_text(
+    expect(visitor.page.locator("h2").first).to_have_text(
         re.compile(r"The GPUs used .* kWh .* kgCO2e location-based.*board-time was measured")
     )
     name, text = downloaded(visitor.page, "Hourly CSV")

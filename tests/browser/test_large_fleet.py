@@ -29,7 +29,7 @@ VIEWS = [
     ("job", r"holds \d+ × ", 3),
     ("forecasts", r"In the next 24 h jobs will hold", 3),
     ("plan", r"The next 24 h cost", 3),
-    ("recommendations", r"recommendation", 0),
+    ("findings", r"finding", 0),
     ("energy", r"The GPUs used", 1),
     ("health", r"1 of 1 sources answered", 0),
 ]
@@ -97,7 +97,7 @@ def test_a_view_of_a_large_fleet(
     visitor.open(f"{large_server.base}/{path}")
     for width in WIDTHS[scheme]:
         visitor.resize(width)
-        expect(page.locator("h4").first).to_have_text(re.compile(said))
+        expect(page.locator("h2").first).to_have_text(re.compile(said))
         if plots:
             expect(page.locator(".js-plotly-plot:visible").nth(plots - 1)).to_be_visible()
         assert page.locator('[data-testid="stException"]').count() == 0

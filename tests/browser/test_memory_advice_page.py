@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 from browser.bed import Visitor, running_server
+from browser.inbox import decide, open_row
 from factories import make_collected, make_job
 from memory_cases import climbing, free_board, world_of
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from dashboard.cycle import run_cycle
 from data.clock import utc_now
@@ -45,34 +46,24 @@ def recommended(url: str) -> dict[Action, Recommendation]:
     return {recommendation.action: recommendation for recommendation in outcome.recommendations}
 
 
-def card_of(page: Page, one: Recommendation) -> Locator:
-    """The card of a recommendation."""
-    return page.locator(f"[class*='st-key-card-'][class*='{one.recommendation_id}']")
-
-
 def test_memory_that_runs_out_is_shown_with_what_can_be_done(
     empty_store: str, own_port: int, visitor: Visitor, tmp_path: Path
 ) -> None:
-    """Both are cards with their chance; advice can be approved and has no change to make."""
+    """Both are findings with their chance; advice can be approved and has no change to make."""
     found = recommended(empty_store)
     assert set(found) == {Action.LARGER_GPU, Action.LESS_MEMORY}
     advice = found[Action.LESS_MEMORY]
     with running_server(empty_store, tmp_path, port=own_port) as server:
-        visitor.open(f"{server.base}/recommendations")
+        visitor.open(f"{server.base}/findings")
         page = visitor.page
         expect(page.get_by_text("2 of them keep jobs from running out")).to_be_visible()
-        larger = card_of(page, found[Action.LARGER_GPU])
-        expect(larger.get_by_text("Larger GPU before memory runs out")).to_be_visible()
-        card = card_of(page, advice)
-        expect(card.get_by_text("in its own program")).to_be_visible()
-        card.get_by_label("Your name").fill("Robin")
-        card.get_by_role("button", name="Approve").click()
-        visitor.settle()
-        states = page.get_by_test_id("stButtonGroup")
-        states.get_by_text("approved", exact=True).click()
-        visitor.settle()
-        expect(card.get_by_text("approved by Robin")).to_be_visible()
-        expect(card.get_by_role("button", name="Apply")).to_have_count(0)
-        expect(card.get_by_role("button", name="Write the change file")).to_have_count(0)
+        panel, _reference = open_row(visitor, found[Action.LARGER_GPU].target)
+        expect(panel.get_by_text("Larger GPU before memory runs out")).to_be_visible()
+        panel, _reference = open_row(visitor, advice.target)
+        expect(panel.get_by_text("in its own program").first).to_be_visible()
+        decide(visitor, panel, "Approve")
+        expect(panel.get_by_text("approved by Robin")).to_be_visible()
+        expect(panel.get_by_role("button", name="Apply")).to_have_count(0)
+        expect(panel.get_by_role("button", name="Write the change file")).to_have_count(0)
         visitor.open(f"{server.base}/job?job={advice.job_id}")
         expect(page.get_by_text("GPU memory runs out within").first).to_be_visible()

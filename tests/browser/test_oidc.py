@@ -12,6 +12,7 @@ from beds.identity_provider import FLAWS, Provider, running_identity_provider
 from beds.ports import free_port
 from beds.stores import Stores
 from browser.bed import PATIENCE, Server, Visitor, running_server
+from browser.inbox import answer, dialog
 from browser.test_decisions import stored
 from factories import (
     make_collected,
@@ -70,7 +71,7 @@ def fill(url: str) -> dict[str, str]:
             plan=make_plan(plan_id=PLAN, created_at=now),
             recommendations=tuple(advice.values()),
         )
-    return {one.recommendation_id: owner for owner, one in advice.items()}
+    return {one.job_id: owner for owner, one in advice.items()}
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +109,7 @@ def sign_in(signing: SignedInServer, visitor: Visitor, *, flaw: str = "", **clai
     signing.provider.claims = {"email_verified": True} | claims
     signing.provider.flaw = flaw
     visitor.open(signing.server.base)
-    expect(visitor.page.locator("h4")).to_have_text(SIGN_IN)
+    expect(visitor.page.locator("h2")).to_have_text(SIGN_IN)
     with visitor.page.expect_response(re.compile("/oauth2callback")):
         visitor.page.get_by_role("button", name="Sign in").click()
     visitor.page.wait_for_url(f"{signing.server.base}/")
@@ -130,13 +131,13 @@ def test_nobody_sees_anything_before_signing_in(signing: SignedInServer, visitor
 
 
 def test_a_viewer_looks_and_decides_nothing(signing: SignedInServer, visitor: Visitor) -> None:
-    """The pages open; a card says why it has no buttons; signing out ends it."""
+    """The pages open; the open finding says why it has no buttons; signing out ends it."""
     sign_in(signing, visitor, email="vera@site.example")
     expect(visitor.page.get_by_text(shown_as("vera@site.example", "viewer"))).to_be_visible()
-    visitor.go("Recommendations")
-    card = visitor.page.locator("[class*='st-key-card-']").first
-    expect(card.get_by_text("only owners, approvers and admins decide")).to_be_visible()
-    expect(card.get_by_role("button", name="Approve")).to_have_count(0)
+    visitor.go("Findings")
+    panel = visitor.page.locator("[class*='st-key-finding-']")
+    expect(panel.get_by_text("only owners, approvers and admins decide")).to_be_visible()
+    expect(visitor.page.get_by_role("button", name="Approve")).to_have_count(0)
     visitor.page.get_by_role("button", name="Sign out").click()
     expect(visitor.page.get_by_text(SIGN_IN)).to_be_visible()
     # The page may say so before the browser has been to the address that takes the cookie away.
@@ -158,7 +159,7 @@ def test_an_owner_sees_their_own_jobs_and_no_other_page(
     others = set(signing.jobs) - mine
     for path in ("", "jobs", "audit", "recommendations?state=proposed"):
         visitor.page.goto(f"{signing.server.base}/{path}")
-        expect(visitor.page.locator("h4").first).to_contain_text("for a decision")
+        expect(visitor.page.locator("h2").first).to_contain_text("for a decision")
         visitor.settle()
         shown = {job for job in signing.jobs if job in visitor.page.content()}
         assert shown == mine
@@ -236,13 +237,14 @@ def test_an_approver_approves_under_the_name_of_the_claim(
 ) -> None:
     """By group; the record holds the name and the way of signing in."""
     sign_in(signing, visitor, email="robin@site.example", groups=["ML-Ops"])
-    visitor.go("Recommendations")
-    card = visitor.page.locator("[class*='st-key-card-']").first
-    found = re.search(r"\b[0-9a-f]{12}\b", card.inner_text())
+    visitor.go("Findings")
+    panel = visitor.page.locator("[class*='st-key-finding-']")
+    found = re.search(r"TT-\d+", panel.inner_text())
     assert found
-    expect(card.get_by_label("Your name")).to_have_count(0)
-    card.get_by_role("button", name="Approve", exact=True).click()
-    expect(visitor.page.locator(f".st-key-card-list-{found.group()}")).to_have_count(0)
+    panel.get_by_role("button", name="Approve", exact=True).click()
+    expect(dialog(visitor).get_by_label("Your name")).to_have_count(0)
+    answer(visitor)
+    expect(panel.get_by_text("approved by robin@site.example")).to_be_visible()
     one = stored(signing.server)[found.group()]
     assert (one.state, one.decided_by) == ("approved", "robin@site.example")
     log = signing.server.log.read_text(encoding="utf-8")

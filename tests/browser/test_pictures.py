@@ -10,7 +10,7 @@ from pathlib import Path
 import pypdfium2
 import pytest
 from browser.bed import Server, Visitor
-from browser.test_decisions import first_card
+from browser.inbox import answer, open_first
 from browser.test_demo import Demo, running_demo
 from PIL import Image
 from playwright.sync_api import Browser, Page, expect
@@ -24,7 +24,7 @@ VIEWS = (
     "job",
     "forecasts",
     "plan",
-    "recommendations",
+    "findings",
     "new_job",
     "energy",
     "reports",
@@ -98,14 +98,13 @@ def test_the_demo_and_its_ledger(visitor: Visitor, tmp_path: Path) -> None:
 
 def _apply_the_first(demo: Demo, visitor: Visitor, previewed: Callable[[], None]) -> None:
     visitor.page.set_default_timeout(60_000)
-    visitor.open(f"{demo.base}/recommendations")
-    card, _chosen = first_card(visitor)
-    card.get_by_text("Change", exact=True).click()
-    card.get_by_role("button", name="Look at the target").click()
-    expect(card.get_by_text(re.compile("^simulated cluster: ")).first).to_be_visible(timeout=60_000)
-    card.get_by_label("Your name").fill("Robin")
+    visitor.open(f"{demo.base}/findings")
+    panel, _chosen = open_first(visitor)
+    panel.get_by_role("button", name="Look at the target").click()
+    expect(panel.get_by_text(re.compile("simulated cluster: ")).first).to_be_visible(timeout=60_000)
     previewed()
-    card.get_by_role("button", name="Approve and apply").click()
+    panel.get_by_role("button", name="Approve and apply").click()
+    answer(visitor, name="Robin")
     visitor.settle()
 
 

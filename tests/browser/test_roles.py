@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 ROLES = ("none", "viewer", "owner", "approver", "admin")
 PAGES = (
-    "", "fleet", "jobs", "job", "forecasts", "plan", "recommendations", "new_job", "savings",
+    "", "fleet", "jobs", "job", "forecasts", "plan", "findings", "new_job", "savings",
     "energy", "reports", "audit", "health", "settings",
 )  # fmt: skip
 DECIDING = {"Approve", "Reject", "Approve and apply", "Look at the target"}
@@ -33,7 +33,7 @@ MAY = {
     "approver": DECIDING | SUBMITTING,
     "admin": DECIDING | SUBMITTING,
 }
-"""An owner's only page is that of recommendations."""
+"""An owner's only page is that of findings."""
 
 
 @dataclass
@@ -160,7 +160,7 @@ def test_each_role_has_its_buttons_and_no_others(place: Place, role: str) -> Non
 def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None:
     """The ids of an admin's buttons, pressed in a session of another role: nothing is written."""
     with place.session("admin") as session:
-        buttons = session.draw("recommendations").buttons
+        buttons = session.draw("findings").buttons
     theirs = place.theirs if role == "owner" else set()
     forged = tuple(
         key
@@ -169,10 +169,10 @@ def test_a_button_of_somebody_else_does_nothing(place: Place, role: str) -> None
     )
     assert forged
     with place.session(role) as session:
-        session.draw("recommendations")
-        session.draw("recommendations", forged)
-        after = session.draw("recommendations")
+        session.draw("findings")
+        session.draw("findings", forged)
+        after = session.draw("findings")
     assert not [other for other in place.others if other.encode() in after.raw and role == "none"]
     with place.session("admin") as session:
-        assert set(session.draw("recommendations").buttons) == set(buttons)
+        assert set(session.draw("findings").buttons) == set(buttons)
     assert not any(place.applying.sent(one) for one in place.theirs | place.others)

@@ -40,7 +40,7 @@ def test_no_page_and_no_path_tells_a_secret(guarded: Server, visitor: Visitor) -
             break
         visitor.page.wait_for_timeout(1000)
         visitor.open(f"{guarded.base}/health")
-    expect(visitor.page.locator("h4").first).to_have_text(failed)
+    expect(visitor.page.locator("h2").first).to_have_text(failed)
     views = ("settings", "audit", "reports", "recommendations")
     for path in ("health", *views):
         visitor.open(f"{guarded.base}/{path}")

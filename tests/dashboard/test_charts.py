@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from factories import H100, NOW, make_plan
+from factories import NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,7 +15,6 @@ from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
 from dashboard.charts.palette import FREE, IDLE, PROPOSED, USED, faded, safe
-from dashboard.charts.plan_steps import plan_steps
 from data.records.forecasts import (
     Backtest,
     DemandForecast,
@@ -24,7 +23,6 @@ from data.records.forecasts import (
     QuantilePath,
     Quantity,
 )
-from data.records.plans import Configuration, JobPlan
 
 SLOTS = tuple(NOW + timedelta(minutes=15 * step) for step in range(3))
 
@@ -155,16 +153,6 @@ def test_plan_steps_on_top_of_the_forecast() -> None:
     )
     plan = trace(figure, "plan")
     assert (list(plan.y), plan.line.shape, plan.line.color) == ([2, 1, 1], "hv", PROPOSED)
-
-
-def test_plan_counts_boards() -> None:
-    """The planned line adds up the jobs' boards per slot, below today's dashed line."""
-    whole = Configuration(gpu_model=H100, gpu_count=2)
-    half = Configuration(gpu_model=H100, gpu_count=1)
-    jobs = tuple(JobPlan(job_id=name, now=whole, steps=(whole, half)) for name in ("a", "b"))
-    figure = plan_steps(make_plan(jobs=jobs), lambda one: one.gpu_count)
-    assert list(trace(figure, "planned").y) == [4, 2]
-    assert list(trace(figure, "allocated now").y) == [4, 4]
 
 
 @given(st.text())

@@ -28,7 +28,7 @@ from data.store import open_store
 
 VIEWS = Path(__file__).parents[2] / "dashboard/web/views"
 RAW = re.compile(r"[A-Za-z0-9]+(_[A-Za-z0-9]+)+")
-WITH_TABLES = {"fleet", "jobs", "forecasts", "plan", "recommendations", "energy", "health"}
+WITH_TABLES = {"fleet", "jobs", "forecasts", "plan", "findings", "energy", "health"}
 
 
 @pytest.fixture(scope="module")
@@ -117,4 +117,4 @@ def test_a_table_may_name_its_own_columns() -> None:
     """A word that means something else in one table is told there."""
     rows = pd.DataFrame({"now": [1.0], "used_ratio": [0.5]})
     shown = column_settings(rows, other={"now": "now (boards)"})
-    assert [one["label"] for one in shown.values()] == ["now (boards)", "work (%)"]
+    assert [one["label"] for one in shown.values()] == ["now (boards)", "in use (%)"]

@@ -42,7 +42,7 @@ PATIENCE = 200
 AGES = [timedelta(hours=1), timedelta(days=1), timedelta(days=365)]
 ZONES = ["UTC", "America/St_Johns", "Asia/Kolkata"]
 VIEWS = [
-    "overview", "fleet", "jobs", "job", "forecasts", "plan", "recommendations", "energy",
+    "overview", "fleet", "jobs", "job", "forecasts", "plan", "findings", "energy",
     "reports", "savings", "health",
 ]  # fmt: skip
 NOT_OF_THE_PAST = (" ago", "trimtab cycle", "today", "are allocated", "Expires", "wait for")
@@ -312,7 +312,7 @@ def test_every_page_tells_a_recording_in_the_past_tense(
                 found.append("no end of the recording")
             wrong_words[view] = found
         assert not any(wrong_words.values()), wrong_words
-        assert "would have" in said_on(drawn(store, "recommendations", monkeypatch))
+        assert "would have" in said_on(drawn(store, "findings", monkeypatch))
 
 
 @pytest.mark.parametrize("act", ["approve", "reject", "apply"])

@@ -157,7 +157,7 @@ def test_every_page_says_it_and_reads_names_as_text(
         assert not app.exception
         (told,) = [error.value for error in app.error if "**Urgent**" in error.value]
     assert "XID 79, the board has fallen off the bus" in told
-    assert "(recommendations?finding=TT-2)" in told
+    assert "(findings?finding=TT-2)" in told
     assert "[x]" not in told
     assert "<b>" not in told
     assert ":red[" not in told

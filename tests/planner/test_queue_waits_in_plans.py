@@ -7,7 +7,7 @@ import pytest
 from fleet_cases import slurm_job
 from planning_cases import AS_OF, H100, boards, case
 
-from dashboard.web.cards import effect_text
+from dashboard.web.finding_panel import effect_text
 from data.records.decisions import Recommendation
 from data.records.jobs import JobState
 from data.records.queue_waits import QueueWait

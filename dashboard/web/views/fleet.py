@@ -13,14 +13,14 @@ from dashboard.web.choices import ALL, choose, choose_days, choose_page
 from dashboard.web.node_health import troubles
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
 from dashboard.web.session import current_world
-from dashboard.web.xid_errors import NOT_REPORTED, board_rows, errors_in, worth_a_look, xid_texts
+from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
+from dashboard.web.xid_section import board_xid_section
 from data.clock import utc_now
 
 _NODES = 40
-_XID_DAYS = 30
 _SLOT_SECONDS = {1: 900, 7: 3600, 30: 3600, 90: 10_800}
 _SORTS = {
-    "least work first": ("unused", False),
+    "least used first": ("unused", False),
     "name": ("node", True),
     "most power first": ("power_watts", False),
 }
@@ -38,7 +38,7 @@ def cell_texts(boards: pd.DataFrame) -> list[str]:
         lines = [
             f"{safe(board['node'])} · GPU {index} · {safe(board['gpu_model'])}",
             *([f"slices {safe(board['mig_profiles'])}"] if board["mig_profiles"] else []),
-            f"work {work}, allocated {allocated}",
+            f"in use {work}, allocated {allocated}",
             f"memory {number(memory, 'GiB')}, power {number(power, 'W')}",
             *(safe(job) for job in str(board["jobs"]).split("\n")[:4]),
         ]
@@ -88,7 +88,12 @@ def show_boards(rows: pd.DataFrame, measure: MapMeasure, end: datetime) -> None:
     show_board(page, end)
     hidden = ["text", "cell", "rank", "unused", "work", "allocated", "memory"]
     left_out = [name for name in hidden if name != "text"]
-    table(page.drop(columns=hidden), "boards", every=lambda: rows.drop(columns=left_out))
+    table(
+        page.drop(columns=hidden),
+        "boards",
+        every=lambda: rows.drop(columns=left_out),
+        links={"gpu_uuid": "fleet?gpu=", "node": "fleet?q=", "jobs": "job?id="},
+    )
 
 
 def show_board(page: pd.DataFrame, end: datetime) -> None:
@@ -108,29 +113,13 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
         gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
     )
     chart(board_history(history), "board")
-    show_xids(gpu, end)
+    board_xid_section(reader, gpu, end)
     held_by = sorted({job for line in history["jobs"].dropna() for job in line.split(", ")})
     st.caption(
         plain(f"Held in the last {days} d by {', '.join(held_by[:8])}")
         if held_by
         else f"Nobody held it in the last {days} d."
     )
-
-
-def show_xids(gpu: str, end: datetime) -> None:
-    """Show which XID errors one board showed."""
-    known = reader.board_xids(since=end - timedelta(days=_XID_DAYS))
-    mine = known[known["gpu_uuid"] == gpu]
-    if mine.empty:
-        st.caption(f"XID errors of this board are unknown: {NOT_REPORTED}.")
-    elif errors_in(mine).empty:
-        st.caption(f"No XID error in the last {_XID_DAYS} d.")
-    else:
-        table(board_rows(mine).drop(columns=["node", "gpu_index", "gpu_uuid"]), "board-xids")
-        st.caption(
-            "A board shows the code of its last error until its driver is loaded again: that it "
-            "still does is no new error, and the same error twice looks like one."
-        )
 
 
 def show_health(boards: pd.DataFrame, end: datetime) -> None:
@@ -160,11 +149,11 @@ if not empty_state():
     idle = held[held["work"] < 100 * world.settings.settings.planning.idle_utilization_ratio]
     finding(
         f"{len(boards)} boards on {boards['node'].nunique()} nodes: {len(held)} were held in the "
-        f"last hour, {len(idle)} of them did nothing."
+        f"last hour, {len(idle)} of them idle."
     )
     figures(
         {
-            "held boards' work, mean": number(held["work"].mean(), "%"),
+            "held boards in use, mean": number(held["work"].mean(), "%"),
             "held boards' memory, mean": number(held["memory"].mean(), "%"),
             "power of all boards": (
                 number(boards["power_watts"].sum(min_count=1) / 1000, "kW"),

@@ -25,6 +25,7 @@ _TITLES = {
 }
 _HISTORY = {"7 d": pd.Timedelta(days=7), "30 d": pd.Timedelta(days=30)}
 _SHOWN = 200
+_TO_JOB = {"job": "job?id="}
 
 world = current_world()
 reader = world.reader
@@ -165,7 +166,7 @@ if weeks:
             else:
                 st.info("Not tested yet: the history is too short.")
         with right:
-            st.subheader("What it rests on")
+            st.subheader("Models in the mix")
             chart(member_weights(path.weights), "group-weights")
             st.caption(
                 "Members are weighted by their recent losses at that lead time; a tenth always "
@@ -185,9 +186,10 @@ if not empty_state():
         table(
             tested_rows(tests[first : first + _SHOWN]),
             "forecasts",
+            links=_TO_JOB,
             every=lambda: tested_rows(tests),
         )
     if skipped:
         with st.expander(f"{skipped:,} jobs have no forecast"):
             reasons = skipped_rows()
-            table(reasons.head(_SHOWN), "skipped", every=lambda: reasons)
+            table(reasons.head(_SHOWN), "skipped", every=lambda: reasons, links=_TO_JOB)

@@ -8,8 +8,9 @@ import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.plan_rows import stretch_rows
-from dashboard.web.cards import card
 from dashboard.web.choices import choose_days
+from dashboard.web.inbox import every_row, findings_table
+from dashboard.web.job_models import show_models
 from dashboard.web.job_phases import job_phases
 from dashboard.web.memory_line import memory_line
 from dashboard.web.page import chart, empty_state, figures, finding, measured, plain, table, tense
@@ -61,8 +62,8 @@ def answer(job: Job, history: pd.DataFrame, end: datetime, days: int) -> None:
     mean_ratio, largest = history["utilization_ratio"].mean(), history["memory_used_mib"].max()
     holds = tense("holds", "held")
     finding(
-        f"{job.name} {holds} {job.gpu_count} × {job.gpu_model} {job.mig_profile} and did "
-        f"{mean:.2f} GPUs' work on average over the last {days} d."
+        f"{job.name} {holds} {job.gpu_count} × {job.gpu_model} {job.mig_profile} and used "
+        f"{mean:.2f} of them on average over the last {days} d."
         if mean == mean
         else f"{job.name} {holds} {job.gpu_count} × {job.gpu_model}; its utilization is unknown."
     )
@@ -148,35 +149,14 @@ def show_memory_and_power(job: Job, history: pd.DataFrame, known: DemandForecast
             st.info("Power was never reported by the source, so energy is unknown.")
 
 
-def show_models(known: DemandForecast) -> None:
-    """Say which models made the forecast and how their bands held."""
-    st.caption(
-        "Models: "
-        + "; ".join(
-            f"{path.quantity}: {path.model}"
-            + (
-                f" (covers {100 * path.backtest.coverage_ratio:.0f} % of "
-                f"{path.backtest.held_out_slots} held-out slots)"
-                if path.backtest
-                else ""
-            )
-            for path in known.paths
-        )
-    )
-
-
-def show_recommendations(job: Job) -> None:
-    """Show what is proposed for the job and why."""
-    st.subheader("Recommendations")
-    mine = [
-        stored
-        for stored in reader.recommendations(now=world.clock())
-        if stored.recommendation.job_id == job.job_id and stored.state != "superseded"
-    ]
+def show_findings(job: Job) -> None:
+    """Show what was found about the job, and where each stands."""
+    st.subheader("Findings")
+    mine = [row for row in every_row() if row.said.job_id == job.job_id]
     if not mine:
         st.write(f"None: the plan {tense('keeps this job as it is', 'kept this job as it was')}.")
-    for one in mine:
-        card(one, "job")
+        return
+    findings_table(mine, "job-findings")
 
 
 def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") -> None:
@@ -202,7 +182,7 @@ def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") ->
         st.caption(plain(f"Assumed, not measured: {pairs}"))
     scheduler_facts(job)
     similar_runs(reader, job)
-    show_recommendations(job)
+    show_findings(job)
 
 
 if not empty_state():

@@ -10,6 +10,7 @@ from dashboard.web.choices import ALL, choose, choose_page
 from dashboard.web.page import empty_state, finding, number, table, tense
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
+from data.store import StoredRecommendation
 from data.store.job_sql import FIELDS, ORDERS
 
 _PAGE = 100
@@ -26,14 +27,15 @@ world = current_world()
 reader = world.reader
 
 
-def rows_of(page: JobPage, proposed: dict[str, str]) -> pd.DataFrame:
+def rows_of(page: JobPage, proposed: dict[str, StoredRecommendation]) -> pd.DataFrame:
     """Return a page of jobs as a table; what was never reported stays empty."""
     return pd.DataFrame([row_of(row, proposed) for row in page.rows])
 
 
-def row_of(used: JobUse, proposed: dict[str, str]) -> dict[str, object]:
+def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str, object]:
     """Return one job as a row."""
     job, facts = used.job, used.job.scheduler
+    found = proposed.get(job.job_id)
     return {
         "job": job.job_id,
         "idle GPU-hours, 24 h": used.idle_gpu_hours,
@@ -42,7 +44,8 @@ def row_of(used: JobUse, proposed: dict[str, str]) -> dict[str, object]:
         "state": str(facts.state) if facts else "",
         "GPUs": job.gpu_count,
         "GPU model": f"{job.gpu_model} {job.mig_profile}".rstrip(),
-        "proposed": proposed.get(job.job_id, ""),
+        "finding": found.reference if found else "",
+        "proposed": found.recommendation.action.spec.title if found else "",
         "namespace": job.namespace,
         "team": facts.account if facts else "",
         "user": facts.user if facts else "",
@@ -83,7 +86,7 @@ if not empty_state():
         order = choose("Largest first by", list(ORDERS), "order")
     wanted = job_filter()
     proposed = {
-        stored.recommendation.job_id: stored.recommendation.action.spec.title
+        stored.recommendation.job_id: stored
         for stored in reader.recommendations(now=world.clock())
         if stored.state in ("proposed", "approved")
     }
@@ -101,6 +104,7 @@ if not empty_state():
         table(
             rows_of(page, proposed),
             "jobs",
+            links={"job": "job?id=", "finding": "findings?finding="},
             every=lambda: rows_of(ask(wanted, order=order, most=_EVERY), proposed),
         )
         last = first + len(page.rows)
@@ -108,9 +112,5 @@ if not empty_state():
             f"{first + 1:,}–{last:,} of {found.found:,} jobs. An empty cell is what no source "
             "reported; the files hold all of them."
         )
-        with st.container(horizontal=True, vertical_alignment="bottom"):
-            job = st.selectbox("Open a job", [row.job.job_id for row in page.rows], width=480)
-            if st.button("Open"):
-                st.switch_page("views/job.py", query_params={"id": job})
     else:
         st.info("No job fits these filters. Clear the search or choose “all” and “ever seen”.")

@@ -6,10 +6,14 @@ import pandas as pd
 import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
+from dashboard.figure_text import range_text
 from dashboard.reports.esg.build import make_statement
-from dashboard.web.cards import card
+from dashboard.saved_by_day import summed
 from dashboard.web.choices import choose_days
+from dashboard.web.inbox import every_row, findings_table
+from dashboard.web.inbox_rows import InboxChoice, chosen_rows
 from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense
+from dashboard.web.saved_days import saved_days
 from dashboard.web.session import current_world
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import SourceState
@@ -22,8 +26,8 @@ reader = world.reader
 settings = world.settings.settings
 
 
-def idle_rent(by_model: pd.DataFrame) -> float | None:
-    """Return the catalogue's rent of the idle GPU-hours; None when no model has a price."""
+def idle_cost(by_model: pd.DataFrame) -> float | None:
+    """Return the cost of the idle GPU-hours by the catalogue; None when no model has a price."""
     catalogue = load_gpu_catalogue()
     rents = [
         float(row["idle_gpu_hours"]) * model.price_per_hour
@@ -47,6 +51,38 @@ def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str,
         return UNKNOWN, f"power was never reported; {now_text}"
     bounds = f"{number(used.low, '').strip()}–{number(used.high, used.unit)}"
     return number(used.central, used.unit), f"{bounds}; {now_text}"
+
+
+def show_findings() -> None:
+    """Show the findings to decide on first, and what was saved to date."""
+    left, right = st.columns([3, 1])
+    with left:
+        st.subheader(tense("Findings to decide on", "What would have been found"))
+        rows = chosen_rows(every_row(), InboxChoice())
+        if rows:
+            findings_table(rows[:_TOP], "top-findings")
+        else:
+            st.write(
+                tense(
+                    "None waits. The plan keeps every job as it is, or no cycle ran yet.",
+                    "None. The plan kept every job as it was, or is being made.",
+                )
+            )
+        if len(rows) > _TOP:
+            st.page_link("views/findings.py", label=f"All {len(rows)} findings")
+    with right:
+        st.subheader("Saved to date")
+        (saved,) = summed(saved_days(), "all") or (None,)
+        if saved is None:
+            st.write(tense("Nothing is applied yet.", "Nothing was applied."))
+            return
+        for label, value in (
+            ("money", saved.money),
+            ("site energy", saved.energy_kwh),
+            ("emissions", saved.emissions_kgco2e),
+        ):
+            st.metric(label, range_text(value))
+        st.page_link("views/savings.py", label="Savings, by finding and day")
 
 
 if not empty_state():
@@ -73,17 +109,17 @@ if not empty_state():
         unknown += (
             f"; {now['unattributed_gpus']:.1f} more {tense('are', 'were')} busy for nobody known"
         )
-    noun = "recommendation" if len(stored) == 1 else "recommendations"
+    noun = "finding" if len(stored) == 1 else "findings"
     would = tense("would free", "would have freed")
     finding(
         f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs "
-        f"{tense('are', 'were')} allocated, {now['used_gpus']:.1f} {tense('do', 'did')} work"
+        f"{tense('are', 'were')} allocated, {now['used_gpus']:.1f} {tense('are', 'were')} in use"
         f"{unknown}; {len(stored)} {noun} {would} {freed:.1f}."
     )
     day = reader.energy(start=day_ago, end=end, by="gpu_model")
     before = reader.energy(start=end - timedelta(days=2), end=day_ago, by="gpu_model")
     statement = make_statement(reader, start=day_ago, end=end, settings=settings).total
-    rent = number(idle_rent(day), f"{settings.energy.currency} of rent")
+    rent = number(idle_cost(day), settings.energy.currency)
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
@@ -99,6 +135,8 @@ if not empty_state():
             "emissions, last 24 h": statement.location_kgco2e,
         }
     )
+    show_findings()
+    st.subheader("GPUs in use over time")
     days = choose_days()
     fleet = reader.fleet_history(start=end - timedelta(days=days), end=end, slot_seconds=3600)
     chart(fleet_timeline(fleet, reader.demand_total()), "fleet")
@@ -108,18 +146,6 @@ if not empty_state():
         "q10 and q90 as if all peaked together; the others have none, and jobs yet to come are "
         "not foreseen."
     )
-    st.subheader(tense("What to approve", "What would have been recommended"))
-    if not stored:
-        st.write(
-            tense(
-                "No recommendation waits. The plan keeps every job as it is, or no cycle ran yet.",
-                "Nothing. The plan kept every job as it was, or is being made.",
-            )
-        )
-    for one in stored[:_TOP]:
-        card(one, "overview")
-    if len(stored) > _TOP:
-        st.page_link("views/recommendations.py", label=f"All {len(stored)} recommendations")
     st.subheader("Data")
     reports = reader.source_reports()
     failed = [report.source for report in reports if report.state is SourceState.FAILED]

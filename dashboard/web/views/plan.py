@@ -91,8 +91,8 @@ def show_demand(plan: Plan) -> None:
 
 
 def show_places(plan: Plan) -> None:
-    """Show who is where: all nodes as a heat map, some of them as a Gantt chart."""
-    st.subheader("Who is where")
+    """Show the placement over time: all nodes as a heat map, some of them as a Gantt chart."""
+    st.subheader("Placement over time")
     with st.container(horizontal=True):
         model = choose(
             "GPU model", [ALL, *sorted({node.gpu_model for node in plan.nodes})], "model"
@@ -149,7 +149,7 @@ def show_rows(plan: Plan) -> None:
         st.subheader("Nodes that can be off")
         show_off(plan)
     if plan.tenants:
-        st.subheader("Who lends and who borrows")
+        st.subheader("Lending and borrowing of quota")
         table(pd.DataFrame(tenant_rows(plan)), "tenants", headings=_OF_TENANTS)
         st.caption(
             "Boards. A tenant borrows what is above its quota; it lends what it leaves of its own "

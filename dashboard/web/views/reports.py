@@ -99,7 +99,7 @@ if not empty_state():
                 "GPU-hours held": row.gpu_hours,
                 "idle GPU-hours": row.idle_gpu_hours,
                 "idle (%)": 100 * row.idle_ratio,
-                f"rent of the idle ({report.currency})": row.rent,
+                f"cost of idle GPUs ({report.currency})": row.rent,
                 "most of it": row.largest_job,
             }
             for row in report.waste

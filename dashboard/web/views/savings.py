@@ -5,13 +5,11 @@ import streamlit as st
 
 from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_sum
 from dashboard.figure_text import range_text
-from dashboard.saved_by_day import saved_by_day, summed
+from dashboard.saved_by_day import summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
 from dashboard.web.page import chart, figures, finding, table, tense
+from dashboard.web.saved_days import saved_days
 from dashboard.web.session import current_world
-from data.clock import floor_to_slot
-
-_SOME_MINUTES = 300
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
@@ -42,7 +40,7 @@ if not rows:
             "Nothing was applied, and nothing from a recording can be.",
         )
     )
-    st.page_link("views/recommendations.py", label="Approve and apply a recommendation")
+    st.page_link("views/findings.py", label="Approve and apply a finding")
 elif gpu_hours.realised is None:
     finding(f"{len(rows)} changes are applied; none of them can be measured yet.")
 else:
@@ -50,12 +48,7 @@ else:
         f"{gpu_hours.measured} of {len(rows)} applied changes are measured: they saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
-world = current_world()
-days = world.reader.remember(
-    ("saved by day", floor_to_slot(world.clock(), _SOME_MINUTES)),
-    lambda: saved_by_day(world.reader, world.settings.settings, now=world.clock()),
-    decisions=True,
-)
+days = saved_days()
 for every in summed(days, "all"):
     figures(
         {
@@ -110,6 +103,7 @@ if rows:
             ]
         ),
         "savings",
+        links={"finding": "findings?finding=", "job": "job?id="},
     )
 if days:
     st.subheader("To date")
@@ -134,4 +128,5 @@ if days:
             ]
         ),
         "to date",
+        links={"finding": "findings?finding="},
     )

@@ -1,0 +1,102 @@
+"""What would change exactly: removed and added lines, and the steps of a fresh look."""
+
+import streamlit as st
+
+from dashboard.decision_service import Preview
+from dashboard.web.decision_dialog import preview_key
+from dashboard.web.identity import signed_in
+from dashboard.web.page import plain
+from dashboard.web.session import current_world
+from dashboard.web.verbs import VERBS, why_refused
+from data.errors import TrimtabError
+from data.records.decisions import Recommendation
+from data.records.lifecycle import State
+from data.store import StoredRecommendation
+
+_LOOKED_AT = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
+
+
+def change_lines(said: Recommendation) -> list[str]:
+    """Return the change of configuration as the lines of a diff, one side each."""
+    now, then = said.now.describe(), said.proposed.describe()
+    lines = [f"- {now}"] if now else []
+    lines += [f"+ {then}"] if then and then != now else []
+    lines += [f"+ {said.change}"] if said.change and said.change != then else []
+    return lines + [f"+ {name} = {value}" for name, value in said.details]
+
+
+def step_lines(preview: Preview) -> list[str]:
+    """Return the steps as the lines of a diff."""
+    lines = []
+    for step in preview.change.steps:
+        lines.append(f"@@ {step.text}")
+        lines += [f"- {step.field}: {step.before}"] if step.before is not None else []
+        lines += [f"+ {step.field}: {step.after}"] if step.after is not None else []
+    return lines
+
+
+def _one_line_each(lines: list[str]) -> str:
+    """Return lines as text in which no value begins a line of its own."""
+    return "\n".join(" ".join(line.split()) for line in lines)
+
+
+def change_panel(stored: StoredRecommendation) -> None:
+    """Show the change: from a fresh look at the target, or as the change file has it."""
+    said, service = stored.recommendation, current_world().decision_service
+    preview: Preview | None = st.session_state.get(preview_key(said.digest))
+    lines = step_lines(preview) if preview else change_lines(said)
+    st.code(_one_line_each(lines), language="diff", wrap_lines=True)
+    if preview is not None:
+        _said_by_target(preview)
+    if not service.can_apply(said):
+        _file_text(said)
+        return
+    person = signed_in(service.settings().access)
+    if person is None or stored.state not in _LOOKED_AT:
+        return
+    verb = VERBS["approve" if stored.state == State.PROPOSED else "apply"]
+    if why_refused(service, verb, stored, person):
+        return
+    st.button(
+        "Look at the target",
+        key=f"look-{said.digest[:12]}",
+        on_click=_look,
+        args=(said.digest,),
+        help="Asks the cluster and works out the steps. An approval is then bound to them.",
+    )
+    refused = st.session_state.pop(f"refused-{said.digest}", "")
+    if refused:
+        st.error(plain(refused))
+
+
+def _look(digest: str) -> None:
+    st.session_state.pop(preview_key(digest), None)
+    service = current_world().decision_service
+    person = signed_in(service.settings().access)
+    if person is None:
+        return
+    try:
+        st.session_state[preview_key(digest)] = service.preview(digest, person)
+    except TrimtabError as error:
+        st.session_state[f"refused-{digest}"] = str(error)
+
+
+def _said_by_target(preview: Preview) -> None:
+    change, said = preview.change, preview.rehearsal
+    for note in (*change.notes, *said.warnings):
+        st.caption(plain(note))
+    for refusal in said.refusals:
+        st.error(plain(refusal))
+    for field, intended, answered in said.differences:
+        st.error(plain(f"{field}: {intended} is meant, the target would store {answered}"))
+
+
+def _file_text(said: Recommendation) -> None:
+    """Show the text of the change file, or why there is none."""
+    try:
+        text = current_world().decision_service.change_text(said.digest)
+    except TrimtabError as error:
+        st.warning(plain(str(error)))
+        return
+    with st.expander("The change file"):
+        st.code(text, language=None, wrap_lines=True)

@@ -1,0 +1,69 @@
+"""What the worker does with a finding at the moment, and what came of it."""
+
+from collections.abc import Mapping
+
+import streamlit as st
+
+from dashboard.figure_text import range_text
+from dashboard.web.page import plain
+from dashboard.web.session import current_world
+from data.records.commands import Measurement
+from data.records.lifecycle import State
+from data.store import StoredRecommendation
+from data.store.record_json import from_json
+from data.units import MIB_PER_GIB
+
+_TICK_SECONDS = 1.0
+
+
+def watch(moving: Mapping[str, str]) -> None:
+    """Draw the page anew as soon as one of the changes under way is in another state."""
+    if moving:
+        st.fragment(_look_again, run_every=_TICK_SECONDS)(dict(moving))
+
+
+def _look_again(drawn: dict[str, str]) -> None:
+    states = current_world().store.reader.states()
+    if any(states.get(digest) != state for digest, state in drawn.items()):
+        st.rerun()
+
+
+def under_way(stored: StoredRecommendation) -> None:
+    """Show what the worker does, a second apart."""
+    st.fragment(_progress, run_every=_TICK_SECONDS)(stored.recommendation.digest)
+
+
+def _progress(digest: str) -> None:
+    reader = current_world().store.reader
+    status = reader.commands(digest)[-1]
+    rows = reader.journal(command_id=status.command.command_id)
+    doing = f"{rows[-1].event}: {rows[-1].detail}" if rows else "waiting for the worker"
+    st.progress(min(0.9, 0.1 + 0.15 * len(rows)), text=plain(status.held or doing))
+
+
+def show_outcome(stored: StoredRecommendation) -> None:
+    """Say what came of the change, and what it was measured to bring."""
+    if stored.state in (State.PROPOSED, State.APPROVED, State.WRITTEN):
+        return
+    rows = current_world().store.reader.journal(digest=stored.recommendation.digest)
+    told = [row for row in rows if row.event in set(State) and row.detail]
+    if told:
+        st.caption(plain(f"{told[-1].at:%Y-%m-%d %H:%M} UTC: {told[-1].detail}"))
+    measured = [row for row in rows if row.event in (State.VERIFIED, State.FELL_SHORT)]
+    if measured:
+        one = from_json(Measurement, measured[-1].record)
+        st.caption(
+            plain(
+                f"Measured over {one.hours:g} h: {range_text(one.realised_gpu_hours)} of "
+                f"{range_text(one.predicted_gpu_hours)} promised, "
+                f"{range_text(one.realised_energy_kwh)} of "
+                f"{range_text(one.predicted_energy_kwh)} promised.{_memory_text(one)}"
+            )
+        )
+
+
+def _memory_text(one: Measurement) -> str:
+    if one.memory_peak_mib is None or one.memory_limit_mib is None:
+        return ""
+    peak, limit = one.memory_peak_mib / MIB_PER_GIB, one.memory_limit_mib / MIB_PER_GIB
+    return f" Memory reached {peak:.1f} of the {limit:.1f} GiB that a program can have."

@@ -1,0 +1,24 @@
+"""What applied changes have saved so far, made once for all pages that show it."""
+
+from collections.abc import Mapping, Sequence
+
+from dashboard.saved_by_day import DaySaved, SavedSum, saved_by_day, summed
+from dashboard.web.session import current_world
+from data.clock import floor_to_slot
+
+_SOME_MINUTES = 300
+
+
+def saved_days() -> Sequence[DaySaved]:
+    """Return a row for each change and day, made anew after a decision and every five minutes."""
+    world = current_world()
+    return world.reader.remember(
+        ("saved by day", floor_to_slot(world.clock(), _SOME_MINUTES)),
+        lambda: saved_by_day(world.reader, world.settings.settings, now=world.clock()),
+        decisions=True,
+    )
+
+
+def saved_by_finding() -> Mapping[str, SavedSum]:
+    """Return what each finding has saved to date, by its reference."""
+    return {one.name: one for one in summed(saved_days(), "finding")}

@@ -1,0 +1,203 @@
+"""The rows of the inbox: what is chosen, in which order, and what stays where it was."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from factories import NOW, make_job, make_range, make_recommendation
+
+from dashboard.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
+from dashboard.saved_by_day import SavedSum
+from dashboard.web.change_panel import change_lines
+from dashboard.web.inbox_rows import (
+    STATES,
+    InboxChoice,
+    InboxOrder,
+    InboxRow,
+    age_text,
+    chosen_rows,
+    inbox_rows,
+    state_of,
+    steady,
+)
+from dashboard.web.verbs import VERBS, needs_confirmation, needs_tick
+from data.records.decisions import Action, Risk
+from data.records.findings import Finding
+from data.records.lifecycle import State
+from data.store import StoredRecommendation
+
+SAVED = SavedSum(
+    name="TT-1",
+    days=1,
+    unknown_days=0,
+    gpu_hours=make_range(4, "GPU-h"),
+    promised_gpu_hours=None,
+    energy_kwh=None,
+    promised_energy_kwh=None,
+    emissions_kgco2e=None,
+    money=make_range(8, "EUR"),
+)
+
+
+def status(number: int, state: str = OPEN, *, revised: bool = True, **said: Any) -> FindingStatus:
+    """A finding in a state; `said` are fields of its newest revision."""
+    recommendation = make_recommendation(job_id=f"ml/job-{number}", **said)
+    kept = {OPEN: State.PROPOSED, DISMISSED: State.REJECTED, RESOLVED: State.SUPERSEDED}
+    return FindingStatus(
+        finding=Finding(
+            number=number,
+            target=recommendation.target,
+            action=recommendation.action,
+            opened_at=NOW - timedelta(days=number),
+            seen_at=NOW,
+        ),
+        state=state,
+        reason="not-now" if state == DISMISSED else "",
+        until=NOW + timedelta(days=7) if state == State.SNOOZED else None,
+        revision=StoredRecommendation(
+            recommendation=recommendation,
+            state=str(kept.get(state, state)),
+            decided_by="" if state == OPEN else "Kim",
+            decided_at=None,
+            comment="",
+            finding=number,
+        )
+        if revised
+        else None,
+        events=(),
+    )
+
+
+def listed(*found: FindingStatus, **changes: Any) -> tuple[InboxRow, ...]:
+    """Rows of findings whose jobs belong to Ada."""
+    jobs = {
+        one.revision.recommendation.job_id: replace(make_job("ml/x"), owner="ada")
+        for one in found
+        if one.revision
+    }
+    values: dict[str, Any] = {"jobs": jobs, "urgent": frozenset(), "saved": {}} | changes
+    return inbox_rows(found, **values)
+
+
+def money(amount: float) -> Any:
+    """Savings of so much in two days."""
+    savings = make_recommendation().savings
+    return replace(savings, horizon_hours=48, cost=make_range(amount, "EUR"))
+
+
+def test_a_saving_is_told_a_day_and_unknown_stays_unknown() -> None:
+    """The horizon is divided out; what no factor is known of is not zero."""
+    (row,) = listed(status(1, savings=money(120)))
+    assert (row.money_a_day, row.energy_a_day) == (60, None)
+
+
+def test_urgent_comes_first_then_money() -> None:
+    """A job that runs out of memory costs, and stands above all that saves."""
+    rows = listed(
+        status(1, savings=money(10)),
+        status(2, savings=money(90)),
+        status(3, action=Action.LARGER_GPU, savings=money(1)),
+        status(4, savings=money(5)),
+        urgent=frozenset({"TT-4"}),
+    )
+    by_urgency = [row.number for row in chosen_rows(rows, InboxChoice())]
+    assert by_urgency == [3, 4, 2, 1]
+    by_money = chosen_rows(rows, InboxChoice(order=InboxOrder.MONEY))
+    assert [row.number for row in by_money] == [2, 1, 4, 3]
+    oldest = chosen_rows(rows, InboxChoice(order=InboxOrder.OLDEST))
+    assert [row.number for row in oldest] == [4, 3, 2, 1]
+    urgent = chosen_rows(rows, InboxChoice(urgent=True))
+    assert [row.number for row in urgent] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("choice", "numbers"),
+    [
+        (InboxChoice(), [1, 2]),
+        (InboxChoice(state="all"), [1, 2, 3, 4]),
+        (InboxChoice(state="snoozed or dismissed"), [3, 4]),
+        (InboxChoice(state="all", search="JOB-3"), [3]),
+        (InboxChoice(search="tt-2"), [2]),
+        (InboxChoice(owner="ada", risk="low"), [2]),
+        (InboxChoice(namespace="elsewhere"), []),
+        (InboxChoice(kind="Fewer GPUs", owner="ada"), [1, 2]),
+    ],
+)
+def test_filters_choose(choice: InboxChoice, numbers: list[int]) -> None:
+    """All of them have to fit; the search reads number, target, owner and text in any case."""
+    rows = listed(
+        status(1),
+        status(2, risk=Risk.LOW),
+        status(3, DISMISSED),
+        status(4, State.SNOOZED),
+        status(5, RESOLVED, revised=False),
+    )
+    assert sorted(row.number for row in chosen_rows(rows, choice)) == numbers
+
+
+def test_rows_stand_still_while_one_decides() -> None:
+    """What no longer fits stays in its place, and what is new comes at the end."""
+    rows = listed(status(1, State.APPROVED), status(2), status(3))
+    wanted = chosen_rows(rows, InboxChoice())
+    assert [row.number for row in wanted] == [2, 3]
+    assert steady(wanted, [1, 2], rows) == [1, 2, 3]
+    assert steady(wanted, [9, 2, 1], rows) == [2, 1, 3]
+
+
+def test_a_row_says_what_became_of_it() -> None:
+    """Who decided, until when, why, and what it has earned so far."""
+    rows = listed(
+        status(1, State.VERIFIED),
+        status(2, State.SNOOZED),
+        status(3, DISMISSED),
+        status(4),
+        saved={"TT-1": SAVED},
+    )
+    until = f"{NOW + timedelta(days=7):%Y-%m-%d}"
+    told = [row.state for row in rows]
+    assert told[0].startswith("verified by Kim, saved 8")
+    assert told[1:] == [f"snoozed until {until}", "dismissed by Kim: not now", "to decide"]
+
+
+def test_every_state_has_its_place_in_the_filter() -> None:
+    """No finding is in none of the choices, and an address of old leads to one."""
+    timed = {State.EXPIRED, State.SUPERSEDED, State.PROPOSED, State.REJECTED}
+    for state in {OPEN, DISMISSED, RESOLVED, *State} - timed:
+        assert state_of(str(state)) in STATES[:-1]
+        rows = listed(status(1, str(state)))
+        assert chosen_rows(rows, InboxChoice(state=state_of(str(state)))), state
+    assert state_of("proposed") == "to decide"
+    assert state_of("rejected") == "snoozed or dismissed"
+    assert state_of("<b>") == "to decide"
+
+
+def test_risk_decides_how_much_is_asked() -> None:
+    """Low: nothing more; medium: once more; high, where a cluster changes: a tick as well."""
+    low, medium, high = (make_recommendation(risk=risk) for risk in Risk)
+    assert not needs_confirmation("approve-and-apply", low)
+    assert needs_confirmation("approve-and-apply", medium)
+    assert needs_confirmation("apply", high)
+    assert needs_confirmation("dismiss", low)
+    assert not needs_confirmation("roll-back", high)
+    assert needs_tick("approve-and-apply", [low, high])
+    assert not needs_tick("approve-and-apply", [low, medium])
+    assert not needs_tick("approve", [high])
+
+
+def test_every_verb_is_of_a_state() -> None:
+    """None is offered for what a newer plan has replaced."""
+    assert all(verb.states for verb in VERBS.values())
+    assert not any(State.SUPERSEDED in verb.states for verb in VERBS.values())
+
+
+def test_a_change_is_a_diff() -> None:
+    """What is held is removed, what is proposed is added."""
+    lines = change_lines(make_recommendation())
+    assert [line[:5] for line in lines] == ["- 4 ×", "+ 2 ×"]
+
+
+def test_an_age_is_told_as_people_say_it() -> None:
+    """Hours for two days, then days."""
+    assert age_text(NOW - timedelta(hours=47), NOW) == "47 h"
+    assert age_text(NOW - timedelta(days=12), NOW) == "12 d"
