@@ -6,8 +6,9 @@ price's.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -280,3 +281,17 @@ def difference_rows(found: WhatIf) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+def what_if_document(found: WhatIf, knobs: Mapping[str, float], plan: Plan) -> dict[str, Any]:
+    """Return one object for programs: the knobs, both plans priced alike, the gap."""
+    return {
+        "knobs": dict(knobs),
+        "currency": found.settings.energy.currency,
+        "plan_in_force": asdict(found.current),
+        "what_if": asdict(found.changed),
+        "gap": found.gap_ratio,
+        "seconds": found.seconds,
+        "jobs_left_out": found.left_out,
+        "plan_id": plan.plan_id,
+    }

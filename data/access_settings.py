@@ -157,6 +157,12 @@ class AccessSettings(Section, name="access"):
         above=0,
         maximum=720,
     )
+    requests_per_minute: int = documented(
+        1200,
+        "requests of the API by each person who signs in, and each token's; 0: no limit",
+        minimum=0,
+        maximum=10**6,
+    )
 
     def public_origins(self) -> tuple[str, ...]:
         """Return the origins by which browsers are known to reach the dashboard, main one first."""

@@ -1,67 +1,54 @@
 """The resources under /api/v1. Everything is read and decided as the pages and commands do it."""
 
-from collections.abc import Callable, Hashable, Iterable
+import time
+from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.metadata import version
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
+from dashboard.api.docs_page import add_docs_page
 from dashboard.api.documents import add_documents
+from dashboard.api.events import add_events
 from dashboard.api.finding_choice import FindingQuery, chosen_findings
 from dashboard.api.kept_answers import Document, HeadAsGet, KeptAnswers, document, response
-from dashboard.api.pages_of_rows import Keyed, PageOfRows, PageQuery, keyed, page_of
+from dashboard.api.limits import RepeatedAsks, RequestLimit
+from dashboard.api.lists import add_lists
+from dashboard.api.pages_of_rows import PageOfRows, keyed, page_of
 from dashboard.api.problems import (
     RESPONSES,
     PreconditionError,
     RepeatedParameterError,
     tell_problems,
 )
-from dashboard.api.rows import (
-    AuditRow,
-    FindingRow,
-    GpuRow,
-    JobRow,
-    NodeRow,
-    RecordRow,
-    SavingRow,
-    SourceRow,
-    UrgentRow,
-    audit_row,
-    finding_row,
-    gpu_row,
-    job_row,
-    node_row,
-    record_of,
-    saving_row,
-    source_row,
-    urgent_row,
-)
+from dashboard.api.questions import ChangePreview, add_questions, preview_of
+from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
+from dashboard.api.submissions import IdempotencyKey, add_submissions
 from dashboard.api.token_wishes import add_tokens
 from dashboard.api.wishes import Wish, WishOutcome, carry_out
 from dashboard.decision_service import DecisionService
 from dashboard.decisions import preview
 from dashboard.findings import FindingStatus, findings_now
 from dashboard.rights import role_of
-from dashboard.savings import ledger
-from dashboard.urgent import urgent_facts
 from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
 from data.records.commands import Person
+from data.records.plans import Plan
 from data.store import StoreReader
 from data.store.cached_reader import CachedReader
 
-Record = TypeVar("Record")
-Row = TypeVar("Row")
 FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
+LIMITED = frozenset({"proxy", "token"})
+"""Ways in by which others come than who has the store's file: these have a limit of requests."""
 _TAG_LENGTH = 16
 _OFFERED = (
-    "findings", "jobs", "gpus", "nodes", "sources", "urgent", "plan", "idle", "forecasts", "memory",
-    "energy", "reports/weekly", "savings", "audit",
+    "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "sources",
+    "urgent", "plan", "idle", "forecasts", "memory", "energy", "reports/weekly", "savings", "audit",
 )  # fmt: skip
 
 
@@ -88,16 +75,6 @@ _WHOLE = TypeAdapter(WholeFinding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed(Generic[Record, Row]):
-    """A list: what is read, the key that orders it and is of one record only, the row of each."""
-
-    kind: type[Row]
-    read: Callable[[], Iterable[Record]]
-    key: Callable[[Record], tuple[Any, ...]]
-    row: Callable[[Record], Row]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
     """Who asks, with the role that the settings of the moment give."""
 
@@ -113,19 +90,29 @@ class ApiWorld:
     service: DecisionService
     clock: Callable[[], datetime]
     caller: Callable[[Request], Person]
+    asked: RepeatedAsks = field(default_factory=RepeatedAsks)
+    limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
 
     def let_in(self, request: Request) -> Caller:
         """Return who asks and may look, each parameter once.
 
-        Errors: NotSignedInError, NotAllowedError, RepeatedParameterError.
+        Errors: NotSignedInError, NotAllowedError, TooManyRequestsError, RepeatedParameterError.
         """
+        who = self.known(request)
+        if who.person.via in LIMITED:
+            most = self.service.settings().access.requests_per_minute
+            self.limit.take((who.person.via, who.person.name), most)
+        given = [name for name, _ in request.query_params.multi_items()]
+        if len(set(given)) < len(given):
+            raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")
+        return who
+
+    def known(self, request: Request) -> Caller:
+        """Return who asks, who has a role. Errors: NotSignedInError, NotAllowedError."""
         person = self.caller(request)
         role = role_of(person, self.service.settings().access)
         if role == "none":
             raise NotAllowedError(f"{person.name} has no role here", "Ask one of the admins.")
-        given = [name for name, _ in request.query_params.multi_items()]
-        if len(set(given)) < len(given):
-            raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")
         return Caller(person=person, role=role)
 
     def looks_around(self, request: Request) -> Caller:
@@ -152,6 +139,13 @@ class ApiWorld:
             return document(make().model_dump_json().encode())
 
         return self.kept.get(("page", *key), made) if keep else made()
+
+    def latest_plan(self) -> Plan:
+        """Return the plan of the latest cycle. Errors: NotKnownError before the first."""
+        found = self.reader.latest_plan()
+        if found is None:
+            raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
+        return found
 
     def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
         """Return the findings that who asks may see, the newest number first."""
@@ -189,7 +183,7 @@ def build_api(world: ApiWorld) -> FastAPI:
         title="Trimtab",
         version=version("trimtab"),
         summary="Findings, decisions and facts of a GPU fleet.",
-        docs_url=None,  # its page asks a foreign server for its script
+        docs_url=None,  # its page asks a foreign server for its script: `docs_page` asks nobody
         redoc_url=None,
         responses=RESPONSES,
     )
@@ -235,97 +229,35 @@ def build_api(world: ApiWorld) -> FastAPI:
         wish: Wish,
         who: Anyone,
         if_match: Annotated[str | None, Header(max_length=256)] = None,
+        idempotency_key: IdempotencyKey = None,
     ) -> WishOutcome:
-        if if_match is not None:
-            _require_tag(world.reader, world.finding(finding, who), if_match)
-        return carry_out(world.service, finding, wish, who.person)
+        def done() -> WishOutcome:
+            if if_match is not None:
+                _require_tag(world.reader, world.finding(finding, who), if_match)
+            return carry_out(world.service, finding, wish, who.person)
 
+        return world.asked.once(who.person.name, idempotency_key, (finding, wish), done)
+
+    @api.get("/findings/{finding}/preview")
+    def preview_change(finding: FindingName, who: Anyone) -> ChangePreview:
+        """Return what its change would do now, step by step; nothing is changed."""
+        status = world.finding(finding, who)
+        return preview_of(world, status, _change_text(world, status), who.person)
+
+    add_questions(api, world, Viewer)
+    add_submissions(api, world, Viewer)
+    add_events(api, world, Anyone)
     add_tokens(api, world.service, Anyone)
-    _add_lists(api, world, Viewer)
+    add_docs_page(api)
+    add_lists(api, world, Viewer)
     add_documents(api, world, Viewer)
     return api
-
-
-def _add_lists(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
-    def lists(name: str, about: str, listed: Listed[Any, Any]) -> None:
-        def ordered() -> list[Keyed[Any]]:
-            return world.kept.get((name,), lambda: keyed(listed.read(), listed.key))
-
-        def rows(request: Request, _who: viewer, query: Annotated[PageQuery, Query()]) -> Response:
-            def make() -> PageOfRows[Any]:
-                return page_of(ordered(), listed.row, query)
-
-            return response(request, world.page((name, query), make, keep=query.is_first()))
-
-        model = PageOfRows[listed.kind]  # type: ignore[name-defined]
-        api.get(f"/{name}", name=name, summary=about, response_model=model)(rows)
-
-    reader = world.reader
-    lists(
-        "jobs",
-        "The jobs known now",
-        Listed(kind=JobRow, read=reader.jobs, key=lambda job: (job.job_id,), row=job_row),
-    )
-    lists(
-        "gpus",
-        "The boards and MIG instances known now",
-        Listed(
-            kind=GpuRow,
-            read=reader.gpus,
-            key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
-            row=gpu_row,
-        ),
-    )
-    lists(
-        "nodes",
-        "The nodes as their schedulers describe them",
-        Listed(
-            kind=NodeRow, read=reader.nodes, key=lambda node: (node.name, node.source), row=node_row
-        ),
-    )
-    lists(
-        "sources",
-        "How the latest collection fared with each source",
-        Listed(
-            kind=SourceRow,
-            read=reader.source_reports,
-            key=lambda report: (report.source,),
-            row=source_row,
-        ),
-    )
-    lists(
-        "urgent",
-        "Jobs that run out of memory, and boards that failed",
-        Listed(
-            kind=UrgentRow,
-            read=lambda: urgent_facts(reader, now=world.clock()),
-            key=lambda fact: fact.order,
-            row=urgent_row,
-        ),
-    )
-    lists(
-        "savings",
-        "What applied changes promised, and brought",
-        Listed(
-            kind=SavingRow,
-            read=lambda: ledger(reader, now=world.clock()),
-            key=lambda row: (row.recommendation.digest,),
-            row=saving_row,
-        ),
-    )
-    lists(
-        "audit",
-        "The append-only record",
-        Listed(
-            kind=AuditRow, read=reader.audit, key=lambda entry: (entry.sequence,), row=audit_row
-        ),
-    )
 
 
 def _offered(role: str) -> tuple[str, ...]:
     """Return the resources that somebody of the role may use."""
     if role == "owner":
-        return _OFFERED[:1]
+        return _OFFERED[:2]
     return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
 
 

@@ -22,8 +22,7 @@ from dashboard.reports.asked_report import asked_report
 from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_document
 from dashboard.reports.render_report import render_json
-from data.errors import NotKnownError
-from data.records.plans import Plan
+from dashboard.saved_by_day import saved_by_day, summed
 from data.settings import Settings
 
 if TYPE_CHECKING:
@@ -68,6 +67,14 @@ class EnergyQuery(BaseModel):
         return self
 
 
+class SavedQuery(BaseModel):
+    """What the rows are of."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    by: Literal["finding", "day", "namespace"] = "finding"
+
+
 class ReportQuery(BaseModel):
     """Which 168 hours: before a time or the newest sample, or the last whole week before it."""
 
@@ -79,22 +86,17 @@ class ReportQuery(BaseModel):
 
 def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
-
-    def answer(request: Request, key: tuple[Any, ...], make: Callable[[], object]) -> Response:
-        def made() -> Document:
-            return document(to_json(make(), inf_nan_mode="null"))
-
-        return response(request, world.kept.get(("document", *key), made))
+    answer = partial(_answer, world)
 
     @api.get("/plan", response_model=dict[str, Any])
     def plan(request: Request, _who: viewer) -> Response:
         """Return the plan of the latest cycle."""
-        return answer(request, ("plan",), lambda: plan_document(_latest_plan(world)))
+        return answer(request, ("plan",), lambda: plan_document(world.latest_plan()))
 
     @api.get("/idle", response_model=list[dict[str, Any]])
     def idle(request: Request, _who: viewer) -> Response:
         """Return what jobs hold and do not use, what becomes of it, and why it stays."""
-        return answer(request, ("idle",), lambda: idle_rows(_latest_plan(world)))
+        return answer(request, ("idle",), lambda: idle_rows(world.latest_plan()))
 
     @api.get("/forecasts", response_model=list[dict[str, Any]])
     def forecasts(
@@ -110,6 +112,21 @@ def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
         rows = partial(memory_rows, world.reader, slot_seconds=seconds)
         return answer(request, ("memory", seconds), rows)
 
+    _add_accounts(api, world, viewer)
+
+
+def _answer(
+    world: "ApiWorld", request: Request, key: tuple[Any, ...], make: Callable[[], object]
+) -> Response:
+    def made() -> Document:
+        return document(to_json(make(), inf_nan_mode="null"))
+
+    return response(request, world.kept.get(("document", *key), made))
+
+
+def _add_accounts(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+    answer = partial(_answer, world)
+
     @api.get("/energy", response_model=dict[str, Any])
     def energy(request: Request, _who: viewer, query: Annotated[EnergyQuery, Query()]) -> Response:
         """Return energy, emissions and cost with their factors, and what was not measured."""
@@ -117,6 +134,17 @@ def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
         return answer(
             request, ("energy", query, settings), partial(_energy, world, settings, query)
         )
+
+    @api.get("/savings/to-date", response_model=list[dict[str, Any]])
+    def savings(request: Request, _who: viewer, query: Annotated[SavedQuery, Query()]) -> Response:
+        """Return what was saved so far; the last row is the total."""
+        settings = world.service.settings()
+
+        def sums() -> object:
+            days = saved_by_day(world.reader, settings, now=world.clock())
+            return (*summed(days, query.by), *summed(days, "all"))
+
+        return answer(request, ("savings", query, settings), sums)
 
     @api.get("/reports/weekly", response_model=dict[str, Any])
     def weekly(request: Request, _who: viewer, query: Annotated[ReportQuery, Query()]) -> Response:
@@ -128,13 +156,6 @@ def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
             return document(render_json(report).encode())
 
         return response(request, world.kept.get(("report", query, settings), made))
-
-
-def _latest_plan(world: "ApiWorld") -> Plan:
-    found = world.reader.latest_plan()
-    if found is None:
-        raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
-    return found
 
 
 def _forecasts(world: "ApiWorld", query: ForecastQuery) -> list[dict[str, Any]]:

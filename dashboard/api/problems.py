@@ -9,14 +9,17 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
+from dashboard.api.limits import KeyTakenError, TooManyRequestsError
 from dashboard.api.pages_of_rows import BadCursorError
 from dashboard.reports.esg.asked import BadRangeError
 from data.errors import (
     ApplyError,
+    CollectorError,
     NotAllowedError,
     NoTextError,
     NotKnownError,
     NotSignedInError,
+    PlanningError,
     SettingsError,
     StalePlanError,
     StoreError,
@@ -47,6 +50,10 @@ _STATUS: tuple[tuple[type[TrimtabError], int], ...] = (
     (ApplyError, 422),
     (StoreError, 503),
     (BadRangeError, 422),
+    (KeyTakenError, 422),
+    (PlanningError, 422),
+    (TooManyRequestsError, 429),
+    (CollectorError, 503),
     (SettingsError, 500),
 )
 
@@ -93,7 +100,12 @@ def problem_of(failure: TrimtabError) -> JSONResponse:
     """Return a failure of ours as an answer."""
     status = next((code for kind, code in _STATUS if isinstance(failure, kind)), 500)
     name = type(failure).__name__
-    return problem(status, _title(name), failure.message, hint=failure.hint, error=name)
+    headers = {}
+    if isinstance(failure, TooManyRequestsError):
+        headers["Retry-After"] = str(failure.retry_after_seconds)
+    return problem(
+        status, _title(name), failure.message, hint=failure.hint, error=name, headers=headers
+    )
 
 
 def _title(name: str) -> str:

@@ -4,27 +4,29 @@ import argparse
 import getpass
 import sys
 import time
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from dashboard.api.rows import columns_of
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_for_reading, open_or_ask, settings_of
-from dashboard.submission.decision_notes import decision_document
+from dashboard.submission.desk import (
+    SubmissionRow,
+    proposal_document,
+    proposal_now,
+    submission_row,
+)
 from dashboard.submission.estimate import plan_row
 from dashboard.submission.job_file import load_job_file
-from dashboard.submission.planning import family_of
-from dashboard.submission.proposal import SubmissionProposal, propose
-from dashboard.submission.queue import waiting_jobs
+from dashboard.submission.proposal import SubmissionProposal
 from dashboard.submission.submit import submit as send
 from dashboard.submission.submit import why_not
 from dashboard.submission.targets import target_name, target_of
 from dashboard.submission.watch import watch_all
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.clock import utc_now
 from data.errors import ApplyError, ChangeRefusedError
-from data.records.submissions import Submission
 from data.settings import Settings
 from data.store import Store, open_store
 from planner.memory.predictor import gib
@@ -47,16 +49,7 @@ def submit(options: argparse.Namespace) -> int:
     # A job that is sent has to be noted, so the store is opened for it.
     open_ = partial(open_or_ask, create=True) if options.dry_run else open_store
     with open_(settings.store.url) as store:
-        peaks = store.reader.measured_peaks(family_of(job.training_job))
-        proposal = propose(
-            job,
-            target,
-            settings=settings.submit,
-            peaks=peaks,
-            by=by,
-            now=utc_now(),
-            waiting=waiting_jobs(store.reader, load_gpu_catalogue()),
-        )
+        proposal = proposal_now(job, target, store.reader, settings, by=by, now=utc_now())
         said = target.check(proposal.manifest) if options.dry_run else ""
         _show(proposal, options, settings, said)
         if options.dry_run:
@@ -113,45 +106,13 @@ def _show(
         say(f"\n{proposal.submission.target} says: {said}")
 
 
-def proposal_document(proposal: SubmissionProposal, said: str) -> dict[str, Any]:
-    """Return a proposal as one object for programs."""
-    placement = proposal.placement
-    return {
-        "id": proposal.submission.submission_id,
-        "name": proposal.job.name,
-        "target": proposal.submission.target,
-        "plan": proposal.submission.latest.plan,
-        "nodes_now": list(placement.nodes),
-        "waits": placement.waits,
-        "misses_deadline": placement.misses_deadline,
-        "decision": None if placement.decision is None else decision_document(placement.decision),
-        "launch": proposal.manifest.launch,
-        "manifest": proposal.manifest.text,
-        "cluster_says": said,
-        "warnings": list(proposal.warnings),
-        "notes": list(proposal.notes),
-    }
-
-
 def list_(options: argparse.Namespace) -> int:
     """List every submitted job and where it stands."""
     with open_for_reading(settings_of(options)) as store:
         found = store.reader.submissions()
         cycle = store.reader.last_cycle()
-    rows = [submission_row(submission) for submission in found]
-    columns = (
-        "id",
-        "name",
-        "state",
-        "target",
-        "job",
-        "gpus",
-        "gpu",
-        "attempts",
-        "by",
-        "created",
-        "reason",
-    )
+    rows = [asdict(submission_row(submission)) for submission in found]
+    columns = columns_of(SubmissionRow)
     print_rows(rows, options.format, columns=columns, empty="Nothing has been submitted yet.")
     if any(submission.state.is_open for submission in found):
         looked = None if cycle is None else cycle.started_at
@@ -168,24 +129,6 @@ def looked_at(looked: datetime | None, now: datetime) -> str:
         age = f"{minutes / 60:.1f} h" if minutes >= 60 else f"{minutes:.0f} min"
         when = f"by the cycle of {looked:%Y-%m-%d %H:%M} UTC, {age} ago"
     return f"Open submissions were looked at {when}; `trimtab submissions watch` asks the clusters."
-
-
-def submission_row(one: Submission) -> dict[str, Any]:
-    """Return a submission as one row."""
-    latest = one.latest
-    return {
-        "id": one.submission_id,
-        "name": one.name,
-        "state": str(one.state),
-        "target": one.target,
-        "job": latest.job_id,
-        "gpus": latest.plan.gpus,
-        "gpu": latest.plan.gpu_type,
-        "attempts": len(one.attempts),
-        "by": one.submitted_by,
-        "created": one.created_at,
-        "reason": latest.reason,
-    }
 
 
 def show(options: argparse.Namespace) -> int:

@@ -126,13 +126,17 @@ def load_job_file(path: Path) -> JobFile:
         raise ChangeRefusedError(
             f"cannot read the job file {path}: {error.strerror}", "Give the path of a TOML file."
         ) from error
+    return read_job(parsed_job(body, named=str(path)), folder=path.parent)
+
+
+def parsed_job(body: bytes, *, named: str) -> dict[str, Any]:
+    """Return the table of a job file's text. Errors: ChangeRefusedError."""
     try:
-        values = tomllib.loads(body.decode("utf-8"))
+        return tomllib.loads(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # also a number of thousands of digits
         raise ChangeRefusedError(
-            f"{path} is no valid TOML: {scrub(str(error))}", "Mend that line."
+            f"{named} is no valid TOML: {scrub(str(error))}", "Mend that line."
         ) from error
-    return read_job(values, folder=path.parent)
 
 
 def read_job(values: dict[str, Any], *, folder: Path, model: ReadModel | None = None) -> JobFile:

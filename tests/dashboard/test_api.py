@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -12,82 +11,27 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from beds.stores import cycle
-from factories import make_collected, make_job, make_recommendation
-from httpx2 import Response
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.routing import Mount
+from beds.api_clients import LOCAL, PROXY, THEIRS, clients, problem, two_owners
+from factories import make_collected, make_job
 from starlette.testclient import TestClient
 
-from dashboard.api.app import ApiWorld, build_api
-from dashboard.api.callers import web_caller
 from dashboard.api.wishes import WishKind
 from dashboard.cli import main
 from dashboard.decision_service import DecisionService
-from dashboard.web.admission import Admission
-from dashboard.web.trusted_proxy import AuthMiddleware
-from data.access_settings import AccessSettings
 from data.clock import utc_now
 from data.records.commands import Person
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store
 
-PROXY = AccessSettings(
-    mode="proxy", proxy_addresses="10.0.0.5", default_role="none", viewers="vera",
-    owners="search,vision", approvers="ann", admins="alex",
-)  # fmt: skip
-LOCAL = AccessSettings()
-MINE = make_recommendation(job_id="search/chat", namespace="search")
-THEIRS = make_recommendation(job_id="vision/detector", namespace="vision")
 LISTS = ("jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
 DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy", "reports/weekly")
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    """Two jobs of two owners with a finding each: TT-1 of search, TT-2 of vision."""
-    now = utc_now()
-    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as opened:
-        jobs = tuple(
-            make_job(job_id=one.job_id, namespace=one.namespace, owner=one.namespace,
-                     gpu_count=one.now.gpu_count, last_seen_at=now)
-            for one in (MINE, THEIRS)
-        )  # fmt: skip
-        opened.keep(make_collected(jobs=jobs))
-        cycle(opened, 0, MINE, at=now)
-        cycle(opened, 1, MINE, THEIRS, at=now + timedelta(seconds=1))
+    """TT-1 of search, TT-2 of vision."""
+    with two_owners(tmp_path) as opened:
         yield opened
-
-
-@contextmanager
-def clients(
-    store: Store, access: AccessSettings, clock: Callable[[], datetime] = utc_now
-) -> Iterator[Callable[..., TestClient]]:
-    """Make clients of the API: of a peer, as somebody whom the proxy names, by a token."""
-    settings = Settings(access=access)
-    service = DecisionService(store=store, settings=lambda: settings, clock=clock)
-    world = ApiWorld(
-        reader=store.reader_for_pages(), service=service, clock=clock,
-        caller=partial(web_caller, service, access.mode),
-    )  # fmt: skip
-    app = Starlette(
-        routes=[Mount("/api/v1", build_api(world))],
-        middleware=[
-            Middleware(Admission, access=access, listens_on="127.0.0.1"),
-            Middleware(AuthMiddleware, access=access, guarded=False),
-        ],
-    )
-
-    def client(name: str = "", *, token: str = "", peer: str = "10.0.0.5") -> TestClient:
-        headers = {"X-Forwarded-User": name} if name else {}
-        headers |= {"Authorization": f"Bearer {token}"} if token else {}
-        return TestClient(
-            app, base_url="http://localhost", client=(peer, 1), headers=headers,
-            raise_server_exceptions=False,
-        )  # fmt: skip
-
-    yield client
 
 
 @pytest.fixture
@@ -95,17 +39,6 @@ def as_(store: Store) -> Iterator[Callable[..., TestClient]]:
     """Clients where a proxy signs people in."""
     with clients(store, PROXY) as client:
         yield client
-
-
-def problem(answer: Response, status: int) -> dict[str, Any]:
-    """The problem of an answer that must be one."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    found = answer.json()
-    assert found["status"] == status
-    assert found["title"]
-    assert found["detail"]
-    return dict(found)
 
 
 @pytest.mark.parametrize("name", [*LISTS, *DOCUMENTS])
@@ -503,8 +436,7 @@ def test_the_schema_is_whole_and_asks_nobody(store: Store) -> None:
         schema = page.get("/api/v1/openapi.json").json()
         assert schema["openapi"].startswith("3.1")
         assert {f"/{name}" for name in (*LISTS, "findings", "tokens")} <= set(schema["paths"])
-        for path in ("/docs", "/redoc"):
-            problem(page.get(f"/api/v1{path}"), 404)
+        problem(page.get("/api/v1/redoc"), 404)
 
 
 def test_the_documentation_names_every_address(store: Store) -> None:

@@ -1,0 +1,201 @@
+"""What is asked of an estimate, and its answer: for the command line and the HTTP API alike."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+from dashboard.submission.estimate import (
+    Offers,
+    chosen_types,
+    estimate_document,
+    layout_row,
+    layouts,
+    model_line,
+    offered,
+    plan_row,
+)
+from dashboard.submission.fleet import SubmissionFleet, catalogue_types, fleet_of_store
+from dashboard.submission.planning import calibration_of, family_of, limit_warning
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.errors import ImpossibleProblemError
+from data.store import StoreReader
+from planner.memory.calibration import Calibration
+from planner.memory.model_config import ReadModel
+from planner.memory.predictor import MemoryEstimate
+from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
+from planner.memory.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
+
+_DEGREES = ("data", "tensor", "pipeline")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedEstimate:
+    """A training job, and which plans of it are asked for, by the names of the command's options.
+
+    `gpu` are the GPU types it may use, all where none is named; `gpus` how many at most. With a
+    degree of parallelism one layout is asked for.
+    """
+
+    batch: int
+    seq: int
+    framework: str = ""
+    optimizer: str = ""
+    precision: str = ""
+    quantization: str = ""
+    method: str = "full"
+    adapter_rank: int | None = None
+    lengths: str | None = None
+    recompute: str | None = None
+    micro_batch: int | None = None
+    gpu: tuple[str, ...] = ()
+    gpus: int = 64
+    data: int | None = None
+    tensor: int | None = None
+    pipeline: int | None = None
+    tokens: float | None = None
+    time_limit: float | None = None
+    top: int = 10
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """Return what is asked for by these options, of which others are left out."""
+        return cls(**{one.name: given[one.name] for one in fields(cls) if one.name in given})
+
+    @property
+    def degrees(self) -> dict[str, int]:
+        """The degrees of parallelism that are fixed."""
+        return {name: value for name in _DEGREES if (value := getattr(self, name)) is not None}
+
+    def job(self, shape: Any) -> TrainingJob:
+        """Return the job of a model. Errors: ImpossibleProblemError."""
+        for name in ("batch", "seq", "gpus"):
+            if getattr(self, name) < 1:
+                raise ImpossibleProblemError(
+                    f"--{name} of {getattr(self, name)}", f"Give --{name} as 1 or more."
+                )
+        for name, most in (("tokens", 1e17), ("time_limit", 24 * 365)):
+            value = getattr(self, name)
+            if value is not None and not 0 < value <= most:
+                raise ImpossibleProblemError(
+                    f"--{name.replace('_', '-')} of {value}", f"Give a number from 0 to {most:g}."
+                )
+        method = Method(self.method)
+        return TrainingJob(
+            shape=shape,
+            framework=self.framework,
+            method=method,
+            adapter=Adapter(rank=self.adapter_rank) if method is Method.ADAPTER else None,
+            micro_batch=self.micro_batch,
+            sequence_length=self.seq,
+            length_varies=None if self.lengths is None else self.lengths == "vary",
+            precision=self.precision or None,
+            optimizer=self.optimizer or None,
+            quantization=self.quantization,
+            recompute=Recompute(self.recompute) if self.recompute else None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimateAnswer:
+    """Plans, best first, or one layout on every GPU type: a row and an estimate of each."""
+
+    job: TrainingJob
+    assumed: tuple[str, ...]
+    origin: str
+    rows: list[dict[str, Any]]
+    estimates: list[MemoryEstimate]
+    warnings: list[str]
+    notes: list[str]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as one object for programs."""
+        return {
+            "model": model_line(self.job),
+            "model_assumed": list(self.assumed),
+            "gpu_types_from": self.origin,
+            "warnings": self.warnings,
+            "notes": self.notes,
+            "plans": [
+                row | {"estimate": estimate_document(one)}
+                for row, one in zip(self.rows, self.estimates, strict=True)
+            ],
+        }
+
+
+def estimate_answer(
+    asked: AskedEstimate, model: ReadModel, reader: StoreReader | None, *, currency: str
+) -> EstimateAnswer:
+    """Return the plans that fit the fleet of the store, else the catalogue's GPUs.
+
+    Errors: ImpossibleProblemError when none of them fits.
+    """
+    job = asked.job(model.shape)
+    types, origin, calibration, fleet = _known(reader, family_of(job))
+    types = chosen_types(types, asked.gpu)
+    if asked.degrees:
+        found = layouts(
+            job, types, global_batch=asked.batch, degrees=asked.degrees, calibration=calibration
+        )
+        rows, estimates = [layout_row(one) for one in found], [one.estimate for one in found]
+        warnings, notes = list[str](), list[str]()
+    else:
+        offers = _offers(_question(asked, job, types, calibration), fleet)
+        plans = offers.plans[: max(1, asked.top)]
+        rows = [plan_row(offer, currency=currency, tokens=asked.tokens) for offer in plans]
+        estimates = [offer.plan.estimate for offer in plans]
+        late = limit_warning(plans[0].plan, asked.tokens, asked.time_limit, whose="--time-limit")
+        warnings = [text for text in (offers.warning, late) if text]
+        notes = [offers.remark] * bool(offers.remark)
+    return EstimateAnswer(
+        job=job,
+        assumed=model.assumed,
+        origin=origin,
+        rows=rows,
+        estimates=estimates,
+        warnings=warnings,
+        notes=notes,
+    )
+
+
+def _offers(question: PlanQuestion, fleet: SubmissionFleet | None) -> Offers:
+    """Return the plans to list. Errors: ImpossibleProblemError when none of them fits."""
+    offers = offered(training_plans(question), fleet)
+    if not offers.plans:
+        raise ImpossibleProblemError(offers.warning, smallest_cluster(question))
+    return offers
+
+
+def _question(
+    asked: AskedEstimate,
+    job: TrainingJob,
+    types: tuple[GpuType, ...],
+    calibration: Calibration | None,
+) -> PlanQuestion:
+    fixed: dict[str, Any] = {}
+    if job.micro_batch is not None:
+        fixed["micro_batches"] = (job.micro_batch,)
+    if job.recompute is not None:
+        fixed["recomputes"] = (job.recompute,)
+    return PlanQuestion(
+        job=job,
+        global_batch=asked.batch,
+        gpu_types=types,
+        max_gpus=asked.gpus,
+        calibration=calibration,
+        **fixed,
+    )
+
+
+def _known(
+    reader: StoreReader | None, family: str
+) -> tuple[tuple[GpuType, ...], str, Calibration | None, SubmissionFleet | None]:
+    """Return the fleet's GPU types and the family's calibration from the store, if there is one."""
+    catalogue = load_gpu_catalogue()
+    if reader is None:
+        return catalogue_types(catalogue), "the catalogue", None, None
+    fleet = fleet_of_store(reader, catalogue)
+    calibration = calibration_of(family, reader.measured_peaks(family))
+    types = fleet.gpu_types(catalogue)
+    if types:
+        return types, "the fleet in the store", calibration, fleet
+    return catalogue_types(catalogue), "the catalogue", calibration, None

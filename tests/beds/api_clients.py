@@ -1,0 +1,100 @@
+"""The HTTP API behind the guards of the pages, on a store with a finding of each of two owners."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from beds.stores import cycle
+from factories import make_collected, make_job, make_recommendation
+from httpx2 import Response
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.callers import web_caller
+from dashboard.decision_service import DecisionService
+from dashboard.web.admission import Admission
+from dashboard.web.trusted_proxy import AuthMiddleware
+from data.access_settings import AccessSettings
+from data.clock import utc_now
+from data.settings import Settings
+from data.store import Store, open_store
+
+PROXY = AccessSettings(
+    mode="proxy", proxy_addresses="10.0.0.5", default_role="none", viewers="vera",
+    owners="search,vision", approvers="ann", admins="alex",
+)  # fmt: skip
+LOCAL = AccessSettings()
+MINE = make_recommendation(job_id="search/chat", namespace="search")
+THEIRS = make_recommendation(job_id="vision/detector", namespace="vision")
+
+
+@contextmanager
+def two_owners(folder: Path) -> Iterator[Store]:
+    """A store with two jobs of two owners and a finding each: TT-1 of search, TT-2 of vision."""
+    now = utc_now()
+    with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+        jobs = tuple(
+            make_job(job_id=one.job_id, namespace=one.namespace, owner=one.namespace,
+                     gpu_count=one.now.gpu_count, last_seen_at=now)
+            for one in (MINE, THEIRS)
+        )  # fmt: skip
+        opened.keep(make_collected(jobs=jobs))
+        cycle(opened, 0, MINE, at=now)
+        cycle(opened, 1, MINE, THEIRS, at=now + timedelta(seconds=1))
+        yield opened
+
+
+@contextmanager
+def clients(
+    store: Store,
+    access: AccessSettings,
+    clock: Callable[[], datetime] = utc_now,
+    *,
+    settings: Settings | None = None,
+    **service: Any,
+) -> Iterator[Callable[..., TestClient]]:
+    """Make clients of the API: of a peer, as somebody whom the proxy names, by a token."""
+    every = replace(settings or Settings(), access=access)
+    decides = DecisionService(store=store, settings=lambda: every, clock=clock, **service)
+    world = ApiWorld(
+        reader=store.reader_for_pages(), service=decides, clock=clock,
+        caller=partial(web_caller, decides, access.mode),
+    )  # fmt: skip
+    api = build_api(world)
+    app = Starlette(
+        routes=[
+            Mount("/api/v1", api),
+        ],
+        middleware=[
+            Middleware(Admission, access=access, listens_on="127.0.0.1"),
+            Middleware(AuthMiddleware, access=access, guarded=False),
+        ],
+    )
+
+    def client(name: str = "", *, token: str = "", peer: str = "10.0.0.5") -> TestClient:
+        headers = {"X-Forwarded-User": name} if name else {}
+        headers |= {"Authorization": f"Bearer {token}"} if token else {}
+        return TestClient(
+            app, base_url="http://localhost", client=(peer, 1), headers=headers,
+            raise_server_exceptions=False,
+        )  # fmt: skip
+
+    yield client
+
+
+def problem(answer: Response, status: int) -> dict[str, Any]:
+    """The problem of an answer that must be one."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = answer.json()
+    assert found["status"] == status
+    assert found["title"]
+    assert found["detail"]
+    return dict(found)
