@@ -10,27 +10,24 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from benchmarks._promised_fleet import NOW, STEP, DrawnFleet
 from collectors.base import Window
-from dashboard.cycle import fleet_rules
-from dashboard.submission.memory_outlook import watched_in
+from dashboard.memory_outlook import watched_in
+from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.decisions import Recommendation
-from data.records.memory import MemoryOutlook
+from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
+from data.records.memory import MemoryFinding
 from data.settings import Settings
-from data.store import open_store
+from data.store import PlanningView, open_store
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
-from forecasting.power.cap_laws import learned_cap_laws
-from forecasting.power.estimated import power_models, with_estimated_power
-from forecasting.power.free_boards import with_measured_idle
+from forecasting.power.estimated import PowerModels, power_models, with_estimated_power
 from planner.memory.watch import watch_memory
 from planner.plan import build_plan
-from planner.problem.planning_problem import make_problem
 from planner.recommendations.advise import advise
 
 AS_OF = NOW - timedelta(seconds=STEP)
@@ -39,11 +36,13 @@ AS_OF = NOW - timedelta(seconds=STEP)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Arguments of `make_problem` and of `advise`."""
+    """What was read of a fleet and forecast from it."""
 
-    positional: tuple[Any, ...]
-    named: dict[str, Any]
-    advised_by: dict[str, Any]
+    view: PlanningView
+    forecasts: tuple[DemandForecast | ForecastSkipped, ...]
+    groups: tuple[GroupForecast, ...]
+    models: PowerModels
+    memory: tuple[MemoryFinding, ...]
 
 
 def known_of(fleet: DrawnFleet, settings: Settings) -> Known:
@@ -62,28 +61,14 @@ def known_of(fleet: DrawnFleet, settings: Settings) -> Known:
         signals=view.signals,
     )
     watched = watched_in(view.jobs, view.history, forecasts, recipes={}, latest=view.as_of)
-    memory = watch_memory(watched)
-    past_runs = past_run_seconds(view.known_jobs)
-    groups = forecast_groups(view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning)
     return Known(
-        positional=(view.cluster, view.jobs, view.history, forecasts),
-        named={
-            "catalogue": with_measured_idle(catalogue, view.readings),
-            "carbon": load_carbon_table().get(settings.energy.region),
-            "planning": planning,
-            "energy": settings.energy,
-            "as_of": view.as_of,
-            "signals": view.signals,
-            "cap_laws": learned_cap_laws(models.values(), catalogue),
-            "rules": fleet_rules(settings),
-            "held_memory_mib": {
-                found.job_id: found.held_mib
-                for found in memory
-                if found.outlook is MemoryOutlook.ROOM
-            },
-            "past_runs": past_runs,
-        },
-        advised_by={"groups": groups, "past_runs": past_runs, "memory": memory},
+        view=view,
+        forecasts=forecasts,
+        groups=forecast_groups(
+            view.groups, as_of=view.as_of, jobs=view.known_jobs, settings=planning
+        ),
+        models=models,
+        memory=watch_memory(watched),
     )
 
 
@@ -101,7 +86,22 @@ def recommended(
         if kept is not None:
             kept.parent.mkdir(parents=True, exist_ok=True)
             kept.write_bytes(pickle.dumps(known))
-    problem = make_problem(*known.positional, **known.named)
+    problem = problem_of_view(
+        known.view,
+        known.forecasts,
+        settings,
+        catalogue=load_gpu_catalogue(),
+        carbon=load_carbon_table().get(settings.energy.region),
+        models=known.models,
+        memory=known.memory,
+    )
     plan = build_plan(problem, budget_seconds=settings.planning.budget_seconds, created_at=AS_OF)
-    advice = advise(plan, problem, proposed_before=frozenset(), **known.advised_by)
+    advice = advise(
+        plan,
+        problem,
+        groups=known.groups,
+        past_runs=past_run_seconds(known.view.known_jobs),
+        memory=known.memory,
+        proposed_before=frozenset(),
+    )
     return advice.recommendations, problem.catalogue

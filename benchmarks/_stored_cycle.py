@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from dashboard.cycle import fleet_rules
-from dashboard.submission.memory_outlook import watched_in
+from dashboard.memory_outlook import watched_in
+from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped
@@ -22,9 +22,9 @@ from data.store import Store
 from data.store.planning_view import PlanningView
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
+from forecasting.power.estimated import power_models
 from planner.memory.watch import watch_memory
 from planner.plan import build_plan
-from planner.problem.planning_problem import make_problem
 from planner.recommendations.advise import advise
 
 _FORECAST_EACH = 2
@@ -57,18 +57,15 @@ def write_cycle(
     watched = watched_in(view.jobs, view.history, forecasts, recipes={}, latest=view.as_of)
     memory = watch_memory(watched)
     passed("memory")
-    problem = make_problem(
-        view.cluster,
-        view.jobs,
-        view.history,
+    catalogue = load_gpu_catalogue()
+    problem = problem_of_view(
+        view,
         forecasts,
-        catalogue=load_gpu_catalogue(),
+        settings,
+        catalogue=catalogue,
         carbon=load_carbon_table().get(settings.energy.region),
-        planning=planning,
-        energy=settings.energy,
-        as_of=view.as_of,
-        signals=view.signals,
-        rules=fleet_rules(settings),
+        models=power_models(view.readings, catalogue),
+        memory=memory,
     )
     passed("problem")
     plan = build_plan(problem, budget_seconds=planning.budget_seconds, created_at=now)

@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import gone, rejections, resting
-from dashboard.submission.memory_outlook import recipes_of, said_to_run_out, watched_in
+from dashboard.memory_outlook import foreseen_memory
+from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import GridCarbon
 from data.catalogue.gpu_catalogue import GpuCatalogue
 from data.clock import require_utc
@@ -25,7 +26,6 @@ from data.records.decisions import Recommendation
 from data.records.forecasts import DemandForecast, ForecastSkipped, GroupForecast
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.records.jobs import Job
-from data.records.memory import MemoryFinding, MemoryOutlook
 from data.records.plans import Plan
 from data.settings import Settings
 from data.store import Store
@@ -34,15 +34,10 @@ from data.store.room import require_room
 from forecasting.forecast_runner import forecast_demand
 from forecasting.group_forecasts import forecast_groups
 from forecasting.past_runs import past_run_seconds
-from forecasting.power.cap_laws import learned_cap_laws
 from forecasting.power.estimated import power_models, with_estimated_power
-from forecasting.power.free_boards import with_measured_idle
-from forecasting.queue_waits import queue_waits
 from forecasting.ray_workforce import RayWorkforce
 from forecasting.surprises import surprises
-from planner.memory.watch import watch_memory
 from planner.plan import build_plan
-from planner.problem.planning_problem import FleetRules, make_problem
 from planner.recommendations.advise import advise
 from planner.recommendations.portfolio import Portfolio
 
@@ -143,7 +138,7 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
     logger.info(
         "cycle started: %d sources, as of %s UTC", len(world.collectors), f"{now:%Y-%m-%d %H:%M:%S}"
     )
-    planning, energy = world.settings.planning, world.settings.energy
+    planning = world.settings.planning
     collected, rows = _collected(world, now)
     reports = tuple(one.report for one in collected)
     view = world.store.reader.planning_view(
@@ -175,26 +170,16 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         ray_address=world.settings.ray.address,
         progress=lambda done, total: world.progress("forecast groups", done, total),
     )
-    memory = _memory(world, view, forecasts)
+    memory = foreseen_memory(world.store.reader, view, forecasts)
     past_runs = past_run_seconds(view.known_jobs)
-    problem = make_problem(
-        view.cluster,
-        view.jobs,
-        view.history,
+    problem = problem_of_view(
+        view,
         forecasts,
-        catalogue=with_measured_idle(world.catalogue, view.readings),
+        world.settings,
+        catalogue=world.catalogue,
         carbon=world.carbon,
-        planning=planning,
-        energy=energy,
-        as_of=view.as_of,
-        signals=view.signals,
-        cap_laws=learned_cap_laws(models.values(), world.catalogue),
-        rules=fleet_rules(world.settings),
-        held_memory_mib={
-            one.job_id: one.held_mib for one in memory if one.outlook is MemoryOutlook.ROOM
-        },
-        past_runs=past_runs,
-        queue_waits=queue_waits(view.known_jobs, view.as_of),
+        models=models,
+        memory=memory,
     )
     last = world.store.reader.latest_plan()
     plan = build_plan(
@@ -288,35 +273,6 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
         if job_id not in held or (job_id in last and last[job_id] + slot + _LATE <= view.as_of)
     }
     return replace(view, jobs=tuple(job for job in view.jobs if job.job_id not in quiet))
-
-
-def fleet_rules(settings: Settings) -> FleetRules:
-    """Return what the settings say of nodes, power limits, tenants and requeues.
-
-    Without an applier for Slurm a person makes the change, who may do more.
-    """
-    slurm = settings.apply_slurm
-    return FleetRules(
-        nodes=settings.nodes,
-        power=settings.power,
-        tenants=settings.tenants,
-        may_requeue=not slurm.enabled or (slurm.allow_requeue and slurm.mode == "commands"),
-        behind_others=not slurm.enabled or slurm.requeue_behind_others,
-    )
-
-
-def _memory(
-    world: World, view: PlanningView, forecasts: Sequence[DemandForecast | ForecastSkipped]
-) -> tuple[MemoryFinding, ...]:
-    """Return what the fresh forecasts foresee of the memory of the jobs that run now."""
-    watched = watched_in(
-        view.jobs,
-        view.history,
-        forecasts,
-        recipes=recipes_of(world.store.reader.submissions()),
-        latest=view.as_of,
-    )
-    return watch_memory(watched, told=said_to_run_out(world.store.reader))
 
 
 def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:

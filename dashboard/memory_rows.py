@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dashboard.submission.memory_outlook import said_to_run_out, watched_jobs
+from dashboard.memory_outlook import said_to_run_out, watched_jobs
 from data.records.memory import MemoryFinding
 from data.store import StoreReader
 from data.units import MIB_PER_GIB

@@ -12,28 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from dashboard.cycle import fleet_rules
-from dashboard.submission.memory_outlook import recipes_of, said_to_run_out, watched_in
+from dashboard.memory_outlook import foreseen_memory
+from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import SettingsError, StoreError
 from data.records.forecasts import DemandForecast, ForecastSkipped
-from data.records.jobs import Job
-from data.records.memory import MemoryOutlook
+from data.records.memory import MemoryFinding
 from data.records.plans import Plan
-from data.records.power_caps import CapLaw
 from data.settings import Settings
 from data.store import StoreReader
 from data.store.planning_view import PlanningView
 from data.units import GRAMS_PER_KILOGRAM
-from forecasting.past_runs import past_run_seconds
-from forecasting.power.cap_laws import learned_cap_laws
-from forecasting.power.estimated import power_models
-from forecasting.queue_waits import queue_waits
-from planner.memory.watch import watch_memory
+from forecasting.power.estimated import PowerModels, power_models
 from planner.plan import build_plan
 from planner.problem.energy import power_under
-from planner.problem.planning_problem import JobProblem, PlanningProblem, make_problem
+from planner.problem.planning_problem import JobProblem, PlanningProblem
 from planner.recommendations.path_costs import path_cost
 
 MAX_SECONDS = 5.0
@@ -89,15 +83,14 @@ class WhatIf:
 class WhatIfBasis:
     """What the plan in force was made from, read once and asked many times.
 
-    `held_memory_mib` is by job what it stays under, of those whose phase of more memory is over.
+    `view` has the plan's jobs alone; `memory` is what was foreseen of their memory.
     """
 
     plan: Plan
     view: PlanningView
-    jobs: tuple[Job, ...]
     forecasts: tuple[DemandForecast | ForecastSkipped, ...]
-    cap_laws: Mapping[str, CapLaw]
-    held_memory_mib: Mapping[str, float]
+    models: PowerModels
+    memory: tuple[MemoryFinding, ...]
 
 
 def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
@@ -113,26 +106,13 @@ def read_basis(reader: StoreReader, settings: Settings) -> WhatIfBasis:
     )
     forecasts = reader.forecasts(plan.plan_id)
     known = {forecast.job_id for forecast in forecasts}
-    models = power_models(view.readings, load_gpu_catalogue())
-    jobs = tuple(job for job in view.jobs if job.job_id in known)
-    watched = watched_in(
-        jobs,
-        view.history,
-        forecasts,
-        recipes=recipes_of(reader.submissions()),
-        latest=view.as_of,
-    )
+    view = replace(view, jobs=tuple(job for job in view.jobs if job.job_id in known))
     return WhatIfBasis(
         plan=plan,
         view=view,
-        jobs=jobs,
         forecasts=forecasts,
-        cap_laws=learned_cap_laws(models.values(), load_gpu_catalogue()),
-        held_memory_mib={
-            one.job_id: one.held_mib
-            for one in watch_memory(watched, told=said_to_run_out(reader))
-            if one.outlook is MemoryOutlook.ROOM
-        },
+        models=power_models(view.readings, load_gpu_catalogue()),
+        memory=foreseen_memory(reader, view, forecasts),
     )
 
 
@@ -161,23 +141,16 @@ def what_if(basis: WhatIfBasis, settings: Settings, knobs: Mapping[str, float]) 
     Raises SettingsError for knobs out of range, ImpossibleProblemError as `build_plan` does.
     """
     changed = changed_settings(settings, knobs)
-    problem = make_problem(
-        basis.view.cluster,
-        basis.jobs,
-        basis.view.history,
+    # The slots that a next plan would keep are free here: the question is what would be.
+    free = replace(changed, planning=replace(changed.planning, frozen_slots=0))
+    problem = problem_of_view(
+        basis.view,
         basis.forecasts,
+        free,
         catalogue=load_gpu_catalogue(),
         carbon=load_carbon_table().get(changed.energy.region),
-        # The slots that a next plan would keep are free here: the question is what would be.
-        planning=replace(changed.planning, frozen_slots=0),
-        energy=changed.energy,
-        as_of=basis.view.as_of,
-        signals=basis.view.signals,
-        cap_laws=basis.cap_laws,
-        rules=fleet_rules(changed),
-        held_memory_mib=basis.held_memory_mib,
-        past_runs=past_run_seconds(basis.view.known_jobs),
-        queue_waits=queue_waits(basis.view.known_jobs, basis.view.as_of),
+        models=basis.models,
+        memory=basis.memory,
     )
     copy = build_plan(
         problem,

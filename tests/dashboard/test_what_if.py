@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from beds.page_world import register_world
 from factories import NOW
@@ -26,7 +27,10 @@ from dashboard.what_if import (
     what_if,
 )
 from dashboard.wiring import build_world
+from data.columns import SAMPLES, check_frame
 from data.errors import SettingsError, StoreError
+from data.records.jobs import Job
+from data.records.memory import MemoryFinding, MemoryOutlook
 from data.settings import PlanningSettings, Settings
 from data.store import Store, open_store
 
@@ -181,6 +185,47 @@ def test_both_faces_turn_the_same_knobs() -> None:
     assert set(COMMAND_KNOBS) == set(KNOBS)
 
 
+def held_to_a_mebibyte(job: Job) -> MemoryFinding:
+    """The phase in which the job took more is over."""
+    return MemoryFinding(
+        job_id=job.job_id,
+        outlook=MemoryOutlook.ROOM,
+        gpu_model=job.gpu_model,
+        limit_mib=81_559.0,
+        now_mib=1.0,
+        largest_mib=1e6,
+        peak_q50_mib=1.0,
+        peak_q95_mib=1.0,
+        horizon_hours=24.0,
+        probability=None,
+        at=None,
+        room_mib=81_558.0,
+        why="",
+    )
+
+
+def test_the_copy_knows_what_free_boards_draw(basis: WhatIfBasis) -> None:
+    """As the cycle does: boards that draw more while nobody holds them are dearer to leave."""
+    gpus = basis.view.cluster.gpus
+    free = pd.DataFrame(
+        [
+            {
+                "sampled_at": NOW - timedelta(minutes=minute),
+                "gpu_uuid": f"GPU-free-{board}",
+                "node": gpus[0].node,
+                "gpu_model": gpus[0].gpu_model,
+                "utilization_ratio": 0.0,
+                "power_watts": 150.0,
+            }
+            for board in range(3)
+            for minute in range(6)
+        ]
+    )
+    readings = pd.concat([basis.view.readings, check_frame(free, SAMPLES)], ignore_index=True)
+    warm = replace(basis, view=replace(basis.view, readings=readings))
+    assert what_if(warm, SETTINGS, {}).current != what_if(basis, SETTINGS, {}).current
+
+
 def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> None:
     """Jobs that once filled their boards and are held to a MiB may go where they did not fit."""
     history = basis.view.history.assign(memory_used_mib=1e6)
@@ -188,8 +233,8 @@ def test_memory_that_has_become_free_counts_in_the_copy(basis: WhatIfBasis) -> N
     cut = replace(board, mig_instance="1", mig_profile="1g.10gb", job_id="")
     cluster = replace(basis.view.cluster, gpus=(*basis.view.cluster.gpus, cut))
     view = replace(basis.view, history=history, cluster=cluster)
-    full = replace(basis, view=view, held_memory_mib={})
-    freed = replace(full, held_memory_mib={job.job_id: 1.0 for job in basis.jobs})
+    full = replace(basis, view=view, memory=())
+    freed = replace(full, memory=tuple(held_to_a_mebibyte(job) for job in view.jobs))
     with_room, without = (what_if(one, SETTINGS, {}).changed for one in (freed, full))
     assert with_room.money + with_room.service_cost < without.money + without.service_cost
 

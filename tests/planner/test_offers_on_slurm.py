@@ -22,7 +22,7 @@ from planning_cases import A100, AS_OF, FREE_NODES, H100, case
 from collectors.base import Window
 from collectors.slurm.jobs import slurm_collector
 from dashboard.apply.slurm.applier import SlurmApplier
-from dashboard.cycle import fleet_rules
+from dashboard.problem_of_view import fleet_rules
 from data.apply_settings import SlurmApplySettings
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ApplyError

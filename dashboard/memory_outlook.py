@@ -11,10 +11,11 @@ from dashboard.submission.watch import job_of
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
+from data.records.memory import MemoryFinding
 from data.records.submissions import Attempt, Submission
-from data.store import StoreReader
+from data.store import PlanningView, StoreReader
 from planner.memory.training_job import Parallelism, Recompute, Sharding, TrainingJob
-from planner.memory.watch import WatchedJob
+from planner.memory.watch import WatchedJob, watch_memory
 
 _HISTORY = timedelta(days=7)
 _LATELY = timedelta(hours=1)
@@ -33,6 +34,22 @@ def watched_jobs(reader: StoreReader, *, slot_seconds: int) -> tuple[WatchedJob,
         recipes=recipes_of(reader.submissions()),
         latest=latest,
     )
+
+
+def foreseen_memory(
+    reader: StoreReader,
+    view: PlanningView,
+    forecasts: Sequence[DemandForecast | ForecastSkipped],
+) -> tuple[MemoryFinding, ...]:
+    """Return what these forecasts foresee of the memory of the view's jobs that run."""
+    watched = watched_in(
+        view.jobs,
+        view.history,
+        forecasts,
+        recipes=recipes_of(reader.submissions()),
+        latest=view.as_of,
+    )
+    return watch_memory(watched, told=said_to_run_out(reader))
 
 
 def said_to_run_out(reader: StoreReader) -> frozenset[str]:

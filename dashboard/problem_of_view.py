@@ -1,0 +1,69 @@
+"""From what was read and forecast to the planner's problem: one way for all who plan."""
+
+from collections.abc import Sequence
+
+from data.catalogue.carbon_table import GridCarbon
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.records.forecasts import DemandForecast, ForecastSkipped
+from data.records.memory import MemoryFinding, MemoryOutlook
+from data.settings import Settings
+from data.store.planning_view import PlanningView
+from forecasting.past_runs import past_run_seconds
+from forecasting.power.cap_laws import learned_cap_laws
+from forecasting.power.estimated import PowerModels
+from forecasting.power.free_boards import with_measured_idle
+from forecasting.queue_waits import queue_waits
+from planner.problem.planning_problem import FleetRules, PlanningProblem, make_problem
+
+
+def problem_of_view(
+    view: PlanningView,
+    forecasts: Sequence[DemandForecast | ForecastSkipped],
+    settings: Settings,
+    *,
+    catalogue: GpuCatalogue,
+    carbon: GridCarbon,
+    models: PowerModels,
+    memory: Sequence[MemoryFinding],
+) -> PlanningProblem:
+    """Return the problem of the slots after a view; the same arguments give the same problem.
+
+    `models` are what the view's readings teach of power, `memory` what is foreseen of its jobs'
+    memory. Errors: ImpossibleProblemError, as `make_problem`.
+    """
+    return make_problem(
+        view.cluster,
+        view.jobs,
+        view.history,
+        forecasts,
+        catalogue=with_measured_idle(catalogue, view.readings),
+        carbon=carbon,
+        planning=settings.planning,
+        energy=settings.energy,
+        as_of=view.as_of,
+        signals=view.signals,
+        cap_laws=learned_cap_laws(models.values(), catalogue),
+        rules=fleet_rules(settings),
+        held_memory_mib={
+            finding.job_id: finding.held_mib
+            for finding in memory
+            if finding.outlook is MemoryOutlook.ROOM
+        },
+        past_runs=past_run_seconds(view.known_jobs),
+        queue_waits=queue_waits(view.known_jobs, view.as_of),
+    )
+
+
+def fleet_rules(settings: Settings) -> FleetRules:
+    """Return what the settings say of nodes, power limits, tenants and requeues.
+
+    Without an applier for Slurm a person makes the change, who may do more.
+    """
+    slurm = settings.apply_slurm
+    return FleetRules(
+        nodes=settings.nodes,
+        power=settings.power,
+        tenants=settings.tenants,
+        may_requeue=not slurm.enabled or (slurm.allow_requeue and slurm.mode == "commands"),
+        behind_others=not slurm.enabled or slurm.requeue_behind_others,
+    )
