@@ -21,8 +21,16 @@ from planner.problem.planning_problem import FleetRules, PlanningProblem, make_p
 AS_OF = datetime(2026, 1, 5, 12, tzinfo=UTC)
 H100, L40S, A100 = "H100-SXM5-80GB", "L40S-48GB", "A100-SXM4-80GB"
 PLANNING = PlanningSettings(slot_minutes=60, horizon_slots=24)
+SLOT_LENGTHS = [5, 15, 30, 60]
+"""What users set `planning.slot_minutes` to; what holds for one holds for all."""
 FREE_NODES = FleetRules(nodes=NodeSettings(base_watts_per_gpu=0.0))
 """Nodes cost nothing, so that arithmetic with jobs alone is whole."""
+
+
+def day_in_slots(slot_minutes: int, **changes: Any) -> PlanningSettings:
+    """A day's horizon in slots of that length."""
+    slots = 24 * 60 // slot_minutes
+    return PlanningSettings(slot_minutes=slot_minutes, horizon_slots=slots, **changes)
 
 
 def boards(model: str, count: int, *, cut: bool = False) -> list[Gpu]:
@@ -47,9 +55,16 @@ def boards(model: str, count: int, *, cut: bool = False) -> list[Gpu]:
     ]
 
 
-def history_of(job: Job, level: float, memory_mib: float, power: float | None) -> pd.DataFrame:
-    """Two days of hourly history at one level (share of the job's GPUs)."""
-    times = pd.date_range(end=AS_OF - timedelta(hours=1), periods=48, freq="1h").as_unit("us")
+def history_of(
+    job: Job,
+    level: float,
+    memory_mib: float,
+    power: float | None,
+    slot: timedelta = timedelta(hours=1),
+) -> pd.DataFrame:
+    """Two days of history in slots at one level (share of the job's GPUs)."""
+    slots = timedelta(days=2) // slot
+    times = pd.date_range(end=AS_OF - slot, periods=slots, freq=slot).as_unit("us")
     frame = pd.DataFrame(
         {
             "job_id": job.job_id,
@@ -111,13 +126,14 @@ def case(
 ) -> PlanningProblem:
     """A problem of jobs as (job, level 0..1, memory MiB, power W or None)."""
     wanted = demand or {}
+    slot = timedelta(minutes=planning.slot_minutes)
     forecasts: list[DemandForecast | ForecastSkipped] = [
         forecast_of(
             job,
             wanted.get(job.job_id, [level * job.gpu_count] * planning.horizon_slots),
             memory,
             power,
-            timedelta(minutes=planning.slot_minutes),
+            slot,
         )
         for job, level, memory, power in jobs
     ]
@@ -139,7 +155,7 @@ def case(
             occupied=occupied or {},
         ),
         [job for job, *_rest in jobs],
-        pd.concat([history_of(*one) for one in jobs]),
+        pd.concat([history_of(*one, slot) for one in jobs]),
         changes.pop("forecasts", forecasts),
         **(values | changes),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from factories import make_job, make_range
-from planning_cases import AS_OF, H100, boards, case
+from planning_cases import AS_OF, H100, SLOT_LENGTHS, boards, case
 
 from data.records.decisions import Action, Range
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
@@ -20,7 +20,6 @@ from planner.recommendations.savings import ProposalOutcome, outcome_of
 from planner.recommendations.time_limits import advised_limit, why_shorter
 
 HOUR = 3600.0
-SLOT_LENGTHS = [5, 15, 30, 60]
 
 
 def training(**facts: Any) -> Job:
@@ -167,6 +166,10 @@ def test_more_gpus_are_asked_to_serve_and_not_to_save() -> None:
     assert "that the change costs" in why_not(
         problem, proposal, saving(outcome, -5 * taken, shortfall_saved=5.5 * taken)
     )
+    unknown = replace(outcome.savings, cost=None)
+    for served, passes in ((1.001 * taken, True), (0.999 * taken, False)):
+        one = replace(outcome, savings=unknown, shortfall_saved=served)
+        assert (why_not(problem, proposal, one) == "") == passes
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)

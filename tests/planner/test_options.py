@@ -1,6 +1,5 @@
 """What each kind of job may be given: caps, more boards, half a board, a pause."""
 
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,17 @@ from drawn import examples
 from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import A100, AS_OF, H100, L40S, PLANNING, boards, case
+from planning_cases import (
+    A100,
+    AS_OF,
+    H100,
+    L40S,
+    PLANNING,
+    SLOT_LENGTHS,
+    boards,
+    case,
+    day_in_slots,
+)
 
 from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import Configuration
@@ -163,24 +172,25 @@ def test_pairs_are_mutual_and_fit(needs: list[tuple[float, float]]) -> None:
         assert memory <= MAX_MEMORY_SHARE + 1e-6
 
 
-def waiting(slack: float, **energy: Any) -> PlanningProblem:
+def waiting(slack: float, slot_minutes: int = 60, **energy: Any) -> PlanningProblem:
     """A restartable job at midnight, when cheap hours begin."""
     job = slurm_job(gpu_count=8)
     return case(
         (job, 0.9, 60_000.0, 8 * 600.0),
         gpus=boards(H100, 8),
-        planning=PlanningSettings(slot_minutes=60, horizon_slots=24, shift_slack_hours=slack),
+        planning=day_in_slots(slot_minutes, shift_slack_hours=slack),
         energy=EnergySettings(region="DEU", **energy),
     )
 
 
-def test_a_restartable_job_waits_out_dear_hours_within_its_slack() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_a_restartable_job_waits_out_dear_hours_within_its_slack(slot_minutes: int) -> None:
     """From the noon of the plan on, hours are dear until midnight; six of them may be waited."""
-    problem = waiting(6.0, electricity_price_by_hour=NIGHT)
+    problem = waiting(6.0, slot_minutes, electricity_price_by_hour=NIGHT)
     plan = build_plan(problem, budget_seconds=30, created_at=AS_OF)
     off = [slot for slot, step in enumerate(plan.jobs[0].steps) if step.gpu_count == 0]
-    assert off == list(range(6))
-    assert all((AS_OF + timedelta(hours=1 + slot)).hour >= 6 for slot in off)
+    assert off == list(range(6 * 60 // slot_minutes))
+    assert all(problem.slot_starts[slot].hour >= 6 for slot in off)
     assert plan.cost < plan.cost_of_now
 
 

@@ -11,7 +11,17 @@ from factories import make_job, make_memory_finding
 from fleet_cases import mixed_fleet
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import A100, AS_OF, H100, L40S, boards, bursty_week, case, two_gpus_three_jobs
+from planning_cases import (
+    A100,
+    AS_OF,
+    H100,
+    L40S,
+    SLOT_LENGTHS,
+    boards,
+    bursty_week,
+    case,
+    two_gpus_three_jobs,
+)
 
 from dashboard.cli.cycle_commands import portfolio_line
 from data.records.decisions import FOR_MEMORY, Action
@@ -80,9 +90,13 @@ job_cases = st.tuples(
 )
 
 
-@given(st.lists(job_cases, min_size=1, max_size=6), st.sampled_from(["", HOURS]))
+@given(
+    st.lists(job_cases, min_size=1, max_size=6),
+    st.sampled_from(["", HOURS]),
+    st.sampled_from(SLOT_LENGTHS),
+)
 @settings(max_examples=examples(25), deadline=None)
-def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
+def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str, slot_minutes: int) -> None:
     """Any mix of jobs, with and without known power, hours and slack."""
     tdp = {H100: 700.0, A100: 400.0, L40S: 350.0}
     memory = {H100: 81_559, A100: 81_920, L40S: 46_068}
@@ -98,7 +112,9 @@ def test_any_fleet_adds_up(jobs: list[tuple[Any, ...]], prices: str) -> None:
     problem = case(
         *cases,
         gpus=[*boards(H100, 8, cut=True), *boards(A100, 8, cut=True), *boards(L40S, 4)],
-        planning=PlanningSettings(slot_minutes=60, horizon_slots=12, shift_slack_hours=4),
+        planning=PlanningSettings(
+            slot_minutes=slot_minutes, horizon_slots=12, shift_slack_hours=4 * slot_minutes / 60
+        ),
         energy=EnergySettings(region="DEU", electricity_price_by_hour=prices),
     )
     found = check_sum(problem)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from factories import make_job
-from planning_cases import H100, boards, case
+from planning_cases import H100, SLOT_LENGTHS, boards, case
 
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import Action
@@ -20,7 +20,6 @@ from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import ProposalOutcome, outcome_of
 
-SLOT_LENGTHS = [5, 15, 30, 60]
 MODEL = load_gpu_catalogue().get(H100)
 PUE, PRICE, WATTS = 1.3, 0.4, 1000.0
 LEAVE, ENTER = np.array([5.0, 330.0, 1920.0]), np.array([15.0, 62.0, 250.0])

@@ -5,9 +5,18 @@ from drawn import examples
 from factories import make_job
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_cases import A100, AS_OF, H100, L40S, boards, case
+from planning_cases import (
+    A100,
+    AS_OF,
+    H100,
+    L40S,
+    SLOT_LENGTHS,
+    boards,
+    case,
+    day_in_slots,
+)
 
-from data.records.decisions import Action, Range, Recommendation
+from data.records.decisions import Action, Recommendation
 from data.records.forecasts import ForecastSkipped
 from data.records.jobs import Job, WorkloadKind
 from data.settings import EnergySettings
@@ -28,32 +37,43 @@ def outcome(problem: PlanningProblem) -> tuple[tuple[Recommendation, ...], dict[
 
 
 def only(
-    job: Job, level: float, memory: float, power: float | None, *models: str
+    job: Job,
+    level: float,
+    memory: float,
+    power: float | None,
+    *models: str,
+    slot_minutes: int = 60,
 ) -> Recommendation:
     """The one recommendation for one job on a fleet of these models."""
     gpus = [gpu for model in (job.gpu_model, *models) for gpu in boards(model, 8, cut=True)]
-    found, _kept = outcome(case((job, level, memory, power), gpus=gpus))
+    planning = day_in_slots(slot_minutes)
+    found, _kept = outcome(case((job, level, memory, power), gpus=gpus, planning=planning))
     assert len(found) == 1
     return found[0]
 
 
-def test_a_job_that_holds_gpus_idle_is_reclaimed() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_a_job_that_holds_gpus_idle_is_reclaimed(slot_minutes: int) -> None:
     """Two days at nothing."""
-    found = only(make_job(gpu_count=2), 0.0, 500.0, 150.0)
+    found = only(make_job(gpu_count=2), 0.0, 500.0, 150.0, slot_minutes=slot_minutes)
     assert (found.action, found.proposed.gpu_count) == (Action.RECLAIM, 0)
     assert found.risk == "high"
-    assert found.savings.gpu_hours == Range(low=48, central=48, high=48, unit="GPU-h")
+    hours = found.savings.gpu_hours
+    assert hours is not None
+    assert (hours.low, hours.central, hours.high) == pytest.approx((48, 48, 48))
 
 
-def test_an_oversized_job_gets_fewer_gpus() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_an_oversized_job_gets_fewer_gpus(slot_minutes: int) -> None:
     """Eight H100 that do the work of one and a half: two are enough with headroom."""
-    found = only(make_job(gpu_count=8), 0.19, 5_000.0, 1200.0)
+    found = only(make_job(gpu_count=8), 0.19, 5_000.0, 1200.0, slot_minutes=slot_minutes)
     assert (found.action, found.proposed.gpu_count) == (Action.FEWER_GPUS, 2)
 
 
-def test_a_small_job_gets_a_slice() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_a_small_job_gets_a_slice(slot_minutes: int) -> None:
     """A tenth of an A100 and 8 GiB fit the smallest profile of 10 GB."""
-    found = only(make_job(gpu_model=A100), 0.1, 7_900.0, 90.0)
+    found = only(make_job(gpu_model=A100), 0.1, 7_900.0, 90.0, slot_minutes=slot_minutes)
     assert (found.action, found.proposed.mig_profile) == (Action.MIG_SLICE, "1g.10gb")
 
 
@@ -89,9 +109,10 @@ def test_a_busy_job_is_kept() -> None:
     assert job.job_id in kept
 
 
-def test_room_for_a_slowdown_makes_a_power_cap() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_room_for_a_slowdown_makes_a_power_cap(slot_minutes: int) -> None:
     """At 80 % of the work 560 W slow bearably and 490 W would not; 690 W exceed both."""
-    found = only(make_job(), 0.8, 60_000.0, 690.0)
+    found = only(make_job(), 0.8, 60_000.0, 690.0, slot_minutes=slot_minutes)
     assert (found.action, found.proposed.power_cap_watts) == (Action.POWER_CAP, 560.0)
     assert found.risk == "low"
     assert found.savings.energy_kwh is not None

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from factories import make_job
 from fleet_cases import fleet_case
-from planning_cases import AS_OF, H100, boards, case
+from planning_cases import AS_OF, H100, SLOT_LENGTHS, boards, case
 
 from data.records.plans import Plan
 from data.settings import PlanningSettings
@@ -27,9 +27,11 @@ def plan_of(problem: PlanningProblem, last: Plan | None = None, *reconsidered: s
     )
 
 
-def wave(level: float, *, slots: int = 12, **changes: object) -> PlanningProblem:
+def wave(
+    level: float, *, slots: int = 12, slot_minutes: int = 60, **changes: object
+) -> PlanningProblem:
     """One job of four GPUs that needs `level` GPUs, and room for it."""
-    settings = PlanningSettings(slot_minutes=60, horizon_slots=slots, **changes)  # type: ignore[arg-type]
+    settings = PlanningSettings(slot_minutes=slot_minutes, horizon_slots=slots, **changes)  # type: ignore[arg-type]
     job = make_job("a/x", gpu_count=4)
     return case(
         (job, 0.3, 10_000.0, None),
@@ -58,11 +60,12 @@ def test_a_kept_plan_is_read_back_whole() -> None:
     assert len(plan_to_json(plan)) < 60_000
 
 
-def test_the_first_slots_are_kept_and_later_ones_are_not() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_the_first_slots_are_kept_and_later_ones_are_not(slot_minutes: int) -> None:
     """With two slots frozen a job that needs more gets it in the third."""
-    first = plan_of(wave(1.0))
+    first = plan_of(wave(1.0, slot_minutes=slot_minutes))
     assert first.jobs[0].steps[0].gpu_count == 2
-    again = plan_of(wave(3.5), first)
+    again = plan_of(wave(3.5, slot_minutes=slot_minutes), first)
     counts = [step.gpu_count for step in again.jobs[0].steps]
     assert again.frozen_slots in (0, 2)
     if again.frozen_slots:
@@ -70,10 +73,11 @@ def test_the_first_slots_are_kept_and_later_ones_are_not() -> None:
     assert counts[2:] == [4] * 10
 
 
-def test_a_job_that_left_its_forecast_is_planned_anew_at_once() -> None:
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_a_job_that_left_its_forecast_is_planned_anew_at_once(slot_minutes: int) -> None:
     """Frozen slots are no reason to starve it."""
-    first = plan_of(wave(1.0))
-    again = plan_of(wave(3.5), first, "a/x")
+    first = plan_of(wave(1.0, slot_minutes=slot_minutes))
+    again = plan_of(wave(3.5, slot_minutes=slot_minutes), first, "a/x")
     assert [step.gpu_count for step in again.jobs[0].steps] == [4] * 12
 
 
@@ -88,16 +92,18 @@ def test_a_small_saving_changes_no_announced_path() -> None:
     assert leave.revised_jobs == 1
 
 
-def test_slots_that_have_passed_are_dropped() -> None:
-    """Three hours later the announced path and its prices begin three slots later."""
-    problem = wave(1.0)
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_slots_that_have_passed_are_dropped(slot_minutes: int) -> None:
+    """Three slots later the announced path and its prices begin three slots later."""
+    problem = wave(1.0, slot_minutes=slot_minutes)
     path = tuple([problem.jobs[0].options[0].configuration] * 5)
     first = plan_of(problem)
     half = first.jobs[0].steps[0]
     job = replace(first.jobs[0], steps=(*path, *[half] * 7))
     first = replace(first, jobs=(job,))
     later = replace(
-        problem, slot_starts=tuple(at + timedelta(hours=3) for at in problem.slot_starts)
+        problem,
+        slot_starts=tuple(at + 3 * timedelta(minutes=slot_minutes) for at in problem.slot_starts),
     )
     start = rolling(later, as_slot_problem(later), first)
     assert start is not None

@@ -37,7 +37,7 @@ def growing(
     )
 
 
-@pytest.mark.parametrize("slot_minutes", [5, 15, 60])
+@pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])
 @pytest.mark.parametrize(
     ("unexplained", "unread", "free"),
     [(0, 0, 6), (4, 0, 2), (0, 4, 2), (6, 0, 0), (0, 6, 0), (4, 4, 2), (3, 5, 1), (0, 20, 0)],
