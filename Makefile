@@ -15,7 +15,7 @@ PAGES := '*.md' ':!tests/*.md' ':!.github' LICENSE docs deploy tests/faults.toml
 UNMARKED := not slow_end and not prometheus and not slurm and not kubernetes and not postgres and not browser and not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test test-all check bench bench-full golden lock docs sbom reliability screenshots clean
+.PHONY: help setup servers demo test test-all check bench bench-full mutants golden lock docs sbom reliability screenshots clean
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 14
@@ -83,6 +83,9 @@ bench: setup ## the benchmarks, beside their peers; minutes
 bench-full: ## the benchmarks at full size and 10^5 fuzzed answers; an hour or two
 	@$(MAKE) bench FULL=--full
 
+mutants: setup ## seeded mutants of core logic against their nearest tests; hours, goes on where it stopped
+	@nice -n 10 $(PYTHON) tests/mutants/run.py $(MUTANTS)
+
 golden: setup ## write the golden files anew; read the diff
 	@TRIMTAB_GOLDEN=1 $(PYTHON) -m pytest -q -k golden
 
@@ -91,7 +94,7 @@ lock: setup ## bring the locks in line with pyproject.toml; UPGRADE=--upgrade ta
 		--no-emit-index-url --no-emit-find-links --no-annotate --no-header"; \
 	printf 'pip\nuv\n' | $$bare --output-file deploy/installers.lock -; \
 	compile="$$bare pyproject.toml"; \
-	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra postgres --extra ray --extra docs --output-file requirements.lock; \
+	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra mutants --extra postgres --extra ray --extra docs --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra mcp --extra postgres --constraint requirements.lock \
 		--output-file deploy/requirements.lock
 

@@ -12,9 +12,11 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.decisions import Action
 from data.records.jobs import WorkloadKind
 from data.settings import EnergySettings, PlanningSettings
+from planner.problem.carbon import emissions_of
 from planner.problem.configurations import Option
 from planner.problem.cost import SLOWER
 from planner.problem.energy import HELD
+from planner.problem.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import Proposal
@@ -148,6 +150,106 @@ def test_longer_runs_widen_what_is_promised() -> None:
     assert rest.delay_hours is None
     assert rest.savings.gpu_hours is not None
     assert rest.savings.gpu_hours.central == pytest.approx(48 - 2 * ENTER[1] / 3600)
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_an_unsure_end_widens_what_is_promised(slot_minutes: int) -> None:
+    """A service that ends after 6, 12 or 18 hours: q10 and q90 are the first and the last."""
+    proposal, problem = halved(slot_minutes=slot_minutes, kind=WorkloadKind.INFERENCE, worst=1.0)
+    slots = np.arange(24 * 60 // slot_minutes) * slot_minutes / 60
+    likely = np.array([slots < hours for hours in (6, 12, 18)]).astype(float)
+    remaining = Remaining(
+        low=likely[0], central=likely.mean(axis=0), high=likely[-1], likely=likely
+    )
+    job = replace(proposal.job, demand=replace(proposal.job.demand, remaining=remaining))
+    savings = outcome_of(replace(proposal, job=job), problem.terms).savings
+    assert savings.horizon_hours == pytest.approx(12)
+    start = ENTER / 3600
+    watt_hours = saved_watts() / 1000 * PUE
+    draws = WATTS / 1000 * PUE
+    for found, rate, change in (
+        (savings.gpu_hours, 2.0, 2 * start),
+        (savings.energy_kwh, watt_hours, draws * start),
+        (
+            savings.cost,
+            2 * MODEL.price_per_hour + watt_hours * PRICE,
+            (2 * MODEL.price_per_hour + draws * PRICE) * start,
+        ),
+    ):
+        assert found is not None
+        assert found.central == pytest.approx(12 * rate - change[1])
+        if found is savings.energy_kwh:  # what a board draws is far less sure than the end
+            continue
+        wide = change[2] + (1.0 if found is savings.cost else 0.0)
+        assert 6 * rate - wide <= found.low <= 6 * rate
+        assert 18 * rate - wide <= found.high <= 18 * rate + wide
+
+
+def test_a_cap_on_a_job_with_room_delays_nothing() -> None:
+    """A tenth of the work leaves room for any slowdown; nothing is done sooner than now."""
+    proposal, problem = halved()
+    present = proposal.present
+    capped = replace(
+        present,
+        configuration=replace(present.configuration, power_cap_watts=560.0),
+        slowdown=(1.0, 1.1, 1.2),
+    )
+    job = replace(proposal.job, options=(present, capped))
+    found = outcome_of(replace(proposal, job=job, action=Action.POWER_CAP), problem.terms)
+    assert found.delay_hours is not None
+    delay = found.delay_hours
+    assert (delay.low, delay.central, delay.high) == (0, 0, 0)
+
+
+def test_work_that_found_no_board_may_draw_more() -> None:
+    """Half as many boards again: at most half as much work comes, most often far less."""
+    proposal, problem = halved(worst=1.0)
+    six = replace(proposal.chosen, boards=6.0, service=6.0)
+    more = replace(proposal, job=replace(proposal.job, options=(proposal.present, six)))
+    known = outcome_of(more, problem.terms).savings.energy_kwh
+    hidden = outcome_of(replace(more, action=Action.SCALE_OUT), problem.terms).savings.energy_kwh
+    assert known is not None
+    assert hidden is not None
+    assert hidden.central == known.central
+    active = WATTS - 4 * MODEL.idle_watts * (1 + HELD[1]) + 6 * MODEL.idle_watts * HELD[1]
+    half = 0.5 * active * 24 / 1000 * PUE
+    assert 0.25 * half < known.low - hidden.low < half
+
+
+@pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
+def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
+    """Four hours of 500 g for a day's mean of 250 g, and of dear power for a mean day's."""
+    prices = [0.9 if 16 <= hour < 20 else 0.1 for hour in range(24)]
+    grams = [500.0 if 16 <= hour < 20 else 200.0 for hour in range(24)]
+    proposal, problem = halved(
+        slot_minutes=slot_minutes,
+        worst=1.0,
+        electricity_price_by_hour=",".join(map(str, prices)),
+        carbon_by_hour=",".join(map(str, grams)),
+    )
+    terms = replace(problem.terms, planning=replace(problem.planning, shift_slack_hours=4.0))
+    path = tuple(int(at.hour in (16, 17, 18, 19)) for at in problem.slot_starts)
+    pause = replace(proposal.chosen, boards=0.0, service=0.0, paused=True)
+    job = replace(proposal.job, options=(proposal.present, pause))
+    changes = {"first": path.index(1), "last": len(path) - 1 - path[::-1].index(1)}
+    one = replace(
+        proposal, job=job, planned=path, proposed=path, action=Action.SHIFT_IN_TIME, **changes
+    )
+    found = outcome_of(one, terms).savings
+    change_kwh = (LEAVE + ENTER)[1] / 3600 * WATTS / 1000 * PUE
+    assert found.energy_kwh is not None
+    assert found.energy_kwh.central == pytest.approx(-change_kwh)
+    moved = (WATTS - 4 * MODEL.idle_watts) * 4 / 1000 * PUE
+    assert found.emissions_kgco2e is not None
+    shifted = moved * (500 - 250) / 1000
+    assert found.emissions_kgco2e.central == pytest.approx(shifted - change_kwh * 500 / 1000)
+    of_change = emissions_of(found.energy_kwh, terms.carbon, 500.0)
+    unsure = shifted * (1 - terms.carbon.low / terms.carbon.gco2e_per_kwh)
+    assert found.emissions_kgco2e.low == pytest.approx(of_change.low + shifted - unsure)
+    assert found.emissions_kgco2e.high == pytest.approx(of_change.high + shifted + unsure)
+    assert found.cost is not None
+    stays = path_cost(job, (0,) * len(path), terms).money
+    assert found.cost.central == pytest.approx(stays - path_cost(job, path, terms).money)
 
 
 def test_the_site_overhead_is_unsure_on_both_sides() -> None:
