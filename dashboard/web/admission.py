@@ -19,11 +19,13 @@ from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dashboard.api.assistant_door import MCP_PATH
 from data.access_settings import AccessSettings, entries, host_of, is_loopback
 
 OPEN_PATHS = frozenset({"/livez", "/readyz", "/metrics"})
 """Asked by machines, by whatever name and without a sign-in; they name no person and no job."""
 API_PATH = "/api/v1/"
+API_PATHS = (API_PATH, MCP_PATH)
 _METHODS = ("GET", "HEAD", "OPTIONS")
 _SENDING = ("POST", "DELETE")
 _MAX_BODY = 65_536
@@ -49,7 +51,7 @@ async def refuse(scope: Scope, receive: Receive, send: Send, refused: RequestRef
         await send({"type": "websocket.close", "code": 1008, "reason": refused.reason[:100]})
         return
     kind, body = "text/plain; charset=utf-8", f"{refused.reason}\n"
-    if scope["path"].startswith(API_PATH):
+    if scope["path"].startswith(API_PATHS):
         told = {"type": "about:blank", "title": "refused", "status": refused.status}
         kind, body = "application/problem+json", json.dumps(told | {"detail": refused.reason})
     headers = [(b"content-type", kind.encode())]
@@ -122,7 +124,7 @@ class Admission:
 
 def _require_sendable(scope: Scope) -> None:
     """Refuse what is sent elsewhere than to the API, or is larger than any decision."""
-    if not scope["path"].startswith(API_PATH) or scope["method"] not in _SENDING:
+    if not scope["path"].startswith(API_PATHS) or scope["method"] not in _SENDING:
         raise RequestRefusedError(405, "nothing can be sent to this dashboard but to its API")
     stated = _values(scope["headers"], b"content-length")
     if _values(scope["headers"], b"transfer-encoding") or len(stated) > 1:

@@ -20,6 +20,7 @@ from streamlit import config
 from streamlit.starlette import App
 
 from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
 from dashboard.web.admission import API_PATH, Admission
 from dashboard.web.browser_rules import BrowserRules
@@ -138,6 +139,8 @@ def build_app(world: WebWorld) -> App:
         caller=partial(web_caller, world.decision_service, settings.access.mode),
     )
 
+    api = build_api(api_world)
+
     @contextlib.asynccontextmanager
     async def lifespan(_app: App) -> AsyncIterator[None]:
         with world.run_lifespan():
@@ -159,7 +162,8 @@ def build_app(world: WebWorld) -> App:
             Route("/readyz", ready),
             Route("/metrics", metrics),
             Route("/recommendations", moved),
-            Mount(API_PATH.rstrip("/"), build_api(api_world)),
+            Mount(API_PATH.rstrip("/"), api),
+            Route(MCP_PATH, AssistantDoor(api_world, api), methods=["POST"]),
         ],
     )
 

@@ -11,7 +11,7 @@ import json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.callers import PERSON_HEADER, carries_token
-from dashboard.web.admission import API_PATH, OPEN_PATHS, Headers, RequestRefusedError, refuse
+from dashboard.web.admission import API_PATHS, OPEN_PATHS, Headers, RequestRefusedError, refuse
 from data.access_settings import AccessSettings, entries
 
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-user", b"x-real-ip"})
@@ -63,7 +63,7 @@ def _folded(name: bytes) -> bytes:
 
 def _is_by_token(scope: Scope) -> bool:
     """Tell whether the API has to know who asks, by the token that the request brings."""
-    by_api = scope["type"] == "http" and scope["path"].startswith(API_PATH)
+    by_api = scope["type"] == "http" and scope["path"].startswith(API_PATHS)
     return by_api and carries_token(scope["headers"])
 
 

@@ -13,10 +13,11 @@ from factories import make_collected, make_job, make_recommendation
 from httpx2 import Response
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.routing import Mount
+from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
 from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
 from dashboard.decision_service import DecisionService
 from dashboard.web.admission import Admission
@@ -71,6 +72,7 @@ def clients(
     app = Starlette(
         routes=[
             Mount("/api/v1", api),
+            Route(MCP_PATH, AssistantDoor(world, api), methods=["POST"]),
         ],
         middleware=[
             Middleware(Admission, access=access, listens_on="127.0.0.1"),

@@ -1,15 +1,17 @@
 """Requests drawn from the API's own schema, and hostile ones: no server error, no word unkept."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import schemathesis
 from beds.stores import cycle
 from drawn import examples
 from factories import make_collected, make_job, make_recommendation
+from hostile.payloads import PAYLOADS
 from hypothesis import HealthCheck, given, settings
 from reliability import Measured
 from schemathesis import GenerationMode, checks
@@ -18,6 +20,7 @@ from schemathesis.specs.openapi.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from starlette.testclient import TestClient
 
 from dashboard.api.app import ApiWorld, build_api
 from dashboard.api.callers import web_caller
@@ -83,3 +86,59 @@ def test_every_request_has_an_answer_of_the_schema(
         settings(max_examples=_DRAWN, suppress_health_check=list(HealthCheck))(drawn)()
     measured(f"{count} requests")
     assert count > 10 * _DRAWN
+
+
+def _with(text: str, operation: Mapping[str, Any], path: str) -> Iterator[dict[str, Any]]:
+    """Requests of an operation with a text in each place that takes one, the others left out."""
+    parameters = operation.get("parameters", [])
+    inside = [one["name"] for one in parameters if one["in"] == "path"]
+    address = path.format(**dict.fromkeys(inside, quote(text, safe="")))
+    waits = {"seconds": 0} if path == "/events" else {}
+    for one in parameters:
+        if one["in"] == "query":
+            yield {"url": address, "params": waits | {one["name"]: text}}
+        elif one["in"] == "header":
+            value = text.encode("utf-8", "surrogatepass")
+            yield {"url": address, "params": waits, "headers": {one["name"]: value}}
+    if "requestBody" in operation:
+        for body in (text, [text], {}):
+            yield {"url": address, "json": body}
+        for good, field in _FIELDS:
+            yield {"url": address, "json": good | {field: text}}
+    yield {"url": address, "params": waits}
+
+
+_FIELDS = [
+    *(({"decision": "reject"}, field) for field in ("decision", "comment", "reason", "until")),
+    *(({"person": "x"}, field) for field in ("person", "role", "days")),
+    *(({"job": 'name = "x"'}, field) for field in ("job", "target", "model_shape", "digest")),
+    *(
+        ({"job": "*", "reason": "not-now", "until": "2030-01-01T00:00:00Z"}, field)
+        for field in ("namespace", "job", "kind", "reason", "until", "comment")
+    ),
+]
+"""A body that an operation may take, and the field of it in which a text stands."""
+
+
+@pytest.mark.hypothesis
+def test_no_hostile_text_is_more_than_a_text(api_schema: Any, measured: Measured) -> None:
+    """In every place of every request: no server error, and an answer that is no page.
+
+    Ten thousand requests at the slow end, some hundred in every run.
+    """
+    app = api_schema.app
+    paths = TestClient(app).get("/openapi.json").json()["paths"]
+    client = TestClient(app, headers={"X-Trimtab-By": "robin"}, raise_server_exceptions=False)
+    every = (*(one.text for one in PAYLOADS), "\0", "x" * 3000, "TT-" + "9" * 30, "[" * 3000)
+    count = 0
+    for number, (path, method) in enumerate((p, m) for p in paths for m in paths[p]):
+        step = 30 if _DRAWN > 100 else 300
+        for text in every[number % step :: step]:
+            for request in _with(text, paths[path][method], path):
+                answer = client.request(method.upper(), **request)
+                count += 1
+                assert answer.status_code < 500 or answer.status_code == 503, (method, request)
+                kind = answer.headers.get("content-type", "")
+                assert kind.startswith(("application/", "text/event-stream")), (method, request)
+    measured(f"{count} requests")
+    assert count > 10 * len(paths)

@@ -13,8 +13,9 @@ from beds.same_figures import differences
 from command_kinds import READS
 from mcp import Client, StdioServerParameters
 
+from dashboard.api.assistant_tools import build_server
 from dashboard.cli import main
-from dashboard.cli.mcp_command import CommandAnswers, build_server
+from dashboard.cli.mcp_command import CommandAnswers
 from data.store import open_store
 from data.store.place import store_path
 
