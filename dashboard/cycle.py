@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
 from dashboard.apply.resting import gone, rejections, resting
+from dashboard.dismissals import dismissed_targets
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import GridCarbon
@@ -198,7 +199,10 @@ def run_cycle(world: World, *, now: datetime) -> CycleOutcome:
         past_runs=past_runs,
         memory=memory,
         resting=resting(world.store.reader, view.jobs, now, view.as_of) | over,
-        rejections=rejections(world.store.reader, now, planning.rejected_days),
+        rejections={
+            **rejections(world.store.reader, now, planning.rejected_days),
+            **dismissed_targets(world.store.reader, _targets(view), now),
+        },
         proposed_before=world.store.reader.kinds_proposed("" if last is None else last.plan_id),
     )
     quiet = unread(view.known_jobs, set(view.history["job_id"]), view.cluster.nodes)
@@ -273,6 +277,12 @@ def _without_ended(view: PlanningView, over: Collection[str], slot: timedelta) -
         if job_id not in held or (job_id in last and last[job_id] + slot + _LATE <= view.as_of)
     }
     return replace(view, jobs=tuple(job for job in view.jobs if job.job_id not in quiet))
+
+
+def _targets(view: PlanningView) -> dict[str, str]:
+    """Return what changes may be of, with the namespaces of jobs; '' for boards and nodes."""
+    fleet = {gpu.gpu_model for gpu in view.cluster.gpus} | {one.name for one in view.cluster.nodes}
+    return dict.fromkeys(fleet, "") | {job.job_id: job.namespace for job in view.jobs}
 
 
 def _surprised(world: World, view: PlanningView, last: Plan | None) -> frozenset[str]:

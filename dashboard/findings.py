@@ -1,15 +1,22 @@
 """Findings as people see them, and what they decide about one as a whole: snooze, reopen."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from dashboard.deciding import LOCAL, allowed, log_decision, require_state
+from dashboard.dismissals import active_patterns
 from data.access_settings import AccessSettings
 from data.errors import ChangeRefusedError, StalePlanError
 from data.records.commands import Person
-from data.records.findings import DismissalReason, Finding, FindingEvent, FindingEventKind
+from data.records.findings import (
+    DismissalPattern,
+    DismissalReason,
+    Finding,
+    FindingEvent,
+    FindingEventKind,
+)
 from data.records.lifecycle import State
 from data.store import Store, StoredRecommendation, StoreReader
 
@@ -41,6 +48,8 @@ OUTCOME_COLUMNS = (
     *(reason.replace("-", " ") for reason in DismissalReason), "no reason",
 )  # fmt: skip
 _TIMED = frozenset({State.SUPERSEDED, State.EXPIRED})
+_JUST_SEEN = timedelta(days=1)
+"""Before a dismissal by pattern: what was found then and is proposed no more is no other thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +57,7 @@ class FindingStatus:
     """A finding, where it stands, and the revision that people mean by it.
 
     `state` is open, dismissed, reopened (the next cycle may propose it), resolved or a word of
-    `State`; `reason` is why it was dismissed, and
+    `State`; `reason` is why it was dismissed, alone or by a pattern, and
     `revision` None when no revision is kept.
     """
 
@@ -68,10 +77,31 @@ def findings_now(reader: StoreReader, *, now: datetime) -> tuple[FindingStatus, 
     events: dict[int, list[FindingEvent]] = defaultdict(list)
     for event in reader.finding_events():
         events[event.number].append(event)
-    return tuple(
+    found = tuple(
         _status(finding, revisions[finding.number], tuple(events[finding.number]))
         for finding in reader.findings()
     )
+    patterns = active_patterns(reader, now)
+    if not patterns:
+        return found
+    namespaces = {job.job_id: job.namespace for job in reader.jobs()}
+    return tuple(_kept_back(status, patterns, namespaces) for status in found)
+
+
+def _kept_back(
+    status: FindingStatus, patterns: tuple[DismissalPattern, ...], namespaces: Mapping[str, str]
+) -> FindingStatus:
+    """Return a finding as dismissed where a pattern keeps from being proposed what was open."""
+    finding = status.finding
+    if status.state not in (OPEN, RESOLVED):
+        return status
+    for one in patterns:
+        since = one.at - _JUST_SEEN
+        still = status.state == OPEN or (finding.seen_at is not None and finding.seen_at >= since)
+        namespace = namespaces.get(finding.target, "")
+        if still and one.matches(target=finding.target, namespace=namespace, kind=finding.action):
+            return replace(status, state=DISMISSED, reason=str(one.reason), until=one.until)
+    return status
 
 
 def _status(

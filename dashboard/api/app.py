@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
+from dashboard.api.dismissal_wishes import add_dismissals
 from dashboard.api.docs_page import add_docs_page
 from dashboard.api.documents import add_documents
 from dashboard.api.events import add_events
@@ -49,6 +50,7 @@ _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "sources",
     "urgent", "plan", "idle", "forecasts", "memory", "energy", "reports/weekly", "savings", "audit",
+    "dismissals",
 )  # fmt: skip
 
 
@@ -247,6 +249,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_questions(api, world, Viewer)
     add_submissions(api, world, Viewer)
     add_events(api, world, Anyone)
+    add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_docs_page(api)
     add_lists(api, world, Viewer)

@@ -47,7 +47,8 @@ def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         ("reopen", "let it be proposed again"),
     ):
         action = add_command(actions, name, ("finding_commands", name), summary)
-        action.add_argument("id", help=_ID)
+        action.add_argument("id", help=_ID, nargs=None if name == "snooze" else "?")
+        action.set_defaults(reopens=name == "reopen")
         action.add_argument("--by", required=True, metavar="NAME", help="who decides")
         action.add_argument("--comment", default="", help="why")
         if name == "snooze":
@@ -58,6 +59,18 @@ def _add_findings(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
             )
         if name == "dismiss":
             action.add_argument("--reason", required=True, choices=_REASONS)
+            action.add_argument(
+                "--matching",
+                metavar="PATTERN",
+                help="in place of one: all of namespace=search,job=search/*,kind=fewer-gpus",
+            )
+            action.add_argument(
+                "--days", type=float, default=30.0, help="for how long, of a pattern (default 30)"
+            )
+        if name == "reopen":
+            action.add_argument("--matching", metavar="ID", help="end this dismissal by pattern")
+    about = "what is dismissed by pattern, and until when"
+    add_command(actions, "dismissals", ("dismissal_commands", "list_"), about, lists=True)
 
 
 def add_tokens(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

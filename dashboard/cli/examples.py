@@ -50,8 +50,15 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "findings show": ("trimtab findings show TT-12",),
     "findings snooze": ("trimtab findings snooze TT-12 --by ann --days 14 --comment 'a release'",),
-    "findings dismiss": ("trimtab findings dismiss TT-12 --by ann --reason accepted-risk",),
-    "findings reopen": ("trimtab findings reopen TT-12 --by ann",),
+    "findings dismiss": (
+        "trimtab findings dismiss TT-12 --by ann --reason accepted-risk",
+        "trimtab findings dismiss --matching 'job=search/eval-*' --by ann --reason not-now",
+    ),
+    "findings dismissals": ("trimtab findings dismissals",),
+    "findings reopen": (
+        "trimtab findings reopen TT-12 --by ann",
+        "trimtab findings reopen --matching 3f9c21ab77de --by ann",
+    ),
     "recommendations list": ("trimtab recommendations list --state applied",),
     "recommendations idle": ("trimtab recommendations idle",),
     "recommendations show": ("trimtab recommendations show TT-12",),

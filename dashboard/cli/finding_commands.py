@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from dashboard.api.finding_choice import FindingChoice, FindingOrder, chosen_findings
 from dashboard.api.rows import finding_row, record_of
+from dashboard.cli import dismissal_commands
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import ask, decided, open_for_reading, settings_of
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
@@ -131,14 +132,18 @@ def snooze(options: argparse.Namespace) -> int:
 
 
 def reopen(options: argparse.Namespace) -> int:
-    """Let a finding be proposed again."""
+    """Let a finding, or what a pattern matches, be proposed again."""
+    if dismissal_commands.one_way(options):
+        return dismissal_commands.end(options)
     told = decided(options, "reopen")
     say(f"{told.finding} may be proposed again, by the next cycle")
     return 0
 
 
 def dismiss(options: argparse.Namespace) -> int:
-    """Reject what a finding proposes, with a reason."""
+    """Reject what a finding proposes, or what matches a pattern, with a reason."""
+    if dismissal_commands.one_way(options):
+        return dismissal_commands.make(options)
     told = decided(options, "reject", reason=options.reason)
     say(f"{options.id} is dismissed by {told.by}: {options.reason}")
     return 0

@@ -39,7 +39,23 @@ class Rejection:
         return f"{said} unless it would save more than {high:.2f} {before.cost.unit} an hour"
 
 
-Rejections = Mapping[tuple[str, Action], Rejection]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dismissal:
+    """What a person keeps back with all that matches a pattern, from `at` until `until`."""
+
+    at: datetime
+    until: datetime
+    pattern: str
+
+    def holds(self, _savings: Savings) -> str:
+        """Return why a change that matches is not proposed, whatever it would save."""
+        return (
+            f"dismissed on {self.at:%Y-%m-%d} with all of {self.pattern}: nothing of the kind is "
+            f"proposed before {self.until:%Y-%m-%d}"
+        )
+
+
+Rejections = Mapping[tuple[str, Action], Rejection | Dismissal]
 """By target and kind of change."""
 
 

@@ -1,0 +1,123 @@
+"""Dismissing what matches a pattern, for a time: kept as entries of the record alone."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from datetime import datetime, timedelta
+
+from dashboard.deciding import LOCAL
+from dashboard.rights import role_of
+from data.access_settings import AccessSettings
+from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
+from data.records.commands import Person
+from data.records.decisions import Action
+from data.records.findings import DismissalPattern, DismissalReason
+from data.records.identifiers import SHORT_ID_LENGTH, digest_of
+from data.store import Store, StoreReader
+from data.store.record_json import from_json, to_json
+from planner.recommendations.rejections import Dismissal
+
+MADE, ENDED = "dismissed-matching", "dismissal-ended"
+MAX_DAYS = 366
+
+
+def active_patterns(reader: StoreReader, now: datetime) -> tuple[DismissalPattern, ...]:
+    """Return what is dismissed by pattern at a time, the oldest first."""
+    made: dict[str, DismissalPattern] = {}
+    for entry in reader.entries((MADE, ENDED)):
+        if entry.event == MADE:
+            one = from_json(DismissalPattern, entry.detail)
+            made[one.pattern_id] = one
+        else:
+            made.pop(entry.detail, None)
+    return tuple(one for one in made.values() if now < one.until)
+
+
+def dismiss_matching(
+    store: Store,
+    *,
+    namespace: str = "",
+    job: str = "",
+    kind: str = "",
+    reason: DismissalReason,
+    until: datetime,
+    comment: str = "",
+    by: Person,
+    now: datetime,
+    access: AccessSettings = LOCAL,
+) -> DismissalPattern:
+    """Keep from being proposed what matches all that is given, until a time.
+
+    Errors: NotAllowedError, ChangeRefusedError.
+    """
+    _require_decider(by, access)
+    if not (namespace or job or kind):
+        raise ChangeRefusedError(
+            "a pattern that names nothing matches everything",
+            "Give a namespace, a job such as search/*, or a kind such as fewer-gpus.",
+        )
+    if kind and kind not in set(Action):
+        raise ChangeRefusedError(
+            f"{kind[:50]!a} is no kind of change", f"Give one of {', '.join(Action)}."
+        )
+    if not now < until <= now + timedelta(days=MAX_DAYS):
+        raise ChangeRefusedError(
+            f"nothing can be dismissed until {until:%Y-%m-%d %H:%M} UTC",
+            f"Give a time within the next {MAX_DAYS} days.",
+        )
+    made = DismissalPattern(
+        pattern_id="",
+        namespace=namespace,
+        job=job,
+        kind=kind,
+        reason=reason,
+        until=until,
+        at=now,
+        by=by.name,
+        comment=comment,
+    )
+    made = replace(made, pattern_id=digest_of([asdict(made)])[:SHORT_ID_LENGTH])
+    store.append_audit(at=now, actor=by.name, event=MADE, digest="", detail=to_json(made))
+    return made
+
+
+def end_dismissal(
+    store: Store, pattern_id: str, *, by: Person, now: datetime, access: AccessSettings = LOCAL
+) -> DismissalPattern:
+    """Let what a pattern matches be proposed again. Errors: NotAllowedError, NotKnownError."""
+    _require_decider(by, access)
+    for one in active_patterns(store.reader, now):
+        if one.pattern_id == pattern_id.strip().lower():
+            store.append_audit(at=now, actor=by.name, event=ENDED, digest="", detail=one.pattern_id)
+            return one
+    raise NotKnownError(
+        f"nothing is dismissed under {pattern_id[:100]!a}, or it ended",
+        "`trimtab findings dismissals` lists the patterns.",
+    )
+
+
+def dismissed_targets(
+    reader: StoreReader, targets: Mapping[str, str], now: datetime
+) -> dict[tuple[str, Action], Dismissal]:
+    """Return what is not proposed for targets of these namespaces, '' for what is no job."""
+    return {
+        (target, action): Dismissal(at=one.at, until=one.until, pattern=one.words)
+        for one in active_patterns(reader, now)
+        for target, namespace in targets.items()
+        for action in Action
+        if one.matches(target=target, namespace=namespace, kind=action)
+    }
+
+
+def _require_decider(person: Person, access: AccessSettings) -> None:
+    """Refuse (NotAllowedError) who may not decide about the jobs of others, or has no name."""
+    role = role_of(person, access)
+    if role not in ("approver", "admin"):
+        raise NotAllowedError(
+            f"{person.name} is {role}: only approvers and admins dismiss by pattern",
+            "Ask one of them, or dismiss findings of your own jobs one by one.",
+        )
+    if not person.name.strip():
+        raise ChangeRefusedError(
+            "a decision needs the name of who makes it",
+            "Give --by NAME; in a request the header X-Trimtab-By.",
+        )
