@@ -229,13 +229,25 @@ class NotifySettings(Section, name="notify"):
     smtp_password: str = documented("", "its password", secret=True)
     events: str = documented_list(
         "approved,rejected,applied,applied-differently,failing,refused,unknown,fell-short,"
-        "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent",
-        "what is told, a list of words of the audit",
+        "rolled-back,rollback-refused,undone-outside,changed-outside,stopped,resumed,urgent,digest",
+        "what is told, a list of words of the audit; digest: weekly, what is open",
     )
     quiet_time: str = documented(
         "",
         "such as 22:00-07:00 in report.timezone: then only what is urgent, fails or stops is told, "
         "the rest when they end; empty: none",
+    )
+    ticket_url: str = documented(
+        "", "address that opens a ticket, such as https://HOST/rest/api/2/issue; empty: none"
+    )
+    ticket_kind: str = documented(
+        "jira", "what answers there: jira or servicenow", choices=("jira", "servicenow")
+    )
+    ticket_project: str = documented("", "key of the project in Jira, such as OPS")
+    ticket_user: str = documented("", "sign in there as; empty: by the token alone (Bearer)")
+    ticket_token: str = documented("", "password or token for it", secret=True)
+    ticket_events: str = documented_list(
+        "approved", "what opens a ticket of its finding, a list of words of the audit"
     )
     timeout_seconds: float = documented(10.0, "time for one message, s", above=0, maximum=60)
     attempts: int = documented(8, "how often a message is tried", minimum=1, maximum=100)
@@ -251,6 +263,16 @@ class NotifySettings(Section, name="notify"):
             not self.quiet_time or bool(HOURS.fullmatch(str(self.quiet_time))),
             "quiet_time",
             "two different times such as 22:00-07:00, or empty",
+        )
+        self.require(
+            not self.ticket_url or bool(_origin_of(self.ticket_url)),
+            "ticket_url",
+            "an address that starts with https://",
+        )
+        self.require(
+            bool(self.ticket_project) or not self.ticket_url or self.ticket_kind != "jira",
+            "ticket_project",
+            "the key of a project where tickets go to Jira",
         )
         for address in (*entries(self.mail_to), self.mail_from):
             require(

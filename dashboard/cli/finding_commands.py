@@ -10,7 +10,6 @@ from pydantic import ValidationError
 
 from dashboard.api.finding_choice import FindingChoice, FindingOrder, chosen_findings
 from dashboard.api.rows import finding_row, record_of
-from dashboard.cli import dismissal_commands
 from dashboard.cli.output import print_json, print_rows, range_text, say
 from dashboard.cli.world import ask, decided, open_for_reading, settings_of
 from dashboard.findings import MAX_SNOOZE, RESOLVED, FindingStatus, findings_now
@@ -133,6 +132,8 @@ def snooze(options: argparse.Namespace) -> int:
 
 def reopen(options: argparse.Namespace) -> int:
     """Let a finding, or what a pattern matches, be proposed again."""
+    from dashboard.cli import dismissal_commands  # loads what serves the API: not for a list
+
     if dismissal_commands.one_way(options):
         return dismissal_commands.end(options)
     told = decided(options, "reopen")
@@ -142,6 +143,8 @@ def reopen(options: argparse.Namespace) -> int:
 
 def dismiss(options: argparse.Namespace) -> int:
     """Reject what a finding proposes, or what matches a pattern, with a reason."""
+    from dashboard.cli import dismissal_commands
+
     if dismissal_commands.one_way(options):
         return dismissal_commands.make(options)
     told = decided(options, "reject", reason=options.reason)

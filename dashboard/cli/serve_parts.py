@@ -19,6 +19,7 @@ from dashboard.apply.stop_watch import announcing
 from dashboard.apply.worker import Worker
 from dashboard.background import Background, Loop, running_together
 from dashboard.notify.deliver import Notifier
+from dashboard.notify.digest_rounds import DigestRounds
 from dashboard.notify.report_rounds import ReportRounds
 from dashboard.notify.urgent_rounds import UrgentRounds
 from dashboard.scheduler import CycleState, CycleThread
@@ -76,15 +77,17 @@ class Parts:
     def _beside_cycles(self, claim: SoleHolder) -> tuple[Loop, ...]:
         notifier = Notifier(store=self.store, settings=self.settings, clock=self.clock)
         rounds = ReportRounds(store=self.store, settings=self.settings, clock=self.clock)
+        pages = self.store.reader_for_pages()
         urgent = UrgentRounds(
-            store=self.store,
-            reader=self.store.reader_for_pages(),
-            settings=self.settings,
-            clock=self.clock,
+            store=self.store, reader=pages, settings=self.settings, clock=self.clock
+        )
+        digest = DigestRounds(
+            store=self.store, reader=pages, settings=self.settings, clock=self.clock
         )
         return (
             Loop("trimtab-notify", guarded(claim, notifier.deliver_once), _NOTIFIER_PAUSE),
             Loop("trimtab-urgent", guarded(claim, urgent.tell_new), _URGENT_PAUSE),
+            Loop("trimtab-digest", guarded(claim, digest.tell_due), _REPORT_PAUSE),
             Loop("trimtab-reports", guarded(claim, rounds.file_due), _REPORT_PAUSE),
         )
 

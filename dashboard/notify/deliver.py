@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from dashboard.findings import findings_now
 from dashboard.notify import mail, webhook
+from dashboard.notify.digest_rounds import digest_text, open_findings
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import WEBHOOK, messages_for
 from dashboard.notify.quiet_time import AT_ONCE, quiet_until
@@ -15,11 +17,13 @@ from dashboard.notify.report_mail import (
     ordered_report,
     webhook_parts,
 )
+from dashboard.notify.tickets import TICKET, open_ticket
 from data.clock import utc_now
 from data.records.decisions import AuditEntry
 from data.settings import Settings
 from data.store import Store
 from data.store.outbox import Message
+from data.store.report_log import DIGEST
 
 _CLAIMED = timedelta(minutes=5)
 """Longer than sending may take (60 s a connection): a claim that ran out belongs to a dead one."""
@@ -40,8 +44,10 @@ class Notifier:
         reader, url = self.store.reader, every.access.public_url
 
         def told(entry: AuditEntry) -> tuple[Message, ...]:
-            about = reader.finding_about(entry.digest)
-            messages = messages_for(entry, settings, finding=about, public_url=url)
+            about, digest = reader.finding_about(entry.digest), None
+            if entry.event == DIGEST:
+                digest = digest_text(open_findings(findings_now(reader, now=entry.at)), url)
+            messages = messages_for(entry, settings, finding=about, public_url=url, digest=digest)
             if entry.event in AT_ONCE:
                 return messages
             held = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)
@@ -64,6 +70,12 @@ class Notifier:
         notify = settings.notify
         if message.channel == WEBHOOK:
             webhook.send(message, notify, public_url=settings.access.public_url)
+        elif message.channel == TICKET:
+            digest, number = open_ticket(message, notify, self.store.reader)
+            if number:
+                self.store.append_audit(
+                    at=self.clock(), actor="trimtab", event=TICKET, digest=digest, detail=number
+                )
         elif message.channel == REPORT_MAIL:
             made = mail.mail_of(message, notify)
             attach(made, ordered_report(message.body, self.store.reader, settings))

@@ -1,5 +1,6 @@
 """From an audit entry to what people read. Text of the record is hostile: one line, no markup."""
 
+from dashboard.notify.tickets import ticket_for
 from data.access_settings import NotifySettings, entries
 from data.errors import scrub
 from data.records.decisions import AuditEntry
@@ -18,18 +19,32 @@ def messages_for(
     *,
     finding: Finding | None = None,
     public_url: str = "",
+    digest: tuple[str, str] | None = None,
 ) -> tuple[Message, ...]:
     """Return the messages of one entry: one per recipient, none for what is not to be told.
 
     `finding` is what the entry is about, None for what is about no recommendation. `public_url` is
-    where browsers find the dashboard, '' where they do not.
+    where browsers find the dashboard, '' where they do not; `digest` subject and body of a digest.
     """
+    subject, body = told = digest or _told(entry, finding, public_url)
+    tickets = ticket_for(entry, settings, finding, told)
     if entry.event not in entries(settings.events):
-        return ()
+        return tickets
     recipients = [(MAIL, address) for address in entries(settings.mail_to)]
     if settings.webhook_url:
         # The address is a secret: it stays in the settings and out of the store.
         recipients.append((WEBHOOK, "notify.webhook_url"))
+    messages = tuple(
+        Message(
+            entry=entry.sequence, channel=channel, recipient=recipient, subject=subject, body=body
+        )
+        for channel, recipient in recipients
+    )
+    return (*messages, *tickets)
+
+
+def _told(entry: AuditEntry, finding: Finding | None, public_url: str) -> tuple[str, str]:
+    """Return subject and body of the message of one entry."""
     what, look = "applying", ""
     if finding is not None:
         what = f"{finding.reference} ({finding.action} of {finding.target})"
@@ -53,9 +68,4 @@ def messages_for(
             look,
         )
     ).strip()
-    return tuple(
-        Message(
-            entry=entry.sequence, channel=channel, recipient=recipient, subject=subject, body=body
-        )
-        for channel, recipient in recipients
-    )
+    return subject, body

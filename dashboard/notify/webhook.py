@@ -1,5 +1,6 @@
 """A message to the webhook of a chat: Slack and what takes its messages, or Microsoft Teams."""
 
+import re
 from typing import Any
 
 import requests
@@ -22,7 +23,11 @@ _NO_MARKUP: dict[str, Any] = {
 SLACK, TEAMS = "slack", "teams"
 _MAX_BLOCK = 3000
 """Characters that Slack takes in a text of a block."""
+_MAX_ACTIONS = 6
+"""Buttons that Teams shows of a card."""
 _OPEN = "Open in Trimtab"
+_PLACE = re.compile(r"recommendations(\?finding=TT-\d+)?|health|reports")
+"""Where our own lines lead; nobody's comment makes a button to anywhere else."""
 
 
 def slack_text(text: str) -> str:
@@ -31,25 +36,28 @@ def slack_text(text: str) -> str:
 
 
 def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
-    """Return what the chat of a kind takes: the text without any markup, and one button.
+    """Return what the chat of a kind takes: the text without any markup, and a button a link.
 
-    The button leads to the last line of the body where that is an address of the dashboard. Lines
-    of a message are ours, and what others wrote is cut to one line, so it is no address of theirs.
+    A line that is an address of the dashboard becomes the button of the lines before it. Lines of
+    a message are ours, and what others wrote is cut to one line, so it is no address of theirs.
     """
-    text, _, last = body.rpartition("\n")
-    link = last if public_url and last.startswith(f"{public_url.rstrip('/')}/") else ""
-    told = text if link else body
+    parts = _parts(body, public_url)
+    links = [link for _told, link in parts if link]
     if kind == TEAMS:
         # A TextRun is shown as it is; a TextBlock would read Markdown.
         runs = [
             {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": shown(line)}]}
+            for told, _link in parts
             for line in told.splitlines()
         ]
         card = {
             "type": "AdaptiveCard",
             "version": "1.4",
             "body": runs,
-            "actions": [{"type": "Action.OpenUrl", "title": _OPEN, "url": link}] if link else [],
+            "actions": [
+                {"type": "Action.OpenUrl", "title": _title(link), "url": link}
+                for link in links[-_MAX_ACTIONS:]
+            ],
         }
         kind_of_card = "application/vnd.microsoft.card.adaptive"
         return {
@@ -57,14 +65,33 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
             "attachments": [{"contentType": kind_of_card, "contentUrl": None, "content": card}],
         }
     content: dict[str, Any] = {"text": slack_text(body)}
-    if link:
+    blocks: list[dict[str, Any]] = []
+    for told, link in parts if links else ():
         words = {"type": "plain_text", "text": slack_text(told)[:_MAX_BLOCK], "emoji": False}
-        button = {"type": "button", "text": {"type": "plain_text", "text": _OPEN}, "url": link}
-        content["blocks"] = [
-            {"type": "section", "text": words},
-            {"type": "actions", "elements": [button]},
-        ]
-    return _NO_MARKUP | content
+        blocks += [{"type": "section", "text": words}] if told else []
+        if link:
+            words = {"type": "plain_text", "text": _title(link)}
+            button = {"type": "button", "text": words, "url": link}
+            blocks.append({"type": "actions", "elements": [button]})
+    return _NO_MARKUP | content | ({"blocks": blocks} if blocks else {})
+
+
+def _parts(body: str, public_url: str) -> list[tuple[str, str]]:
+    """Return the lines of a body up to each address of the dashboard, and that, '' for none."""
+    found, lines = list[tuple[str, str]](), list[str]()
+    for line in body.splitlines():
+        place = line.removeprefix(f"{public_url.rstrip('/')}/")
+        if public_url and place != line and _PLACE.fullmatch(place):
+            found.append(("\n".join(lines), line))
+            lines = []
+        else:
+            lines.append(line)
+    return [*found, ("\n".join(lines), "")] if lines else found
+
+
+def _title(link: str) -> str:
+    """Return what stands on the button of an address: of one finding its number."""
+    return f"Open {number}" if (number := link.partition("?finding=")[2]) else _OPEN
 
 
 def send(message: Message, settings: NotifySettings, *, public_url: str = "") -> None:

@@ -40,7 +40,7 @@ def due_weeks(now: datetime, settings: ReportSettings, log: ReportLog) -> tuple[
     Before anything was ever sent only the newest counts.
     """
     newest = last_whole_week(now, settings)
-    if now < _send_at(newest, settings):
+    if now < send_at(newest, settings):
         newest = _before(newest, settings)
     filed = log.filed()
     last_filed = max((period for period, _edition in filed), default=newest.name)
@@ -59,7 +59,7 @@ def _before(week: Week, settings: ReportSettings) -> Week:
     return last_whole_week(week.end - timedelta(hours=1), settings)
 
 
-def _send_at(week: Week, settings: ReportSettings) -> datetime:
+def send_at(week: Week, settings: ReportSettings) -> datetime:
     """Return the first working hour at which the week's report may go out."""
     at = week.end.astimezone(ZoneInfo(settings.timezone)).replace(hour=settings.send_hour)
     while at.weekday() > _FRIDAY:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 URGENT = "urgent"
 """The event of an entry about what cannot wait."""
+DIGEST = "digest"
+"""The event of an entry about everything that is open."""
 
 
 class ReportLog:
@@ -78,15 +80,22 @@ class ReportLog:
         return True
 
     def tell(
-        self, owner: str, findings: Sequence[str], *, digest: str, detail: str, now: datetime
+        self,
+        owner: str,
+        findings: Sequence[str],
+        *,
+        event: str = URGENT,
+        digest: str,
+        detail: str,
+        now: datetime,
     ) -> None:
-        """Note that `owner` is told of these, and enter it in the audit as urgent.
+        """Note that `owner` is told of these, and enter it in the audit.
 
         The outbox makes the messages from the entry.
         """
         with self._transaction(Lock.RECORD) as connection:
             append_entry(
-                connection, at=now, actor="trimtab", event=URGENT, digest=digest, detail=detail
+                connection, at=now, actor="trimtab", event=event, digest=digest, detail=detail
             )
             _note_told(connection, owner, findings, now)
 

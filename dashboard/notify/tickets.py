@@ -1,0 +1,126 @@
+"""A ticket for a finding, in Jira or ServiceNow; the answer's number is kept in the record.
+
+One ticket a finding: the entry `ticket` of the record, which stands with the finding, is its proof.
+"""
+
+import json
+import re
+from typing import Any
+
+import requests
+
+from dashboard.foreign_text import shown
+from dashboard.notify.failure import NotDeliveredError
+from data.access_settings import NotifySettings, entries
+from data.errors import scrub
+from data.records.decisions import AuditEntry
+from data.records.findings import Finding
+from data.store import StoreReader
+from data.store.outbox import Message
+
+TICKET = "ticket"
+"""The channel of the outbox, and the event of the record."""
+_RECIPIENT = "notify.ticket_url"
+_MAX_ANSWER = 65_536
+_JIRA_MARKUP = re.compile(r"[\\*_{}\[\]|!^~+]")
+_NUMBER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+def ticket_for(
+    entry: AuditEntry, settings: NotifySettings, finding: Finding | None, told: tuple[str, str]
+) -> tuple[Message, ...]:
+    """Return the order of a ticket about the finding of an entry, none for what makes none.
+
+    `told` are subject and body of the message about it.
+    """
+    wanted = settings.ticket_url and entry.event in entries(settings.ticket_events)
+    if not wanted or finding is None:
+        return ()
+    order = {"number": finding.number, "digest": entry.digest, "text": told[1]}
+    # The address may hold a secret: it stays in the settings and out of the store.
+    return (
+        Message(
+            entry=entry.sequence,
+            channel=TICKET,
+            recipient=_RECIPIENT,
+            subject=told[0],
+            body=json.dumps(order),
+        ),
+    )
+
+
+def ticket_of(reader: StoreReader, number: int) -> str:
+    """Return the ticket of a finding, '' without one."""
+    made = [entry.detail for entry in reader.entries_about(number) if entry.event == TICKET]
+    return made[-1] if made else ""
+
+
+def open_ticket(message: Message, settings: NotifySettings, reader: StoreReader) -> tuple[str, str]:
+    """Open the ticket that a message orders; give the digest it is about, and its number.
+
+    The number is '' where the finding has a ticket. Errors: NotDeliveredError.
+    """
+    order = json.loads(message.body)
+    if ticket_of(reader, order["number"]):
+        return order["digest"], ""
+    answer = _post(_content(message.subject, order["text"], settings), message, settings)
+    found = answer.get("key") if settings.ticket_kind == "jira" else _result(answer).get("number")
+    if not isinstance(found, str) or not _NUMBER.fullmatch(found):
+        raise NotDeliveredError("the answer of notify.ticket_url names no ticket")
+    return order["digest"], found
+
+
+def _content(subject: str, text: str, settings: NotifySettings) -> dict[str, Any]:
+    """Return what the system takes; Jira reads markup, so what it reads is escaped."""
+    *lines, last = map(shown, text.splitlines())
+    # What others wrote is no address; the last line is ours, and may be one.
+    lines = [*(line.replace("://", ":\u2060//") for line in lines), last]
+    if settings.ticket_kind == "servicenow":
+        return {"short_description": shown(subject), "description": "\n".join(lines)}
+    escaped = [_JIRA_MARKUP.sub(r"\\\g<0>", line) for line in lines]
+    fields = {
+        "project": {"key": settings.ticket_project},
+        "issuetype": {"name": "Task"},
+        "summary": shown(subject),
+        "description": "\n".join(escaped),
+    }
+    return {"fields": fields}
+
+
+def _result(answer: dict[str, Any]) -> dict[str, Any]:
+    found = answer.get("result")
+    return found if isinstance(found, dict) else {}
+
+
+def _post(content: dict[str, Any], message: Message, settings: NotifySettings) -> dict[str, Any]:
+    """Post it and return the answer's object. Errors: NotDeliveredError."""
+    headers = {"Idempotency-Key": message.message_id, "Accept": "application/json"}
+    auth = None
+    if settings.ticket_user:
+        auth = (settings.ticket_user, settings.ticket_token)
+    elif settings.ticket_token:
+        headers["Authorization"] = f"Bearer {settings.ticket_token}"
+    try:
+        with requests.post(
+            settings.ticket_url,
+            json=content,
+            headers=headers,
+            auth=auth,
+            timeout=settings.timeout_seconds,
+            allow_redirects=False,
+            stream=True,
+        ) as answer:
+            status, body = answer.status_code, answer.raw.read(_MAX_ANSWER, decode_content=True)
+    except (requests.RequestException, OSError) as error:
+        raise NotDeliveredError(
+            f"notify.ticket_url did not answer ({type(error).__name__})"
+        ) from None
+    if status // 100 != 2:
+        raise NotDeliveredError(f"notify.ticket_url answered {status}")
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise NotDeliveredError(
+            f"the answer of notify.ticket_url is no JSON: {scrub(str(error), limit=80)}"
+        ) from None
+    return found if isinstance(found, dict) else {}
