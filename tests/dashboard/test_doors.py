@@ -1,50 +1,134 @@
-"""Fifty questions by the command line and by the HTTP API: the same figures.
+"""A hundred questions by four doors: command line with and without a server, API, assistants.
 
-Commands beside a server and tools of assistants answer as commands do: `test_commands_while_held`
-and `test_mcp` hold that.
+The pages draw what the same readers give (`tests/browser`). Every sixth question is asked in every
+run, all of them at the slow end.
 """
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from beds.api_clients import LOCAL, clients
+from beds.held_store import held
 from beds.same_figures import differences
 from starlette.testclient import TestClient
 
-from dashboard.api.app import ApiWorld, build_api
-from dashboard.api.callers import named
 from dashboard.cli import main
-from dashboard.decision_service import DecisionService
-from data.clock import utc_now
 from data.records.decisions import Action
-from data.settings import Settings
 from data.store import open_store
 
-GROUPS = ("tenant", "namespace", "account", "owner", "job", "model", "node", "fleet")
+GROUPS = ("tenant", "namespace", "owner", "job", "model", "node", "fleet")
 SORTS = ("urgent", "saving", "number", "seen")
+STATES = ("open", "dismissed", "snoozed", "approved", "applied", "resolved")
 RANGE = ("2026-01-01T00:00:00Z", "2026-12-31T00:00:00Z")
-QUESTIONS: tuple[tuple[str, str], ...] = (
-    *((name, name) for name in ("jobs", "gpus", "nodes", "sources", "urgent", "memory", "plan")),
-    ("audit list", "audit"),
-    ("savings", "savings"),
-    ("recommendations idle", "idle"),
-    *((f"forecast --by {by}", f"forecasts?by={by}") for by in ("job", "group")),
-    *((f"energy --by {by}", f"energy?by={by}") for by in (*GROUPS, "hour", "day", "week")),
-    *(
-        (f"energy --by {by} --every {every}", f"energy?by={by}&every={every}")
-        for by in ("tenant", "job")
-        for every in ("hour", "day", "week")
-    ),
-    ("report weekly", "reports/weekly"),
-    ("report weekly --last-week", "reports/weekly?last_week=true"),
-    ("report weekly --now {0}", "reports/weekly?to={0}"),
-    ("energy --from {0} --to {1}", "energy?from={0}&to={1}"),
-    *((f"findings list --sort {sort}", f"findings?sort={sort}") for sort in SORTS),
-    *((f"findings list --kind {kind}", f"findings?kind={kind}") for kind in Action),
-    *((f"findings list --risk {risk}", f"findings?risk={risk}") for risk in ("low", "high")),
-    ("findings list --state open", "findings?state=open"),
-    ("findings list --team search", "findings?team=search"),
-    ("findings list --all", "findings?all=true"),
-)
+PAGED = ("findings", "jobs", "gpus", "nodes", "sources", "urgent", "audit", "savings")
+COMMANDS: tuple[str, ...] = (
+    *("jobs", "gpus", "nodes", "sources", "urgent", "memory", "plan", "audit list", "savings"),
+    "recommendations idle",
+    *(f"forecast --by {by}" for by in ("job", "group")),
+    *(f"savings --by {by}" for by in ("finding", "day", "namespace")),
+    *(f"energy --by {by}" for by in (*GROUPS, "hour", "day", "week")),
+    *(f"energy --by {by} --every {every}" for by in GROUPS for every in ("hour", "day", "week")),
+    *(f"energy --by {by} --from {{0}} --to {{1}}" for by in GROUPS),
+    *(f"findings list --sort {sort}" for sort in SORTS),
+    *(f"findings list --kind {kind}" for kind in Action),
+    *(f"findings list --risk {risk}" for risk in ("low", "medium", "high")),
+    *(f"findings list --state {state}" for state in STATES),
+    *(f"findings list --team {team} --sort {sort}" for team in ("search", "vision", "nobody")
+      for sort in SORTS),
+    *(f"findings show TT-{number}" for number in (1, 2, 3, 4)),
+    *(f"estimate {model} --batch 8 --seq {seq}" for model in ("llama3-8b", "tinyllama-1.1b")
+      for seq in (512, 2048)),
+)  # fmt: skip
+"""What an assistant can ask too."""
+ALSO: tuple[str, ...] = (
+    "report weekly", "report weekly --last-week", "report weekly --now {0}", "findings list --all",
+    "energy --by account",
+)  # fmt: skip
+"""What its tools do not ask."""
+_NAMES = {"recommendations idle": "idle", "audit list": "audit", "forecast": "forecasts",
+          "report weekly": "reports/weekly", "findings list": "findings"}  # fmt: skip
+_TOOLS = {"findings list": "findings", "findings show": "finding", "audit list": "record",
+          "recommendations idle": "idle_gpus", "forecast": "forecasts",
+          "estimate": "estimate_memory"}  # fmt: skip
+
+
+def parts(question: str) -> tuple[str, list[str], dict[str, Any]]:
+    """The command of a question, what it is about, and its options."""
+    before, *options = question.format(*RANGE).split(" --")
+    words = before.split()
+    length = 2 if words[0] in ("findings", "audit", "recommendations", "report") else 1
+    given = {name: value or "true" for name, _, value in (one.partition(" ") for one in options)}
+    return " ".join(words[:length]), words[length:], given
+
+
+def by_api(client: TestClient, question: str) -> Any:
+    """What the API says, in the shape of the command."""
+    command, about, given = parts(question)
+    path = _NAMES.get(command, command)
+    if command == "report weekly":
+        names = {"now": "to", "last-week": "last_week"}
+        given = {names[name]: value for name, value in given.items()}
+    elif command == "findings show":
+        path = f"findings/{about[0]}"
+    elif command == "estimate":
+        given["model"] = about[0]
+    elif command == "savings" and given:
+        path = "savings/to-date"
+    if path in PAGED:
+        given["limit"] = "1000"
+    answer = client.get(f"/api/v1/{path}", params=given)
+    assert answer.status_code == 200, (question, answer.text)
+    found = answer.json()
+    if command == "findings show":
+        return found["finding"] | {"record": found["record"]}
+    return found["items"] if path in PAGED else found
+
+
+def by_tool(client: TestClient, question: str) -> Any:
+    """What an assistant is told: all of it, or the first rows."""
+    command, about, given = parts(question)
+    names = {"from": "start", "to": "end"}
+    arguments: dict[str, Any] = {names.get(name, name): value for name, value in given.items()}
+    if command not in ("plan", "sources", "savings", "findings show", "estimate"):
+        arguments["rows"] = 200
+    if about:
+        arguments["name" if command == "findings show" else "model"] = about[0]
+    if command == "savings" and not given:
+        arguments["by"] = "change"
+    body = {
+        "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": {"name": _TOOLS.get(command, command), "arguments": arguments},
+    }  # fmt: skip
+    accept = {"Accept": "application/json, text/event-stream"}
+    result = client.post("/mcp", json=body, headers=accept).json()["result"]
+    assert not result.get("isError"), (question, result)
+    found = result["structuredContent"]
+    if isinstance(found["answer"], list):
+        return {"rows": found["answer"], "total": found["total"]}
+    return found["answer"]
+
+
+def by_command(url: str, question: str, capsys: pytest.CaptureFixture[str]) -> Any:
+    """What the command prints."""
+    capsys.readouterr()
+    words = question.format(*RANGE).split()
+    assert main(["--quiet", "--store", url, *words, "--format", "json"]) in (0, 3)
+    said = json.loads(capsys.readouterr().out)
+    if question == "savings":
+        return said["recommendations"]
+    if question == "gpus":  # pages of a list need an order of one board only
+        said.sort(key=lambda gpu: (gpu["gpu_uuid"], gpu["mig_instance"]))
+    return said
+
+
+def some(questions: tuple[str, ...]) -> list[Any]:
+    """The questions, of which five of six wait for the slow end."""
+    return [
+        pytest.param(one, id=one, marks=[pytest.mark.slow_end] if number % 6 else [])
+        for number, one in enumerate(questions)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -55,47 +139,68 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
+class Doors:
+    """Opens one door at a time to the same store: a DuckDB file has one process that holds it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.answers: dict[str, dict[str, Any]] = {}
+
+    def learn(self, questions: list[str]) -> None:
+        """Ask the API and the tools all at once."""
+        with open_store(self.url) as store, clients(store, LOCAL) as client:
+            page = client(peer="127.0.0.1")
+            for one in questions:
+                self.answers[one] = {"API": by_api(page, one)}
+                if one in COMMANDS:
+                    self.answers[one]["assistant"] = by_tool(page, one)
+
+
 @pytest.fixture(scope="module")
-def answers(filled: str) -> dict[str, object]:
-    """What the API says to each question; of a list its rows."""
-    found = {}
-    with open_store(filled) as store:
-        service = DecisionService(store=store, settings=Settings)
-        world = ApiWorld(
-            reader=store.reader_for_pages(), service=service, clock=utc_now,
-            caller=lambda request: named(request, "local"),
-        )  # fmt: skip
-        client = TestClient(build_api(world))
-        for _command, address in QUESTIONS:
-            path, _, query = address.format(*RANGE).partition("?")
-            whole = path not in ("plan", "idle", "forecasts", "memory", "energy", "reports/weekly")
-            answer = client.get(f"/{path}?{query}{'&limit=1000' if whole else ''}")
-            assert answer.status_code == 200, (address, answer.text)
-            found[address] = answer.json()["items"] if whole else answer.json()
+def doors(filled: str, request: pytest.FixtureRequest) -> Doors:
+    """The answers of the API and of the tools to the questions of this run."""
+    found = Doors(filled)
+    asked = [
+        item.callspec.params["question"]
+        for item in request.session.items
+        if item.path == request.path and hasattr(item, "callspec")
+    ]
+    found.learn(list(dict.fromkeys(asked)))
     return found
 
 
-def test_there_are_fifty() -> None:
+def test_there_are_a_hundred() -> None:
     """No two are the same."""
-    assert len(set(QUESTIONS)) == len(QUESTIONS) >= 50
+    assert len(set(COMMANDS)) == len(COMMANDS) >= 100
 
 
-@pytest.mark.parametrize(("command", "address"), QUESTIONS, ids=[one[0] for one in QUESTIONS])
-def test_both_doors_say_the_same(
-    command: str,
-    address: str,
-    filled: str,
-    answers: dict[str, object],
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize("question", some((*COMMANDS, *ALSO)))
+def test_every_door_says_the_same(
+    question: str, doors: Doors, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Row by row and figure by figure."""
-    words = command.format(*RANGE).split()
-    code = main(["--quiet", "--store", filled, *words, "--format", "json"])
-    assert code in (0, 3)
-    said = json.loads(capsys.readouterr().out)
-    told = answers[address]
-    if command == "savings":
-        said = said["recommendations"]
-    if command == "gpus":  # pages of a list need an order of one board only
-        said.sort(key=lambda gpu: (gpu["gpu_uuid"], gpu["mig_instance"]))
-    assert differences(told, said) == []
+    """Row by row and figure by figure; an assistant is given the first rows of a long list."""
+    said = by_command(doors.url, question, capsys)
+    assert differences(doors.answers[question]["API"], said) == []
+    if question in COMMANDS:
+        told = doors.answers[question]["assistant"]
+        whole = {"rows": said[:200], "total": len(said)} if isinstance(said, list) else said
+        if question == "savings":
+            told = told["recommendations"] if isinstance(told, dict) else told
+            whole = said
+        assert differences(told, whole) == []
+
+
+@pytest.fixture(scope="module")
+def holder(filled: str) -> Iterator[str]:
+    """The store in the hands of another process."""
+    with held(filled):
+        yield filled
+
+
+@pytest.mark.parametrize("question", some((*COMMANDS, *ALSO)))
+def test_a_command_beside_a_server_says_the_same(
+    question: str, doors: Doors, holder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As with the file to itself."""
+    said = by_command(holder, question, capsys)
+    assert differences(doors.answers[question]["API"], said) == []
