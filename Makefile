@@ -1,4 +1,4 @@
-# Everything starts here; a machine needs Python 3.11 (or 3.12), make and a POSIX shell.
+# Everything starts here; a machine needs Python 3.11 (to 3.13), make and a POSIX shell.
 SHELL := /bin/sh
 BIN := .venv/bin
 PYTHON := $(BIN)/python
@@ -25,12 +25,12 @@ setup: $(STAMP) ## make .venv with everything that requirements.lock names; inst
 $(STAMP): pyproject.toml requirements.lock deploy/installers.lock
 	@set -eu; \
 	python=; \
-	for candidate in python3.11 python3 python3.12; do \
-		if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' \
+	for candidate in python3.11 python3 python3.12 python3.13; do \
+		if $$candidate -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12), (3, 13)))' \
 			>/dev/null 2>&1; then python=$$candidate; break; fi; \
 	done; \
 	if [ -z "$$python" ]; then \
-		echo "setup: no Python 3.11 or 3.12 found as python3.11, python3 or python3.12." >&2; \
+		echo "setup: no Python 3.11 to 3.13 found as python3.11, python3, python3.12 or python3.13." >&2; \
 		echo "       Install one with its venv module (Debian: apt-get install python3.11-venv)." >&2; \
 		exit 1; \
 	fi; \
@@ -75,6 +75,9 @@ check: setup ## format, lint, types, imports, docs and the tests that need no se
 	@$(PYTHON) -m pytest -q -n auto -m "$(UNMARKED)"
 
 bench: setup ## the benchmarks, beside their peers; minutes
+	@$(BIN)/uv pip install --python $(PYTHON) --quiet --require-hashes --only-binary :all: \
+		--requirement benchmarks/peers.lock || { \
+		echo "bench: a peer has no wheel for this Python: run it under 3.11 or 3.12" >&2; exit 1; }
 	@set -eu; for file in $$(grep -l '^def main' benchmarks/*.py); do \
 		name=$$(basename "$$file" .py); echo "bench: $$name"; \
 		$(PYTHON) -m "benchmarks.$$name" --data "$(DATA)" $(FULL); \
@@ -96,7 +99,8 @@ lock: setup ## bring the locks in line with pyproject.toml; UPGRADE=--upgrade ta
 	compile="$$bare pyproject.toml"; \
 	$$compile --extra dev --extra auth --extra kubernetes --extra mcp --extra mutants --extra postgres --extra ray --extra docs --output-file requirements.lock; \
 	$$compile --extra auth --extra kubernetes --extra mcp --extra postgres --constraint requirements.lock \
-		--output-file deploy/requirements.lock
+		--output-file deploy/requirements.lock; \
+	$$compile --extra peers --constraint requirements.lock --output-file benchmarks/peers.lock
 
 docs: setup ## the pages as a site in dist/site, every link checked
 	@rm -rf dist/pages; mkdir -p dist/pages

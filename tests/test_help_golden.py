@@ -3,13 +3,17 @@
 import argparse
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dashboard.cli.examples import EXAMPLES
 from dashboard.cli.parser import build_parser
+
+GOLDEN = Path(__file__).with_name("golden")
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -26,7 +30,11 @@ def test_help_is_golden(
 ) -> None:
     """Every command's help is what tests/golden/help.txt holds."""
     monkeypatch.setenv("COLUMNS", "100")
-    golden("help.txt", "\n".join(parser.format_help() for parser in parsers(build_parser())))
+    text = "\n".join(parser.format_help() for parser in parsers(build_parser()))
+    if sys.version_info[:2] == (3, 11):
+        golden("help.txt", text)
+    else:  # later releases of argparse break some lines elsewhere
+        assert text.split() == (GOLDEN / "help.txt").read_text(encoding="utf-8").split()
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[str]:

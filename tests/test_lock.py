@@ -7,7 +7,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-LOCKS = ("requirements.lock", "deploy/requirements.lock", "deploy/installers.lock")
+LOCKS = (
+    "requirements.lock",
+    "deploy/requirements.lock",
+    "deploy/installers.lock",
+    "benchmarks/peers.lock",
+)
 REQUIREMENT = re.compile(r"^([a-z0-9-]+)(?:\[[a-z,]+\])?==(\S+) \\$", re.MULTILINE)
 
 
