@@ -13,6 +13,7 @@ from benchmarks._promised_fleet import (
     DrawnFleet,
     DrawnJob,
     Values,
+    shape_of,
 )
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import Node
@@ -24,6 +25,7 @@ _ROLES = {
     "services, MIG": ("one", "one", "one", "one", "wide", "train", "idle", "warm"),
     "training, Slurm": ("train", "train", "train", "hot", "hot", "idle", "idle", "one"),
     "mixed, L40S and A100": ("wide", "one", "one", "warm", "train", "hot", "idle", "climbing"),
+    "services near their limit": ("warm",) * 8,
 }
 _SERVING = ("wide", "one", "peaky", "warm", "climbing")
 
@@ -39,7 +41,7 @@ def draw_fleet(
 ) -> DrawnFleet:
     """Return fleet `number` of a seed, with `past_days` of history and `hours` to come."""
     random = np.random.default_rng([seed, number])
-    shape = tuple(SHAPES)[number % len(SHAPES)]
+    shape = shape_of(number)
     scheduler, models, per_node = SHAPES[shape]
     past, future = past_days * PER_DAY, hours * PER_HOUR
     source = f"{scheduler} drawn"
@@ -183,11 +185,11 @@ def _end(
     match int(random.integers(4)):
         case 0:
             return 0, never, False, None, np.zeros(0)
-        case 1 | 2:  # runs like those before it, given that it runs still
+        case 1 | 2:  # a run like those before it, seen at any time of it: the longer, the likelier
             typical = random.uniform(0.6, 2.0) * past
             lengths = typical * np.exp(0.3 * random.standard_normal(12))
-            length = typical * np.exp(0.3 * random.standard_normal())
-            so_far = int(min(past, length * random.uniform(0.3, 1.0)))
+            length = typical * np.exp(0.3 * random.standard_normal() + 0.3**2)
+            so_far = int(length * random.uniform(0.02, 1.0))
             ends = past - so_far + int(length)
             return past - so_far, max(ends, past + 1), False, None, lengths * STEP
         case _:

@@ -12,7 +12,8 @@ hidden is drawn around what the product assumes or could measure:
 * PUE is normal around the setting, with its half-width as q10-q90;
 * a change takes seconds, a cap slows and a server draws as the priors' low, central and high say,
   taken as q10, q50 and q90; of the worst slowdown of training on fewer boards a Beta(0.4, 1.6);
-* ended runs of a job are lognormal (sigma 0.3) and so is the present one; of jobs with a time limit
+* ended runs of a job are lognormal (sigma 0.3), and so is the present one, which is found at any
+  time of it, so that long ones are found more often; of jobs with a time limit
   alone half run into it and the others end at any time before, a quarter of the jobs never tell.
 """
 
@@ -43,8 +44,18 @@ SHAPES: dict[str, tuple[str, tuple[str, ...], int]] = {
     "services, MIG": ("kubernetes", ("A100-SXM4-80GB",), 8),
     "training, Slurm": ("slurm", ("H100-SXM5-80GB", "A100-SXM4-80GB", "V100-SXM2-32GB"), 8),
     "mixed, L40S and A100": ("kubernetes", ("L40S-48GB", "A100-SXM4-80GB"), 8),
+    "services near their limit": ("kubernetes", ("A100-SXM4-80GB", "L40S-48GB"), 8),
 }
 """Scheduler, GPU models and boards per node."""
+MIXED = 42
+"""So many fleets take all shapes but the last in turn; those after them have the last one, so that
+power caps are proposed often enough to be judged."""
+
+
+def shape_of(number: int) -> str:
+    """Return the shape of a fleet by its number."""
+    *shapes, last = SHAPES
+    return shapes[number % len(shapes)] if number < MIXED else last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

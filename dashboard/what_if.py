@@ -221,7 +221,8 @@ def _energy(
     drawn = np.zeros(len(path))
     numbers = np.array(path)
     for number in set(path):
-        estimate = power_under(watts, present, job.options[number], terms)
+        option, curve = job.options[number], job.demand.power_curve
+        estimate = power_under(watts, present, option, terms, curve)
         here = numbers == number
         drawn[here] = (estimate.central + estimate.left_idle_watts)[here]
     there = job.demand.remaining.central

@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks._promised_cycle import AS_OF, recommended
 from benchmarks._promised_fleet import NOW, DrawnFleet
-from benchmarks.promises import applies, drawn, report, settings_of
+from benchmarks.promises import applies, bias_of, drawn, report, settings_of, share_of
 from dashboard.cycle import World, run_cycle
 from data.catalogue.carbon_table import load_carbon_table
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -42,7 +42,20 @@ def test_a_drawn_fleet_is_advised_as_a_cycle_would_and_no_change_saves_nothing(
         if one.nothing is not None:
             assert (one.nothing.gpu_hours, one.nothing.kwh, one.nothing.money) == (0, 0, 0)
         assert np.isfinite([one.came.gpu_hours, one.came.kwh, one.came.money]).all()
-    assert any("came to at most 0." in line for line in report(1, played))
+    assert any("came to at most 0." in line for line in report("one fleet", played))
+
+
+def test_a_share_is_shown_with_what_few_draws_leave_open() -> None:
+    """8 of 10 leave 49-96 % open (Clopper and Pearson), none of 3 up to 63 %."""
+    assert share_of(8, 10) == "80 % of 10 (49–96)"
+    assert share_of(0, 3) == "0 % of 3 (0–63)"
+    assert share_of(3, 3) == "100 % of 3 (37–100)"
+
+
+def test_fleets_err_apart_and_the_jobs_of_one_together() -> None:
+    """Four equal errors of one fleet are one error; of four fleets they are half as sure."""
+    assert bias_of([((1, 1), 1.0), ((1, 1), -1.0), ((1, 2), 0.0)], 10.0) == "+0.0 ± 0.0 %"
+    assert bias_of([((1, 1), 2.0), ((1, 2), -2.0)], 10.0) == "+0.0 ± 28.3 %"
 
 
 def test_the_past_tells_nothing_of_the_future() -> None:

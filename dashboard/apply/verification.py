@@ -27,6 +27,7 @@ from data.store import StoreReader
 from data.units import GRAMS_PER_KILOGRAM, SECONDS_PER_HOUR
 from forecasting.power.free_boards import with_measured_idle
 from planner.problem.configurations import board_share
+from planner.problem.free_boards import freed_board
 
 BEFORE = timedelta(hours=24)
 _BY_TIME = "the job did no work to measure by: compared by time"
@@ -142,6 +143,8 @@ def compare(
     if reasons:
         return _unmeasured(hours, reasons)
     now, then, why = _sides(recommendation, catalogue)
+    if stopped and not why:
+        now = _at_rest(now, before, slots, catalogue.get(recommendation.now.gpu_model))
     energy = Range(low=0, central=0, high=0, unit="kWh") if stopped else split_kwh
     if energy is None and not why and not stopped:
         energy, why = _board_energy(before, after, slot_hours)
@@ -220,6 +223,19 @@ def _sides(
     elif now.mig_profile:
         why = "the power of a MIG slice before the change is not known"
     return _held(now, own, own), _held(wanted, other, own), why
+
+
+def _at_rest(now: HeldBoards, before: pd.DataFrame, slots: int, model: GpuModel) -> HeldBoards:
+    """Return how a job that did nothing at last held its boards: they hint at what is free."""
+    last = before.iloc[-slots:]
+    held = float(last["allocated_gpus"].sum())
+    if not held > 0 or float(last["effective_gpus"].sum()) > NO_WORK_RATIO * held:
+        return now
+    watts = float(last["power_watts"].sum()) / held
+    if not watts > 0:
+        return now
+    free = freed_board(model, watts / now.share, rests=True)
+    return replace(now, free_watts=Range(low=free.low, central=free.mean, high=free.high, unit="W"))
 
 
 def _held(configuration: Configuration, model: GpuModel, own: GpuModel) -> HeldBoards:

@@ -35,7 +35,7 @@ class Option:
 
     `boards` in board equivalents of its model; `service` in devices of the present configuration.
     `slowdown` is how much longer saturated work takes, as low, central, high. `paused`: it holds
-    nothing for now and its work waits.
+    nothing for now and its work waits. `grows`: it is for demand that finds no board now.
     """
 
     configuration: Configuration
@@ -43,6 +43,7 @@ class Option:
     service: float
     slowdown: tuple[float, float, float] = (1.0, 1.0, 1.0)
     paused: bool = False
+    grows: bool = False
 
 
 def board_share(model: GpuModel, profile: MigProfile) -> float:
@@ -208,6 +209,7 @@ def _more_boards(
             configuration=Configuration(gpu_model=here.name, gpu_count=count),
             boards=float(count),
             service=float(count),
+            grows=True,
         )
         for count in sorted(counts)
         if count <= max(most, now + standing.step) and count <= present

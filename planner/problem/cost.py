@@ -13,9 +13,11 @@ import numpy.typing as npt
 from data.settings import PlanningSettings
 from data.units import SECONDS_PER_HOUR
 from planner.problem.configurations import Option, may_grow
-from planner.problem.energy import HELD, expected_power
+from planner.problem.energy import expected_draw
 from planner.problem.expected_shortfall import expected_shortfall, quantile_curve
+from planner.problem.expected_value import mean_of
 from planner.problem.job_demand import JobDemand
+from planner.problem.power_curve import HELD
 from planner.problem.terms import Terms
 from planner.problem.time_shift import put_off_costs
 from planner.problem.transitions import entering, leaving
@@ -79,7 +81,8 @@ def missed_service(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
     """Return the demand with headroom that an option is expected to miss, in devices [slots]."""
-    return _missed(demand, present, option, planning, headroom=planning.headroom_ratio)
+    missed = _missed(demand, present, option, planning, headroom=planning.headroom_ratio)
+    return missed * demand.remaining.central
 
 
 def _missed(
@@ -95,7 +98,7 @@ def _missed(
     levels, values = quantile_curve(demand.quantiles)
     wanted = np.minimum(values * (1 + headroom), _ceiling(demand, present))
     missed = expected_shortfall(levels, wanted, option.service)
-    return np.asarray(missed * demand.remaining.central, dtype=np.float64)
+    return np.asarray(missed, dtype=np.float64)
 
 
 def slot_costs(demand: JobDemand, present: Option, option: Option, terms: Terms) -> SlotCosts:
@@ -125,23 +128,32 @@ def longer_ratio(
     """Return how many hours more each hour's work is expected to take under an option, [slots].
 
     What demand exceeds the option by, or the mean of what activity that does not rise makes of it.
+    What a limit cuts off is not done at all.
     """
-    missed = missed_ratio(demand, present, option, planning)
-    if not demand.standing.ends or option is present or option.boards >= present.boards:
+    missed = missed_ratio(demand, present, option, planning) * demand.remaining.unlimited
+    if not demand.standing.ends or option is present or not may_slow(present, option):
         return missed
-    slower = float(np.mean(SLOWER)) * (option.slowdown[2] - 1) * demand.remaining.central
+    slower = float(np.mean(SLOWER)) * (option.slowdown[2] - 1) * demand.remaining.unlimited
     return np.maximum(missed, slower)
 
 
-SLOWER = (0.0, 0.005, 0.018, 0.041, 0.079, 0.133, 0.209, 0.315, 0.465, 0.707)
-"""Equally likely shares of the worst slowdown that work on fewer boards takes, an assumption: most
-jobs are held up by something else than their boards; a Beta(0.4, 1.6)."""
+SLOWER = (
+    0.0001, 0.0009, 0.0032, 0.0073, 0.0136, 0.0225, 0.0343, 0.0494, 0.068, 0.0907,
+    0.1179, 0.1502, 0.1882, 0.233, 0.2857, 0.3481, 0.4229, 0.5148, 0.6336, 0.8157,
+)  # fmt: skip
+"""Equally likely shares of the worst slowdown that work on fewer or slower boards takes, an
+assumption: most jobs are held up by something else than their boards; a Beta(0.4, 1.6)."""
+
+
+def may_slow(present: Option, option: Option) -> bool:
+    """Say whether work may take longer on an option's boards though they have room for it."""
+    return option.configuration.power_cap_watts is None and option.slowdown[2] > 1
 
 
 def missed_ratio(
     demand: JobDemand, present: Option, option: Option, planning: PlanningSettings
 ) -> Values:
-    """Return by what share of an hour an option is expected to miss each hour's work, [slots]."""
+    """Return by what share of an hour an option is expected to miss an hour's work, [slots]."""
     if not demand.standing.ends or option is present or not option.service:
         return np.zeros(planning.horizon_slots)
     return _missed(demand, present, option, planning, headroom=0.0) / option.service
@@ -157,11 +169,10 @@ def _energy(demand: JobDemand, present: Option, option: Option, terms: Terms) ->
     """Return the site energy per slot in kWh, with what is left idle; 0 where power is unknown."""
     if terms.catalogue.find(present.configuration.gpu_model) is None:
         return np.zeros(terms.planning.horizon_slots)
-    power = expected_power(demand, present, option, terms)
-    if power is None:
+    drawn = expected_draw(demand, present, option, terms)
+    if drawn is None:
         return np.zeros(terms.planning.horizon_slots)
-    left_idle = idle_watts(present, terms) - idle_watts(option, terms)
-    return (power + left_idle) * (terms.slot_hours / 1000 * terms.energy.pue)
+    return drawn * (terms.slot_hours / 1000 * terms.energy.pue)
 
 
 def _put_off(demand: JobDemand, present: Option, terms: Terms) -> Values:
@@ -228,6 +239,6 @@ def change_costs(demand: JobDemand, present: Option, option: Option, terms: Term
 
 
 def change_cost(demand: JobDemand, present: Option, option: Option, terms: Terms) -> float:
-    """Return the one-time cost of changing to an option, central, with the price of its wait."""
+    """Return the one-time cost of changing to an option, its mean, with the price of its wait."""
     found = change_costs(demand, present, option, terms)
-    return found.cost[1] + found.wait_price
+    return mean_of(*found.cost) + found.wait_price

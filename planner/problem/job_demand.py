@@ -6,12 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from data.catalogue.gpu_catalogue import GpuModel
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
 from data.records.jobs import Job
 from data.records.queue_waits import QueueWait
 from data.settings import PlanningSettings
 from planner.problem.elasticity import JobElasticity, standing_of
 from planner.problem.job_end import Remaining
+from planner.problem.power_curve import PowerCurve, learned_curve
 
 Values = npt.NDArray[np.float64]
 
@@ -24,8 +26,8 @@ class JobDemand:
     ascending; memory is MiB per device, and where a phase that took more is over, what stays needed
     (`memory_freed` says so); power is W of the whole job per slot, None when never reported, around
     what it draws at rest when it has long been idle. `remaining` says in which slots the job can
-    still be there, `queue_wait` how long it would wait to be started again, None where no queue is
-    in the way.
+    still be there, `power_curve` how its power follows activity, `queue_wait` how long it would
+    wait to be started again, None where no queue is in the way.
     """
 
     job: Job
@@ -50,6 +52,7 @@ class JobDemand:
     window_start: pd.Timestamp | None
     memory_freed: bool = False
     queue_wait: QueueWait | None = None
+    power_curve: PowerCurve = PowerCurve()  # noqa: RUF009 - a frozen value
 
 
 def job_demand(
@@ -61,8 +64,11 @@ def job_demand(
     remaining: Remaining,
     held_mib: float | None = None,
     queue_wait: QueueWait | None = None,
+    model: GpuModel | None = None,
 ) -> JobDemand:
     """Return the demand of a job from its history rows (columns HISTORY) and its forecast.
+
+    Of its boards' `model` how their power follows activity can be learned.
 
     `held_mib` is what memory is held to for the horizon after a phase that took more, None where
     there was none: the largest reading then says nothing of what is to come.
@@ -99,6 +105,7 @@ def job_demand(
         window_start=None if rows.empty else rows["slot_start"].min(),
         memory_freed=held_mib is not None,
         queue_wait=queue_wait,
+        power_curve=learned_curve(rows, None if job.mig_profile else model),
     )
 
 

@@ -34,7 +34,7 @@ class Remaining:
 
     `low` and `high` are q10 and q90 of a forecast end, all three are the same where it is known,
     and 1 where nobody tells one. `likely` [ends, slots] are the shares of equally likely ends.
-    `cut_off` is the share of them at which a limit ends the job, whether its work is done or not.
+    At those of them that are `cut_off` a limit ends the job, whether its work is done or not.
     `why` names the end within the horizon, '' when there is none.
     """
 
@@ -42,8 +42,14 @@ class Remaining:
     central: Values
     high: Values
     likely: Values
+    cut_off: npt.NDArray[np.bool_]
     why: str = ""
-    cut_off: float = 0.0
+
+    @property
+    def unlimited(self) -> Values:
+        """The share of each slot in which the job can be there and no limit is going to end it."""
+        going_on = self.likely[~self.cut_off]
+        return np.asarray(going_on.sum(axis=0) / len(self.likely), dtype=np.float64)
 
     def hours(self, slot_hours: float) -> float:
         """Return the expected hours of the horizon in which the job is there."""
@@ -72,7 +78,14 @@ def remaining_of(
     elif ends:
         before = len(ends)
     if not ends:
-        return Remaining(low=latest, central=latest, high=latest, likely=latest[None, :], why=why)
+        return Remaining(
+            low=latest,
+            central=latest,
+            high=latest,
+            likely=latest[None, :],
+            cut_off=np.zeros(1, dtype=np.bool_),
+            why=why,
+        )
     shares = np.minimum(_shares(ends, slot_starts, slot), latest)
     central = shares.mean(axis=0)
     low, high = np.quantile(shares, _SPREAD, axis=0)
@@ -82,7 +95,7 @@ def remaining_of(
         why = f"it is forecast to end around {middle:%Y-%m-%d %H:%M} UTC by {runs}"
     limited = told is not None and told[1] != _RECORDED
     return Remaining(
-        cut_off=float(np.mean([end >= told[0] for end in ends])) if limited and told else 0.0,
+        cut_off=np.array([bool(limited and told and end >= told[0]) for end in ends]),
         low=np.minimum(low, central),
         central=central,
         high=np.maximum(high, central),

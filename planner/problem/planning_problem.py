@@ -213,6 +213,7 @@ def make_problem(
             remaining=remaining,
             held_mib=held,
             queue_wait=(queue_waits or {}).get(job.job_id) if requeued else None,
+            model=catalogue.find(job.gpu_model),
         )
         _check_demand(demand, planning)
         demands.append(demand)

@@ -300,7 +300,13 @@ def _power(problem: PlanningProblem, option_of: Indices) -> Singles:
             continue
         watts = option.boards * model.tdp_watts
         if one.demand.power_q90 is not None and problem.catalogue.find(one.demand.job.gpu_model):
-            known = power_under(one.demand.power_q90, one.options[0], option, problem.terms)
+            known = power_under(
+                one.demand.power_q90,
+                one.options[0],
+                option,
+                problem.terms,
+                one.demand.power_curve,
+            )
             watts = min(watts, float(known.central.max()))
         above = max(0.0, watts - option.boards * model.idle_watts)
         power[column, row] = (above + option.boards * base) / _WATTS

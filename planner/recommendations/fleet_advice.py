@@ -15,12 +15,14 @@ from data.records.plans import NodePlan, Plan
 from data.units import SECONDS_PER_HOUR
 from planner.problem.carbon import emissions_of, market_emissions_of
 from planner.problem.fleet import FleetNode
+from planner.problem.free_boards import free_board
 from planner.problem.planning_problem import JobProblem, PlanningProblem
+from planner.recommendations.joint_errors import either_side, range_of
 from planner.recommendations.proposals import Proposal
 
 Values = npt.NDArray[np.float64]
-_BASE_RANGE = (0.5, 1.0, 1.5)
-"""How far the draw of a server without its GPUs may lie from the setting `nodes.base_watts_per_gpu`
+_BASE_SPREAD = 0.5
+"""How far (q10-q90) a server without its GPUs may draw from the setting `nodes.base_watts_per_gpu`
 (an empty server of the Acme trace draws 1,512 W, 10th percentile, with eight idle boards)."""
 _MIN_OFF_HOURS = 1.0
 _NOTICEABLE_BOARDS = 0.05
@@ -295,18 +297,20 @@ def _power_down(
 
 
 def _energy_of(gpus: int, model: GpuModel, hours: float, problem: PlanningProblem) -> Range:
-    idle = (model.idle_watts_low, model.idle_watts, model.idle_watts_high)
+    """Return the site energy in kWh that a node draws empty, of independent errors."""
     energy, base = problem.energy, problem.rules.nodes.base_watts_per_gpu
-    pues = (
-        max(1.0, energy.pue - energy.pue_uncertainty),
-        energy.pue,
-        energy.pue + energy.pue_uncertainty,
+    board, spread = free_board(model), _BASE_SPREAD * base
+    site = gpus * hours / 1000 * energy.pue
+    central = site * (board.mean + base)
+    per_pue = central / energy.pue
+    errors = (
+        either_side(site * (board.mean - board.low), site * (board.high - board.mean)),
+        either_side(site * spread, site * spread),
+        either_side(
+            per_pue * min(energy.pue_uncertainty, energy.pue - 1), per_pue * energy.pue_uncertainty
+        ),
     )
-    low, central, high = (
-        gpus * (board + share * base) * hours / 1000 * pue
-        for board, share, pue in zip(idle, _BASE_RANGE, pues, strict=True)
-    )
-    return Range(low=low, central=central, high=high, unit="kWh")
+    return range_of(central, errors, "kWh")
 
 
 def _power_down_savings(

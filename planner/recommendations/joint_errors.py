@@ -13,10 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from data.records.decisions import Range
+from planner.problem.expected_value import mean_of
 
 Values = npt.NDArray[np.float64]
 
 DRAWS = 1_999
+_LEFT_OUT, _ROUNDING = 0.2, 0.002
 _LEVELS = (np.arange(DRAWS) + 0.5) / DRAWS
 _NORMAL = np.array([NormalDist().inv_cdf(level) for level in _LEVELS])
 _OF_Q90 = _NORMAL / NormalDist().inv_cdf(0.9)
@@ -36,24 +38,18 @@ def either_side(down: float, up: float) -> Values:
     return np.where(_OF_Q90 < 0, _OF_Q90 * down, _OF_Q90 * up)
 
 
-def above_zero(low: float, central: float, high: float) -> Values:
-    """Return what a figure that is never negative has beyond `central` [levels].
+def above_zero(low: float, median: float, high: float) -> Values:
+    """Return what a figure that is never negative has beyond its mean [levels].
 
-    Its q10, median and q90 are `low`, `central` and `high`.
+    Its q10, median and q90 are `low`, `median` and `high`.
     """
-    return np.maximum(either_side(central - low, high - central), -central)
+    found = np.maximum(median + either_side(median - low, high - median), 0.0)
+    return found - mean_of(low, median, high)
 
 
 def equally_likely(values: Sequence[float] | Values) -> Values:
     """Return equally likely values, ascending [levels]."""
     return in_order(np.sort(np.asarray(values, dtype=np.float64)))
-
-
-def unless(values: Values, share: float, otherwise: float) -> Values:
-    """Return ascending equally likely values of which this share is `otherwise` [levels]."""
-    kept = round(len(values) * (1 - share))
-    others = np.full(len(values) - kept, otherwise)
-    return np.sort([*values[np.linspace(0, len(values) - 1, kept).astype(np.int64)], *others])
 
 
 def in_order(values: Values) -> Values:
@@ -62,12 +58,23 @@ def in_order(values: Values) -> Values:
 
 
 def range_of(central: float, errors: Sequence[Values | float], unit: str) -> Range:
-    """Return the range from q10 to q90 of a figure with these errors, with its central inside."""
+    """Return the range that holds 80 % of a figure with these errors, with its central inside.
+
+    From q10 to q90, unless more than a tenth lie on an end itself, as of a job that probably runs
+    into its limit: then that end leaves nothing out, and the other as much more.
+    """
     total = np.full(DRAWS, central)
     for number, error in enumerate(errors):
         if isinstance(error, np.ndarray):
             total += error[_order(number)]
-    low, high = (float(value) for value in np.quantile(total, (0.1, 0.9)))
+    low, high = np.quantile(total, (0.1, 0.9))
+    nearly = 1e-9 * max(1.0, abs(low), abs(high))
+    below, above = float(np.mean(total < low - nearly)), float(np.mean(total > high + nearly))
+    if above < _LEFT_OUT / 2 <= below + _ROUNDING:
+        low = np.quantile(total, _LEFT_OUT - above)
+    elif below < _LEFT_OUT / 2 <= above + _ROUNDING:
+        high = np.quantile(total, 1 - _LEFT_OUT + below)
+    low, high = float(low), float(high)
     return Range(low=min(low, central), central=central, high=max(high, central), unit=unit)
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from planner.problem.cost import SlotCosts, change_costs, slot_costs
+from planner.problem.expected_value import mean_of
 from planner.problem.planning_problem import JobProblem
 from planner.problem.terms import Terms
 
@@ -32,7 +33,7 @@ def path_cost(job: JobProblem, path: Path, terms: Terms) -> PathCost:
     for before, number in zip((0, *path), path, strict=False):
         if number != before:
             change = change_costs(job.demand, present, job.options[number], terms)
-            money += change.cost[1]
+            money += mean_of(*change.cost)
             missed += change.wait_price
     return PathCost(money=float(money), shortfall=float(missed))
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 import pytest
 from factories import make_job, make_plan
 from fleet_cases import KUBERNETES, gpu, node_of, pods_job
@@ -17,7 +18,7 @@ from data.records.jobs import Job, Platform, SchedulerFacts, WorkloadKind
 from data.records.plans import NodePlan, Plan
 from data.settings import EnergySettings, PlanningSettings
 from planner.plan import build_plan
-from planner.problem.cost import SLOWER
+from planner.problem.cost import SLOWER, longer_ratio
 from planner.problem.planning_problem import FleetRules, PlanningProblem
 from planner.problem.time_shift import waiting_stretch
 from planner.recommendations.advise import Advice, advise
@@ -96,7 +97,7 @@ def test_waiting_saves_carbon_only_where_the_hours_of_carbon_are_known() -> None
     assert seen is not None
     assert blind.central <= 0
     kwh = 8 * (600 - 75) / 1000 * 1.54 * 11
-    assert seen.central == pytest.approx(kwh * (600 - 350) / 1000, rel=0.05)
+    assert seen.central == pytest.approx(kwh * (600 - 350) / 1000, rel=0.07)  # less the restart
 
 
 def test_market_based_emissions_are_shown_beside_and_only_when_known() -> None:
@@ -168,9 +169,21 @@ def test_training_is_delayed_and_its_savings_are_net_of_it() -> None:
     assert one.savings.gpu_hours is not None
     worst = 48 - 2 * 24 * 0.7 - (4 * (120 + 1800) + 2 * 250) / 3600
     assert worst < one.savings.gpu_hours.low < one.savings.gpu_hours.central
+    # What a change takes is skewed: it costs its mean, 0.3, 0.4 and 0.3 of q10, median and q90.
+    leaving, entering = 0.3 * 5 + 0.4 * 330 + 0.3 * 1920, 0.3 * 15 + 0.4 * 62 + 0.3 * 250
     assert one.savings.gpu_hours.central == pytest.approx(
-        48 - 2 * usual - (4 * (30 + 300) + 2 * 62) / 3600
+        48 - 2 * usual - (4 * leaving + 2 * entering) / 3600
     )
+
+
+def test_training_takes_longer_on_a_slower_model_with_as_many_boards() -> None:
+    """At half the speed it takes up to twice as long; of that the mean that is assumed."""
+    job = make_job("a/job/x", kind=WorkloadKind.TRAINING)
+    problem = case((job, 0.3, 5_000.0, 300.0), gpus=[*boards(H100, 2), *boards(A100, 2)])
+    one = problem.jobs[0]
+    slower = next(option for option in one.options if option.configuration.gpu_model == A100)
+    extra = longer_ratio(one.demand, one.options[0], slower, problem.planning)
+    assert extra == pytest.approx(np.full(24, sum(SLOWER) / len(SLOWER)))
 
 
 def test_a_busy_job_on_cool_boards_is_flagged() -> None:

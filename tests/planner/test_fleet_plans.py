@@ -189,9 +189,9 @@ def test_the_worked_example_of_the_documents() -> None:
     plan = plan_of(problem)
     assert [step.gpu_count for step in plan.jobs[0].steps] == [4] * 3 + [2] * 6 + [4] * 3
     assert [node.on for node in plan.nodes] == [(True,) * 12, (False,) * 12]
-    assert plan.cost == pytest.approx(124.37, abs=0.01)
+    assert plan.cost == pytest.approx(124.55, abs=0.01)
     assert plan.cost_of_now == pytest.approx(157.39, abs=0.01)
-    assert plan.lower_bound == pytest.approx(123.95, abs=0.01)
+    assert plan.lower_bound == pytest.approx(124.13, abs=0.01)
 
 
 def test_jobs_that_are_kept_stay_where_they_are() -> None:

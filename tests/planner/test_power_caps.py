@@ -14,8 +14,9 @@ from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.catalogue.power_cap_laws import cap_law_of, load_cap_laws
 from data.settings import PlanningSettings
 from forecasting.power.cap import power_under_cap
-from planner.problem.energy import expected_power, power_under
+from planner.problem.energy import expected_draw, power_under
 from planner.problem.power_caps import cap_effect
+from planner.problem.power_curve import PowerCurve
 
 
 @given(st.floats(20, 900), st.floats(100, 700))
@@ -71,18 +72,20 @@ def test_a_cap_saves_the_mean_over_what_may_be_drawn(median: float, spread: floa
         power_q50=np.full(4, median),
         power_q90=np.full(4, median + outer),
     )
-    expected = expected_power(demand, present, capped, terms)
+    expected = expected_draw(demand, present, capped, terms)
     assert expected is not None
     drawn = np.clip(np.random.default_rng(1).normal(median, spread, 100_000), 80, 700)
-    under = power_under(drawn, present, capped, terms).central
+    under = power_under(drawn, present, capped, terms, PowerCurve()).central
     mean = float((drawn - under).mean())
     middle = np.array([median])
-    of_median = float((middle - power_under(middle, present, capped, terms).central)[0])
+    of_median = float(
+        (middle - power_under(middle, present, capped, terms, PowerCurve()).central)[0]
+    )
     found = float(median - expected[0])
     assert found == pytest.approx(mean, rel=0.12)
     assert abs(found - mean) < abs(of_median - mean)
     still = replace(demand, power_q10=demand.power_q50, power_q90=demand.power_q50)
-    certain = expected_power(still, present, capped, terms)
+    certain = expected_draw(still, present, capped, terms)
     assert certain is not None
     assert float(median - certain[0]) == pytest.approx(of_median)
 

@@ -175,14 +175,14 @@ def steadily(problem: PlanningProblem, option: int) -> Proposal:
 
 
 def test_a_freed_board_stays_powered() -> None:
-    """Reclaiming saves what the board draws beyond a free one, of 60 to 120 W, never all of it."""
+    """Reclaiming saves what holding the board draws, at most a fifth of it, never all of it."""
     problem = case((make_job(), 0.0, 500.0, 75.0), gpus=boards(H100, 1))
     last = len(problem.jobs[0].options) - 1
     saved = outcome_of(steadily(problem, last), problem.terms).savings.energy_kwh
     assert saved is not None
-    assert saved.central == pytest.approx(0.0)
-    assert saved.high == pytest.approx(0.015 * 24 * 1.54, rel=0.02)
-    assert saved.low == pytest.approx(-0.045 * 24 * 1.54, rel=0.02)
+    held = 0.075 * 24 * 1.54
+    assert -0.03 * held < saved.low < saved.central < saved.high < 0.25 * held
+    assert saved.central == pytest.approx(0.1 * held, rel=0.3)
 
 
 @given(
