@@ -70,10 +70,11 @@ def compared(  # type: ignore[no-untyped-def]
     minutes: int = 60,
     **changes: Any,
 ):
-    """What is measured without site overhead, where a free H100 draws 80 W."""
+    """What is measured without site overhead, where a free H100 draws 80 W or `free_watts`."""
     slots = changes.pop("slots", len(after))
     split = changes.pop("split_kwh", None)
     is_over = changes.pop("is_over", True)
+    low, middle, high = changes.pop("free_watts", (80.0, 80.0, 80.0))
     held = round(before["allocated_gpus"].mean()) if len(before) else 4
     now = Configuration(gpu_model=H100, gpu_count=held)
     values = {
@@ -84,7 +85,7 @@ def compared(  # type: ignore[no-untyped-def]
     }
     catalogue = GpuCatalogue(
         tuple(
-            replace(model, idle_watts_low=80.0, idle_watts=80.0, idle_watts_high=80.0)
+            replace(model, idle_watts_low=low, idle_watts=middle, idle_watts_high=high)
             for model in load_gpu_catalogue()
         )
     )
@@ -192,6 +193,15 @@ def test_a_job_that_was_stopped_would_have_stood_idle_on() -> None:
     assert found.realised_gpu_hours.central == pytest.approx(12)
     assert found.realised_energy_kwh.central == pytest.approx(3 * 4 * 0.020)
     assert compared(before, history([], boards=0), proposed=0, slots=3, is_over=False).reasons
+
+
+def test_what_an_idle_board_drew_tells_what_it_draws_free() -> None:
+    """Thought to draw 60-120 W free, it drew 75 W held and idle: stopping saves some of that."""
+    before = day_of([0.0] * 24, boards=4, resting=75.0)
+    unsure = {"free_watts": (60.0, 80.0, 120.0)}
+    found = compared(before, history([], boards=0), proposed=0, slots=3, **unsure)
+    assert 0 < found.realised_energy_kwh.central < 0.2 * 3 * 4 * 0.075
+    assert found.realised_energy_kwh.low > -0.05 * 3 * 4 * 0.075
 
 
 @pytest.mark.parametrize(
