@@ -171,6 +171,17 @@ def test_every_hour_counts_once_at_its_price(minute: int, lasted: int, slot_minu
         saved = one.measurement.realised_gpu_hours
         assert saved is not None
         assert held + saved.central == pytest.approx(without, rel=1e-9)
+        assert one.money is not None
+        assert one.measurement.realised_energy_kwh is not None
+        price = np.mean([PRICES[at.hour] for at in slots if at.date() == one.day])
+        energy = one.measurement.realised_energy_kwh
+        for side in ("low", "high"):
+            unsure = np.hypot(
+                BOARD.price_per_hour * (getattr(saved, side) - saved.central),
+                price * (getattr(energy, side) - energy.central),
+            )
+            off = abs(getattr(one.money, side) - one.money.central)
+            assert off == pytest.approx(unsure, abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The mix: ordered, bounded, from the past only, calibrated where the world repeats itself."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import rolling_backtest
-from forecasting.mix.model import MixModel, mix
+from forecasting.mix.model import MixModel, _origins, mix
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
 NAMES = ("q05", "q10", "q50", "q90", "q95")
@@ -158,6 +159,41 @@ def test_beyond_the_calibrated_lead_bands_grow_as_a_random_walks(slot_minutes: i
     for outer, inner in ((0, 1), (4, 3), (0, 4)):
         grown = (last[outer] - last[inner]) / (first[outer] - first[inner])
         assert grown == pytest.approx(np.sqrt(beyond[-1] / beyond[0]), rel=0.02)
+
+
+@pytest.mark.parametrize("slot_minutes", [15, 60])
+def test_unknown_slots_before_the_first_known_one_change_nothing(slot_minutes: int) -> None:
+    """The clock of the day stays where it is, thirty hours and a slot later."""
+    per_day = 24 * 60 // slot_minutes
+    values = daily(9, per_day=per_day)
+    late = per_day + per_day // 4 + 1
+    values[:late] = np.nan
+    whole = series(values, slot_seconds=60 * slot_minutes)
+    cut = replace(whole, values=values[late:], first_slot=late * 60 * slot_minutes)
+    one, other = (mix(known, per_day).quantiles for known in (whole, cut))
+    for name in NAMES:
+        assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-9)
+
+
+def test_bands_grow_around_where_the_middle_was() -> None:
+    """Noise around 500: its middle does not move with the lead, beyond the calibrated one too."""
+    values = 500 + np.random.default_rng(4).normal(0, 1, 48)
+    found = mix(series(values, upper=np.inf), 14 * 24)
+    assert found.calibrated_hours < 48
+    rows = found.quantiles
+    assert abs(rows.q50[48:].mean() - 500) < 0.5 * (rows.q50 - rows.q10)[3]
+
+
+def test_lead_times_are_told_apart_up_to_a_month() -> None:
+    """The last bucket ends with the horizon."""
+    ends = [one.until_hours for one in mix(series(daily(3)), 720).weights]
+    assert ends == [1, 3, 6, 12, 24, 48, 96, 168, 336, 720]
+
+
+def test_past_moments_are_a_stride_apart() -> None:
+    """The newest a stride ago, ascending, no more than asked for and none before the first slot."""
+    assert _origins(100, 6, 3).tolist() == [82, 88, 94]
+    assert _origins(20, 6, 9).tolist() == [2, 8, 14]
 
 
 @pytest.mark.parametrize("slot_minutes", [5, 15, 30, 60])

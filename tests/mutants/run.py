@@ -38,7 +38,7 @@ import scipy.optimize
 import scipy.stats  # noqa: F401
 from cosmic_ray.commands import init
 from cosmic_ray.plugins import OPERATOR_PROVIDERS
-from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_db import WorkDB, WorkResultStorage, use_db
 from cosmic_ray.work_item import TestOutcome, WorkItem
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -141,8 +141,10 @@ def command_of(group: Group) -> str:
     return f"-x -q {plugins} {group.tests}{plain}"
 
 
-def judge(group: Group, session: WorkDB, seed: int, each: int) -> None:
+def judge(group: Group, session: WorkDB, seed: int, each: int, again: set[str]) -> None:
     """Judge the mutants of a group that have no result yet, at most `each` (0: all).
+
+    Those of `again` alone where it names any.
 
     Errors: SystemExit when its tests fail without a mutant.
     """
@@ -157,7 +159,8 @@ def judge(group: Group, session: WorkDB, seed: int, each: int) -> None:
     known = {item.job_id for item in session.work_items}
     session.add_work_items(item for item in items if item.job_id not in known)
     done = dict(session.results)
-    waiting = [item for item in items if item.job_id not in done][: each or None]
+    waiting = [item for item in items if item.job_id not in done]
+    waiting = [item for item in waiting if not again or item.job_id in again][: each or None]
     if not waiting:
         return
     outcome, output = forked_tests(command_of(group), 1_800)
@@ -216,27 +219,24 @@ def main() -> None:
     os.chdir(TREE)
     chosen = list(groups(asked.only))
     with use_db(str(FOLDER / f"seed-{asked.seed}.sqlite")) as session:
-        if asked.again:
-            forget_survivors(session)
+        again = forget_survivors(session) if asked.again else set()
         for group in chosen:
             sys.path.insert(0, str(TREE))
             child = os.fork()
             if not child:
-                judge(group, session, asked.seed, asked.each)
+                judge(group, session, asked.seed, asked.each, again)
                 os._exit(0)
             if os.waitpid(child, 0)[1]:
                 raise SystemExit(1)
         print(f"seed {asked.seed}\n\n{summary(chosen, session, asked.seed)}")
 
 
-def forget_survivors(session: WorkDB) -> None:
-    """Take back the results of survivors, to judge them by the tests of now."""
-    import cosmic_ray.work_db as tables
-
+def forget_survivors(session: WorkDB) -> set[str]:
+    """Take back the results of survivors, to judge them by the tests of now; return which."""
+    names = {name for name, result in session.results if not result.is_killed}
     with session._session_maker.begin() as rows:
-        rows.query(tables.WorkResultStorage).filter(
-            tables.WorkResultStorage.test_outcome == TestOutcome.SURVIVED
-        ).delete()
+        rows.query(WorkResultStorage).filter(WorkResultStorage.job_id.in_(names)).delete()
+    return names
 
 
 if __name__ == "__main__":
