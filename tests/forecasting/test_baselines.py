@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 from data.errors import NotEnoughHistoryError
 from forecasting.backtest import held_out, pinball_loss, rolling_backtest
 from forecasting.demand_model import Quantiles
+from forecasting.naive_model import NaiveModel
 from forecasting.prophet.model import ProphetModel
 from forecasting.seasonal_naive_model import SeasonalNaiveModel
 
@@ -115,3 +116,20 @@ def test_prophet_is_quiet_and_deferred() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize("slot_seconds", [300, 900, 1800, 3600])
+def test_naive_bands_are_the_spread_of_changes_over_each_lead(slot_seconds: int) -> None:
+    """Of four changes or more, and of leads up to half the history; both sides hold the value."""
+    values = np.array([50.0, 53.0, 47.0, 55.0, 51.0, 58.0, 49.0, 52.0, 50.0])
+    found = NaiveModel().forecast(series(values, slot_seconds=slot_seconds), 6)
+    rows = np.stack([found.q05, found.q10, found.q50, found.q90, found.q95])
+    for lead in (1, 2, 4):
+        changes = np.quantile(values[lead:] - values[:-lead], [0.05, 0.1, 0.9, 0.95])
+        low, high = np.minimum(changes[:2], 0), np.maximum(changes[2:], 0)
+        assert rows[:, lead - 1] == pytest.approx([*(50 + low), 50, *(50 + high)])
+    assert (rows[:, 4:] == rows[:, 3:4]).all()
+    five = NaiveModel().forecast(series(values[:5]), 1)
+    assert five.q90[0] > five.q50[0] == 51
+    four = NaiveModel().forecast(series(values[:4]), 1)
+    assert four.q05[0] == four.q95[0] == 55
