@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from planning_cases import H100
 
 from dashboard.saved_by_day import DaySaved, saved_by_day, standing_times, summed
+from dashboard.savings import ledger
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.columns import HISTORY, SAMPLES, check_frame, empty_frame
-from data.records.commands import JournalRow
+from data.records.commands import CommandKind, JournalRow
 from data.records.decisions import Action, Recommendation, Savings
 from data.records.plans import Configuration
 from data.settings import EnergySettings, PlanningSettings, Settings
@@ -284,3 +285,29 @@ def test_the_columns_of_a_history_are_all_there() -> None:
     past = Past(NOW, NOW + DAY, advice(), [])
     frame = past.job_history("a", start=NOW, end=NOW + HOUR, slot_seconds=900)
     assert len(check_frame(frame, HISTORY)) == 4
+
+
+def test_the_ledger_begins_with_the_latest_and_counts_from_the_first_apply() -> None:
+    """Whatever the order of the journal; rows of other commands than applies are left out."""
+    events = [("b", "applied", 2), ("a", "applied", 1), ("a", "applied-differently", 3)]
+    rows = [
+        replace(row(event, NOW + hours * HOUR), digest=digest) for digest, event, hours in events
+    ]
+    undo = replace(row("applied", NOW), digest="u", command_id="undo")
+    kinds = {"c": CommandKind.APPLY, "undo": CommandKind.ROLLBACK}
+    reader: Any = SimpleNamespace(
+        commands=lambda: [
+            SimpleNamespace(command=SimpleNamespace(command_id=name, kind=kind))
+            for name, kind in kinds.items()
+        ],
+        journal=lambda *, events: [one for one in [*rows, undo] if one.event in events],
+        recommendation=lambda digest, *, now: SimpleNamespace(
+            reference=digest, recommendation=advice(), state="applied"
+        ),
+    )
+    found = ledger(reader, now=NOW + DAY)
+    assert [(one.reference, one.applied_at) for one in found] == [
+        ("b", NOW + 2 * HOUR),
+        ("a", NOW + HOUR),
+    ]
+    assert {one.reason for one in found} == {"not measured yet"}
