@@ -178,28 +178,16 @@ def test_it_is_made_listed_and_ended_by_commands(
 
 @pytest.mark.slow
 def test_the_cycle_proposes_nothing_that_is_dismissed(tmp_path: Path) -> None:
-    """Of a kind that it proposed before, and proposes again when the pattern has ended."""
+    """The demo's idle jobs would be reclaimed; the rest of its plan is proposed."""
     url = f"duckdb:///{tmp_path}/demo.duckdb"
-    once = ["--quiet", "--store", url, "demo", "--once", "--days", "1"]
-    assert main(once) == 0
-
-    def proposed() -> set[str]:
-        with open_store(url) as opened:
-            found = findings_now(opened.reader, now=opened.reader.clock())
-            return {str(one.finding.action) for one in found if one.state == "open"}
-
-    kind = "fewer-gpus"
-    assert kind in proposed()
     with open_store(url) as opened:
-        now = opened.reader.clock()
-        dismiss_matching(
-            opened, kind=kind, reason=DismissalReason.NOT_NOW, by=ANN, now=now,
-            until=now + timedelta(days=1),
-        )  # fmt: skip
-    assert main(once) == 0
+        dismissed(opened, kind="reclaim")
+    assert main(["--quiet", "--store", url, "demo", "--once", "--days", "1"]) == 0
     with open_store(url) as opened:
-        now = opened.reader.clock()
-        newest = [one for one in opened.reader.current_recommendations(now=now)
-                  if one.state == "proposed"]  # fmt: skip
-    assert newest
-    assert kind not in {str(one.recommendation.action) for one in newest}
+        found = findings_now(opened.reader, now=opened.reader.clock())
+        plan = opened.reader.latest_plan()
+    kinds = {str(one.finding.action) for one in found}
+    assert kinds
+    assert "reclaim" not in kinds
+    assert plan is not None
+    assert [job for job in plan.jobs if job.idle is not None and "kind=reclaim" in str(job.idle)]
