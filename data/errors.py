@@ -4,7 +4,7 @@ TrimtabError
 ├── SettingsError
 ├── UnknownGpuModelError
 ├── StoreError ─ StoreBusyError, SchemaTooNewError, LeaseLostError, NoRoomError, NotKnownError,
-│                NoTextError
+│                NoTextError, AlreadySubmittedError
 ├── CollectorError ─ SourceUnreachableError, SourceRefusedError, UnexpectedAnswerError,
 │                    SourceNotConfiguredError
 ├── ForecastError ─ NotEnoughHistoryError
@@ -108,6 +108,10 @@ class SchemaTooNewError(StoreError):
 
 class NotKnownError(StoreError):
     """Nothing of that id is kept, or nothing that who asks may see."""
+
+
+class AlreadySubmittedError(StoreError):
+    """The same job was submitted before and has not ended."""
 
 
 class NoTextError(StoreError):

@@ -13,6 +13,7 @@ from dashboard.api.limits import KeyTakenError, TooManyRequestsError
 from dashboard.api.pages_of_rows import BadCursorError
 from dashboard.reports.esg.asked import BadRangeError
 from data.errors import (
+    AlreadySubmittedError,
     ApplyError,
     CollectorError,
     NotAllowedError,
@@ -46,6 +47,7 @@ _STATUS: tuple[tuple[type[TrimtabError], int], ...] = (
     (NotAllowedError, 403),
     (PreconditionError, 412),
     (StalePlanError, 409),
+    (AlreadySubmittedError, 409),
     (NoTextError, 422),
     (ApplyError, 422),
     (StoreError, 503),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from data.errors import StoreError, scrub
+from data.errors import AlreadySubmittedError, StoreError, scrub
 from data.records.submissions import MeasuredPeak, Submission
 from data.store import tables
 from data.store.bulk import put_rows
@@ -76,7 +76,7 @@ def write_submission(connection: sa.Connection, submission: Submission, *, new: 
             sa.select(table.c.submission_id).where(sa.or_(own, same_job))
         ).scalar()
         if twin is not None:
-            raise StoreError(
+            raise AlreadySubmittedError(
                 f"the same job is already submitted as {twin} and has not ended",
                 f"See `trimtab submissions show {twin}`, or change the job.",
             )
