@@ -13,6 +13,7 @@ from data.records.decisions import Recommendation
 from data.records.lifecycle import State
 from data.store import StoredRecommendation
 
+_COLOURS = {"-": "red", "+": "green"}
 _LOOKED_AT = frozenset({State.PROPOSED, State.APPROVED, State.WRITTEN})
 
 
@@ -29,15 +30,23 @@ def step_lines(preview: Preview) -> list[str]:
     """Return the steps as the lines of a diff."""
     lines = []
     for step in preview.change.steps:
-        lines.append(f"@@ {step.text}")
+        lines.append(step.text)
         lines += [f"- {step.field}: {step.before}"] if step.before is not None else []
         lines += [f"+ {step.field}: {step.after}"] if step.after is not None else []
     return lines
 
 
-def _one_line_each(lines: list[str]) -> str:
-    """Return lines as text in which no value begins a line of its own."""
-    return "\n".join(" ".join(line.split()) for line in lines)
+def diff_text(lines: list[str]) -> str:
+    """Return a diff as Markdown: removed on red, added on green, in the page's own dark text.
+
+    The colours that Streamlit gives to a diff as code are too pale to read on a light page. No
+    value begins a line of its own.
+    """
+    shown = []
+    for line in lines:
+        text, colour = plain(" ".join(line.split())), _COLOURS.get(line[:1])
+        shown.append(f":{colour}-background[{text}]" if colour else f"**{text}**")
+    return "  \n".join(shown)
 
 
 def change_panel(stored: StoredRecommendation) -> None:
@@ -45,7 +54,7 @@ def change_panel(stored: StoredRecommendation) -> None:
     said, service = stored.recommendation, current_world().decision_service
     preview: Preview | None = st.session_state.get(preview_key(said.digest))
     lines = step_lines(preview) if preview else change_lines(said)
-    st.code(_one_line_each(lines), language="diff", wrap_lines=True)
+    st.markdown(diff_text(lines))
     if preview is not None:
         _said_by_target(preview)
     if not service.can_apply(said):

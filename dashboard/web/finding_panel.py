@@ -15,7 +15,7 @@ from dashboard.web.evidence import evidence_rows, show_demand
 from dashboard.web.identity import current_role, signed_in
 from dashboard.web.inbox_rows import InboxRow, interrupts
 from dashboard.web.outcome import show_outcome, under_way
-from dashboard.web.page import plain, tense
+from dashboard.web.page import plain, table, tense
 from dashboard.web.session import current_world
 from dashboard.web.verbs import VERBS, offered, why_refused
 from data.records.decisions import Recommendation
@@ -43,8 +43,9 @@ def finding_panel(row: InboxRow) -> None:
         with st.container(
             horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"
         ):
-            st.markdown(
-                f"### {row.reference} · {said.action.spec.title} · {plain(said.target)}",
+            st.subheader(
+                f"{row.reference} · {said.action.spec.title} · {plain(said.target)}",
+                anchor=False,
                 width="content",
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
@@ -182,4 +183,4 @@ def _details(stored: StoredRecommendation, number: int) -> None:
                 {"at": row.at, "who": row.by, "what": row.event, "detail": row.detail}
                 for row in entries
             ]
-            st.dataframe(pd.DataFrame(told), hide_index=True)
+            table(pd.DataFrame(told), "record", exported=False)

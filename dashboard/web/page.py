@@ -91,7 +91,9 @@ def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
     for column, (label, value) in zip(st.columns(len(values)), values.items(), strict=True):
         main, note = _main_and_note(value)
         with column.container(gap=None):
-            st.metric(label, main)
+            # The metric's own label is one line that is cut where the window is narrow.
+            st.caption(label)
+            st.metric(label, main, label_visibility="collapsed")
             st.caption(plain(note) or "\u00a0")
 
 

@@ -52,7 +52,7 @@ _OPTIONS: dict[str, Any] = {
     "server.enableStaticServing": False,
     "server.headless": True,
     "theme.light.primaryColor": "#0072B2",
-    "theme.dark.primaryColor": "#56B4E9",
+    "theme.dark.primaryColor": "#1A78B0",
     "theme.headingFontSizes": ["1.6rem", "1.15rem", "1.05rem", "1rem", "1rem", "1rem"],
     "theme.metricValueFontSize": "1.4rem",
     "theme.paddingTop": "1rem",

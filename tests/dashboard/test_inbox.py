@@ -1,5 +1,6 @@
 """The rows of the inbox: what is chosen, in which order, and what stays where it was."""
 
+import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,7 +10,7 @@ from factories import NOW, make_job, make_range, make_recommendation
 
 from dashboard.findings import DISMISSED, OPEN, RESOLVED, FindingStatus
 from dashboard.saved_by_day import SavedSum
-from dashboard.web.change_panel import change_lines
+from dashboard.web.change_panel import change_lines, diff_text
 from dashboard.web.inbox_rows import (
     STATES,
     InboxChoice,
@@ -195,6 +196,9 @@ def test_a_change_is_a_diff() -> None:
     """What is held is removed, what is proposed is added."""
     lines = change_lines(make_recommendation())
     assert [line[:5] for line in lines] == ["- 4 ×", "+ 2 ×"]
+    text = diff_text([*lines, "scale it\n- 9 × nothing"])
+    assert re.findall(r":(\w+)-background", text) == ["red", "green"]
+    assert len(text.splitlines()) == 3
 
 
 def test_an_age_is_told_as_people_say_it() -> None:
