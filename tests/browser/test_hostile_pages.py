@@ -49,7 +49,8 @@ FOUND = r"""
     .filter(one => /evil|^(javascript|vbscript|data:text)/i.test(one));
   const marked = [...app.querySelectorAll('[data-testid="stMarkdownContainer"]')]
     .flatMap(one => [...one.querySelectorAll(ours)])
-    .filter(one => !one.closest('[data-testid="stHeaderActionElements"]'));
+    .filter(one => !one.closest('[data-testid="stHeaderActionElements"]'))
+    .filter(one => !one.matches('a[href="health"]'));
   const drawn = [...app.querySelectorAll('.js-plotly-plot')].flatMap(one =>
     [...one.querySelectorAll('a, foreignObject, image[href*=evil], script, iframe')]);
   return {
