@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.demand_sets import helios, philly
+from benchmarks.demand_sets import helios, on_one_clock, philly
 from dashboard.step_forecasts import step_forecasts
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from planner.rightsizing.all_policies import forecast_policies, peer_policies
@@ -177,8 +177,7 @@ def _clusters(name: str, usage: Values, every: int, *, tuned: Mask) -> ReplaySet
 
 def philly_clusters(data: Path, every: int) -> ReplaySet:
     """Return the GPUs wanted by Philly's virtual clusters; forecasts made every so many hours."""
-    series = philly(data).series
-    usage = np.stack([series[one] for one in sorted(series)])
+    _names, usage = on_one_clock(philly(data))
     return _clusters("philly, virtual clusters", usage, every, tuned=half(len(usage)))
 
 

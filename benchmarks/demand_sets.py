@@ -1,6 +1,6 @@
 """Real demand as series: Helios Venus by the hour, Philly by virtual cluster, pods by 5 min."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +15,26 @@ _MIN_DAYS = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandSet:
-    """Named series on one grid of slots."""
+    """Named series on one grid of slots; `first` is the slot of each one's first value, 0 if not.
+
+    Series may differ in length: a cluster is seen from its first job on.
+    """
 
     name: str
     slot_seconds: int
     series: dict[str, Values]
+    first: dict[str, int] = field(default_factory=dict)
+
+
+def on_one_clock(demand: DemandSet) -> tuple[tuple[str, ...], Values]:
+    """Return the names and the series as rows [series, slots], NaN where one was not recorded."""
+    names = tuple(sorted(demand.series))
+    first = [demand.first.get(name, 0) for name in names]
+    ends = [start + len(demand.series[name]) for start, name in zip(first, names, strict=True)]
+    rows = np.full((len(names), max(ends) - min(first)), np.nan)
+    for row, name, start, end in zip(rows, names, first, ends, strict=True):
+        row[start - min(first) : end - min(first)] = demand.series[name]
+    return names, rows
 
 
 def helios(data: Path) -> DemandSet:
@@ -34,13 +49,15 @@ def helios(data: Path) -> DemandSet:
 def philly(data: Path) -> DemandSet:
     """Return the GPUs wanted per hour by virtual cluster, from 2017-10-02 on."""
     frame = pd.read_parquet(data / "philly" / "hourly_gpu_demand_by_vc.parquet")
-    series = {}
+    series, first = {}, {}
     for name, rows in frame.groupby("cluster"):
         demand = rows.set_index("hour")["gpu_demand"].sort_index()
         demand = demand.loc[PHILLY_FROM:PHILLY_UNTIL].asfreq("h", fill_value=0.0)
         if len(demand) > 24 * _MIN_DAYS:
             series[str(name)] = demand.to_numpy(float)
-    return DemandSet(name="philly", slot_seconds=3600, series=series)
+            begin = demand.index[0] - pd.Timestamp(PHILLY_FROM)
+            first[str(name)] = round(begin.total_seconds() / 3600)
+    return DemandSet(name="philly", slot_seconds=3600, series=series, first=first)
 
 
 def pods(data: Path, column: str, *, slot_seconds: int = 300) -> DemandSet:
@@ -54,10 +71,11 @@ def pods(data: Path, column: str, *, slot_seconds: int = 300) -> DemandSet:
     slot = frame["t_est_real_s"] // slot_seconds
     grouped = frame.groupby([frame["pod"], slot])[column]
     values = grouped.mean() if column == "gpu_util_pct" else grouped.max() / 2**30
-    series = {}
+    series, first = {}, {}
     for name, rows in values.groupby(level=0):
         index = rows.index.get_level_values(1).to_numpy()
         row = np.full(int(index.max() - index.min()) + 1, np.nan)
         row[index - index.min()] = rows.to_numpy()
         series[str(name)] = row
-    return DemandSet(name=f"pods {column}", slot_seconds=slot_seconds, series=series)
+        first[str(name)] = int(index.min())
+    return DemandSet(name=f"pods {column}", slot_seconds=slot_seconds, series=series, first=first)

@@ -116,11 +116,11 @@ def speed_line(data: Path) -> list[str]:
     rng = np.random.default_rng(1)
     tasks = [
         PathTask(
-            series=as_series(base[start % 2000 :][:336] * rng.lognormal(0, 0.2, 336), 3600),
+            series=as_series(np.resize(np.roll(base, -start), 336) * noise, 3600),
             first_slot=336 * 3600,
             horizon=24,
         )
-        for start in range(2_000)
+        for start, noise in enumerate(rng.lognormal(0, 0.2, (2_000, 336)))
     ]
     paths_of(tasks[:64], settings=PlanningSettings())
     wall, cpu = time.perf_counter(), time.process_time()
@@ -146,6 +146,9 @@ def goals(day: Sequence[Judged], week: Sequence[Judged]) -> list[str]:
     limits = {"helios": 0.86, "philly": 0.94}
     for judged in day:
         ratios = ratios_of(judged)
+        if not ratios:
+            lines.append(f"* {judged.name}: too short to be judged")
+            continue
         mean = float(np.mean(list(ratios.values())))
         limit = limits[judged.name]
         lines.append(

@@ -82,12 +82,17 @@ def judge(
     horizon: int,
     origins: Callable[[int], Sequence[int]],
 ) -> Judged:
-    """Ask every model at `origins(length)` of every series for `horizon` hours."""
+    """Ask every model at `origins(length)` of every series for `horizon` hours.
+
+    A series too short for one such moment is left out.
+    """
     rows: dict[str, dict[str, Row]] = {one.name: {} for one in models}
     plain = {"naive, conformal": False, "seasonal naive, conformal": True}
     rows |= {name: {} for name in plain}
     baseline, scale = {}, {}
     for name, values in tqdm(demand.series.items(), desc=f"{demand.name} {horizon} h", leave=False):
+        if not origins(len(values)):
+            continue
         scale[name] = float(np.abs(values[DAY:] - values[:-DAY]).mean())
         for key in rows:
             rows[key][name] = Row([], [], [])
@@ -116,8 +121,8 @@ def add(row: Row, truth: Values, found: Quantiles) -> None:
 
 def table(judged: Judged) -> list[str]:
     """Return the rows of one set: ratio, worst series, MASE, coverage, speed."""
-    lines = []
-    for model, by_series in judged.rows.items():
+    lines: list[str] = []
+    for model, by_series in judged.rows.items() if judged.baseline else ():
         ratios = [np.mean(row.pinball) / judged.baseline[name] for name, row in by_series.items()]
         mase = [np.mean(row.error) / judged.scale[name] for name, row in by_series.items()]
         inside = [np.mean(row.inside) for row in by_series.values()]

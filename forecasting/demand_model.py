@@ -14,7 +14,8 @@ LEVELS = (0.1, 0.5, 0.9)
 class Quantiles:
     """Quantiles of the slots after the series' last, in the series' unit.
 
-    The outer two, q05 and q95, are the band that reality should seldom leave.
+    The outer two, q05 and q95, are the band that reality should seldom leave. q25 and q75 are None
+    where a model does not give them.
     """
 
     q05: Values
@@ -22,6 +23,8 @@ class Quantiles:
     q50: Values
     q90: Values
     q95: Values
+    q25: Values | None = None
+    q75: Values | None = None
 
 
 class DemandModel(Protocol):

@@ -21,6 +21,7 @@ MODELS: tuple[DemandModel, ...] = (MixModel(), ProphetModel(), SeasonalNaiveMode
 """By name, as planning.model chooses; the mix is the default."""
 MIX = MODELS[0].name
 _DIGITS = 6
+_ASCENDING = ("q05", "q10", "q25", "q50", "q75", "q90", "q95")
 _FALLBACK = SeasonalNaiveModel()
 _UNEXPECTED = (ForecastError, ArithmeticError, ValueError, RuntimeError, OSError)
 """What numerical libraries raise on series they cannot fit (np.linalg.LinAlgError is a
@@ -108,21 +109,18 @@ def path_of(
 
     Six significant digits are kept: a path is stored as text at every cycle.
     """
-    rows = np.stack([quantiles.q05, quantiles.q10, quantiles.q50, quantiles.q90, quantiles.q95])
-    kept = _rounded(rows[:, ahead:]).clip(series.lower, series.upper)
+    found = {name: getattr(quantiles, name) for name in _ASCENDING}
+    given = {name: row for name, row in found.items() if row is not None}
+    kept = _rounded(np.stack(list(given.values()))[:, ahead:]).clip(series.lower, series.upper)
     # Rounding to binary fractions of a unit may reverse two that were equal.
-    q05, q10, q50, q90, q95 = (tuple(row) for row in np.maximum.accumulate(kept, axis=0).tolist())
+    rows = np.maximum.accumulate(kept, axis=0).tolist()
     return QuantilePath(
         quantity=series.quantity,
         model=model,
-        q05=q05,
-        q10=q10,
-        q50=q50,
-        q90=q90,
-        q95=q95,
         backtest=None,
         winsorised_slots=series.winsorised,
         censored_slots=series.censored,
+        **{name: tuple(row) for name, row in zip(given, rows, strict=True)},
     )
 
 

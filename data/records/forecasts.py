@@ -69,9 +69,10 @@ class Backtest:
 class QuantilePath:
     """q10, q50 and q90 of one quantity for every slot of the horizon.
 
-    q05 and q95 are empty where a model does not give them. `weights` says which members a mix
-    rests on; `winsorised_slots` and `censored_slots` how many slots of the history were cut down
-    as outliers, and in how many the job used all it had, so that it may have wanted more.
+    q05 and q95, q25 and q75 are empty where a model does not give them. `weights` says which
+    members a mix rests on; `winsorised_slots` and `censored_slots` how many slots of the history
+    were cut down as outliers, and in how many the job used all it had, so that it may have wanted
+    more.
     """
 
     quantity: Quantity
@@ -83,6 +84,8 @@ class QuantilePath:
     notes: tuple[str, ...] = ()
     q05: tuple[float, ...] = ()
     q95: tuple[float, ...] = ()
+    q25: tuple[float, ...] = ()
+    q75: tuple[float, ...] = ()
     weights: tuple[LeadWeights, ...] = ()
     winsorised_slots: int = 0
     censored_slots: int = 0
@@ -92,6 +95,8 @@ class QuantilePath:
             raise ValueError(f"quantile paths of {self.quantity} differ in length")
         if len(self.q05) not in (0, len(self.q10)) or len(self.q95) != len(self.q05):
             raise ValueError(f"the outer quantiles of {self.quantity} differ in length")
+        if len(self.q25) not in (0, len(self.q10)) or len(self.q75) != len(self.q25):
+            raise ValueError(f"the quartiles of {self.quantity} differ in length")
         triples = zip(self.q10, self.q50, self.q90, strict=True)
         if not all(low <= mid <= high for low, mid, high in triples):
             raise ValueError(f"quantiles of {self.quantity} cross")

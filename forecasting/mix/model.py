@@ -2,7 +2,8 @@
 
 Per bucket of lead times (up to 1, 3, 6, 12, 24 h, 2, 4, 7, 14, 30 d) the members are weighted by
 their recent losses, shrunk towards naive; the band is the spread of the mix's own residuals there,
-widened where it lately missed. Method and figures: docs/forecasting.md.
+widened where it lately missed. The next hours are anchored on the newest reading. Method and
+figures: docs/forecasting.md.
 """
 
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from forecasting.mix.members_kernel import (
     member_points,
     update_profiles,
 )
+from forecasting.mix.short_leads import with_short_leads
 from forecasting.prophet.member import Moments, prophet_points
 
 MIN_KNOWN = 4
@@ -176,8 +178,9 @@ def _mixed(one: _Ready, said: Values) -> MixForecast:
         point[inside] = share[:members] @ np.nan_to_num(now[:members, inside])
         if figures[4] > 0:
             tested.append(_lead_accuracy(bucket.last / hour, figures))
+    quantiles = _quantiles(one.series, point, buckets, np.array(bands), ahead)
     return MixForecast(
-        quantiles=_quantiles(one.series, point, buckets, np.array(bands), ahead),
+        quantiles=with_short_leads(one.series, y, quantiles),
         weights=tuple(weights),
         backtest=tuple(tested),
         calibrated_hours=calibrated,

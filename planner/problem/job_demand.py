@@ -129,7 +129,8 @@ def _quantiles(forecast: DemandForecast | ForecastSkipped) -> tuple[tuple[float,
     if path is None:
         return ()
     inner = ((0.10, path.q10), (0.50, path.q50), (0.90, path.q90))
-    every = ((0.05, path.q05), *inner, (0.95, path.q95)) if path.q05 else inner
+    other = ((0.05, path.q05), (0.25, path.q25), (0.75, path.q75), (0.95, path.q95))
+    every = sorted([*inner, *(pair for pair in other if pair[1])])
     return tuple((level, np.array(row)) for level, row in every)
 
 

@@ -1,0 +1,147 @@
+"""Short leads anchored on the newest reading: quantile regression on recent moves, compiled.
+
+A job's next slot is its last one, moved on. A slot in which demand rose shows a part of the rise
+only, since it began within the slot (Working 1960 on changes of averages), and tails are longer
+after a move. So every quantile has a line of its own in the last rise, the last fall, what the same
+time of earlier days did next, and how far from it the series is.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from data.compiled import inner, outer
+
+LEVELS = np.array([0.05, 0.10, 0.25, 0.50, 0.75, 0.90, 0.95])
+FEATURES = 5
+MIN_ROWS = 96
+_MAX_ROWS = 672
+_PROFILE_DAYS = 14
+_RIDGE = 0.01
+_SMOOTH = 0.05
+"""Width, in standard deviations of what is fitted, inside which the loss is taken as a square."""
+_STEPS = 12
+_KEEP_PER_ROW_OF_DAY = 0.97
+"""What a row counts a day later."""
+
+
+@inner
+def _features(y: Any, origin: int, lead: int, season: int, out: Any) -> bool:
+    """Write the features of an origin (slots known then) and a lead; False: its last slots unknown.
+
+    Rise and fall of the last slot; what the same time of up to 14 days did over the lead, and where
+    it ended against the last value, both 0 with fewer than two days known; one.
+    """
+    if origin < 2:
+        return False
+    last, before = y[origin - 1], y[origin - 2]
+    if np.isnan(last) or np.isnan(before):
+        return False
+    out[0] = max(last - before, 0.0)
+    out[1] = min(last - before, 0.0)
+    moved, level, days = 0.0, 0.0, 0
+    for day in range(1, _PROFILE_DAYS + 1):
+        then = origin - 1 - day * season
+        if then < 0:
+            break
+        if then + lead >= origin or np.isnan(y[then]) or np.isnan(y[then + lead]):
+            continue
+        moved += y[then + lead] - y[then]
+        level += y[then + lead]
+        days += 1
+    out[2] = moved / days if days >= 2 else 0.0
+    out[3] = level / days - last if days >= 2 else 0.0
+    out[4] = 1.0
+    return True
+
+
+@inner
+def _rows(y: Any, lead: int, season: int, features: Any, changes: Any, weights: Any) -> int:
+    """Write features, changes over the lead and weights of past moments, newest first; how many."""
+    count, origin = 0, len(y) - lead
+    while origin >= 2 and count < len(changes):
+        change = y[origin + lead - 1] - y[origin - 1]
+        if not np.isnan(change) and _features(y, origin, lead, season, features[count]):
+            changes[count] = change
+            weights[count] = _KEEP_PER_ROW_OF_DAY ** ((len(y) - lead - origin) / season)
+            count += 1
+        origin -= 1
+    return count
+
+
+@inner
+def _solve(matrix: Any, right: Any) -> None:
+    """Solve a symmetric positive system in place by Gauss without pivots; `right` is the answer."""
+    size = len(right)
+    for k in range(size):
+        for i in range(k + 1, size):
+            ratio = matrix[i, k] / matrix[k, k]
+            for j in range(k, size):
+                matrix[i, j] -= ratio * matrix[k, j]
+            right[i] -= ratio * right[k]
+    for k in range(size - 1, -1, -1):
+        for j in range(k + 1, size):
+            right[k] -= matrix[k, j] * right[j]
+        right[k] /= matrix[k, k]
+
+
+@inner
+def _fit(
+    features: Any, changes: Any, weights: Any, count: int, level: float, coefficients: Any
+) -> Any:
+    """Improve a quantile's coefficients: majorize-minimize of the check loss (Hunter, Lange 2000).
+
+    A ridge in units of each feature's mean square pulls them towards the last value as it is. Gives
+    the distance below which the fit tells no two values apart.
+    """
+    square = np.sum(features[:count] ** 2, axis=0) / count
+    floor = _SMOOTH * np.std(changes[:count]) + 1e-12
+    matrix, right = np.empty((FEATURES, FEATURES)), np.empty(FEATURES)
+    for _step in range(_STEPS):
+        matrix[:] = 0.0
+        right[:] = 0.0
+        heavy = 0.0
+        for i in range(count):
+            missed = changes[i]
+            for k in range(FEATURES):
+                missed -= features[i, k] * coefficients[k]
+            weight = weights[i] * (level if missed > 0 else 1.0 - level) / max(abs(missed), floor)
+            heavy += weight
+            for k in range(FEATURES):
+                right[k] += weight * features[i, k] * changes[i]
+                for j in range(k + 1):
+                    matrix[k, j] += weight * features[i, k] * features[i, j]
+        for k in range(FEATURES):
+            for j in range(k):
+                matrix[j, k] = matrix[k, j]
+            matrix[k, k] += _RIDGE * heavy * square[k] + 1e-12 * heavy
+        _solve(matrix, right)
+        coefficients[:] = right
+    return floor
+
+
+@outer
+def anchored(y: Any, leads: Any, season: int) -> Any:
+    """Return quantiles [LEVELS, leads] after the series' last slot, NaN where little is known.
+
+    y: the series, NaN unknown; leads in slots; season is the slots of a day.
+    """
+    found = np.full((len(LEVELS), len(leads)), np.nan)
+    now = np.empty(FEATURES)
+    features = np.empty((_MAX_ROWS, FEATURES))
+    changes, weights = np.empty(_MAX_ROWS), np.empty(_MAX_ROWS)
+    for k in range(len(leads)):
+        if not _features(y, len(y), leads[k], season, now):
+            continue
+        count = _rows(y, leads[k], season, features, changes, weights)
+        if count < MIN_ROWS:
+            continue
+        coefficients = np.zeros(FEATURES)
+        for level in range(len(LEVELS)):
+            floor = _fit(features, changes, weights, count, LEVELS[level], coefficients)
+            move = 0.0
+            for feature in range(FEATURES):
+                move += coefficients[feature] * now[feature]
+            found[level, k] = y[len(y) - 1] + (0.0 if abs(move) < floor else move)
+        found[:, k] = np.sort(found[:, k])
+    return found

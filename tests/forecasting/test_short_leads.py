@@ -1,0 +1,98 @@
+"""The next hours start from the newest reading, and are worth what the plan pays for them."""
+
+import numpy as np
+import pytest
+from forecasting_cases import series
+
+from forecasting.demand_model import Quantiles
+from forecasting.demand_series import Values
+from forecasting.mix.anchor_kernel import LEVELS, anchored
+from forecasting.mix.model import mix
+from forecasting.mix.short_leads import with_short_leads
+
+DAY = 24
+MISSING_PRICE = 4.0
+
+
+def jobs_per_hour(hours: int, *, seed: int) -> Values:
+    """Return mean GPUs per hour of jobs that come and go at any moment within an hour."""
+    rng = np.random.default_rng(seed)
+    minutes = np.zeros(hours * 60)
+    for _job in range(hours // 3):
+        start = int(rng.integers(0, len(minutes)))
+        minutes[start : start + int(rng.exponential(8 * 60)) + 1] += rng.choice([1, 2, 4, 8])
+    return minutes.reshape(hours, 60).mean(axis=1)
+
+
+def flat(level: float, slots: int) -> Quantiles:
+    """Return a forecast of a level with a band of 10 to each side, q05 to q95 of 20."""
+    rows = [np.full(slots, level + move) for move in (-20.0, -10.0, 0.0, 10.0, 20.0)]
+    return Quantiles(q05=rows[0], q10=rows[1], q50=rows[2], q90=rows[3], q95=rows[4])
+
+
+def test_a_forecast_is_worth_more_than_the_last_value() -> None:
+    """Holding q75 for the next hour, what misses costs 4, is 2 % cheaper than the last value."""
+    cost, cost_of_last = 0.0, 0.0
+    for seed in range(4):
+        demand = jobs_per_hour(1000, seed=seed)
+        for hour in range(700, 1000):
+            held = anchored(demand[:hour], np.array([1]), DAY)[LEVELS.searchsorted(0.75), 0]
+            cost += held + MISSING_PRICE * max(0.0, demand[hour] - held)
+            last = demand[hour - 1]
+            cost_of_last += last + MISSING_PRICE * max(0.0, demand[hour] - last)
+    assert cost < 0.98 * cost_of_last
+
+
+def test_after_a_rise_more_is_to_come() -> None:
+    """A rise within the last hour was seen in part: q75 lies further above it than after rest."""
+    demand = jobs_per_hour(1000, seed=1)
+    resting = np.append(demand, [20.0, 20.0])
+    rising = np.append(demand, [16.0, 20.0])
+    q75 = [anchored(one, np.array([1]), DAY)[4, 0] for one in (resting, rising)]
+    assert q75[1] - 20 > q75[0] - 20 + 0.5
+
+
+def test_rest_stays_rest() -> None:
+    """Where demand rests for hours between its moves, the median is the last value to the bit."""
+    demand = np.repeat(np.random.default_rng(3).integers(1, 20, 60) * 1.0, 12)[:-6]
+    found = anchored(demand, np.array([1]), DAY)
+    assert found[3, 0] == demand[-1]
+
+
+def test_the_daily_course_moves_the_next_hour() -> None:
+    """A series that repeats its day is forecast where the day goes, not where it is."""
+    day = 50 + 30 * np.sin(2 * np.pi * np.arange(DAY) / DAY)
+    noise = np.random.default_rng(0).normal(0, 0.5, 30 * DAY)
+    demand = np.tile(day, 30) + noise
+    found = anchored(demand, np.array([1, 3]), DAY)
+    assert found[3] == pytest.approx(day[[0, 2]], abs=1.5)
+
+
+def test_hours_fade_into_the_mix() -> None:
+    """Up to 3 h the lines hold, from 6 h on the mix does, with quartiles on exponential tails."""
+    demand = jobs_per_hour(500, seed=2)
+    found = with_short_leads(series(demand, upper=1000.0), demand, flat(400.0, 24))
+    assert (found.q95[:3] < 300).all()
+    assert (np.diff(found.q50[2:6]) > 0).all()
+    assert (found.q50[5:] == 400.0).all()
+    assert found.q75 is not None
+    assert found.q75[5:] == pytest.approx(400 + 10 * np.log(2) / np.log(5))
+
+
+def test_an_unknown_newest_slot_leaves_the_mix() -> None:
+    """Without a newest reading there is nothing to start from; nor with less than four days."""
+    demand = jobs_per_hour(500, seed=2)
+    demand[-1] = np.nan
+    for known in (demand, jobs_per_hour(96, seed=2)):
+        found = with_short_leads(series(known, upper=1000.0), known, flat(400.0, 24))
+        assert (found.q50 == 400.0).all()
+
+
+def test_quantiles_do_not_cross() -> None:
+    """All seven ascend in every slot."""
+    demand = jobs_per_hour(700, seed=5)
+    found = mix(series(demand, upper=1000.0), 24).quantiles
+    assert found.q25 is not None
+    assert found.q75 is not None
+    rows = [found.q05, found.q10, found.q25, found.q50, found.q75, found.q90, found.q95]
+    assert (np.diff(np.stack(rows), axis=0) >= 0).all()
