@@ -28,7 +28,7 @@ from data.clock import floor_to_slot, utc_now
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "first_minute.md"
-PROGRAM = (sys.executable, "-c", "from dashboard.cli import program; program()")
+PROGRAM = str(Path(sys.executable).with_name("trimtab"))
 CONTENT = "are allocated"
 """What the first page says of the fleet as soon as it knows any fact."""
 PLANNED = "recommendations, together"
@@ -96,7 +96,7 @@ class Place:
         url = f"duckdb:///{self.folder / store}.duckdb"
         with log.open("wb") as sink:
             return subprocess.Popen(  # noqa: S603 - our own program
-                [*PROGRAM, "--store", url, *arguments],
+                [PROGRAM, "--store", url, *arguments],
                 cwd=self.folder,
                 env=self.environ(),
                 stdout=sink,

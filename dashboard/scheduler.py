@@ -23,6 +23,7 @@ class CycleState:
     last_finished_at: datetime | None = None
     next_at: datetime | None = None
     read_only: bool = True
+    doing: str = ""
 
 
 class CycleCutError(TrimtabError):

@@ -7,12 +7,14 @@ another file did; so the folder it keeps compiled code in is named after all ker
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
 from numba import njit
+from numba.core import event
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -46,6 +48,34 @@ def cache_folder() -> Path:
             digest.update(path.read_bytes())
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(home).expanduser() / "trimtab" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+@contextmanager
+def compiling(told: Callable[[int], None]) -> Iterator[None]:
+    """Call `told` with the number so far whenever a function of ours was compiled, not read.
+
+    It is called in the thread that compiles, and must not raise.
+    """
+    ended = _Compiled(told)
+    with event.install_listener("numba:compile", ended):
+        yield
+
+
+class _Compiled(event.Listener):
+    """Counts the ends of compilations, but of numba's own functions."""
+
+    def __init__(self, told: Callable[[int], None]) -> None:
+        self._told = told
+        self._count = 0
+
+    def on_start(self, event: object) -> None:
+        """Wait for the end."""
+
+    def on_end(self, event: Any) -> None:
+        """Count it, and tell."""
+        if not event.data["dispatcher"].py_func.__module__.startswith("numba."):
+            self._count += 1
+            self._told(self._count)
 
 
 def _compiled(function: _F, options: dict[str, Any]) -> _F:

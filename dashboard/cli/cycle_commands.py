@@ -19,6 +19,7 @@ from dashboard.recording import NOT_APPLIED, as_of_text
 from dashboard.submission.watch import watch_all
 from dashboard.wiring import build_world
 from data.clock import utc_now
+from data.compiled import compiling
 from data.errors import SourceNotConfiguredError
 from data.records.cluster import SourceReport, SourceState
 from data.records.forecasts import ForecastSkipped
@@ -170,7 +171,10 @@ def _warn_of_failures(reports: tuple[SourceReport, ...]) -> bool:
 def cycle(options: argparse.Namespace) -> int:
     """Run one cycle and print its outcome; 3 when a source failed."""
     loaded = settings_of(options)
-    with progress_on_stderr(options) as progress:
+    with (
+        progress_on_stderr(options) as progress,
+        compiling(lambda count: progress("compile, once", count, count)),
+    ):
         world = build_world(loaded.settings, progress=progress)
         with world.store:
             watch_all(world.store, loaded.settings, now=utc_now())

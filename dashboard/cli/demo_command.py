@@ -16,16 +16,18 @@ from collectors.base import Window
 from collectors.simulated_cluster import cluster_of, simulated_collector
 from collectors.simulated_layout import BOARDS_PER_NODE
 from dashboard.cli.cycle_commands import print_outcome
+from dashboard.cli.progress_lines import ProgressLines
 from dashboard.cli.serve_commands import serve_overrides, serve_pages
 from dashboard.cli.serve_parts import claimed_parts
-from dashboard.cli.world import FreshSettings, progress_on_stderr, settings_of
-from dashboard.cycle import CycleOutcome, World, collect_and_keep, run_cycle, silent
+from dashboard.cli.world import FreshSettings, settings_of
+from dashboard.cycle import CycleOutcome, Progress, World, collect_and_keep, run_cycle
 from dashboard.scheduler import CycleState, CycleThread
 from dashboard.web.port import require_free_port
 from dashboard.wiring import build_world
 from data.access_settings import is_loopback
 from data.apply_settings import SimulatedApplySettings
 from data.clock import PacedClock, floor_to_slot, utc_now
+from data.compiled import compiling
 from data.errors import SettingsError
 from data.load_settings import LoadedSettings
 from data.settings import Settings
@@ -42,24 +44,43 @@ _PLAN_EVERY = timedelta(hours=6)
 """Simulated: long enough to read a recommendation before the next plan replaces it."""
 
 
+@dataclass(slots=True)
+class StandingClock:
+    """A clock that stands at `start` until it is let go, and then runs as the demo's time does."""
+
+    start: datetime
+    _running: PacedClock | None = field(default=None, init=False)
+
+    def __call__(self) -> datetime:
+        """Return its time, aware, in UTC."""
+        return self.start if self._running is None else self._running()
+
+    def let_go(self) -> None:
+        """Let it run from where it stands."""
+        self._running = PacedClock(start=self.start, pace=PACE)
+
+
 @dataclass(slots=True, kw_only=True)
 class Feed:
-    """What goes on while the demo runs: new samples all the time, a cycle when it is due."""
+    """What goes on while the demo runs: a cycle at once, new samples, a cycle when it is due.
+
+    `planned` is told what the first cycle found, before which nothing is `due`.
+    """
 
     world: World
     clock: Callable[[], datetime]
-    due: datetime = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.due = self.clock() + _PLAN_EVERY
+    planned: Callable[[CycleOutcome], None]
+    due: datetime | None = field(default=None, init=False)
 
     def turn(self) -> None:
         """Collect what is new, or run a whole cycle. Errors: TrimtabError."""
         now = self.clock()
-        if now < self.due:
+        if self.due is not None and now < self.due:
             collect_and_keep(self.world, now)
             return
-        run_cycle(self.world, now=now)
+        outcome = run_cycle(self.world, now=now)
+        if self.due is None:
+            self.planned(outcome)
         self.due = self.clock() + _PLAN_EVERY
 
 
@@ -84,26 +105,37 @@ def demo(options: argparse.Namespace) -> int:
     boards = settings.simulated_fleet.nodes * BOARDS_PER_NODE
     say(f"Trimtab on a simulated fleet of {boards} GPUs. Nothing outside this machine is touched.")
     with open_store(settings.store.url) as store:
-        with progress_on_stderr(options) as progress:
-            world = build_world(settings, store=store, progress=progress)
-            now = _first_moment(world)
-            say(f"1/3 {options.days} days of samples, up to {now:%Y-%m-%d %H:%M} UTC")
-            _fill(world, now, options.days)
-            say("2/3 the first cycle: forecasts, a plan, recommendations (slower the first time)")
-            outcome = run_cycle(world, now=now)
+        lines = ProgressLines(say)
+        world = build_world(settings, store=store, progress=lines.at)
+        now = _first_moment(world)
+        say(f"1/3 {options.days} days of samples, up to {now:%Y-%m-%d %H:%M} UTC")
+        _fill(world, now, options.days)
+        place = "" if options.once else " while the pages below show what was collected"
+        say(f"2/3 forecasts, a plan, recommendations{place} (slower the first time)")
         if options.once:
-            print_outcome(outcome)
+            with compiling(lines.compiled):
+                print_outcome(run_cycle(world, now=now))
             return 0
-        say(f"3/3 {_worth(outcome)}")
-        clock = PacedClock(start=now, pace=PACE)
-        feed = Feed(world=replace(world, progress=silent), clock=clock)
+        clock = StandingClock(now)
+
+        def planned(outcome: CycleOutcome) -> None:
+            feed.world = replace(world, progress=thread.at)
+            clock.let_go()
+            lines.end()
+            say(f"3/3 {_worth(outcome)}")
+
+        feed = Feed(world=world, clock=clock, planned=planned)
         thread = CycleThread(feed.turn, _FEED_EVERY)
+        feed.world = replace(world, progress=_both(lines.at, thread.at))
         fresh = FreshSettings(options, lambda: load().settings)
-        with claimed_parts(store, None, fresh, lambda _claim: thread, clock=clock) as parts:
+        with (
+            compiling(lines.compiled),
+            claimed_parts(store, None, fresh, lambda _claim: thread, clock=clock) as parts,
+        ):
             return serve_pages(
                 loaded,
                 parts,
-                cycle_state=lambda: _in_demo_time(thread.state, feed),
+                cycle_state=lambda: _in_demo_time(thread.state, feed, lines),
                 demo_pace=PACE,
             )
 
@@ -186,6 +218,16 @@ def _worth(outcome: CycleOutcome) -> str:
     )
 
 
-def _in_demo_time(state: CycleState, feed: Feed) -> CycleState:
+def _both(first: Progress, second: Progress) -> Progress:
+    """Return the progress that tells both."""
+
+    def tell(stage: str, done: int, total: int) -> None:
+        first(stage, done, total)
+        second(stage, done, total)
+
+    return tell
+
+
+def _in_demo_time(state: CycleState, feed: Feed, lines: ProgressLines) -> CycleState:
     """Return the thread's state with the time of the next cycle on the demo's clock."""
-    return replace(state, last_finished_at=None, next_at=feed.due)
+    return replace(state, last_finished_at=None, next_at=feed.due, doing=lines.doing)

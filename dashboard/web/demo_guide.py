@@ -45,6 +45,17 @@ def simulated_banner() -> None:
             f" An hour there takes {pace}; this page is of {plain(f'{world.clock():%H:%M}')} UTC."
         )
     st.caption(f":material/science: {said}")
+    if world.cycle_state().doing:
+        _first_plan()
+
+
+@st.fragment(run_every=_LOOK_SECONDS)
+def _first_plan() -> None:
+    """Tell how far the first plan is; show the page anew when it is there."""
+    doing = current_world().cycle_state().doing
+    if not doing:
+        st.rerun()
+    st.info(f"The first plan is being made: {plain(doing)}.", icon=":material/hourglass:")
 
 
 def demo_guide(title: str) -> None:

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ def running_demo(folder: Path, *, nodes: int, days: int, **settings: str) -> Ite
     running = Demo(f"http://127.0.0.1:{port}", folder, log, process)
     try:
         wait_until_ready(running.base, process, log=log, seconds=300)
+        # The pages come first; what these tests do needs the plan.
+        give_up_at = time.monotonic() + 600
+        while "3/3 " not in log.read_text(encoding="utf-8", errors="replace"):
+            assert time.monotonic() < give_up_at, "the demo made no plan"
+            time.sleep(0.5)
         yield running
     finally:
         if process.poll() is None:

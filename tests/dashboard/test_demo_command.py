@@ -7,9 +7,14 @@ from pathlib import Path
 
 import pytest
 from beds.apply_bench import Clock
+from beds.page_world import register_world
+from streamlit.testing.v1 import AppTest
 
 from dashboard.cli import main
-from dashboard.cli.demo_command import STEP_SECONDS, Feed, demo_settings
+from dashboard.cli.demo_command import STEP_SECONDS, Feed, StandingClock, demo_settings
+from dashboard.cli.progress_lines import ProgressLines
+from dashboard.cycle import CycleOutcome
+from dashboard.scheduler import CycleState
 from dashboard.wiring import build_world
 from data.clock import PacedClock
 from data.load_settings import load_settings
@@ -77,23 +82,56 @@ def test_a_paced_clock_runs_as_fast_as_it_says() -> None:
     assert PacedClock(start=start, pace=0.0)() == start
 
 
+def test_the_demo_s_clock_stands_until_the_first_plan_is_there() -> None:
+    """However long the first cycle takes: what it proposes has not expired when it is shown."""
+    start = datetime(2026, 1, 5, tzinfo=UTC)
+    clock = StandingClock(start)
+    assert clock() == clock() == start
+    clock.let_go()
+    assert start <= clock() < clock()
+
+
+def test_progress_is_said_when_a_stage_begins_and_every_few_seconds() -> None:
+    """No line stands still for minutes, and none is said for every step."""
+    said: list[str] = []
+    seconds = iter([0.0, 1.0, 2.0, 3.0, 7.0, 8.0])
+    lines = ProgressLines(said.append, clock=lambda: next(seconds))
+    lines.at("forecast", 0, 14)
+    lines.at("forecast", 1, 14)
+    lines.compiled(1)
+    lines.compiled(2)
+    lines.at("keep", 0, 1)
+    assert said == [
+        "    0 of 14 jobs forecast, 1 s so far",
+        "    function 1 compiled and kept for the next start, 3 s so far",
+        "    kept, 8 s so far",
+    ]
+    assert lines.doing == "kept, 8 s so far"
+    lines.end()
+    assert lines.doing == ""
+
+
 @pytest.mark.slow
 def test_the_feed_collects_all_the_time_and_plans_when_it_is_due(tmp_path: Path) -> None:
-    """New samples at every turn; a second cycle only after six hours of the demo's time."""
+    """A cycle at once, new samples at every turn, a second cycle after six hours of its time."""
     settings = settings_with(tmp_path, TRIMTAB_PLANNING_WORKERS="1")
     clock = Clock(datetime(2026, 1, 7, 12, tzinfo=UTC))
     with open_store(settings.store.url) as store:
-        feed = Feed(world=build_world(settings, store=store), clock=clock)
+        found: list[CycleOutcome] = []
+        feed = Feed(world=build_world(settings, store=store), clock=clock, planned=found.append)
         feed.turn()
-        first = store.reader.latest_sample_at()
+        first, planned = store.reader.latest_sample_at(), store.reader.last_cycle()
+        assert planned is not None
+        assert len(found) == 1
         assert first is not None
         clock.forward(seconds=2 * STEP_SECONDS)
         feed.turn()
         assert store.reader.latest_sample_at() == first + timedelta(seconds=2 * STEP_SECONDS)
-        assert store.reader.last_cycle() is None
+        assert store.reader.last_cycle() == planned
         clock.forward(hours=6)
         feed.turn()
-        assert store.reader.last_cycle() is not None
+        assert store.reader.last_cycle() != planned
+        assert len(found) == 1
         assert feed.due == clock() + timedelta(hours=6)
 
 
@@ -117,3 +155,20 @@ def test_a_demo_beside_real_settings_asks_the_simulated_fleet_alone(
     assert main(["--store", store, "sources", "--format", "json"]) == 0
     assert [load["source"] for load in json.loads(capsys.readouterr().out)] == ["simulated-fleet"]
     assert main(["--store", store, "demo", "--once", "--days", "0"]) == 2
+
+
+def test_the_page_says_how_far_the_first_plan_is(tmp_path: Path) -> None:
+    """While it is made; afterwards nothing is said of it."""
+    doing = iter(["5 of 14 jobs forecast, 31 s so far"] * 2)
+    settings = settings_with(tmp_path)
+    with open_store(settings.store.url) as store:
+        register_world(
+            store, settings, demo_pace=60.0, cycle_state=lambda: CycleState(doing=next(doing, ""))
+        )
+        page = AppTest.from_string(
+            "from dashboard.web.demo_guide import simulated_banner\nsimulated_banner()"
+        ).run()
+        said = [box.value for box in page.info]
+        assert "Simulated cluster" in said[0]
+        assert said[1:] == ["The first plan is being made: 5 of 14 jobs forecast, 31 s so far."]
+        assert len(page.run().info) == 1

@@ -4,7 +4,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba import njit
 
 from data import compiled
 
@@ -24,6 +26,25 @@ def test_a_changed_kernel_has_another_folder(
     assert compiled.cache_folder() == before
     kernel.write_text("A = 2\n", encoding="utf-8")
     assert compiled.cache_folder() != before
+
+
+def test_what_is_compiled_is_counted_once() -> None:
+    """A function of ours and the one it calls count, what numba compiles for them does not."""
+
+    @njit
+    def inside(values: np.ndarray) -> float:
+        return float(np.zeros(len(values)).sum() + values[0])
+
+    @njit
+    def outside(values: np.ndarray) -> float:
+        return inside(values)
+
+    told: list[int] = []
+    with compiled.compiling(told.append):
+        assert outside(np.ones(3)) == 1.0
+        assert outside(np.ones(4)) == 1.0
+    outside(np.ones(3, dtype=np.float32))
+    assert told == [1, 2]
 
 
 def test_the_users_own_folder_is_respected(tmp_path: Path) -> None:
