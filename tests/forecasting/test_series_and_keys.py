@@ -93,6 +93,14 @@ def test_each_lender_counts_the_same() -> None:
     assert 1.0 < found.q50[0] < 3.0
 
 
+def test_what_is_lent_spreads_wider_than_it_is_named() -> None:
+    """Of values from 0 to 100: q10 and q90 are the 5 and 95 %, q05 and q95 the 2 and 98 %."""
+    found = borrowed(np.zeros(0), [np.linspace(0, 100, 1001)], 1, lower=0.0, upper=200.0)
+    assert found is not None
+    rows = [found.q05[0], found.q10[0], found.q50[0], found.q90[0], found.q95[0]]
+    assert rows == pytest.approx([2, 5, 50, 95, 98], abs=0.1)
+
+
 def test_its_own_slots_count_as_they_grow() -> None:
     """With sixteen known slots a job's own spread weighs half."""
     lent = [np.full(100, 4.0)]
