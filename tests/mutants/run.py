@@ -30,7 +30,7 @@ from pathlib import Path
 import cosmic_ray.mutating
 import duckdb_sqlalchemy  # noqa: F401 - loaded once, before the forks
 import hypothesis.extra.numpy  # noqa: F401
-import numba
+import numba  # noqa: F401
 import pandas  # noqa: F401
 import pyarrow  # noqa: F401
 import pytest
@@ -55,13 +55,12 @@ LEFT_OUT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Modules with the tests that judge them; `compiled` False runs kernels as plain Python."""
+    """Modules with the tests that judge them, and how many mutants of them are drawn."""
 
     name: str
     modules: tuple[str, ...]
     tests: str
     count: int
-    compiled: bool = True
     loaded: tuple[str, ...] = ()
 
 
@@ -126,19 +125,16 @@ def _run_pytest(command: str, output: int, cpu_seconds: int) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
         for number in (1, 2):
             os.dup2(output, number)
-        words = shlex.split(command)
-        numba.config.DISABLE_JIT = int("--no-jit" in words)
         sys.path.insert(0, str(TREE))
-        code = pytest.main([word for word in words if word != "--no-jit"])
+        code = pytest.main(shlex.split(command))
     finally:
         os._exit(int(code))
 
 
 def command_of(group: Group) -> str:
     """Return pytest's arguments."""
-    plain = "" if group.compiled else " --no-jit"
     plugins = "-p no:cacheprovider -p pytest_timeout -p _hypothesis_pytestplugin"
-    return f"-x -q {plugins} {group.tests}{plain}"
+    return f"-x -q {plugins} {group.tests}"
 
 
 def judge(group: Group, session: WorkDB, seed: int, each: int, again: set[str]) -> None:
