@@ -11,8 +11,7 @@ from datetime import datetime, timedelta
 
 from collectors.base import Collector, Window
 from collectors.collect import collect_all
-from dashboard.apply.resting import gone, rejections, resting
-from dashboard.dismissals import dismissed_targets
+from dashboard.apply.resting import dismissed_targets, gone, rejections, resting
 from dashboard.memory_outlook import foreseen_memory
 from dashboard.problem_of_view import problem_of_view
 from data.catalogue.carbon_table import GridCarbon

@@ -1,6 +1,5 @@
 """Dismissing what matches a pattern, for a time: kept as entries of the record alone."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 
@@ -14,7 +13,6 @@ from data.records.findings import DismissalPattern, DismissalReason
 from data.records.identifiers import SHORT_ID_LENGTH, digest_of
 from data.store import Store, StoreReader
 from data.store.record_json import from_json, to_json
-from planner.recommendations.rejections import Dismissal
 
 MADE, ENDED = "dismissed-matching", "dismissal-ended"
 MAX_DAYS = 366
@@ -93,19 +91,6 @@ def end_dismissal(
         f"nothing is dismissed under {pattern_id[:100]!a}, or it ended",
         "`trimtab findings dismissals` lists the patterns.",
     )
-
-
-def dismissed_targets(
-    reader: StoreReader, targets: Mapping[str, str], now: datetime
-) -> dict[tuple[str, Action], Dismissal]:
-    """Return what is not proposed for targets of these namespaces, '' for what is no job."""
-    return {
-        (target, action): Dismissal(at=one.at, until=one.until, pattern=one.words)
-        for one in active_patterns(reader, now)
-        for target, namespace in targets.items()
-        for action in Action
-        if one.matches(target=target, namespace=namespace, kind=action)
-    }
 
 
 def _require_decider(person: Person, access: AccessSettings) -> None:

@@ -1,16 +1,17 @@
 """Which targets get no recommendation for now: what was just done to them is not over yet."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from dashboard.dismissals import active_patterns
 from data.collected import Collected
 from data.records.cluster import SourceState
-from data.records.decisions import Recommendation
+from data.records.decisions import Action, Recommendation
 from data.records.findings import FindingEventKind
 from data.records.jobs import Job, JobState
 from data.records.lifecycle import OPEN, STANDING, UNDER_WAY, State
 from data.store import StoredRecommendation, StoreReader
-from planner.recommendations.rejections import Rejection, Rejections
+from planner.recommendations.rejections import Dismissal, Rejection, Rejections
 
 REST = timedelta(hours=24)
 """Who undoes a change has a reason: the same thing is not proposed again within this time."""
@@ -149,3 +150,16 @@ def _ended_at(reader: StoreReader, stored: StoredRecommendation) -> datetime | N
         return None
     rows = reader.journal(digest=stored.recommendation.digest, events=(stored.state,))
     return rows[-1].at
+
+
+def dismissed_targets(
+    reader: StoreReader, targets: Mapping[str, str], now: datetime
+) -> dict[tuple[str, Action], Dismissal]:
+    """Return what is not proposed for targets of these namespaces, '' for what is no job."""
+    return {
+        (target, action): Dismissal(at=one.at, until=one.until, pattern=one.words)
+        for one in active_patterns(reader, now)
+        for target, namespace in targets.items()
+        for action in Action
+        if one.matches(target=target, namespace=namespace, kind=action)
+    }

@@ -8,7 +8,7 @@ from enum import StrEnum
 from dashboard.figure_text import range_text
 from dashboard.findings import DISMISSED, OPEN, REOPENED, RESOLVED, FindingStatus
 from dashboard.saved_by_day import SavedSum
-from data.records.decisions import FOR_MEMORY, Action, Range, Recommendation
+from data.records.decisions import FOR_MEMORY, Range, Recommendation
 from data.records.jobs import Job
 from data.records.lifecycle import STANDING, UNDER_WAY, State
 
@@ -216,4 +216,4 @@ def highest_risk(rows: Iterable[InboxRow]) -> str:
 def interrupts(said: Recommendation) -> bool:
     """Tell whether making the change stops the work of its job for a while, or for good."""
     stops = said.transition is not None and said.transition.seconds.high > 0
-    return stops or said.action is Action.RECLAIM
+    return stops or said.action.spec.takes_all

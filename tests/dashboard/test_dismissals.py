@@ -10,8 +10,9 @@ from beds.api_clients import MINE, PROXY, THEIRS, clients, problem, two_owners
 from beds.held_store import held
 from beds.stores import cycle
 
+from dashboard.apply.resting import dismissed_targets
 from dashboard.cli import main
-from dashboard.dismissals import active_patterns, dismiss_matching, dismissed_targets
+from dashboard.dismissals import active_patterns, dismiss_matching
 from dashboard.findings import findings_now, outcome_rows
 from data.clock import utc_now
 from data.errors import ChangeRefusedError
