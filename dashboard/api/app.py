@@ -1,12 +1,8 @@
 """The resources under /api/v1. Everything is read and decided as the pages and commands do it."""
 
-import time
-from collections.abc import Callable, Hashable
-from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import TypeAdapter
@@ -16,14 +12,12 @@ from dashboard.api.docs_page import add_docs_page
 from dashboard.api.documents import add_documents
 from dashboard.api.events import add_events
 from dashboard.api.finding_choice import FindingQuery, chosen_findings
-from dashboard.api.kept_answers import Document, HeadAsGet, KeptAnswers, document, response
-from dashboard.api.limits import RepeatedAsks, RequestLimit
+from dashboard.api.kept_answers import Document, HeadAsGet, document, response
 from dashboard.api.lists import add_lists
 from dashboard.api.pages_of_rows import PageOfRows, keyed, page_of
 from dashboard.api.problems import (
     RESPONSES,
     PreconditionError,
-    RepeatedParameterError,
     tell_problems,
 )
 from dashboard.api.questions import ChangePreview, add_questions, preview_of
@@ -31,21 +25,15 @@ from dashboard.api.rows import FindingRow, RecordRow, finding_row, record_of
 from dashboard.api.submissions import IdempotencyKey, add_submissions
 from dashboard.api.token_wishes import add_tokens
 from dashboard.api.wishes import Wish, WishOutcome, carry_out
-from dashboard.decision_service import DecisionService
+from dashboard.api.world import ApiWorld, Caller
 from dashboard.decisions import preview
-from dashboard.findings import FindingStatus, findings_now
-from dashboard.rights import role_of
-from data.errors import ChangeRefusedError, NotAllowedError, NotKnownError
-from data.records.commands import Person
-from data.records.plans import Plan
+from dashboard.findings import FindingStatus
+from data.errors import ChangeRefusedError
 from data.store import StoreReader
-from data.store.cached_reader import CachedReader
 
 FindingName = Annotated[
     str, Path(max_length=128, description="TT-12, or what a recommendation's id begins with")
 ]
-LIMITED = frozenset({"proxy", "token"})
-"""Ways in by which others come than who has the store's file: these have a limit of requests."""
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "sources",
@@ -74,98 +62,6 @@ class WholeFinding:
 
 
 _WHOLE = TypeAdapter(WholeFinding)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks, with the role that the settings of the moment give."""
-
-    person: Person
-    role: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiWorld:
-    """What the API touches. `caller` tells who asks, and raises NotSignedInError for nobody."""
-
-    reader: CachedReader
-    service: DecisionService
-    clock: Callable[[], datetime]
-    caller: Callable[[Request], Person]
-    asked: RepeatedAsks = field(default_factory=RepeatedAsks)
-    limit: RequestLimit = field(default_factory=lambda: RequestLimit(time.monotonic))
-
-    def let_in(self, request: Request) -> Caller:
-        """Return who asks and may look, each parameter once.
-
-        Errors: NotSignedInError, NotAllowedError, TooManyRequestsError, RepeatedParameterError.
-        """
-        who = self.known(request)
-        if who.person.via in LIMITED:
-            most = self.service.settings().access.requests_per_minute
-            self.limit.take((who.person.via, who.person.name), most)
-        given = [name for name, _ in request.query_params.multi_items()]
-        if len(set(given)) < len(given):
-            raise RepeatedParameterError("a parameter is given twice", "Give each of them once.")
-        return who
-
-    def known(self, request: Request) -> Caller:
-        """Return who asks, who has a role. Errors: NotSignedInError, NotAllowedError."""
-        person = self.caller(request)
-        role = role_of(person, self.service.settings().access)
-        if role == "none":
-            raise NotAllowedError(f"{person.name} has no role here", "Ask one of the admins.")
-        return Caller(person=person, role=role)
-
-    def looks_around(self, request: Request) -> Caller:
-        """Return who asks and may see the jobs of others. Errors: NotAllowedError."""
-        who = self.let_in(request)
-        if who.role == "owner":
-            raise NotAllowedError(
-                f"{who.person.name} is owner: owners see the findings of their own jobs only",
-                "Ask for /api/v1/findings.",
-            )
-        return who
-
-    @property
-    def kept(self) -> KeptAnswers:
-        """The answers that are given again while nothing changes."""
-        return KeptAnswers(reader=self.reader, clock=self.clock)
-
-    def page(
-        self, key: tuple[Hashable, ...], make: Callable[[], PageOfRows[Any]], *, keep: bool
-    ) -> Document:
-        """Return a page, which `keep` has made once while it stays the same."""
-
-        def made() -> Document:
-            return document(make().model_dump_json().encode())
-
-        return self.kept.get(("page", *key), made) if keep else made()
-
-    def latest_plan(self) -> Plan:
-        """Return the plan of the latest cycle. Errors: NotKnownError before the first."""
-        found = self.reader.latest_plan()
-        if found is None:
-            raise NotKnownError("no cycle has planned yet", "Ask again after the first cycle.")
-        return found
-
-    def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
-        """Return the findings that who asks may see, the newest number first."""
-        found = self.kept.get(("findings",), lambda: findings_now(self.reader, now=self.clock()))
-        if who.role != "owner":
-            return found
-        revisions = [status.revision for status in found if status.revision is not None]
-        mine = {stored.finding for stored in self.service.visible(who.person, revisions)}
-        return tuple(status for status in found if status.finding.number in mine)
-
-    def finding(self, named: str, who: Caller) -> FindingStatus:
-        """Return one of them. Errors: NotKnownError, for what belongs to others too."""
-        seen = {status.finding.number: status for status in self.findings(who)}
-        with suppress(NotKnownError):
-            number = self.reader.finding_number(named)
-            if number in seen:
-                return seen[number]
-        raise NotKnownError(f"{named!r} names no finding", "/api/v1/findings lists them.")
 
 
 def tag_of(reader: StoreReader, status: FindingStatus) -> str:

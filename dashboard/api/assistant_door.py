@@ -7,7 +7,7 @@ session: each request stands alone.
 import asyncio
 import json
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -16,10 +16,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.assistant_tools import Answer, build_server
 from dashboard.api.problems import problem, problem_of
+from dashboard.api.world import ApiWorld
 from data.errors import TrimtabError
-
-if TYPE_CHECKING:
-    from dashboard.api.app import ApiWorld
 
 MCP_PATH = "/mcp"
 _RESOURCES = {
@@ -120,7 +118,7 @@ def _as_said(command: str, found: Any, rows: int | None) -> Answer:
 class AssistantDoor:
     """ASGI application: asks who it is, then lets the protocol's library answer."""
 
-    def __init__(self, world: "ApiWorld", api: ASGIApp) -> None:
+    def __init__(self, world: ApiWorld, api: ASGIApp) -> None:
         self._world = world
         self._answers = ApiAnswers(api)
         self._server: Any = None

@@ -6,7 +6,7 @@ Their fields are those of the commands; the schema holds them as objects.
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from dashboard.api.kept_answers import Document, document, response
 from dashboard.api.moments import Moment
+from dashboard.api.world import ApiWorld
 from dashboard.forecast_rows import forecast_row, group_row
 from dashboard.idle_sum import idle_rows
 from dashboard.memory_rows import memory_rows
@@ -24,9 +25,6 @@ from dashboard.reports.esg.export import statement_document
 from dashboard.reports.render_report import render_json
 from dashboard.saved_by_day import saved_by_day, summed
 from data.settings import Settings
-
-if TYPE_CHECKING:
-    from dashboard.api.app import ApiWorld
 
 _MAX_RANGE = timedelta(days=400)
 
@@ -84,7 +82,7 @@ class ReportQuery(BaseModel):
     last_week: bool = False
 
 
-def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+def add_documents(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
     answer = partial(_answer, world)
 
@@ -116,7 +114,7 @@ def add_documents(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
 
 
 def _answer(
-    world: "ApiWorld", request: Request, key: tuple[Any, ...], make: Callable[[], object]
+    world: ApiWorld, request: Request, key: tuple[Any, ...], make: Callable[[], object]
 ) -> Response:
     def made() -> Document:
         return document(to_json(make(), inf_nan_mode="null"))
@@ -124,7 +122,7 @@ def _answer(
     return response(request, world.kept.get(("document", *key), made))
 
 
-def _add_accounts(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+def _add_accounts(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     answer = partial(_answer, world)
 
     @api.get("/energy", response_model=dict[str, Any])
@@ -158,13 +156,13 @@ def _add_accounts(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
         return response(request, world.kept.get(("report", query, settings), made))
 
 
-def _forecasts(world: "ApiWorld", query: ForecastQuery) -> list[dict[str, Any]]:
+def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:
     if query.by == "job":
         return [forecast_row(forecast) for forecast in world.reader.forecasts()]
     return [group_row(group) for group in world.reader.group_forecasts()]
 
 
-def _energy(world: "ApiWorld", settings: Settings, query: EnergyQuery) -> dict[str, object]:
+def _energy(world: ApiWorld, settings: Settings, query: EnergyQuery) -> dict[str, object]:
     statement = asked_statement(
         world.reader, settings, by=query.by, every=query.every, start=query.start, end=query.end
     )

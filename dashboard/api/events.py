@@ -7,7 +7,7 @@ entry. A stream ends by itself, and its right is asked again before anything mor
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import anyio
 from anyio.to_thread import run_sync
@@ -17,11 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.api.limits import TooManyRequestsError
 from dashboard.api.rows import audit_row
+from dashboard.api.world import ApiWorld, Caller
 from data.errors import NotAllowedError
 from data.records.decisions import AuditEntry
-
-if TYPE_CHECKING:
-    from dashboard.api.app import ApiWorld, Caller
 
 _MOST_STREAMS, _MOST_OF_A_CALLER = 64, 8
 _BATCH = 100
@@ -39,11 +37,11 @@ class EventQuery(BaseModel):
     seconds: Annotated[float, Field(ge=0, le=3600, description="0: only what there is")] = 900.0
 
 
-def add_events(api: FastAPI, world: "ApiWorld", anyone: Any) -> None:
+def add_events(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
     """Add the resource; owners are told of their own findings."""
     streams = Counter[str]()
 
-    async def seat(who: anyone) -> AsyncIterator["Caller"]:
+    async def seat(who: anyone) -> AsyncIterator[Caller]:
         name = who.person.name
         if streams[name] >= _MOST_OF_A_CALLER or streams.total() >= _MOST_STREAMS:
             raise TooManyRequestsError(
@@ -70,7 +68,7 @@ def add_events(api: FastAPI, world: "ApiWorld", anyone: Any) -> None:
 
 
 async def _events(
-    world: "ApiWorld", request: Request, after: int | None, seconds: float
+    world: ApiWorld, request: Request, after: int | None, seconds: float
 ) -> AsyncIterator[ServerSentEvent]:
     end = anyio.current_time() + seconds
     version = await run_sync(_version, world)
@@ -95,14 +93,14 @@ async def _events(
         version = await run_sync(_version, world)
 
 
-def _version(world: "ApiWorld") -> tuple[int, int, int]:
+def _version(world: ApiWorld) -> tuple[int, int, int]:
     """Return the newest batch, cycle and entry of the record."""
     batch, cycle, entry = world.reader.version(decisions=True)
     return batch or 0, cycle or 0, entry or 0
 
 
 def _news(
-    world: "ApiWorld", request: Request, position: int
+    world: ApiWorld, request: Request, position: int
 ) -> tuple[tuple[AuditEntry, ...], list[ServerSentEvent]] | None:
     """Return the next entries, and those that who asks may see; None where nobody does any more."""
     try:
@@ -114,7 +112,7 @@ def _news(
 
 
 def _shown(
-    world: "ApiWorld", who: "Caller", entries: Iterable[AuditEntry]
+    world: ApiWorld, who: Caller, entries: Iterable[AuditEntry]
 ) -> Iterable[ServerSentEvent]:
     mine = None
     if who.role == "owner":

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import FastAPI, Query, Request, Response
 
@@ -24,11 +24,9 @@ from dashboard.api.rows import (
     source_row,
     urgent_row,
 )
+from dashboard.api.world import ApiWorld
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
-
-if TYPE_CHECKING:
-    from dashboard.api.app import ApiWorld
 
 Record = TypeVar("Record")
 Row = TypeVar("Row")
@@ -44,7 +42,7 @@ class Listed(Generic[Record, Row]):
     row: Callable[[Record], Row]
 
 
-def add_lists(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+def add_lists(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
 
     def lists(name: str, about: str, listed: Listed[Any, Any]) -> None:

@@ -20,9 +20,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.app import build_api
 from dashboard.api.callers import named
 from dashboard.api.problems import problem_of
+from dashboard.api.world import ApiWorld
 from dashboard.background import Background
 from dashboard.decision_service import DecisionService
 from data.errors import StoreError, TrimtabError

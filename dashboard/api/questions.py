@@ -4,7 +4,7 @@ import threading
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
@@ -12,6 +12,7 @@ from pydantic_core import to_json
 
 from dashboard.api.kept_answers import Document, document, response
 from dashboard.api.limits import TooManyRequestsError
+from dashboard.api.world import ApiWorld
 from dashboard.findings import FindingStatus
 from dashboard.submission.asked_estimate import AskedEstimate, estimate_answer
 from dashboard.submission.model_source import read_model
@@ -19,9 +20,6 @@ from dashboard.what_if import MAX_SECONDS, read_basis, what_if, what_if_document
 from data.errors import ApplyError, CollectorError, ImpossibleProblemError, SettingsError
 from data.records.changes import Change
 from data.records.commands import Person
-
-if TYPE_CHECKING:
-    from dashboard.api.app import ApiWorld
 
 Knob = Annotated[float | None, Field(ge=0, le=1e9, allow_inf_nan=False)]
 Count = Annotated[int | None, Field(ge=1, le=65_536)]
@@ -117,7 +115,7 @@ class ChangePreview:
 
 
 def preview_of(
-    world: "ApiWorld", status: FindingStatus, change: str | None, person: Person
+    world: ApiWorld, status: FindingStatus, change: str | None, person: Person
 ) -> ChangePreview:
     """Return what the change of a finding would do."""
     live, why, revision = None, "no revision of it is kept", status.revision
@@ -160,7 +158,7 @@ def _change_fields(change: Change) -> dict[str, Any]:
     }
 
 
-def add_questions(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+def add_questions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
     solving = threading.Lock()
 

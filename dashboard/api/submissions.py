@@ -12,6 +12,7 @@ from fastapi import FastAPI, Header, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from dashboard.api.pages_of_rows import PageOfRows, PageQuery, keyed, page_of
+from dashboard.api.world import ApiWorld, Caller
 from dashboard.rights import why_not_submit
 from dashboard.submission.desk import (
     SubmissionRow,
@@ -28,7 +29,6 @@ from data.errors import ApplyError, ChangeRefusedError, NotAllowedError, StalePl
 from data.settings import Settings
 
 if TYPE_CHECKING:
-    from dashboard.api.app import ApiWorld, Caller
     from dashboard.submission.proposal import SubmissionProposal
     from dashboard.submission.target import SubmissionTarget
 
@@ -59,7 +59,7 @@ class SubmissionWish(JobWish):
     digest: Annotated[str, Field(min_length=64, max_length=64, pattern="^[0-9a-f]*$")]
 
 
-def add_submissions(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
+def add_submissions(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
     """Add the resources; `viewer` lets in who may see the jobs of others."""
 
     @api.get("/submissions", response_model=PageOfRows[SubmissionRow])
@@ -102,7 +102,7 @@ def add_submissions(api: FastAPI, world: "ApiWorld", viewer: Any) -> None:
 
 
 def _proposal(
-    world: "ApiWorld", wish: JobWish, who: "Caller"
+    world: ApiWorld, wish: JobWish, who: Caller
 ) -> "tuple[SubmissionProposal, SubmissionTarget]":
     """Return where a job would run, and the cluster. Errors: NotAllowedError and `propose`'s."""
     settings = world.service.settings()
@@ -123,7 +123,7 @@ def _proposal(
     )
 
 
-def _require_submitter(who: "Caller", settings: Settings) -> None:
+def _require_submitter(who: Caller, settings: Settings) -> None:
     """Refuse (NotAllowedError) who may not submit, and (ChangeRefusedError) who has no name."""
     if refusal := why_not_submit(who.person, settings.access):
         raise NotAllowedError(refusal, "Ask for a role, or have the access settings changed.")

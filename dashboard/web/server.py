@@ -19,9 +19,10 @@ from starlette.routing import Mount, Route
 from streamlit import config
 from streamlit.starlette import App
 
-from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.app import build_api
 from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
+from dashboard.api.world import ApiWorld
 from dashboard.web.admission import API_PATH, Admission
 from dashboard.web.browser_rules import BrowserRules
 from dashboard.web.inbox_rows import state_of

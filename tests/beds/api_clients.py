@@ -16,9 +16,10 @@ from starlette.middleware import Middleware
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
-from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.app import build_api
 from dashboard.api.assistant_door import MCP_PATH, AssistantDoor
 from dashboard.api.callers import web_caller
+from dashboard.api.world import ApiWorld
 from dashboard.decision_service import DecisionService
 from dashboard.web.admission import Admission
 from dashboard.web.trusted_proxy import AuthMiddleware

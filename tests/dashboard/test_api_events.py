@@ -14,8 +14,8 @@ from factories import make_recommendation
 from starlette.requests import Request
 from starlette.testclient import TestClient
 
-from dashboard.api.app import ApiWorld
 from dashboard.api.events import _events
+from dashboard.api.world import ApiWorld
 from dashboard.decision_service import DecisionService
 from data.clock import utc_now
 from data.errors import NotSignedInError

@@ -22,8 +22,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from starlette.testclient import TestClient
 
-from dashboard.api.app import ApiWorld, build_api
+from dashboard.api.app import build_api
 from dashboard.api.callers import web_caller
+from dashboard.api.world import ApiWorld
 from dashboard.decision_service import DecisionService
 from data.clock import utc_now
 from data.settings import Settings
