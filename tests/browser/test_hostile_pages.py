@@ -256,7 +256,7 @@ def test_the_report_of_hostile_names_is_one_quiet_file(
     week = tmp_path / "week.html"
     waiting.value.save_as(week)
     watched.page.goto(week.as_uri())
-    watched.page.wait_for_selector(".js-plotly-plot .plot-container")
+    watched.page.wait_for_selector("svg[role=img]")
     watched.hosts.discard(week.as_uri())
     assert watched.page.evaluate("window.hacked ?? null") is None
     assert watched.page.locator("iframe, object, embed, form, img, link[href*=evil]").count() == 0

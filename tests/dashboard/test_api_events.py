@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,9 @@ def test_what_happens_meanwhile_arrives(store: Store) -> None:
         with pytest.raises(StopAsyncIteration):
             await anext(stream)
 
-    asyncio.run(listen())
+    # In a thread of its own: a browser of tests before may keep a loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(asyncio.run, listen()).result()
 
 
 def _entry(store: Store, detail: str) -> None:

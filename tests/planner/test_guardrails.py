@@ -277,7 +277,10 @@ def test_a_job_that_ends_before_the_plan_begins_is_left_alone() -> None:
     problem = problem_of(training())
     proposal = to_boards(problem, 2)
     gone = np.zeros(24)
-    over = Remaining(low=gone, central=gone, high=gone, likely=gone[None], why="it is over")
+    over = Remaining(
+        low=gone, central=gone, high=gone, likely=gone[None], cut_off=np.array([False]),
+        why="it is over",
+    )  # fmt: skip
     job = replace(proposal.job, demand=replace(proposal.job.demand, remaining=over))
     outcome = outcome_of(proposal, problem.terms)
     reason = why_not(problem, replace(proposal, job=job), outcome)

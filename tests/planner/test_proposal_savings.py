@@ -16,6 +16,7 @@ from planner.problem.carbon import emissions_of
 from planner.problem.configurations import Option
 from planner.problem.cost import SLOWER
 from planner.problem.energy import HELD
+from planner.problem.free_boards import freed_board
 from planner.problem.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.path_costs import path_cost
@@ -26,6 +27,11 @@ MODEL = load_gpu_catalogue().get(H100)
 PUE, PRICE, WATTS = 1.3, 0.4, 1000.0
 LEAVE, ENTER = np.array([5.0, 330.0, 1920.0]), np.array([15.0, 62.0, 250.0])
 """Seconds of a restart: checkpoint and lost work on the boards of now, a start on those to come."""
+
+
+def mean(seconds: Any) -> float:
+    """What seconds of which q10, q50 and q90 are known are in the mean."""
+    return float(np.dot([0.3, 0.4, 0.3], seconds))
 
 
 def halved(
@@ -72,8 +78,14 @@ def outcome(**changes: Any) -> ProposalOutcome:
 
 
 def saved_watts() -> float:
-    """What two boards save: a process holds them no longer, but they stay powered."""
-    return 2 * MODEL.idle_watts * HELD[1]
+    """What two boards save: a process holds them no longer, but they stay powered.
+
+    The work keeps the two that are left twice as busy, and draws by the curve of the job.
+    """
+    free = freed_board(MODEL, WATTS / 4, rests=False).mean
+    active = WATTS - 4 * free * (1 + HELD[1])
+    busier = halved()[0].job.demand.power_curve.rise(2.0) / 2
+    return active * (1 - busier) + 2 * free * HELD[1]
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
@@ -83,10 +95,10 @@ def test_a_day_on_half_the_boards(slot_minutes: int, pue: float) -> None:
     found = outcome(slot_minutes=slot_minutes, pue=pue)
     longer = 24 * sum(SLOWER) / len(SLOWER)
     taken = (4 * LEAVE + 2 * ENTER) / 3600
-    change_kwh = (LEAVE + ENTER)[1] / 3600 * WATTS / 1000 * pue
+    change_kwh = mean(LEAVE + ENTER) / 3600 * WATTS / 1000 * pue
     assert found.savings.horizon_hours == pytest.approx(24)
     assert found.savings.gpu_hours is not None
-    hours = 48 - 2 * longer - taken[1]
+    hours = 48 - 2 * longer - mean(taken)
     assert found.savings.gpu_hours.central == pytest.approx(hours)
     held_kwh = longer * HELD[1] * 2 * MODEL.idle_watts / 1000 * pue
     kwh = saved_watts() * 24 / 1000 * pue - held_kwh - change_kwh
@@ -95,8 +107,8 @@ def test_a_day_on_half_the_boards(slot_minutes: int, pue: float) -> None:
     assert found.savings.cost is not None
     assert found.savings.cost.central == pytest.approx(hours * MODEL.price_per_hour + kwh * PRICE)
     assert found.transition is not None
-    assert found.transition.gpu_hours == pytest.approx(taken[1])
-    money = taken[1] * MODEL.price_per_hour + change_kwh * PRICE
+    assert found.transition.gpu_hours == pytest.approx(mean(taken))
+    money = mean(taken) * MODEL.price_per_hour + change_kwh * PRICE
     assert found.transition.cost == pytest.approx(money)
     seconds = found.transition.seconds
     assert (seconds.low, seconds.central, seconds.high) == pytest.approx(tuple(LEAVE + ENTER))
@@ -118,8 +130,8 @@ def test_a_change_that_ends_is_made_twice(slot_minutes: int) -> None:
     longer = 6 * sum(SLOWER) / len(SLOWER)
     proposal, problem = halved(slot_minutes=slot_minutes, first=6 * slots, last=12 * slots - 1)
     assert found.transition is not None
-    back = (4 * ENTER)[1] / 3600
-    taken = (4 * LEAVE + 2 * ENTER)[1] / 3600 + back
+    back = mean(4 * ENTER) / 3600
+    taken = mean(4 * LEAVE + 2 * ENTER) / 3600 + back
     assert found.transition.gpu_hours == pytest.approx(taken)
     assert found.transition.seconds.central == pytest.approx((LEAVE + 2 * ENTER)[1])
     assert found.savings.gpu_hours is not None
@@ -136,7 +148,7 @@ def test_longer_runs_widen_what_is_promised() -> None:
     wide, narrow = outcome(), outcome(worst=1.0)
     rest = outcome(worst=1.0, kind=WorkloadKind.INFERENCE)
     usual = 24 * float(np.mean(SLOWER))
-    least, most = (24 * share - usual for share in sorted(SLOWER)[-2:])
+    most = 24 * max(SLOWER) - usual
     for now, before, unit in (
         (wide.savings.gpu_hours, narrow.savings.gpu_hours, 2.0),
         (wide.savings.cost, narrow.savings.cost, 2 * MODEL.price_per_hour),
@@ -144,12 +156,12 @@ def test_longer_runs_widen_what_is_promised() -> None:
         assert now is not None
         assert before is not None
         width, alone = now.central - now.low, before.central - before.low
-        assert max(alone, least * unit) < width < alone + most * unit
+        assert alone < width < alone + most * unit
         above = now.high - now.central
         assert above > 0.9 * usual * unit  # it may take no longer at all
     assert rest.delay_hours is None
     assert rest.savings.gpu_hours is not None
-    assert rest.savings.gpu_hours.central == pytest.approx(48 - 2 * ENTER[1] / 3600)
+    assert rest.savings.gpu_hours.central == pytest.approx(48 - 2 * mean(ENTER) / 3600)
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
@@ -159,8 +171,9 @@ def test_an_unsure_end_widens_what_is_promised(slot_minutes: int) -> None:
     slots = np.arange(24 * 60 // slot_minutes) * slot_minutes / 60
     likely = np.array([slots < hours for hours in (6, 12, 18)]).astype(float)
     remaining = Remaining(
-        low=likely[0], central=likely.mean(axis=0), high=likely[-1], likely=likely
-    )
+        low=likely[0], central=likely.mean(axis=0), high=likely[-1], likely=likely,
+        cut_off=np.zeros(3, dtype=bool),
+    )  # fmt: skip
     job = replace(proposal.job, demand=replace(proposal.job.demand, remaining=remaining))
     savings = outcome_of(replace(proposal, job=job), problem.terms).savings
     assert savings.horizon_hours == pytest.approx(12)
@@ -177,7 +190,7 @@ def test_an_unsure_end_widens_what_is_promised(slot_minutes: int) -> None:
         ),
     ):
         assert found is not None
-        assert found.central == pytest.approx(12 * rate - change[1])
+        assert found.central == pytest.approx(12 * rate - mean(change))
         if found is savings.energy_kwh:  # what a board draws is far less sure than the end
             continue
         wide = change[2] + (1.0 if found is savings.cost else 0.0)
@@ -201,21 +214,6 @@ def test_a_cap_on_a_job_with_room_delays_nothing() -> None:
     assert (delay.low, delay.central, delay.high) == (0, 0, 0)
 
 
-def test_work_that_found_no_board_may_draw_more() -> None:
-    """Half as many boards again: at most half as much work comes, most often far less."""
-    proposal, problem = halved(worst=1.0)
-    six = replace(proposal.chosen, boards=6.0, service=6.0)
-    more = replace(proposal, job=replace(proposal.job, options=(proposal.present, six)))
-    known = outcome_of(more, problem.terms).savings.energy_kwh
-    hidden = outcome_of(replace(more, action=Action.SCALE_OUT), problem.terms).savings.energy_kwh
-    assert known is not None
-    assert hidden is not None
-    assert hidden.central == known.central
-    active = WATTS - 4 * MODEL.idle_watts * (1 + HELD[1]) + 6 * MODEL.idle_watts * HELD[1]
-    half = 0.5 * active * 24 / 1000 * PUE
-    assert 0.25 * half < known.low - hidden.low < half
-
-
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)
 def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
     """Four hours of 500 g for a day's mean of 250 g, and of dear power for a mean day's."""
@@ -236,7 +234,7 @@ def test_work_put_off_emits_like_a_mean_day(slot_minutes: int) -> None:
         proposal, job=job, planned=path, proposed=path, action=Action.SHIFT_IN_TIME, **changes
     )
     found = outcome_of(one, terms).savings
-    change_kwh = (LEAVE + ENTER)[1] / 3600 * WATTS / 1000 * PUE
+    change_kwh = mean(LEAVE + ENTER) / 3600 * WATTS / 1000 * PUE
     assert found.energy_kwh is not None
     assert found.energy_kwh.central == pytest.approx(-change_kwh)
     moved = (WATTS - 4 * MODEL.idle_watts) * 4 / 1000 * PUE

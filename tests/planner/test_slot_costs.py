@@ -14,8 +14,10 @@ from data.records.queue_waits import QueueWait
 from data.settings import EnergySettings, PlanningSettings
 from planner.problem.configurations import Option
 from planner.problem.cost import SLOWER, change_cost, change_costs, needed_service, slot_costs
-from planner.problem.energy import HELD, expected_power, power_under
+from planner.problem.energy import HELD, expected_draw, power_under
+from planner.problem.free_boards import free_board, freed_board
 from planner.problem.planning_problem import PlanningProblem
+from planner.problem.power_curve import PowerCurve
 
 CATALOGUE = load_gpu_catalogue()
 MODEL = CATALOGUE.get(H100)
@@ -68,8 +70,9 @@ def test_a_day_of_a_service_on_half_its_boards(slot_minutes: int) -> None:
     present, half = job.options[0], of_boards(problem, 2)
     costs = slot_costs(job.demand, present, half, terms)
     assert len(costs.rent) == 24 * 60 // slot_minutes
-    idle, busy = MODEL.idle_watts, 1 + HELD[1]
-    watts = (WATTS - 4 * idle * busy) + 2 * idle * busy + 2 * idle
+    idle, busy = freed_board(MODEL, WATTS / 4, rests=False).mean, 1 + HELD[1]
+    busier = job.demand.power_curve.rise(2.0) / 2
+    watts = (WATTS - 4 * idle * busy) * busier + 2 * idle * busy + 2 * idle
     kwh = watts * 24 / 1000 * PUE
     missed = 2.0 * (1 + HEADROOM) - 2.0
     assert costs.rent.sum() == pytest.approx(2 * MODEL.price_per_hour * 24)
@@ -132,7 +135,8 @@ def test_a_change_holds_and_draws_for_its_seconds(
     assert found.kwh == pytest.approx(tuple(kwh))
     assert found.cost == pytest.approx(tuple(gpu_hours * MODEL.price_per_hour + kwh * per_kwh))
     assert found.wait_price == 0
-    assert change_cost(job.demand, job.options[0], half, terms) == found.cost[1]
+    mean = np.dot([0.3, 0.4, 0.3], found.cost)
+    assert change_cost(job.demand, job.options[0], half, terms) == pytest.approx(mean)
     assert sum(seconds for _what, seconds in found.parts) == pytest.approx(found.seconds[1])
 
 
@@ -143,7 +147,7 @@ def test_what_is_not_known_costs_nothing_that_is_made_up() -> None:
     half = of_boards(problem, 2)
     costs = slot_costs(job.demand, job.options[0], half, terms)
     assert not costs.electricity.any()
-    assert expected_power(job.demand, job.options[0], half, terms) is None
+    assert expected_draw(job.demand, job.options[0], half, terms) is None
     assert change_costs(job.demand, job.options[0], half, terms).kwh == (0, 0, 0)
     unknown = replace(half, configuration=replace(half.configuration, gpu_model="X1000"))
     assert not slot_costs(job.demand, job.options[0], unknown, terms).rent.any()
@@ -168,25 +172,28 @@ def test_active_power_follows_the_work(count: int, model: str) -> None:
     problem = day_of(WorkloadKind.INFERENCE)
     present, other = problem.jobs[0].options[0], of_boards(problem, count, model)
     there = CATALOGUE.get(model)
-    found = power_under(np.full(24, WATTS), present, other, problem.terms)
+    curve = PowerCurve(exponent=0.8, half_width=0.0)
+    found = power_under(np.full(24, WATTS), present, other, problem.terms, curve)
     span = (there.tdp_watts - there.idle_watts) / (MODEL.tdp_watts - MODEL.idle_watts)
-    active = WATTS - 4 * MODEL.idle_watts * (1 + HELD[1])
-    active *= span * MODEL.relative_speed / there.relative_speed
+    here = freed_board(MODEL, WATTS / 4, rests=False)
+    then = here if model == H100 else free_board(there)
+    active = WATTS - 4 * here.mean * (1 + HELD[1])
+    active *= span * count / 4 * (present.service / other.service) ** 0.8
     for values, factor, idle, held in (
-        (found.low, 0.9, there.idle_watts_low, HELD[0]),
-        (found.central, 1, there.idle_watts, HELD[1]),
-        (found.high, 1.1, there.idle_watts_high, HELD[2]),
+        (found.low, 0.9, then.low, HELD[0]),
+        (found.central, 1, then.mean, HELD[1]),
+        (found.high, 1.1, then.high, HELD[2]),
     ):
         assert values == pytest.approx(np.full(24, active * factor + count * idle * (1 + held)))
-    left = 4 * MODEL.idle_watts - count * there.idle_watts
-    assert found.left_idle_watts == pytest.approx(left)
-    stays = power_under(np.full(24, WATTS), present, present, problem.terms)
+    assert found.left_idle_watts == pytest.approx(4 * here.mean - count * then.mean)
+    stays = power_under(np.full(24, WATTS), present, present, problem.terms, curve)
     assert (stays.low == WATTS).all()
     assert (stays.high == WATTS).all()
     assert stays.left_idle_watts == 0
-    none = power_under(np.full(24, WATTS), present, of_boards(problem, 0), problem.terms)
+    none = power_under(np.full(24, WATTS), present, of_boards(problem, 0), problem.terms, curve)
     assert not none.central.any()
-    assert none.left_idle_watts == pytest.approx(4 * MODEL.idle_watts)
+    rested = freed_board(MODEL, WATTS / 4, rests=True)
+    assert none.left_idle_watts == pytest.approx(4 * rested.mean)
 
 
 def test_what_is_not_capped_draws_what_its_median_leads_to() -> None:
@@ -194,9 +201,10 @@ def test_what_is_not_capped_draws_what_its_median_leads_to() -> None:
     problem = day_of(WorkloadKind.INFERENCE)
     job, other = problem.jobs[0], of_boards(problem, 3, L40S)
     skewed = replace(job.demand, power_q10=np.full(24, 900.0), power_q90=np.full(24, 2500.0))
-    found = expected_power(skewed, job.options[0], other, problem.terms)
-    central = power_under(np.full(24, WATTS), job.options[0], other, problem.terms).central
-    assert found == pytest.approx(central)
+    found = expected_draw(skewed, job.options[0], other, problem.terms)
+    median = np.full(24, WATTS)
+    drawn = power_under(median, job.options[0], other, problem.terms, job.demand.power_curve)
+    assert found == pytest.approx(drawn.central + drawn.left_idle_watts)
 
 
 @pytest.mark.parametrize("slot_minutes", SLOT_LENGTHS)

@@ -239,7 +239,7 @@ def test_page_table_and_programs_see_the_same_plans(
     (note,) = document["notes"]
     assert f"note: {note}" in answers["table"].err
 
-    told_to_page = next(one.value for one in app.markdown if one.value.startswith("####"))
+    told_to_page = next(one.value for one in app.markdown if one.value.startswith("## "))
     (shown,) = said(told_to_page.replace("\\", ""))  # Markdown's escapes
     (table,) = [one.value for one in app.dataframe if "p50_gib" in one.value.columns]
     first = table.iloc[0].to_dict()
