@@ -125,7 +125,7 @@ def test_the_weekly_report(pictured_store: str, browser: Browser, tmp_path: Path
     with browser.new_context(viewport={"width": 1000, "height": TALLEST}, offline=True) as context:
         page = context.new_page()
         page.goto((tmp_path / "week.html").as_uri())
-        page.wait_for_selector(".js-plotly-plot .plot-container")
+        page.wait_for_selector("svg[role=img]")
         page.screenshot(path=tmp_path / "week.png")
     keep(Image.open(tmp_path / "week.png"), "report-html")
     document = pypdfium2.PdfDocument(tmp_path / "week.pdf")
