@@ -96,7 +96,7 @@ class ValueCase:
         return np.array(
             [
                 series.values[series.known][-1] if series.known.any() else 0.0
-                for series in (self.past(one, hour) for one in range(len(self.services)))
+                for series in (self.past(service, hour) for service in range(len(self.services)))
             ]
         )
 
@@ -138,20 +138,20 @@ def planning(hours: int) -> PlanningSettings:
 def by_trimtab(case: ValueCase, hour: int, ahead: int) -> list[QuantilePath]:
     """Return the product's forecasts."""
     first_slot = int(_EPOCH.timestamp()) + (case.first + hour) * SECONDS_PER_HOUR
-    series = [case.past(one, hour) for one in range(len(case.services))]
-    tasks = [PathTask(series=one, first_slot=first_slot, horizon=ahead) for one in series]
+    series = [case.past(service, hour) for service in range(len(case.services))]
+    tasks = [PathTask(series=past, first_slot=first_slot, horizon=ahead) for past in series]
     return paths_of(tasks, settings=planning(ahead))
 
 
 def by_last_value(case: ValueCase, hour: int, ahead: int) -> list[QuantilePath]:
     """Return the last value, without doubt."""
-    return [_certain(np.full(ahead, one)) for one in case.now(hour)]
+    return [_certain(np.full(ahead, value)) for value in case.now(hour)]
 
 
 def by_last_value_and_its_errors(case: ValueCase, hour: int, ahead: int) -> list[QuantilePath]:
     """Return the last value with the quantiles of its past errors."""
-    series = [case.past(one, hour) for one in range(len(case.services))]
-    return [path_of(one, NaiveModel().forecast(one, ahead), "naive") for one in series]
+    series = [case.past(service, hour) for service in range(len(case.services))]
+    return [path_of(past, NaiveModel().forecast(past, ahead), "naive") for past in series]
 
 
 def by_truth(case: ValueCase, hour: int, ahead: int) -> list[QuantilePath]:
@@ -182,7 +182,7 @@ def planned(case: ValueCase, name: str, foresee: Foresight, *, rolls: bool = Fal
             created_at=problem.as_of,
             last=last if rolls else None,
         )
-        counts[:, hour] = [one.steps[0].gpu_count for one in last.jobs]
+        counts[:, hour] = [job.steps[0].gpu_count for job in last.jobs]
         present = np.maximum(counts[:, hour], 1.0)
     return Held(name=name, counts=counts)
 
@@ -192,7 +192,7 @@ def oracle(case: ValueCase) -> tuple[Held, float]:
     present = np.maximum(np.ceil(case.now(0)), 1.0)
     problem = problem_of(case, present, by_truth(case, 0, case.hours), 0)
     plan = build_plan(problem, budget_seconds=_BUDGET_SECONDS, created_at=problem.as_of)
-    counts = np.array([[step.gpu_count for step in one.steps] for one in plan.jobs], dtype=float)
+    counts = np.array([[step.gpu_count for step in job.steps] for job in plan.jobs], dtype=float)
     return Held(name="perfect forecast (the oracle)", counts=counts), plan.gap_ratio
 
 
@@ -239,9 +239,9 @@ def _with_any_count(problem: PlanningProblem, case: ValueCase) -> PlanningProble
     """Return the problem with a grid of counts, and values of the forecast, as options."""
     terms, slots = problem.terms, len(problem.slot_starts)
     jobs = []
-    for one in problem.jobs:
-        present, most = one.options[0], case.capacity
-        values = np.array([row for _level, row in one.demand.quantiles])
+    for job in problem.jobs:
+        present, most = job.options[0], case.capacity
+        values = np.array([row for _level, row in job.demand.quantiles])
         near = np.linspace(values[:, 0].min(), values[:, 0].max(), _LEVELS)
         certain = values[0] if (values == values[0]).all() else values[:, :2].ravel()
         grid = np.geomspace(1, max(2.0, 1.5 * float(values.max())), _LEVELS)
@@ -255,16 +255,16 @@ def _with_any_count(problem: PlanningProblem, case: ValueCase) -> PlanningProble
             )
             for count in counts
         ]
-        jobs.append(replace(one, options=(present, *options)))
-    widest = max(len(one.options) for one in jobs)
+        jobs.append(replace(job, options=(present, *options)))
+    widest = max(len(job.options) for job in jobs)
     slot_cost = np.full((slots, widest, len(jobs)), FORBIDDEN)
     enter, boards = np.zeros((widest, len(jobs))), np.zeros((widest, len(jobs)))
     model_of = np.full(enter.shape, -1, dtype=np.int64)
-    for column, one in enumerate(jobs):
-        for row, option in enumerate(one.options):
-            first = one.options[0]
-            slot_cost[:, row, column] = slot_costs(one.demand, first, option, terms).total
-            enter[row, column] = change_cost(one.demand, first, option, terms)
+    for column, job in enumerate(jobs):
+        for row, option in enumerate(job.options):
+            first = job.options[0]
+            slot_cost[:, row, column] = slot_costs(job.demand, first, option, terms).total
+            enter[row, column] = change_cost(job.demand, first, option, terms)
             boards[row, column] = option.boards
             model_of[row, column] = problem.gpu_models.index(_MODEL)
     return replace(

@@ -27,7 +27,7 @@ def active_patterns(reader: StoreReader, now: datetime) -> tuple[DismissalPatter
             made[one.pattern_id] = one
         else:
             made.pop(entry.detail, None)
-    return tuple(one for one in made.values() if now < one.until)
+    return tuple(pattern for pattern in made.values() if now < pattern.until)
 
 
 def dismiss_matching(

@@ -69,7 +69,7 @@ def _confirms(asked: DecisionAsked) -> bool:
         said = [service.stored(digest).recommendation for digest in asked.digests]
     except TrimtabError:
         return True
-    return any(needs_confirmation(asked.verb, one) for one in said)
+    return any(needs_confirmation(asked.verb, proposal) for proposal in said)
 
 
 def decision_dialog() -> None:
@@ -104,16 +104,17 @@ def _ask(asked: DecisionAsked) -> None:
         st.text_input("Your name", key=_NAME, placeholder="kept until this tab is closed")
     _fields(verb)
     ticked = True
-    if needs_tick(asked.verb, [one.recommendation for one in allowed]):
+    if needs_tick(asked.verb, [stored.recommendation for stored in allowed]):
         ticked = st.checkbox("I have read it: the work of the job may be interrupted.", key=_TICK)
     for refusal in st.session_state.get(_TOLD, ()):
         st.error(plain(refusal))
+    about = "-".join(digest[:12] for digest in asked.digests[:_NAMED])
     label = verb.label if len(asked.digests) == 1 else f"{verb.label} {len(allowed)}"
     with st.container(horizontal=True):
         st.button(
             f"Confirm: {label[0].lower()}{label[1:]}",
             type="primary",
-            key=f"confirm-{asked.verb}-{'-'.join(one[:12] for one in asked.digests[:_NAMED])}",
+            key=f"confirm-{asked.verb}-{about}",
             on_click=_act,
             args=(DecisionAsked(verb=asked.verb, digests=tuple(map(_digest, allowed))),),
             disabled=not allowed or not ticked,
@@ -149,14 +150,14 @@ def _summary(
     verb: Verb, allowed: list[StoredRecommendation], refused: list[tuple[str, str]]
 ) -> None:
     """Say what will become of what: in all, by risk, and one line a finding."""
-    found = [one.recommendation for one in allowed]
+    found = [stored.recommendation for stored in allowed]
     if found:
-        money = _sum([one.savings.cost for one in found], found[0].savings.horizon_hours)
-        energy = _sum([one.savings.energy_kwh for one in found], found[0].savings.horizon_hours)
+        money = _sum([said.savings.cost for said in found], found[0].savings.horizon_hours)
+        energy = _sum([said.savings.energy_kwh for said in found], found[0].savings.horizon_hours)
         risks = ", ".join(
             f"{count} {risk}"
             for risk in ("high", "medium", "low")
-            if (count := sum(one.risk == risk for one in found))
+            if (count := sum(said.risk == risk for said in found))
         )
         st.markdown(
             plain(
@@ -164,11 +165,13 @@ def _summary(
                 f"Risk: {risks}."
             )
         )
-    for one in allowed[:_NAMED]:
-        said = one.recommendation
+    for stored in allowed[:_NAMED]:
+        said = stored.recommendation
         stops = " · its work is interrupted" if verb.changes and interrupts(said) else ""
         st.markdown(
-            plain(f"{one.reference} {said.target}: {said.now.describe()} → {said.summary}{stops}")
+            plain(
+                f"{stored.reference} {said.target}: {said.now.describe()} → {said.summary}{stops}"
+            )
         )
     if len(allowed) > _NAMED:
         st.caption(f"and {len(allowed) - _NAMED} more")

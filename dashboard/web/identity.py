@@ -16,7 +16,7 @@ _NAME = "person"
 
 
 def known_name() -> str:
-    """Return the name given in local mode for this session, '' before it is given."""
+    """Return the name given in local mode, '' before it is given."""
     return str(st.session_state.get(_NAME, ""))
 
 
