@@ -1,6 +1,7 @@
 """What holds for every test."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from shutil import copy
@@ -73,6 +74,14 @@ def no_settings_of_the_machine(
     for name in list(os.environ):
         if name.startswith("TRIMTAB_") and name != _SCREENSHOTS:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def own_main() -> Iterator[None]:
+    """Put `__main__` back: Streamlit leaves its page there, and a spawned process would run it."""
+    main = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = main
 
 
 @pytest.fixture
