@@ -17,7 +17,7 @@ from dashboard.api.dismissal_wishes import (
 from dashboard.api.rows import columns_of
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import (
-    by_header,
+    ask_holder,
     decision_service_of,
     open_for_reading,
     person_of,
@@ -26,7 +26,6 @@ from dashboard.cli.world import (
 from dashboard.dismissals import MAX_DAYS, active_patterns
 from dashboard.recording import present
 from data.errors import ChangeRefusedError, SettingsError
-from data.store.served_store import ServedStore
 
 _ADDRESS = "/api/v1/dismissals"
 _PARTS = ("namespace", "job", "kind")
@@ -72,9 +71,8 @@ def make(options: argparse.Namespace) -> int:
             until=present(store.reader) + timedelta(days=options.days),
             comment=options.comment,
         )
-        if isinstance(store, ServedStore):
-            body = wish.model_dump(mode="json")
-            answer = store.holder.ask("POST", _ADDRESS, body, headers=by_header(options))
+        answer = ask_holder(options, store, "POST", _ADDRESS, wish.model_dump(mode="json"))
+        if answer is not None:
             made = _ROW.validate_json(answer)
         else:
             made = make_dismissal(decision_service_of(options, store), wish, person_of(options))
@@ -88,10 +86,8 @@ def make(options: argparse.Namespace) -> int:
 def end(options: argparse.Namespace) -> int:
     """Let what a pattern matches be proposed again."""
     with open_for_reading(settings_of(options)) as store:
-        if isinstance(store, ServedStore):
-            address = f"{_ADDRESS}/{quote(options.matching, safe='')}"
-            store.holder.ask("DELETE", address, headers=by_header(options))
-        else:
+        address = f"{_ADDRESS}/{quote(options.matching, safe='')}"
+        if ask_holder(options, store, "DELETE", address) is None:
             service = decision_service_of(options, store)
             stop_dismissal(service, options.matching, person_of(options))
     say(f"what {options.matching} matches may be proposed again, by the next cycle")

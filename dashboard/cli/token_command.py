@@ -10,14 +10,13 @@ from dashboard.api.rows import columns_of
 from dashboard.api.token_wishes import MadeToken, TokenRow, TokenWish, make_token, token_row
 from dashboard.cli.output import print_rows, say
 from dashboard.cli.world import (
-    by_header,
+    ask_holder,
     decision_service_of,
     open_for_reading,
     person_of,
     settings_of,
 )
 from data.errors import ChangeRefusedError
-from data.store.served_store import ServedStore
 
 _TOKENS = "/api/v1/tokens"
 
@@ -32,9 +31,8 @@ def make(options: argparse.Namespace) -> int:
             "Name who acts by it, and give more than 0 and at most 366 days.",
         ) from error
     with open_for_reading(settings_of(options)) as store:
-        if isinstance(store, ServedStore):
-            body = wish.model_dump(mode="json")
-            answer = store.holder.ask("POST", _TOKENS, body, headers=by_header(options))
+        answer = ask_holder(options, store, "POST", _TOKENS, wish.model_dump(mode="json"))
+        if answer is not None:
             made = MadeToken.model_validate_json(answer)
         else:
             made = make_token(decision_service_of(options, store), wish, person_of(options))
@@ -59,9 +57,8 @@ def list_(options: argparse.Namespace) -> int:
 def revoke(options: argparse.Namespace) -> int:
     """Let nobody in by a token any more."""
     with open_for_reading(settings_of(options)) as store:
-        if isinstance(store, ServedStore):
-            address = f"{_TOKENS}/{quote(options.id, safe='')}"
-            answer = store.holder.ask("DELETE", address, headers=by_header(options))
+        answer = ask_holder(options, store, "DELETE", f"{_TOKENS}/{quote(options.id, safe='')}")
+        if answer is not None:
             person = json.loads(answer)["person"]
         else:
             service = decision_service_of(options, store)

@@ -116,16 +116,24 @@ def person_of(options: argparse.Namespace) -> Person:
     return Person(name=options.by, via="cli")
 
 
-def by_header(options: argparse.Namespace) -> dict[str, str]:
-    """Return the header by which the process that holds the store knows who gives the command."""
-    from data.store.served_store import BY_HEADER
+def ask_holder(
+    options: argparse.Namespace, store: "Store", method: str, address: str, wish: object = None
+) -> "bytes | None":
+    """Return what the process that holds the store answers to a command of `options.by`.
 
+    None where the store is open in this process. Errors: NoTextError, and those of the answer.
+    """
+    from data.store.served_store import BY_HEADER, ServedStore
+
+    if not isinstance(store, ServedStore):
+        return None
     try:
-        return {BY_HEADER: quote(options.by)}
+        by = {BY_HEADER: quote(options.by)}
     except UnicodeEncodeError as error:
         raise NoTextError(
             f"the name {options.by!a} is no Unicode", "Give it in the encoding of this terminal."
         ) from error
+    return store.holder.ask(method, address, wish, headers=by)
 
 
 def decision_service_of(options: argparse.Namespace, store: "Store") -> "DecisionService":
@@ -141,16 +149,11 @@ def ask(options: argparse.Namespace, store: "Store", kind: str, **more: object) 
     `more` are the other fields of a wish. Errors: those of `carry_out`.
     """
     from dashboard.api.wishes import Wish, WishOutcome, carry_out
-    from data.store.served_store import ServedStore
 
     wish = Wish.model_validate({"decision": kind, **more})
-    if isinstance(store, ServedStore):
-        answer = store.holder.ask(
-            "POST",
-            f"/api/v1/findings/{quote(options.id, safe='')}/decisions",
-            wish.model_dump(mode="json", exclude_defaults=True),
-            headers=by_header(options),
-        )
+    address = f"/api/v1/findings/{quote(options.id, safe='')}/decisions"
+    body = wish.model_dump(mode="json", exclude_defaults=True)
+    if (answer := ask_holder(options, store, "POST", address, body)) is not None:
         return WishOutcome.model_validate_json(answer)
     return carry_out(decision_service_of(options, store), options.id, wish, person_of(options))
 
