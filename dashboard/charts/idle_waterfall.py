@@ -32,7 +32,7 @@ def idle_waterfall(found: IdleSum) -> go.Figure:
     )
     figure = dress(go.Figure(bars), y_title="", height=90 + 30 * len(steps))
     figure.update_layout(
-        xaxis={"title": "GPUs, mean over the horizon", "rangemode": "tozero"},
+        xaxis={"title": "GPUs, mean", "rangemode": "tozero"},
         yaxis={"type": "category", "automargin": True},
         hovermode="closest",
     )

@@ -40,8 +40,14 @@ if current_role() == "owner":
     pages = {"": [st.Page("views/findings.py", title="Findings", default=True)]}
 elif current_role() == "none":
     pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
-# Expanded: Streamlit hides all but the first dozen behind a button otherwise.
-chosen = st.navigation(pages, expanded=True)
+# Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
+chosen = st.navigation(pages, position="hidden")
+with st.sidebar.container(gap="xxsmall", key="pages"):
+    for section, listed in pages.items():
+        if section:
+            st.caption(f"**{section}**")
+        for page in listed:
+            st.page_link(page)
 with frame():
     person = welcome()
     if person is not None:

@@ -25,12 +25,22 @@ def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> s
     )
 
 
+def pick(label: str, options: Sequence[str], name: str) -> str:
+    """Ask for one of a few options, all of them in sight; the first is the start.
+
+    A segmented control would show the chosen one in the colour of the main button, which is too
+    dark to be read as text in dark mode.
+    """
+    return str(st.radio(label, options, key=name, bind="query-params", horizontal=True))
+
+
 def choose_days(default: int = 7) -> int:
     """Ask for how many days of history are shown."""
-    chosen = st.segmented_control(
-        "Days", _DAYS, default=default, key="days", bind="query-params", required=True
+    return int(
+        st.radio(
+            "Days", _DAYS, _DAYS.index(default), key="days", bind="query-params", horizontal=True
+        )
     )
-    return int(chosen or default)
 
 
 def choose_page(rows: int, page_size: int) -> int:

@@ -198,7 +198,8 @@ def _sum(parts: list[Range | None], horizon_hours: float) -> str:
 
 def _fields(verb: Verb) -> None:
     if "snooze" in verb.asks:
-        st.segmented_control("For", list(SNOOZES), default="a week", key=_SNOOZE, required=True)
+        lengths = list(SNOOZES)
+        st.radio("For", lengths, lengths.index("a week"), key=_SNOOZE, horizontal=True)
     if "reason" in verb.asks:
         st.selectbox(
             "Reason",

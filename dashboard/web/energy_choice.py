@@ -62,7 +62,7 @@ def ask_energy_choice(newest: datetime, zone: str) -> EnergyChoice:
 def _choose(label: str, name: str, options: Sequence[str], usual: str) -> str:
     asked = st.query_params.get(name, usual)
     default = asked if asked in options else usual
-    return str(st.segmented_control(label, options, default=default, required=True))
+    return str(st.radio(label, options, options.index(default), horizontal=True))
 
 
 def _asked_day(last: date) -> date:

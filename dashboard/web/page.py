@@ -20,6 +20,7 @@ from data.errors import TrimtabError
 from data.records.decisions import Range
 
 UNKNOWN = "—"
+_FIGURE_PIXELS = 230
 
 
 @contextmanager
@@ -88,9 +89,11 @@ def figures(values: Mapping[str, Range | tuple[str, str] | str | None]) -> None:
 
     A range shows its central value large and its bounds small.
     """
-    for column, (label, value) in zip(st.columns(len(values)), values.items(), strict=True):
+    row = st.container(horizontal=True)
+    for label, value in values.items():
         main, note = _main_and_note(value)
-        with column.container(gap=None):
+        # Of one width, so that figures go to the next line where columns would cut them.
+        with row.container(gap=None, width=_FIGURE_PIXELS):
             # The metric's own label is one line that is cut where the window is narrow.
             st.caption(label)
             st.metric(label, main, label_visibility="collapsed")

@@ -54,6 +54,10 @@ _OPTIONS: dict[str, Any] = {
     "server.headless": True,
     "theme.light.primaryColor": "#0072B2",
     "theme.dark.primaryColor": "#1A78B0",
+    # Small print is a faded text colour, and code in it a faded one of its own: both 4.5 to 1.
+    "theme.light.textColor": "#10141A",
+    "theme.light.codeTextColor": "#10141A",
+    "theme.dark.codeTextColor": "#8FE3B8",
     "theme.headingFontSizes": ["1.6rem", "1.15rem", "1.05rem", "1rem", "1rem", "1rem"],
     "theme.metricValueFontSize": "1.4rem",
     "theme.paddingTop": "1rem",

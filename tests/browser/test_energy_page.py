@@ -94,7 +94,7 @@ def test_the_address_holds_grouping_range_and_quantity(server: Server, visitor: 
     picture = visitor.page.locator(".js-plotly-plot").first
     expect(picture).to_contain_text("emissions, location-based (kgCO2e)")
     expect(picture).to_contain_text("A100-SXM4-80GB")
-    visitor.page.get_by_test_id("stButtonGroup").get_by_text("node", exact=True).click()
+    visitor.page.get_by_test_id("stRadio").get_by_text("node", exact=True).click()
     expect(visitor.page).to_have_url(re.compile("by=node&every=hour"), timeout=WAIT)
     expect(visitor.page).to_have_url(re.compile("days=1"))
 

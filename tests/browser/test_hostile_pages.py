@@ -176,7 +176,7 @@ def test_names_in_the_picture_of_energy_are_text(hostile_server: Server, watched
     """By tenant, owner, job, node and GPU model: the legend, and the pointer over the bars."""
     watched.open(f"{hostile_server.base}/energy")
     for key in ("tenant", "owner", "job", "node", "model"):
-        watched.page.get_by_test_id("stButtonGroup").get_by_text(key, exact=True).click()
+        watched.page.get_by_test_id("stRadio").get_by_text(key, exact=True).click()
         watched.settle()
         sweep(watched.page.locator(".js-plotly-plot").first, columns=24, rows=2)
         only_text(watched)

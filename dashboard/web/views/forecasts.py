@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
-from dashboard.web.choices import choose_page
+from dashboard.web.choices import choose_page, pick
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
 from dashboard.web.session import current_world
 from data.clock import utc_now
@@ -111,24 +111,8 @@ if weeks:
     with st.container(horizontal=True):
         chosen = st.selectbox("Group", list(names), key="group", bind="query-params")
         quantities = {title: one for one, title in _TITLES.items()}
-        quantity = quantities[
-            st.segmented_control(
-                "Quantity",
-                list(quantities),
-                default=next(iter(quantities)),
-                key="quantity",
-                bind="query-params",
-                required=True,
-            )
-        ]
-        ahead = st.segmented_control(
-            "Ahead",
-            ["7 d", "30 d"],
-            default="7 d",
-            key="ahead",
-            bind="query-params",
-            required=True,
-        )
+        quantity = quantities[pick("Quantity", list(quantities), "quantity")]
+        ahead = pick("Ahead", list(_HISTORY), "ahead")
     kind, name = names[chosen]
     mine = [group for group in groups if (group.kind, group.name) == (kind, name)]
     shown = next((one for one in mine if by_hour(one) == (ahead == "7 d")), None)

@@ -66,11 +66,11 @@ if not empty_state():
     asked = st.query_params.get("week", "")
     answer = st.container()
     names = list(weeks)
-    chosen = st.segmented_control(
-        "Week", names, default=asked if asked in names else names[0], required=True
+    chosen = str(
+        st.radio("Week", names, names.index(asked) if asked in names else 0, horizontal=True)
     )
-    st.query_params["week"] = str(chosen)
-    week = weeks[str(chosen)]
+    st.query_params["week"] = chosen
+    week = weeks[chosen]
     report = report_of(week)
     with answer:
         finding(report.finding)
