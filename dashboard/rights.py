@@ -12,7 +12,9 @@ from data.access_settings import ROLES, AccessSettings, names_and_groups
 from data.errors import NotAllowedError
 from data.records.commands import Person
 from data.records.decisions import Recommendation
-from data.records.jobs import Job
+from data.records.jobs import Job, OwnNames
+from data.store.cached_reader import CachedReader
+from data.store.owned_reader import OwnedReader
 
 _ASCII_TWINS = str.maketrans({"0": "o", "1": "l", "i": "l", "|": "l", "m": "rn"})
 _LEFT_TO_RIGHT = "\u200e"
@@ -41,16 +43,28 @@ def _role_by_name(person: Person, access: AccessSettings) -> str:
     return access.default_role
 
 
-def owns(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
-    """Tell whether the job is the person's own: as its owner, user or a group of theirs.
+def own_names(person: Person) -> OwnNames:
+    """Return by which names a job is the person's own: as its owner, user or a group of theirs.
 
     A job's owner is the name of a person or of a group; its user in the scheduler is a person's.
     """
+    mine = frozenset({person.name, person.name.partition("@")[0]}) - {""}
+    return OwnNames(owners=mine | frozenset(person.groups) - {""}, users=mine)
+
+
+def owns(person: Person, recommendation: Recommendation, job: Job | None) -> bool:
+    """Tell whether the recommendation is about a job of the person's own."""
     if job is None or recommendation.job_id != job.job_id:
         return False
-    user = job.scheduler.user if job.scheduler is not None else ""
-    mine = {person.name, person.name.partition("@")[0]} - {""}
-    return user in mine or job.owner in mine | set(person.groups) - {""}
+    return own_names(person).hold(job)
+
+
+def view_of(person: Person, access: AccessSettings, reader: CachedReader) -> CachedReader:
+    """Return the reader that the person may look through: an owner's sees their own jobs alone."""
+    if role_of(person, access) != "owner":
+        return reader
+    names = own_names(person)
+    return reader.remember(("own", names), lambda: OwnedReader(reader, names))
 
 
 def _may_own(person: Person, recommendation: Recommendation, job: Job | None) -> bool:

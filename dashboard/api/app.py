@@ -41,6 +41,11 @@ _OFFERED = (
     "dismissals",
 )  # fmt: skip
 
+_OF_THE_FLEET = frozenset(
+    {"estimate", "submissions", "what-if", "nodes", "sources", "plan", "dismissals"}
+)
+"""What names others, and is not for owners."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
@@ -148,15 +153,15 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_docs_page(api)
-    add_lists(api, world, Viewer)
-    add_documents(api, world, Viewer)
+    add_lists(api, world, anyone=Anyone, viewer=Viewer)
+    add_documents(api, world, anyone=Anyone, viewer=Viewer)
     return api
 
 
 def _offered(role: str) -> tuple[str, ...]:
     """Return the resources that somebody of the role may use."""
     if role == "owner":
-        return _OFFERED[:2]
+        return tuple(name for name in _OFFERED if name not in _OF_THE_FLEET)
     return (*_OFFERED, "tokens") if role == "admin" else _OFFERED
 
 

@@ -20,6 +20,7 @@ from dashboard.idle_sum import idle_rows
 from dashboard.memory_rows import memory_rows
 from dashboard.plan_documents import plan_document
 from dashboard.reports.asked_report import asked_report
+from dashboard.reports.editions import WHOLE, own_edition
 from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_document
 from dashboard.reports.render_report import render_json
@@ -82,35 +83,37 @@ class ReportQuery(BaseModel):
     last_week: bool = False
 
 
-def add_documents(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
-    """Add the resources; `viewer` lets in who may see the jobs of others."""
-    answer = partial(_answer, world)
+def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> None:
+    """Add the resources: to `anyone` what they may see of each, to `viewer` what is the fleet's."""
 
     @api.get("/plan", response_model=dict[str, Any])
     def plan(request: Request, _who: viewer) -> Response:
         """Return the plan of the latest cycle."""
-        return answer(request, ("plan",), lambda: plan_document(world.latest_plan()))
+        return _answer(world, request, ("plan",), lambda: plan_document(world.latest_plan()))
 
     @api.get("/idle", response_model=list[dict[str, Any]])
-    def idle(request: Request, _who: viewer) -> Response:
+    def idle(request: Request, who: anyone) -> Response:
         """Return what jobs hold and do not use, what becomes of it, and why it stays."""
-        return answer(request, ("idle",), lambda: idle_rows(world.latest_plan()))
+        mine = world.of(who)
+        return _answer(mine, request, ("idle",), lambda: idle_rows(mine.latest_plan()))
 
     @api.get("/forecasts", response_model=list[dict[str, Any]])
     def forecasts(
-        request: Request, _who: viewer, query: Annotated[ForecastQuery, Query()]
+        request: Request, who: anyone, query: Annotated[ForecastQuery, Query()]
     ) -> Response:
         """Return the forecasts of the latest cycle with what they were worth in the past."""
-        return answer(request, ("forecasts", query), partial(_forecasts, world, query))
+        mine = world.of(who)
+        return _answer(mine, request, ("forecasts", query), partial(_forecasts, mine, query))
 
     @api.get("/memory", response_model=list[dict[str, Any]])
-    def memory(request: Request, _who: viewer) -> Response:
+    def memory(request: Request, who: anyone) -> Response:
         """Return every running job's GPU memory against its limit."""
-        seconds = 60 * world.service.settings().planning.slot_minutes
-        rows = partial(memory_rows, world.reader, slot_seconds=seconds)
-        return answer(request, ("memory", seconds), rows)
+        mine = world.of(who)
+        seconds = 60 * mine.service.settings().planning.slot_minutes
+        rows = partial(memory_rows, mine.reader, slot_seconds=seconds)
+        return _answer(mine, request, ("memory", seconds), rows)
 
-    _add_accounts(api, world, viewer)
+    _add_accounts(api, world, anyone)
 
 
 def _answer(
@@ -122,38 +125,38 @@ def _answer(
     return response(request, world.kept.get(("document", *key), made))
 
 
-def _add_accounts(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
-    answer = partial(_answer, world)
-
+def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
     @api.get("/energy", response_model=dict[str, Any])
-    def energy(request: Request, _who: viewer, query: Annotated[EnergyQuery, Query()]) -> Response:
+    def energy(request: Request, who: anyone, query: Annotated[EnergyQuery, Query()]) -> Response:
         """Return energy, emissions and cost with their factors, and what was not measured."""
-        settings = world.service.settings()
-        return answer(
-            request, ("energy", query, settings), partial(_energy, world, settings, query)
-        )
+        mine, settings = world.of(who), world.service.settings()
+        made = partial(_energy, mine, settings, query)
+        return _answer(mine, request, ("energy", query, settings), made)
 
     @api.get("/savings/to-date", response_model=list[dict[str, Any]])
-    def savings(request: Request, _who: viewer, query: Annotated[SavedQuery, Query()]) -> Response:
+    def savings(request: Request, who: anyone, query: Annotated[SavedQuery, Query()]) -> Response:
         """Return what was saved so far; the last row is the total."""
-        settings = world.service.settings()
+        mine, settings = world.of(who), world.service.settings()
 
         def sums() -> object:
-            days = saved_by_day(world.reader, settings, now=world.clock())
+            days = saved_by_day(mine.reader, settings, now=mine.clock())
             return (*summed(days, query.by), *summed(days, "all"))
 
-        return answer(request, ("savings", query, settings), sums)
+        return _answer(mine, request, ("savings", query, settings), sums)
 
     @api.get("/reports/weekly", response_model=dict[str, Any])
-    def weekly(request: Request, _who: viewer, query: Annotated[ReportQuery, Query()]) -> Response:
-        """Return the weekly report."""
-        settings = world.service.settings()
+    def weekly(request: Request, who: anyone, query: Annotated[ReportQuery, Query()]) -> Response:
+        """Return the weekly report, to an owner that of their own jobs."""
+        mine, settings = world.of(who), world.service.settings()
+        edition = own_edition(who.person.name) if who.role == "owner" else WHOLE
 
         def made() -> Document:
-            report = asked_report(world.reader, settings, end=query.end, last_week=query.last_week)
+            report = asked_report(
+                mine.reader, settings, end=query.end, last_week=query.last_week, edition=edition
+            )
             return document(render_json(report).encode())
 
-        return response(request, world.kept.get(("report", query, settings), made))
+        return response(request, mine.kept.get(("report", query, settings), made))
 
 
 def _forecasts(world: ApiWorld, query: ForecastQuery) -> list[dict[str, Any]]:

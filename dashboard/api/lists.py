@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Generic, TypeVar
+from datetime import datetime
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Query, Request, Response
 
@@ -27,94 +28,85 @@ from dashboard.api.rows import (
 from dashboard.api.world import ApiWorld
 from dashboard.savings import ledger
 from dashboard.urgent import urgent_facts
-
-Record = TypeVar("Record")
-Row = TypeVar("Row")
+from data.store import StoreReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed(Generic[Record, Row]):
+class Listed:
     """A list: what is read, the key that orders it and is of one record only, the row of each."""
 
-    kind: type[Row]
-    read: Callable[[], Iterable[Record]]
-    key: Callable[[Record], tuple[Any, ...]]
-    row: Callable[[Record], Row]
+    kind: type[Any]
+    read: Callable[[StoreReader, datetime], Iterable[Any]]
+    key: Callable[[Any], tuple[Any, ...]]
+    row: Callable[[Any], Any]
 
 
-def add_lists(api: FastAPI, world: ApiWorld, viewer: Any) -> None:
-    """Add the resources; `viewer` lets in who may see the jobs of others."""
+_JOBS = Listed(
+    kind=JobRow, read=lambda reader, _: reader.jobs(), key=lambda job: (job.job_id,), row=job_row
+)
+_GPUS = Listed(
+    kind=GpuRow,
+    read=lambda reader, _: reader.gpus(),
+    key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
+    row=gpu_row,
+)
+_NODES = Listed(
+    kind=NodeRow,
+    read=lambda reader, _: reader.nodes(),
+    key=lambda node: (node.name, node.source),
+    row=node_row,
+)
+_SOURCES = Listed(
+    kind=SourceRow,
+    read=lambda reader, _: reader.source_reports(),
+    key=lambda report: (report.source,),
+    row=source_row,
+)
+_URGENT = Listed(
+    kind=UrgentRow,
+    read=lambda reader, now: urgent_facts(reader, now=now),
+    key=lambda fact: fact.order,
+    row=urgent_row,
+)
+_SAVINGS = Listed(
+    kind=SavingRow,
+    read=lambda reader, now: ledger(reader, now=now),
+    key=lambda row: (row.recommendation.digest,),
+    row=saving_row,
+)
+_AUDIT = Listed(
+    kind=AuditRow,
+    read=lambda reader, _: reader.audit(),
+    key=lambda entry: (entry.sequence,),
+    row=audit_row,
+)
 
-    def lists(name: str, about: str, listed: Listed[Any, Any]) -> None:
-        def ordered() -> list[Keyed[Any]]:
-            return world.kept.get((name,), lambda: keyed(listed.read(), listed.key))
 
-        def rows(request: Request, _who: viewer, query: Annotated[PageQuery, Query()]) -> Response:
+def add_lists(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) -> None:
+    """Add the resources: to `anyone` what they may see of each, to `viewer` what is the fleet's."""
+
+    def lists(name: str, about: str, listed: Listed, who_may: Any) -> None:
+        def ordered(mine: ApiWorld) -> list[Keyed[Any]]:
+            def read() -> list[Keyed[Any]]:
+                return keyed(listed.read(mine.reader, mine.clock()), listed.key)
+
+            return mine.kept.get((name,), read)
+
+        def rows(request: Request, who: who_may, query: Annotated[PageQuery, Query()]) -> Response:
+            mine = world.of(who)
+
             def make() -> PageOfRows[Any]:
-                return page_of(ordered(), listed.row, query)
+                return page_of(ordered(mine), listed.row, query)
 
-            return response(request, world.page((name, query), make, keep=query.is_first()))
+            return response(request, mine.page((name, query), make, keep=query.is_first()))
 
         model = PageOfRows[listed.kind]  # type: ignore[name-defined]
         api.get(f"/{name}", name=name, summary=about, response_model=model)(rows)
 
-    reader = world.reader
-    lists(
-        "jobs",
-        "The jobs known now",
-        Listed(kind=JobRow, read=reader.jobs, key=lambda job: (job.job_id,), row=job_row),
-    )
-    lists(
-        "gpus",
-        "The boards and MIG instances known now",
-        Listed(
-            kind=GpuRow,
-            read=reader.gpus,
-            key=lambda gpu: (gpu.gpu_uuid, gpu.mig_instance),
-            row=gpu_row,
-        ),
-    )
-    lists(
-        "nodes",
-        "The nodes as their schedulers describe them",
-        Listed(
-            kind=NodeRow, read=reader.nodes, key=lambda node: (node.name, node.source), row=node_row
-        ),
-    )
-    lists(
-        "sources",
-        "How the latest collection fared with each source",
-        Listed(
-            kind=SourceRow,
-            read=reader.source_reports,
-            key=lambda report: (report.source,),
-            row=source_row,
-        ),
-    )
-    lists(
-        "urgent",
-        "Jobs that run out of memory, and boards that failed",
-        Listed(
-            kind=UrgentRow,
-            read=lambda: urgent_facts(reader, now=world.clock()),
-            key=lambda fact: fact.order,
-            row=urgent_row,
-        ),
-    )
-    lists(
-        "savings",
-        "What applied changes promised, and brought",
-        Listed(
-            kind=SavingRow,
-            read=lambda: ledger(reader, now=world.clock()),
-            key=lambda row: (row.recommendation.digest,),
-            row=saving_row,
-        ),
-    )
-    lists(
-        "audit",
-        "The append-only record",
-        Listed(
-            kind=AuditRow, read=reader.audit, key=lambda entry: (entry.sequence,), row=audit_row
-        ),
-    )
+    lists("jobs", "The jobs known now", _JOBS, anyone)
+    lists("gpus", "The boards and MIG instances known now", _GPUS, anyone)
+    lists("nodes", "The nodes as their schedulers describe them", _NODES, viewer)
+    lists("sources", "How the latest collection fared with each source", _SOURCES, viewer)
+    lists("urgent", "Jobs that run out of memory, and boards that failed", _URGENT, anyone)
+    lists("savings", "What applied changes promised, and brought", _SAVINGS, anyone)
+    lists("audit", "The append-only record", _AUDIT, anyone)

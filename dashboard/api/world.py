@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from fastapi import Request
 
@@ -15,7 +15,7 @@ from dashboard.api.pages_of_rows import PageOfRows
 from dashboard.api.problems import RepeatedParameterError
 from dashboard.decision_service import DecisionService
 from dashboard.findings import FindingStatus, findings_now
-from dashboard.rights import role_of
+from dashboard.rights import role_of, view_of
 from data.errors import NotAllowedError, NotKnownError
 from data.records.commands import Person
 from data.records.plans import Plan
@@ -71,10 +71,17 @@ class ApiWorld:
         who = self.let_in(request)
         if who.role == "owner":
             raise NotAllowedError(
-                f"{who.person.name} is owner: owners see the findings of their own jobs only",
-                "Ask for /api/v1/findings.",
+                f"{who.person.name} is owner: owners see what is of their own jobs only",
+                "Ask for /api/v1/ to read which resources these are.",
             )
         return who
+
+    def of(self, who: Caller) -> Self:
+        """Return the world as who asks may see it: an owner's has the rows of their own jobs."""
+        if who.role != "owner":
+            return self
+        mine = view_of(who.person, self.service.settings().access, self.reader)
+        return replace(self, reader=mine)
 
     @property
     def kept(self) -> KeptAnswers:
@@ -100,12 +107,13 @@ class ApiWorld:
 
     def findings(self, who: Caller) -> tuple[FindingStatus, ...]:
         """Return the findings that who asks may see, the newest number first."""
-        found = self.kept.get(("findings",), lambda: findings_now(self.reader, now=self.clock()))
+        mine = self.of(who)
+        found = mine.kept.get(("findings",), lambda: findings_now(mine.reader, now=self.clock()))
         if who.role != "owner":
             return found
         revisions = [status.revision for status in found if status.revision is not None]
-        mine = {stored.finding for stored in self.service.visible(who.person, revisions)}
-        return tuple(status for status in found if status.finding.number in mine)
+        seen = {stored.finding for stored in self.service.visible(who.person, revisions)}
+        return tuple(status for status in found if status.finding.number in seen)
 
     def finding(self, named: str, who: Caller) -> FindingStatus:
         """Return one of them. Errors: NotKnownError, for what belongs to others too."""

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from dashboard.reports.editions import WHOLE, Edition
 from dashboard.reports.week import last_whole_week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
 from data.catalogue.carbon_table import load_carbon_table
@@ -12,7 +13,12 @@ from data.store import StoreReader
 
 
 def asked_report(
-    reader: StoreReader, settings: Settings, *, end: datetime | None, last_week: bool
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    end: datetime | None,
+    last_week: bool,
+    edition: Edition = WHOLE,
 ) -> WeeklyReport:
     """Return the report of the 168 hours before `end`, the newest sample where it is None.
 
@@ -26,4 +32,5 @@ def asked_report(
         settings=settings,
         carbon=load_carbon_table().get(settings.energy.region),
         catalogue=load_gpu_catalogue(),
+        edition=edition,
     )

@@ -12,11 +12,12 @@ from data.report_settings import ReportSettings, addresses, named_addresses
 
 
 class EditionKind(StrEnum):
-    """What a report is cut down to."""
+    """What a report is cut down to; of `own` the reader that it is made through is cut down."""
 
     FLEET = "fleet"
     NAMESPACE = "namespace"
     OWNER = "owner"
+    OWN = "own"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +32,16 @@ class Edition:
         """How it is filed and asked for: fleet, namespace:search, owner:ada."""
         return f"{self.kind}:{self.name}" if self.name else str(self.kind)
 
+    @property
+    def whose(self) -> str:
+        """Whose jobs it is about, in words."""
+        return self.name if self.kind is EditionKind.OWN else f"{self.kind} {self.name}"
+
     def holds(self, job: Job) -> bool:
         """Tell whether a job belongs to it."""
         if self.kind is EditionKind.NAMESPACE:
             return job.namespace == self.name
-        return self.kind is EditionKind.FLEET or job.owner == self.name
+        return self.kind in (EditionKind.FLEET, EditionKind.OWN) or job.owner == self.name
 
     def jobs(self, jobs: Iterable[Job]) -> dict[str, Job]:
         """Return its jobs by id."""
@@ -43,6 +49,11 @@ class Edition:
 
 
 WHOLE = Edition()
+
+
+def own_edition(name: str) -> Edition:
+    """Return what somebody sees who looks through a reader of their own jobs."""
+    return Edition(kind=EditionKind.OWN, name=name)
 
 
 def edition_of(key: str) -> Edition:

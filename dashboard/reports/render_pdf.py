@@ -84,7 +84,7 @@ def _story(report: WeeklyReport) -> list[Flowable]:
 
 def _title(report: WeeklyReport) -> str:
     edition = report.edition
-    return f"Trimtab weekly report{f': {edition.kind} {edition.name}' if edition.name else ''}"
+    return f"Trimtab weekly report{f': {edition.whose}' if edition.name else ''}"
 
 
 def _waste(report: WeeklyReport) -> list[Flowable]:

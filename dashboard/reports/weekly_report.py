@@ -71,9 +71,9 @@ class WeeklyReport:
     def _own_finding(self) -> str:
         held = self.energy.statement.total.gpu_hours
         if not held:
-            return f"No job of {self.edition.kind} {self.edition.name} held a GPU in this week."
+            return f"No job of {self.edition.whose} held a GPU in this week."
         return (
-            f"The jobs of {self.edition.kind} {self.edition.name} held {held:,.0f} GPU-hours; "
+            f"The jobs of {self.edition.whose} held {held:,.0f} GPU-hours; "
             f"{self._idle()}; {self._waiting()}."
         )
 

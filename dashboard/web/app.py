@@ -36,8 +36,14 @@ pages = {
     ],
 }
 if current_role() == "owner":
-    # Every other page shows the jobs of others.
-    pages = {"": [st.Page("views/findings.py", title="Findings", default=True)]}
+    # The other pages are the fleet's: they show the jobs of others.
+    pages = {
+        "My jobs": [
+            st.Page("views/findings.py", title="Findings", default=True),
+            *pages["Now"][3:],
+        ],
+        "Account": pages["Account"],
+    }
 elif current_role() == "none":
     pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
 # Streamlit's own list of pages is no list to a screen reader: sections stand between its items.

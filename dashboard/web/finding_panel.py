@@ -12,7 +12,7 @@ from dashboard.recording import NOT_APPLIED
 from dashboard.web.change_panel import change_panel
 from dashboard.web.decision_dialog import press
 from dashboard.web.evidence import evidence_rows, show_demand
-from dashboard.web.identity import current_role, signed_in
+from dashboard.web.identity import signed_in
 from dashboard.web.inbox_rows import InboxRow, interrupts
 from dashboard.web.outcome import show_outcome, under_way
 from dashboard.web.page import plain, table, tense
@@ -49,8 +49,7 @@ def finding_panel(row: InboxRow) -> None:
                 width="content",
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
-                # Who sees their own jobs alone has no page of jobs.
-                if said.job_id and current_role() != "owner":
+                if said.job_id:
                     to_job = {"id": said.job_id}
                     st.page_link("views/job.py", label="Open the job", query_params=to_job)
                 st.badge(plain(row.state), color=_COLOURS.get(stored.state, "gray"))

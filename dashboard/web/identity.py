@@ -7,7 +7,7 @@ import streamlit as st
 from dashboard.api.callers import PERSON_HEADER, proxied
 from dashboard.rights import role_of
 from dashboard.web.page import plain
-from dashboard.web.session import current_world
+from dashboard.web.session import whole_world
 from dashboard.web.session_cookies import is_fresh
 from data.access_settings import AccessSettings
 from data.records.commands import Person
@@ -78,7 +78,7 @@ def claimed(claims: Mapping[str, object], access: AccessSettings) -> Person | No
 
 def current_role() -> str:
     """Return the role of who looks, none for nobody."""
-    access = current_world().decision_service.settings().access
+    access = whole_world().decision_service.settings().access
     person = signed_in(access)
     return "none" if person is None else role_of(person, access)
 
@@ -94,7 +94,7 @@ def _unproven(access: AccessSettings) -> str:
 
 def welcome() -> Person | None:
     """Return who looks when they may; otherwise say what to do and give None."""
-    access = current_world().decision_service.settings().access
+    access = whole_world().decision_service.settings().access
     person = signed_in(access)
     if person is None:
         st.markdown("## Sign in to see the fleet.")

@@ -3,6 +3,7 @@
 The one registered world is the only module-level state of the project.
 """
 
+from dashboard.rights import view_of
 from dashboard.web.world import WebWorld
 
 _registered: list[WebWorld] = []
@@ -14,7 +15,20 @@ def register(world: WebWorld) -> None:
 
 
 def current_world() -> WebWorld:
-    """Return the registered world."""
+    """Return the world as who looks may see it: an owner's reader has their own jobs alone."""
+    from dashboard.web.identity import signed_in  # it asks for the world itself
+
+    world = whole_world()
+    access = world.decision_service.settings().access
+    person = None if access.mode == "local" else signed_in(access)
+    if person is None:
+        return world
+    mine = view_of(person, access, world.reader)
+    return world if mine is world.reader else world.looking_through(mine)
+
+
+def whole_world() -> WebWorld:
+    """Return the registered world: for asking who somebody is, not for showing rows."""
     if not _registered:
         raise RuntimeError("start the dashboard with `trimtab serve`, not with `streamlit run`")
     return _registered[0]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -31,6 +32,12 @@ class WebWorld:
     clock: Callable[[], datetime] = utc_now
     demo_pace: float | None = None
     reader: CachedReader = field(init=False)
+
+    def looking_through(self, reader: CachedReader) -> "WebWorld":
+        """Return the same world behind another reader."""
+        seen = copy(self)
+        object.__setattr__(seen, "reader", reader)
+        return seen
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reader", self.store.reader_for_pages())

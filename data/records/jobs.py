@@ -100,3 +100,16 @@ class Job:
             raise ValueError("job_id must not be empty")
         if self.gpu_count < 1:
             raise ValueError(f"gpu_count of {self.job_id} must be at least 1, got {self.gpu_count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnNames:
+    """Names by which a job is somebody's own: those of its owner, and of its scheduler's user."""
+
+    owners: frozenset[str]
+    users: frozenset[str]
+
+    def hold(self, job: Job) -> bool:
+        """Tell whether the job is theirs."""
+        user = job.scheduler.user if job.scheduler is not None else ""
+        return job.owner in self.owners or user in self.users

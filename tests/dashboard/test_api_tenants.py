@@ -3,14 +3,18 @@
 import json
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from beds.api_clients import LOCAL, PROXY, THEIRS, clients, two_owners
+from beds.api_clients import LOCAL, PROXY, clients
+from beds.two_tenants import MINE, THEIRS, fill
 from starlette.testclient import TestClient
 
-from data.store import Store
+from data.clock import utc_now
+from data.store import Store, open_store
 
+OWNERS = replace(PROXY, owners=f"{MINE},{THEIRS}")
 GIVEN = {"/estimate": "model=llama3-8b&batch=8&seq=8", "/events": "seconds=0&after=0"}
 BODIES = {
     "/findings/{finding}/decisions": {"decision": "keep"},
@@ -20,62 +24,119 @@ BODIES = {
     "/dismissals": {"kind": "fewer-gpus", "reason": "not-now", "until": "2030-01-01T00:00:00Z"},
 }
 
-OTHERS = re.compile(rf"(?<!re)vision|{THEIRS.digest[:12]}")
+OTHERS = re.compile(rf"(?<!re){THEIRS}")
 """What only rows of the other tenant hold."""
+OWN = {
+    "get /", "get /findings", "get /events", "get /jobs", "get /gpus", "get /urgent", "get /memory",
+    "get /idle", "get /forecasts", "get /energy", "get /savings", "get /savings/to-date",
+    "get /reports/weekly", "get /audit",
+}  # fmt: skip
+"""What an owner is told of."""
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    """TT-1 of search, TT-2 of vision, about both of which somebody said something."""
-    with two_owners(tmp_path) as opened:
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """Rows of every kind of both; TT-2 and TT-4 are theirs, and somebody said something of each."""
+    folder = tmp_path_factory.mktemp("tenants")
+    with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+        fill(opened, utc_now())
         with clients(opened, LOCAL) as client:
             page = client(peer="127.0.0.1")
-            for number in (1, 2):
-                wish = {"decision": "approve", "comment": "vision" if number == 2 else "mine"}
+            for number, tenant in ((3, MINE), (4, THEIRS)):
+                wish = {"decision": "approve", "comment": f"said of {tenant}"}
                 address = f"/api/v1/findings/TT-{number}/decisions"
                 answer = page.post(address, json=wish, headers={"X-Trimtab-By": "ann"})
                 assert answer.status_code == 200
         yield opened
 
 
-def every_answer(client: TestClient) -> Iterator[tuple[str, int, str]]:
-    """What each address says, asked for what is of vision."""
+def every_answer(store: Store, client: TestClient) -> Iterator[tuple[str, int, str]]:
+    """What each address says, asked for what is of the other tenant."""
     schema = client.get("/api/v1/openapi.json").json()
-    theirs = ("TT-2", THEIRS.digest[:8], THEIRS.digest)
+    found = store.reader.recommendations(now=utc_now())
+    digest = next(
+        one.recommendation.digest for one in found if one.recommendation.namespace == THEIRS
+    )
+    theirs = ("TT-2", "TT-4", digest[:8], digest)
     for path, methods in schema["paths"].items():
         for method in methods:
             for name in theirs if "{" in path else ("",):
                 address = path.format(finding=name, token_id=name, dismissal_id=name)
-                answer = client.request(
-                    method.upper(), f"/api/v1{address}?{GIVEN.get(path, '')}",
-                    json=BODIES.get(path) if method == "post" else None,
-                )  # fmt: skip
-                yield f"{method} {address}", answer.status_code, answer.text
+                for query in _queries(path, methods[method]):
+                    answer = client.request(
+                        method.upper(), f"/api/v1{address}?{GIVEN.get(path, '')}{query}",
+                        json=BODIES.get(path) if method == "post" else None,
+                    )  # fmt: skip
+                    yield f"{method} {address}", answer.status_code, answer.text
+
+
+def _queries(path: str, operation: Any) -> list[str]:
+    """What can be asked of an address: by each group that it knows, and as it is."""
+    del path
+    by = next((one for one in operation.get("parameters", []) if one["name"] == "by"), None)
+    return ["", *(f"by={one}" for one in (by["schema"]["enum"] if by else ()))]
 
 
 def test_no_address_tells_an_owner_of_others(store: Store) -> None:
     """Not in a row, an event, a refusal; what is the owner's own is told."""
-    with clients(store, PROXY) as client:
-        mine = list(every_answer(client("search")))
-        everything = list(every_answer(client("vera")))
+    with clients(store, OWNERS) as client:
+        mine = list(every_answer(store, client(MINE)))
+        everything = list(every_answer(store, client("vera")))
     assert [asked for asked, _, said in mine if _tells(asked, said)] == []
-    assert len([asked for asked, _, said in everything if _tells(asked, said)]) > 5
-    told = {asked for asked, status, _said in mine if status == 200}
-    assert told == {"get /", "get /findings", "get /events"}
+    assert OWN - {asked for asked, _, said in everything if _tells(asked, said)} == {"get /"}
+    assert {asked for asked, status, _said in mine if status == 200} == OWN
+    assert OWN - {asked for asked, _status, said in mine if MINE in said} == {"get /"}
+
+
+def test_what_an_owner_is_told_is_what_the_fleet_says_of_theirs(store: Store) -> None:
+    """Energy, hours and savings of the tenant are the same figures to both."""
+    with clients(store, OWNERS) as client:
+        mine, whole = client(MINE), client("vera")
+        for address, rows, key in (
+            ("energy?by=namespace", "groups", "group"),
+            ("savings/to-date?by=namespace", "", "name"),
+            ("jobs", "items", "job_id"),
+            ("savings", "items", "finding"),
+            ("idle", "", "job"),
+            ("memory", "", "job_id"),
+            ("forecasts?by=job", "", "job_id"),
+        ):
+            own, every = (one.get(f"/api/v1/{address}").json() for one in (mine, whole))
+            own, every = (found[rows] if rows else found for found in (own, every))
+            same = {one[key]: one for one in every}
+            shown = [one for one in own if one[key] not in ("all", "")]
+            assert shown, address
+            assert [same[one[key]] for one in shown] == shown, address
+
+
+def test_two_owners_at_once_keep_their_own_answers(store: Store) -> None:
+    """What was made for one is never given to the other, nor to who sees all."""
+    with clients(store, OWNERS) as client:
+        people = {name: client(name) for name in (MINE, THEIRS, "vera")}
+        for _again in range(2):
+            for name, other in ((MINE, THEIRS), (THEIRS, MINE)):
+                for address in ("jobs", "energy?by=job", "savings", "reports/weekly", "findings"):
+                    said = people[name].get(f"/api/v1/{address}").text
+                    assert name in said, address
+                    assert not re.search(rf"(?<!re){other}", said), address
+                    assert {MINE in (all_ := people["vera"].get(f"/api/v1/{address}").text),
+                            THEIRS in all_} == {True}, address  # fmt: skip
 
 
 def _tells(asked: str, said: str) -> bool:
-    """Whether an answer holds more of vision than the words that were asked."""
+    """Whether an answer holds more of the other than the words that were asked."""
     for word in asked.split("/"):
-        said = said.replace(word, "") if len(word) > 20 or word == "TT-2" else said
+        said = said.replace(word, "") if len(word) > 20 or word.startswith("TT-") else said
     return bool(OTHERS.search(said))
 
 
 def test_no_tool_tells_an_owner_of_others(store: Store) -> None:
-    """Nor a resource."""
-    with clients(store, PROXY) as client:
+    """Nor a resource; what is their own is told by both."""
+    with clients(store, OWNERS) as client:
         told: Callable[[TestClient], list[str]] = _every_tool
-        assert not [said for said in told(client("search")) if OTHERS.search(said)]
+        mine = told(client(MINE))
+        assert not [said for said in mine if OTHERS.search(said)]
+        assert len([said for said in mine if MINE in said]) > 10
         assert [said for said in told(client("vera")) if OTHERS.search(said)]
 
 

@@ -7,9 +7,12 @@ import streamlit as st
 
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.figure_text import range_text
+from dashboard.reports.editions import WHOLE, Edition, own_edition
 from dashboard.reports.render_report import render_html, render_json, render_markdown
 from dashboard.reports.week import Week, last_whole_week, week_to
 from dashboard.reports.weekly_report import WeeklyReport, make_weekly_report
+from dashboard.rights import role_of
+from dashboard.web.identity import signed_in
 from dashboard.web.page import chart, empty_state, finding, table
 from dashboard.web.session import current_world
 from data.catalogue.carbon_table import load_carbon_table
@@ -34,6 +37,14 @@ reader = world.reader
 settings = world.settings.settings
 
 
+def edition() -> Edition:
+    """Return what of the report is for who looks: an owner's has their own jobs alone."""
+    access = world.decision_service.settings().access
+    person = signed_in(access)
+    own = person is not None and role_of(person, access) == "owner"
+    return own_edition(person.name) if person is not None and own else WHOLE
+
+
 def report_of(week: Week) -> WeeklyReport:
     """Read the facts of the week, or give what was read until something is written."""
     return reader.remember(
@@ -44,6 +55,7 @@ def report_of(week: Week) -> WeeklyReport:
             settings=settings,
             carbon=load_carbon_table().get(settings.energy.region),
             catalogue=load_gpu_catalogue(),
+            edition=edition(),
         ),
         decisions=True,
     )

@@ -1,0 +1,189 @@
+"""The store as an owner sees it: the rows of their own jobs, and what names nobody.
+
+Every question goes through one gate, which puts in place of each table the rows of it that the
+owner may see. A table that is not listed here is empty to them, so a new one is closed until
+somebody opens it. What is kept as one document for everybody (plan, memory outlook) is cut down.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from data.records.cluster import Gpu, SourceReport
+from data.records.jobs import OwnNames
+from data.records.memory import MemoryFinding
+from data.records.plans import Configuration, JobPlan, Plan
+from data.records.submissions import Submission
+from data.store import tables
+from data.store.cached_reader import CachedReader
+from data.store.job_sql import FIELDS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from data.store.energy_parts import Floats
+
+_IDS = "owned_jobs"
+_NOBODY = "FALSE"
+_OF_JOBS = f"job_id IN (SELECT job_id FROM {_IDS})"  # noqa: S608 - our own names
+_OF_FINDINGS = "number IN (SELECT number FROM findings)"
+_OF_ADVICE = "digest IN (SELECT digest FROM recommendations)"
+_SEEN: dict[str, str] = {
+    **dict.fromkeys(("samples", "allocations", "five_minute", "hourly"), _OF_JOBS),
+    **dict.fromkeys(("jobs", "forecasts"), _OF_JOBS),
+    "findings": f"target IN (SELECT job_id FROM {_IDS})",  # noqa: S608
+    "recommendations": "finding IN (SELECT number FROM findings)",
+    "finding_events": _OF_FINDINGS,
+    **dict.fromkeys(("decisions", "commands", "journal", "audit"), _OF_ADVICE),
+    "leases": "command_id IN (SELECT command_id FROM commands)",
+}
+"""Which rows of a table are the owner's; a condition may name the tables before it, cut down."""
+OPEN = frozenset({"batches", "cycles", "retained"})
+"""Tables that are counted and dated, and name no job. What a batch's report says is cut down."""
+CLOSED = frozenset(tables.metadata.tables) - OPEN - set(_SEEN) | {"dirty_hours", "schema_version"}
+"""Tables of which an owner sees nothing."""
+_LIMITS = tuple((_SEEN | dict.fromkeys(sorted(CLOSED), _NOBODY)).items())
+_LIST = f"SELECT unnest(CAST(:{_IDS} AS VARCHAR[])) AS job_id"
+_CUT = ", ".join(
+    f"{name} AS (SELECT * FROM {name} WHERE {which})"  # noqa: S608
+    for name, which in _LIMITS
+)
+_GATE = f"WITH {_IDS} AS ({_LIST}), {_CUT}"
+_HAS_ITS_OWN = re.compile(r"\s*WITH\b")
+_OWNED = f"""
+SELECT job_id FROM jobs
+WHERE {FIELDS["owner"]} IN (SELECT unnest(CAST(:owners AS VARCHAR[])))
+    OR {FIELDS["user"]} IN (SELECT unnest(CAST(:users AS VARCHAR[])))
+"""  # noqa: S608
+_SOMEBODY = "another job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unlisted:
+    """What stands for a job of others where a configuration names it."""
+
+    job_ids: frozenset[str]
+
+    def of(self, one: Configuration) -> Configuration:
+        known = not one.shared_with or one.shared_with in self.job_ids
+        return one if known else replace(one, shared_with=_SOMEBODY)
+
+
+class OwnedReader(CachedReader):
+    """Reads as `whole` does, of the jobs that go by these names alone."""
+
+    def __init__(self, whole: CachedReader, names: OwnNames) -> None:
+        super().__init__(whole._engine, whole._commits)  # noqa: SLF001 - of the same class
+        self._whole = whole
+        self._names = names
+
+    def owned_jobs(self) -> frozenset[str]:
+        """Return the ids of the owner's jobs."""
+
+        def ask() -> frozenset[str]:
+            given = {
+                "owners": sorted(self._names.owners),
+                "users": sorted(self._names.users),
+            }
+            rows = self._whole._rows(sa.text(_OWNED).bindparams(**given))  # noqa: SLF001
+            return frozenset(row.job_id for row in rows)
+
+        return self._whole.remember(("owned jobs", self._names), ask)
+
+    def _frame(self, query: str, **parameters: Any) -> pd.DataFrame:
+        given = parameters | {_IDS: sorted(self.owned_jobs())}
+        return super()._frame(_through_gate(query), **given)
+
+    def _rows(self, statement: sa.Executable) -> list[Any]:
+        ids = sorted(self.owned_jobs())
+        if isinstance(statement, sa.TextClause):
+            known = statement._bindparams.values()  # noqa: SLF001 - it has no public name
+            cut: Any = sa.text(_through_gate(statement.text)).bindparams(*known, **{_IDS: ids})
+        elif isinstance(statement, sa.SelectBase):
+            listed = sa.text(_LIST).bindparams(**{_IDS: ids}).columns(sa.column("job_id"))
+            parts = [
+                sa.text(f"SELECT * FROM {name} WHERE {which}").columns().cte(name)  # noqa: S608
+                for name, which in _LIMITS
+            ]
+            cut = statement.add_cte(listed.cte(_IDS), *parts)
+        else:
+            raise TypeError(f"cannot cut {type(statement).__name__} down to an owner's rows")
+        return super()._rows(cut)
+
+    def version(self, *, decisions: bool = False) -> tuple[int | None, ...]:
+        """Return the version of the whole store."""
+        return self._whole.version(decisions=decisions)
+
+    def latest_sample_at(self, *, until: datetime | None = None) -> datetime | None:
+        """Return the time of the newest sample of the fleet: what is shown counts from there."""
+        return self._whole.latest_sample_at(until=until)
+
+    def gpus(self, **window: datetime) -> tuple[Gpu, ...]:
+        """Return what the owner's jobs held last; a board that went to others is theirs."""
+        ids = self.owned_jobs()
+        return tuple(gpu for gpu in self._whole.gpus(**window) if gpu.job_id in ids)
+
+    def board_xids(self, *, since: datetime) -> pd.DataFrame:
+        """Return the XID codes of the boards that the owner's jobs hold."""
+        held = {gpu.gpu_uuid for gpu in self.gpus()}
+        frame = self._whole.board_xids(since=since)
+        return frame[frame["gpu_uuid"].isin(held)].reset_index(drop=True)
+
+    def source_reports(self) -> tuple[SourceReport, ...]:
+        """Return how the sources fared, without the words, which may name anybody."""
+        return tuple(
+            replace(report, reason="", warnings=(), dropped=())
+            for report in self._whole.source_reports()
+        )
+
+    def boards_since(self, *, start: datetime, end: datetime) -> Floats:
+        """Return none: when no job of the owner holds a board, nothing of theirs is unobserved."""
+        import numpy as np
+
+        return np.zeros(0)
+
+    def submissions(self) -> tuple[Submission, ...]:
+        """Return how the owner's jobs were submitted, the latest first."""
+        ids = self.owned_jobs()
+        return tuple(
+            one
+            for one in self._whole.submissions()
+            if one.attempts and all(attempt.job_id in ids for attempt in one.attempts)
+        )
+
+    def memory_outlook(self) -> tuple[MemoryFinding, ...] | None:
+        """Return what is foreseen of the owner's jobs, None if the latest cycle did none."""
+        found, ids = self._whole.memory_outlook(), self.owned_jobs()
+        return None if found is None else tuple(one for one in found if one.job_id in ids)
+
+    def plan(self, plan_id: str) -> Plan | None:
+        """Return what a plan says of the owner's jobs; its cost and bounds stay the fleet's."""
+        found, ids = self._whole.plan(plan_id), self.owned_jobs()
+        if found is None:
+            return None
+        shown = _Unlisted(job_ids=ids)
+        return replace(
+            found,
+            jobs=tuple(_shown(job, shown) for job in found.jobs if job.job_id in ids),
+            nodes=(),
+            tenants=(),
+            violations=(),
+            prices=(),
+            unread_jobs=0,
+            unread_gpus=0,
+        )
+
+
+def _shown(job: JobPlan, shown: _Unlisted) -> JobPlan:
+    return replace(job, now=shown.of(job.now), steps=tuple(map(shown.of, job.steps)))
+
+
+def _through_gate(query: str) -> str:
+    """Return a query that sees the owner's rows in place of the tables."""
+    own = _HAS_ITS_OWN.match(query)
+    return f"{_GATE}, {query[own.end() :]}" if own else f"{_GATE} {query}"

@@ -1,0 +1,227 @@
+"""Through an owner's reader: their rows of every kind, and not a word of another tenant."""
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from beds.two_tenants import MINE, TENANTS, THEIRS, fill
+from drawn import examples
+from factories import make_collected, make_job
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from data.clock import utc_now
+from data.records.forecasts import Quantity
+from data.records.job_pages import JobFilter
+from data.records.jobs import OwnNames, SchedulerFacts
+from data.store import Store, StoreReader, open_store
+from data.store.cached_reader import CachedReader
+from data.store.energy_parts import EnergyKey, Periods
+from data.store.job_sql import FIELDS
+from data.store.owned_reader import _SEEN, CLOSED, OPEN, OwnedReader
+from data.store.samples_sql import ENERGY_KEYS
+
+Read = Callable[[StoreReader], object]
+DAY = timedelta(days=1)
+WHOLE = frozenset({
+    "clock", "version", "remember", "counts", "free_mib", "observed_until", "latest_sample_at",
+    "recording", "collected_until", "boards_since", "forecast_counts", "last_cycle", "owned_jobs",
+})  # fmt: skip
+"""What answers by numbers and times alone."""
+FOR_THE_FLEET = frozenset({
+    "nodes", "group_forecasts", "tokens", "token_of", "measured_peaks", "power_readings",
+    "submission", "submissions", "verify_audit", "proposed_again", "command", "asked_after",
+})  # fmt: skip
+"""What an owner's pages and resources do not ask, or what is empty here."""
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Store, datetime]]:
+    """Two tenants with rows of every kind."""
+    folder = tmp_path_factory.mktemp("tenants")
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        yield store, fill(store, utc_now())
+
+
+def questions(whole: StoreReader, end: datetime) -> dict[str, list[Read]]:
+    """Every question that is asked of a reader, by its name."""
+    span = {"start": end - DAY, "end": end + timedelta(minutes=5)}
+    digests = {
+        tenant: [
+            one.recommendation.digest
+            for one in whole.recommendations(now=end)
+            if one.recommendation.namespace == tenant
+        ]
+        for tenant in TENANTS
+    }
+    job = {tenant: whole.job(f"{tenant}/chat") for tenant in TENANTS}
+    page = {"running_since": end - DAY, "order": "waste", "most": 9}
+    slots = {"slot_seconds": 900}
+    asked: dict[str, list[Read]] = {
+        "energy": [
+            lambda r, by=by: r.energy(**span, by=by)  # type: ignore[misc]
+            for by in ENERGY_KEYS
+        ],
+        "energy_parts": [
+            lambda r, key=key: r.energy_parts(  # type: ignore[misc]
+                **span, key=key, periods=Periods(), by_hour_of_day=False
+            )
+            for key in EnergyKey
+        ],
+        "job_choices": [lambda r, name=name: r.job_choices(name) for name in FIELDS],  # type: ignore[misc]
+        "job_page": [
+            lambda r: r.job_page(JobFilter(), **span, **page),
+            lambda r: r.job_page(JobFilter(search=THEIRS), **span, **page),
+            lambda r: r.job_page(
+                JobFilter(fields=(("owner", THEIRS),), running=True), **span, **page
+            ),
+        ],
+        "findings": [lambda r: r.findings()],
+        "jobs": [lambda r: r.jobs()],
+        "job_history": [lambda r: r.job_history("", **span, **slots)],
+        "fleet_history": [lambda r: r.fleet_history(**span, **slots)],
+        "group_history": [lambda r: r.group_history(**span, slot_seconds=3600)],
+        "boards": [lambda r: r.boards(**span)],
+        "gpus": [lambda r: r.gpus(), lambda r: r.gpus(**span)],
+        "board_xids": [lambda r: r.board_xids(since=end - DAY)],
+        "energy_disagreements": [lambda r: r.energy_disagreements(**span)],
+        "running_jobs": [lambda r: r.running_jobs(since=end - DAY)],
+        "planning_view": [lambda r: r.planning_view(end, slot_seconds=900, history_days=1)],
+        "forecasts_of": [lambda r: r.forecasts_of(Quantity.EFFECTIVE_GPUS)],
+        "forecast_jobs": [lambda r: r.forecast_jobs()],
+        "entries": [lambda r: r.entries(("approved", "applied"))],
+        "entries_after": [lambda r: r.entries_after(0, 99)],
+        "spoken_of_since": [lambda r: r.spoken_of_since(end - DAY, now=end)],
+        "recommendations": [lambda r: r.recommendations(now=end)],
+        "current_recommendations": [lambda r: r.current_recommendations(now=end)],
+        "plan": [lambda r: r.plan(f"{1:064d}")],
+        "kinds_proposed": [lambda r: r.kinds_proposed(f"{1:064d}")],
+        "prepared_since": [lambda r: r.prepared_since(end - DAY)],
+    }
+    plain = (
+        "source_reports", "latest_plan", "forecasts", "memory_outlook", "states", "commands",
+        "journal", "audit", "finding_events", "skipped_forecasts", "forecast_tests",
+        "demand_total",
+    )  # fmt: skip
+    asked |= {name: [lambda r, name=name: getattr(r, name)()] for name in plain}  # type: ignore[misc]
+    for tenant in TENANTS:
+        named = f"{tenant}/chat"
+        asked.setdefault("job", []).append(lambda r, n=named: r.job(n))  # type: ignore[misc]
+        asked.setdefault("jobs_of", []).append(lambda r, n=named: r.jobs_of([n]))  # type: ignore[misc]
+        asked.setdefault("forecast", []).append(lambda r, n=named: r.forecast(n))  # type: ignore[misc]
+        asked.setdefault("job_hours", []).append(
+            lambda r, n=named: r.job_hours((n,), start=end - DAY)  # type: ignore[misc]
+        )
+        asked.setdefault("board_history", []).append(
+            lambda r, n=tenant: r.board_history(f"GPU-{n}-0", **span, **slots)  # type: ignore[misc]
+        )
+        asked.setdefault("similar_jobs", []).append(
+            lambda r, one=job[tenant]: r.similar_jobs(one, most=9)  # type: ignore[misc]
+        )
+        for digest in digests[tenant]:
+            asked.setdefault("recommendation", []).append(
+                lambda r, d=digest: _or_none(lambda: r.recommendation(d, now=end))  # type: ignore[misc]
+            )
+            asked.setdefault("finding_about", []).append(lambda r, d=digest: r.finding_about(d))  # type: ignore[misc]
+            asked.setdefault("approval_row", []).append(lambda r, d=digest: r.approval_row(d))  # type: ignore[misc]
+            asked.setdefault("finding_number", []).append(
+                lambda r, d=digest: _or_none(lambda: r.finding_number(d))  # type: ignore[misc]
+            )
+    asked["entries_about"] = [lambda r, n=n: r.entries_about(n) for n in (1, 2, 3, 4)]  # type: ignore[misc]
+    return asked
+
+
+def _or_none(ask: Callable[[], object]) -> object:
+    from data.errors import NotKnownError
+
+    try:
+        return ask()
+    except NotKnownError:
+        return None
+
+
+def said(answer: object) -> str:
+    """All that an answer holds."""
+    text = answer.to_csv() if hasattr(answer, "to_csv") else repr(answer)  # type: ignore[attr-defined]
+    return str(text)
+
+
+def owned(store: Store, tenant: str) -> OwnedReader:
+    """The reader of a tenant's owner."""
+    names = OwnNames(owners=frozenset({tenant}), users=frozenset({tenant}))
+    return OwnedReader(store.reader_for_pages(), names)
+
+
+def test_no_question_tells_of_others_and_each_tells_of_ones_own(
+    filled: tuple[Store, datetime],
+) -> None:
+    """Word for word, of every question that a reader answers."""
+    store, end = filled
+    whole = store.reader_for_pages()
+    mine = owned(store, MINE)
+    silent = set()
+    for name, ways in questions(whole, end).items():
+        everything = " ".join(said(ask(whole)) for ask in ways)
+        shown = " ".join(said(ask(mine)) for ask in ways)
+        assert THEIRS not in shown, name
+        if MINE in everything and MINE not in shown:
+            silent.add(name)
+    assert silent == set()
+
+
+def test_every_question_is_looked_at(filled: tuple[Store, datetime]) -> None:
+    """Whoever adds one says here what it tells an owner."""
+    store, end = filled
+    every = {
+        name
+        for name, found in inspect.getmembers(CachedReader)
+        if callable(found) and not name.startswith("_")
+    }
+    asked = set(questions(store.reader_for_pages(), end))
+    assert every - asked - WHOLE - FOR_THE_FLEET == set()
+
+
+def test_every_table_is_open_cut_down_or_closed(filled: tuple[Store, datetime]) -> None:
+    """A new table that nobody thought of would be read whole."""
+    store, _end = filled
+    rows = store.reader._rows(
+        sa.text(
+            "SELECT table_name FROM information_schema.tables "
+            "WHERE table_schema IN ('main', 'public') AND table_type = 'BASE TABLE'"
+        )
+    )
+    assert {row.table_name for row in rows} <= OPEN | CLOSED | set(_SEEN)
+
+
+WORDS = ("", "ann", "Ann", "team", "o'brien", "a:b", "é", "%", ":x", "x y")
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CachedReader]:
+    """A job of every pair of an owner and a user."""
+    folder = tmp_path_factory.mktemp("named")
+    jobs = tuple(
+        make_job(f"{owner}|{user}", owner=owner, scheduler=SchedulerFacts(user=user))
+        for owner, user in itertools.product(WORDS, WORDS)
+    )
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        store.keep(make_collected(jobs=(*jobs, make_job("bare", owner="ann"))))
+        yield store.reader_for_pages()
+
+
+@given(
+    owners=st.frozensets(st.sampled_from(WORDS[1:])),
+    users=st.frozensets(st.sampled_from(WORDS[1:])),
+)
+@settings(max_examples=examples(30))
+def test_whose_a_job_is_is_one_answer(
+    named: CachedReader, owners: frozenset[str], users: frozenset[str]
+) -> None:
+    """By the store's condition and by the one under which people decide."""
+    names = OwnNames(owners=owners, users=users)
+    found = OwnedReader(named, names).owned_jobs()
+    assert found == {job.job_id for job in named.jobs() if names.hold(job)}
+    assert {job.job_id for job in OwnedReader(named, names).jobs()} == found
