@@ -28,6 +28,7 @@ from data.setting_fields import (
 )
 from data.source_settings import SourceSections, real_source_switches
 from data.state_folder import USUAL
+from data.statement_settings import StatementSettings
 from data.submit_settings import SubmitSettings
 
 
@@ -332,6 +333,7 @@ class Settings(SourceSections):
     nodes: NodeSettings = NodeSettings()  # noqa: RUF009
     power: PowerSettings = PowerSettings()  # noqa: RUF009
     tenants: TenantSettings = TenantSettings()  # noqa: RUF009
+    statement: StatementSettings = StatementSettings()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         known = self.access.mode != "local" or is_loopback(self.serve.host)

@@ -25,6 +25,11 @@ from dashboard.reports.esg.asked import asked_statement
 from dashboard.reports.esg.export import statement_document
 from dashboard.reports.render_report import render_json
 from dashboard.saved_by_day import saved_by_day, summed
+from dashboard.statement.budgets import budget_rows
+from dashboard.statement.export import allocation_document
+from dashboard.statement.export import statement_document as cost_document
+from dashboard.statement.focus import PERIODS, VERSION, focus_rows
+from dashboard.statement.statement import GROUPS, asked_cost_statement
 from data.settings import Settings
 
 _MAX_RANGE = timedelta(days=400)
@@ -38,16 +43,11 @@ class ForecastQuery(BaseModel):
     by: Literal["job", "group"] = "group"
 
 
-class EnergyQuery(BaseModel):
-    """Which statement is asked for; without a range, of the 7 days before the newest sample."""
+class RangeQuery(BaseModel):
+    """A range that is bounded; without one, the resource says which is meant."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    by: Literal[
-        "tenant", "namespace", "account", "owner", "job", "model", "node", "fleet", "hour", "day",
-        "week",
-    ] = "tenant"  # fmt: skip
-    every: Literal["total", "hour", "day", "week"] = "total"
     start: Annotated[Moment | None, Field(alias="from")] = None
     end: Annotated[Moment | None, Field(alias="to")] = None
 
@@ -63,6 +63,32 @@ class EnergyQuery(BaseModel):
             and not (self.start < self.end <= self.start + _MAX_RANGE)
         ):
             raise ValueError(f"give `from` before `to`, at most {_MAX_RANGE.days} days apart")
+        return self
+
+
+class EnergyQuery(RangeQuery):
+    """Which statement is asked for; without a range, of the 7 days before the newest sample."""
+
+    by: Literal[
+        "tenant", "namespace", "account", "owner", "job", "model", "node", "fleet", "hour", "day",
+        "week",
+    ] = "tenant"  # fmt: skip
+    every: Literal["total", "hour", "day", "week"] = "total"
+
+
+class StatementQuery(RangeQuery):
+    """Which statement of cost is asked for; without a range, of the month so far."""
+
+    by: Annotated[str, Field(pattern=f"^({'|'.join(GROUPS)})(,({'|'.join(GROUPS)}))*$")] = "tenant"
+    every: Literal["total", "hour", "day", "week", "month"] = "total"
+    form: Annotated[Literal["json", "focus", "opencost"], Field(alias="format")] = "json"
+    budgets: bool = False
+
+    @model_validator(mode="after")
+    def _can_be_charged(self) -> Self:
+        periods = [str(one) for one in PERIODS]
+        if self.form == "focus" and (self.every not in periods or "board" in self.by):
+            raise ValueError("FOCUS charges are by hour or day: give `every`, and not by board")
         return self
 
 
@@ -133,6 +159,16 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
         made = partial(_energy, mine, settings, query)
         return _answer(mine, request, ("energy", query, settings), made)
 
+    @api.get("/statement", response_model=dict[str, Any])
+    def statement(
+        request: Request, _who: viewer, query: Annotated[StatementQuery, Query()]
+    ) -> Response:
+        """Return what the fleet costs, by whom; also as FOCUS or OpenCost have it."""
+        settings = world.service.settings()
+        return answer(
+            request, ("statement", query, settings), partial(_statement, world, settings, query)
+        )
+
     @api.get("/savings/to-date", response_model=list[dict[str, Any]])
     def savings(request: Request, who: anyone, query: Annotated[SavedQuery, Query()]) -> Response:
         """Return what was saved so far; the last row is the total."""
@@ -170,3 +206,20 @@ def _energy(world: ApiWorld, settings: Settings, query: EnergyQuery) -> dict[str
         world.reader, settings, by=query.by, every=query.every, start=query.start, end=query.end
     )
     return statement_document(statement)
+
+
+def _statement(world: ApiWorld, settings: Settings, query: StatementQuery) -> dict[str, Any]:
+    made = asked_cost_statement(
+        world.reader,
+        settings,
+        by=list(dict.fromkeys(query.by.split(","))),
+        every=query.every,
+        start=query.start,
+        end=query.end,
+    )
+    if query.form == "focus":
+        return {"version": VERSION, "rows": focus_rows(made, settings)}
+    if query.form == "opencost":
+        return allocation_document(made)
+    budgets = budget_rows(world.reader, settings, at=made.end) if query.budgets else ()
+    return cost_document(made, budgets)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 _READERS = frozenset({
     "energy_command", "finding_commands", "forecast_command", "list_commands", "memory_command",
-    "plan_command", "recommendation_commands", "savings_command", "token_command",
+    "plan_command", "recommendation_commands", "savings_command", "statement_command",
+    "token_command",
 })  # fmt: skip
 """Modules whose commands need a store that is there: they say so before they are imported."""
 

@@ -30,6 +30,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "trimtab energy --by tenant --every week",
         "trimtab energy --by job --from 2026-11-01T00:00:00Z --to 2026-12-01T00:00:00Z",
     ),
+    "statement": (
+        "trimtab statement --by tenant,model --every week",
+        "trimtab statement --budgets",
+        "trimtab statement --every hour --format focus-parquet --out charges.parquet",
+    ),
     "report weekly": (
         "trimtab report weekly --last-week --out report.pdf",
         "trimtab report weekly --last-week --check",

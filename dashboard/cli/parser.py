@@ -13,6 +13,7 @@ from dashboard.cli.examples import examples_of
 from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
 from dashboard.cli.scheduling_command import add_scheduling
+from dashboard.cli.statement_options import add_statement
 from dashboard.cli.store_parser import add_serve_options, add_store
 from dashboard.cli.what_if_options import add_plan_options
 
@@ -201,6 +202,7 @@ def _add_lists(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         lists=True,
     )
     add_energy_options(energy)
+    add_statement(commands)
     report = commands.add_parser("report", help="the weekly report")
     kinds = report.add_subparsers(metavar="KIND", required=True)
     weekly = add_command(kinds, "weekly", ("report_command", "weekly"), "the last seven days")

@@ -35,7 +35,7 @@ def weekly(options: argparse.Namespace) -> int:
     if options.out is None:
         sys.stdout.buffer.write(body)
     else:
-        _write(body, Path(options.out))
+        write_whole(body, Path(options.out))
     return 0 if report.coverage_ratio is not None else PARTIAL
 
 
@@ -49,8 +49,8 @@ def _rendered(report: WeeklyReport, form: str) -> bytes:
     return renderers[form](report).encode()
 
 
-def _write(body: bytes, path: Path) -> None:
-    """Write the report whole or not at all, so that an earlier one stays if this process dies."""
+def write_whole(body: bytes, path: Path) -> None:
+    """Write a file whole or not at all, so that an earlier one stays if this process dies."""
     target = path.resolve()
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -63,7 +63,7 @@ def _write(body: bytes, path: Path) -> None:
         with suppress(OSError):
             beside.unlink()
         raise TrimtabError(
-            f"cannot write the report to {path}: {error.strerror}",
+            f"cannot write {path}: {error.strerror}",
             "Give --out a path in a folder that exists and can be written.",
         ) from error
     print(f"{path}: {len(body):,} bytes", file=sys.stderr)

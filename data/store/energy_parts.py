@@ -46,6 +46,7 @@ class EnergyKey(StrEnum):
     JOB = "job"
     MODEL = "model"
     NODE = "node"
+    BOARD = "board"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,8 @@ _NUMBERS = (
     "joules_by_activity",
     "sample_weight",
     "power_weight",
+    "samples",
+    "shared_samples",
 )
 _WORDS = ("job_id", "holder", "node", "gpu_model")
 
@@ -88,12 +91,21 @@ _COLUMNS: Sequence[str] = (
     "scored_seconds",
     "scored_joules",
     "scored_work_seconds",
+    "shared_seconds",
+    "alone_used_seconds",
+    "alone_idle_seconds",
+    "shared_joules",
 )
 _NUMBER_TYPES = dict.fromkeys(
     [name for name in _COLUMNS if name.endswith("seconds") or "joules" in name], "float64"
 )
 _NAMES = (EnergyKey.NAMESPACE, EnergyKey.OWNER, EnergyKey.ACCOUNT)
-_KEY_COLUMNS = {EnergyKey.JOB: "job_id", EnergyKey.NODE: "node", EnergyKey.MODEL: "gpu_model"}
+_KEY_COLUMNS = {
+    EnergyKey.JOB: "job_id",
+    EnergyKey.NODE: "node",
+    EnergyKey.MODEL: "gpu_model",
+    EnergyKey.BOARD: "gpu_uuid",
+}
 
 
 def _rollup(name: str) -> sa.TableClause:
@@ -124,6 +136,7 @@ def _slots_of(start: datetime, end: datetime, periods: Periods) -> sa.Subquery:
     def columns(rollup: sa.TableClause, share: float = 1.0) -> list[sa.ColumnElement[Any]]:
         numbers = (rollup.c[number] for number in _NUMBERS)
         return [
+            rollup.c.gpu_uuid,
             *(rollup.c[word] for word in _WORDS),
             *(number if share == 1 else (number * share).label(number.name) for number in numbers),
         ]
@@ -222,7 +235,11 @@ def _parts(
     ) -> sa.ColumnElement[Any]:
         return sa.func.sum(value if when is None else sa.case((when, value)))
 
-    of_jobs = key in (EnergyKey.JOB, *_NAMES)
+    # Share of a row's time in which others held the same device: its activity is then nobody's.
+    shared = sa.case(
+        (slots.c.samples > 0, slots.c.shared_samples * 1.0 / slots.c.samples), else_=0.0
+    )
+    of_jobs = key in (EnergyKey.JOB, EnergyKey.BOARD, *_NAMES)
     name, source = _keyed(key, slots)
     groups = {
         "period": period,
@@ -243,6 +260,12 @@ def _parts(
         "scored_seconds": total(slots.c.board_seconds, both),
         "scored_joules": total(slots.c.joules, both),
         "scored_work_seconds": total(slots.c.used_board_seconds, sa.and_(both, held)),
+        "shared_seconds": total(slots.c.board_seconds * shared, held),
+        "alone_used_seconds": total(slots.c.used_board_seconds * (1 - shared), held),
+        "alone_idle_seconds": total(
+            (slots.c.known_board_seconds - slots.c.used_board_seconds) * (1 - shared), held
+        ),
+        "shared_joules": total(slots.c.joules * shared, held),
     }
     return (
         sa.select(
@@ -289,6 +312,8 @@ class EnergyReader(FactReader):
         board_seconds observed, measured_seconds of them with power, held_seconds by jobs,
         idle_seconds, joules by the store's rule and the two pure ones (NaN: never measured), and
         scored_*, the same over devices and hours of which energy and activity are both known.
+        What jobs held beside others is shared_*; alone_used and alone_idle are the rest of known
+        activity.
         """
         rows = self._rows(
             _parts(start, end, key=key, periods=periods, by_hour_of_day=by_hour_of_day)

@@ -24,7 +24,7 @@ from data.settings import Settings
 from data.store import Store
 
 LISTS = ("jobs", "gpus", "nodes", "sources", "urgent", "savings", "audit")
-DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy", "reports/weekly")
+DOCUMENTS = ("plan", "idle", "forecasts", "memory", "energy", "statement", "reports/weekly")
 
 
 @pytest.fixture

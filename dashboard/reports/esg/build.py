@@ -47,8 +47,8 @@ def make_statement(
     """
     grid = carbon or load_carbon_table().get(settings.energy.region)
     factors = factors_from(settings.energy, grid)
-    tenant_is = _tenant_key(settings)
-    parts = _read(
+    tenant_is = tenant_key(settings)
+    parts = read_parts(
         reader, start, end, key=_key_of(by, tenant_is, jobs), calendar=calendar, factors=factors
     )
     if jobs is not None:
@@ -62,7 +62,7 @@ def make_statement(
         else _all_rows(made.assign(start=start), since, {start: end}, factors)
     )
     total = _total(made, start, end, factors)
-    expected = None if since is None else _expected_hours(since, start, end)
+    expected = None if since is None else expected_hours(since, start, end)
     models = {str(model): float(hours) for model, hours in _model_hours(made).items()}
     return EsgStatement(
         start=start,
@@ -90,7 +90,8 @@ def calendar_of(settings: Settings, every: Every) -> Calendar:
     )
 
 
-def _tenant_key(settings: Settings) -> str:
+def tenant_key(settings: Settings) -> str:
+    """Return what a tenant is: namespace, account or owner."""
     by = settings.tenants.by
     return EnergyKey.NAMESPACE.value if by == "none" else by
 
@@ -103,7 +104,7 @@ def _key_of(by: GroupBy, tenant_is: str, jobs: Mapping[str, Job] | None) -> Ener
     return EnergyKey(tenant_is if by is GroupBy.TENANT else by.value)
 
 
-def _read(
+def read_parts(
     reader: StoreReader,
     start: datetime,
     end: datetime,
@@ -111,8 +112,9 @@ def _read(
     key: EnergyKey,
     calendar: Calendar,
     factors: Factors,
+    since: datetime | None = None,
 ) -> pd.DataFrame:
-    """Read the parts piece by piece, with the start of the period of each."""
+    """Read the parts piece by piece, with the start of the period of each, from `since` on."""
     frames = []
     for piece in calendar.pieces(start, end):
         frame = reader.energy_parts(
@@ -123,7 +125,8 @@ def _read(
             by_hour_of_day=factors.hourly,
         )
         starts = {
-            number: calendar.start_of(int(number), start) for number in frame["period"].unique()
+            number: calendar.start_of(int(number), since or start)
+            for number in frame["period"].unique()
         }
         frame["start"] = frame["period"].map(starts)
         frames.append(frame)
@@ -179,7 +182,7 @@ def _total(made: pd.DataFrame, start: datetime, end: datetime, factors: Factors)
     return row_of(sums, start=start, end=end, holder=Holder.ANY, key="total", factors=factors)
 
 
-def _expected_hours(since: Floats, start: datetime, end: datetime) -> float:
+def expected_hours(since: Floats, start: datetime, end: datetime) -> float:
     """Return the board-hours of [start, end) of boards that are to be accounted for since."""
     begin, until = start.timestamp(), end.timestamp()
     return float(np.clip(until - np.maximum(since, begin), 0, None).sum() / SECONDS_PER_HOUR)
@@ -197,7 +200,7 @@ def _missing(
         seen[row.start] += row.board_hours
     found = []
     for start, end in spans.items():
-        hours = _expected_hours(since, start, end) - seen[start]
+        hours = expected_hours(since, start, end) - seen[start]
         if hours > _NOT_WHOLE:
             found.append(
                 row_of(
@@ -239,7 +242,7 @@ def _unit_scores(
     runs = {job: tokens for job, tokens in runs.items() if jobs is None or job in jobs}
     if not runs:
         return ()
-    parts = _read(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
+    parts = read_parts(reader, start, end, key=EnergyKey.JOB, calendar=WHOLE_RANGE, factors=factors)
     made = priced(parts[parts["key"].isin(list(runs))], factors)
     rows = _rows(made, dict(WHOLE_RANGE.spans(start, end)), factors)
     return unit_scores(runs, {row.key: _whole_emissions(row) for row in rows})

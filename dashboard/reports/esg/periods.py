@@ -1,4 +1,4 @@
-"""Hours, days and weeks of a range: whole ones of a zone, cut to the range at its ends.
+"""Hours, days, weeks and months of a range: whole ones of a zone, cut to the range at its ends.
 
 The roll-ups count in hours of UTC. Days and weeks begin at midnights of the zone, so a range is
 read in pieces of one UTC offset each, and a day on which the clocks change in two.
@@ -27,6 +27,7 @@ class Every(StrEnum):
     HOUR = "hour"
     DAY = "day"
     WEEK = "week"
+    MONTH = "month"
     TOTAL = "total"
 
 
@@ -77,7 +78,7 @@ class Calendar:
             at = datetime.fromtimestamp(number * SECONDS_PER_HOUR, tz=UTC)
         else:
             day = date(1970, 1, 1) + timedelta(days=number * self._days - self._shift_days)
-            at = self._midnight(day)
+            at = self._midnight(day.replace(day=1) if self.every is Every.MONTH else day)
         return max(at, start)
 
     def spans(self, start: datetime, end: datetime) -> tuple[tuple[datetime, datetime], ...]:
@@ -96,6 +97,8 @@ class Calendar:
             return floor_to_slot(at, SECONDS_PER_HOUR) + timedelta(hours=1)
         day = at.astimezone(ZoneInfo(self.zone)).date() + timedelta(days=1)
         while self.every is Every.WEEK and day.weekday() != self.week_begins:
+            day += timedelta(days=1)
+        while self.every is Every.MONTH and day.day != 1:
             day += timedelta(days=1)
         return self._midnight(day)
 

@@ -1,0 +1,299 @@
+"""The statement as FOCUS 1.4 charges (FinOps Open Cost and Usage Specification), CSV or Parquet.
+
+A row per hour or day, price, tenant, job, model and state of use: one for the board-hours, one for
+their electricity. FOCUS knows no unknown cost, and none of it is 0: a charge whose price or energy
+is unknown has no row, and `left_out` says how much that is. What an invoice bills beyond the
+charges is an Adjustment, so that BilledCost adds up to the invoice.
+"""
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from dashboard.csv_export import csv_text
+from dashboard.reports.esg.periods import Every
+from dashboard.statement.charges import FREE, NOBODYS, SHARED
+from dashboard.statement.prices import PLANNING
+from dashboard.statement.statement import CostStatement, Reconciliation, known, month_of
+from data.catalogue.carbon_table import load_carbon_table
+from data.settings import Settings
+from data.store.energy_parts import NO_NAME
+
+VERSION = "1.4"
+PERIODS = (Every.HOUR, Every.DAY)
+"""How long a charge may be: within one billing period."""
+METHOD_ID = "trimtab-equal-share"
+"""How holders of one device share it: docs/statement.md."""
+
+
+class Kind(StrEnum):
+    """The type of a column; a decimal is a double in Parquet."""
+
+    TEXT = "String"
+    DECIMAL = "Decimal"
+    TIME = "Date/Time"
+    JSON = "JSON"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of the dataset; those that allow no null have one in no row."""
+
+    name: str
+    kind: Kind
+    nulls: bool
+
+
+def _columns(kind: Kind, nulls: bool, names: str) -> Iterator[Column]:
+    for name in names.split():
+        yield Column(name=name, kind=kind, nulls=nulls)
+
+
+COLUMNS: tuple[Column, ...] = (
+    *sorted(
+        [
+            *_columns(Kind.DECIMAL, False, "BilledCost ContractedCost EffectiveCost ListCost"),
+            *_columns(
+                Kind.TEXT,
+                False,
+                "BillingAccountId BillingCurrency ChargeCategory ChargeFrequency HostProviderName "
+                "InvoiceIssuerName ServiceCategory ServiceName ServiceProviderName "
+                "ServiceSubcategory",
+            ),
+            *_columns(
+                Kind.TIME,
+                False,
+                "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+            ),
+            *_columns(
+                Kind.TEXT,
+                True,
+                "AllocatedMethodId AllocatedResourceId AllocatedResourceName BillingAccountName "
+                "ChargeClass ChargeDescription CommitmentDiscountCategory CommitmentDiscountId "
+                "CommitmentDiscountName CommitmentDiscountStatus CommitmentDiscountType "
+                "CommitmentDiscountUnit ConsumedUnit PricingCategory PricingUnit RegionId "
+                "RegionName ResourceId ResourceName ResourceType SkuId SkuMeter SkuPriceId "
+                "SubAccountId SubAccountName",
+            ),
+            *_columns(
+                Kind.DECIMAL,
+                True,
+                "CommitmentDiscountQuantity ConsumedQuantity ContractedUnitPrice ListUnitPrice "
+                "PricingQuantity",
+            ),
+            *_columns(Kind.JSON, True, "AllocatedTags SkuPriceDetails Tags"),
+        ],
+        key=lambda column: column.name,
+    ),
+    *_columns(Kind.TEXT, True, "x_State"),
+)
+"""FOCUS columns in order of their names, then our own."""
+
+_GPU_UNIT, _ENERGY_UNIT = "GPU-Hours", "Kilowatt-Hours"
+_CATEGORIES = {"internal": "Standard", "on-demand": "Standard", "committed": "Committed"}
+
+
+def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, Any]]:
+    """Return the charges of a statement by hour or day as FOCUS rows, by column.
+
+    Errors: ValueError for a statement of longer periods or by board.
+    """
+    if statement.calendar.every not in PERIODS or "board" in statement.by:
+        raise ValueError("FOCUS charges are by hour or day, and of jobs")
+    spans = dict(statement.calendar.spans(statement.start, statement.end))
+    made = _Rows(spans=spans, settings=settings)
+    rows = [row for charge in statement.charges.to_dict("records") for row in made.of(charge)]
+    return rows + [made.residual(one) for one in statement.invoices]
+
+
+def left_out(statement: CostStatement) -> str:
+    """Return what a FOCUS export lacks, "" when nothing."""
+    total = statement.total
+    lacks = [
+        f"{hours:,.1f} {what}"
+        for hours, what in (
+            (total.unpriced_hours, "board-hours without a price"),
+            (total.unmeasured_hours, "board-hours without measured energy"),
+        )
+        if hours > 0
+    ]
+    return f"not exported, since unknown: {' and '.join(lacks)}" if lacks else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Makes the rows of a statement of these periods, from start to end."""
+
+    spans: Mapping[datetime, datetime]
+    settings: Settings
+
+    def _common(self, start: datetime, end: datetime) -> dict[str, Any]:
+        stated, energy = self.settings.statement, self.settings.energy
+        month = month_of(self.settings, end)
+        return dict.fromkeys(column.name for column in COLUMNS) | {
+            "BillingAccountId": stated.billing_account,
+            "BillingAccountName": stated.billing_account,
+            "BillingCurrency": energy.currency,
+            "BillingPeriodEnd": _next_month(month, self.settings),
+            "BillingPeriodStart": month,
+            "ChargePeriodEnd": end,
+            "ChargePeriodStart": start,
+            "HostProviderName": stated.provider,
+            "InvoiceIssuerName": stated.provider,
+            "RegionId": energy.region,
+            "RegionName": load_carbon_table().get(energy.region).name,
+            "ServiceProviderName": stated.provider,
+        }
+
+    def of(self, charge: Mapping[Any, Any]) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a charge: board-hours and electricity, where known."""
+        start = max(charge["start"].to_pydatetime(), charge["at"].to_pydatetime())
+        end = min(self.spans[charge["start"].to_pydatetime()], charge["until"].to_pydatetime())
+        common = self._common(start, end) | _holder(charge)
+        if known(charge["gpu_cost"]) is not None:
+            yield common | _gpu_charge(charge)
+        if known(charge["electricity_cost"]):
+            yield common | _electricity_charge(charge, self.settings.energy.region)
+
+    def residual(self, one: Reconciliation) -> dict[str, Any]:
+        """Return what an invoice bills beyond the charges, as a row."""
+        return self._common(one.invoice.start, one.invoice.end) | {
+            "BilledCost": one.residual,
+            "ChargeCategory": "Adjustment",
+            "ChargeDescription": f"what invoice {one.invoice.name} bills beyond the charges",
+            "ChargeFrequency": "One-Time",
+            "ContractedCost": one.residual,
+            "EffectiveCost": one.residual,
+            "ListCost": one.residual,
+            "ServiceCategory": "Other",
+            "ServiceName": "Invoice residual",
+            "ServiceSubcategory": "Other (Other)",
+        }
+
+
+def _holder(charge: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return whose a charge is: sub account, resource, tags and how a shared device was split."""
+    state = charge["state"]
+    if charge["holder"] in NOBODYS:
+        return {"x_State": state, "Tags": json.dumps({"trimtab/state": state})}
+    names = {
+        name: None if charge[name] == NO_NAME else charge[name]
+        for name in ("tenant", "application", "owner", "job")
+    }
+    tags = {"application": names["application"], "owner": names["owner"], "trimtab/state": state}
+    split = state == SHARED
+    return {
+        "AllocatedMethodId": METHOD_ID if split else None,
+        "AllocatedResourceId": names["job"] if split else None,
+        "AllocatedResourceName": names["job"] if split else None,
+        "ResourceId": names["job"],
+        "ResourceName": names["job"],
+        "ResourceType": "GPU job",
+        "SubAccountId": names["tenant"],
+        "SubAccountName": names["tenant"],
+        "Tags": json.dumps({key: value for key, value in tags.items() if value}),
+        "x_State": state,
+    }
+
+
+def _gpu_charge(charge: Mapping[Any, Any]) -> dict[str, Any]:
+    model, kind, hours = charge["model"], charge["kind"], float(charge["hours"])
+    committed = kind == "committed"
+    unused = committed and charge["state"] == FREE
+    row: dict[str, Any] = {
+        "BilledCost": float(charge["gpu_cost"]),
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"{model}, {charge['state']}, {kind} price",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedQuantity": None if unused else hours,
+        "ConsumedUnit": None if unused else _GPU_UNIT,
+        "EffectiveCost": float(charge["gpu_cost"]),
+        "PricingCategory": "Other" if kind == PLANNING else _CATEGORIES[kind],
+        "PricingQuantity": hours,
+        "PricingUnit": _GPU_UNIT,
+        "ServiceCategory": "Compute",
+        "ServiceName": "GPU boards",
+        "ServiceSubcategory": "Other (Compute)",
+        "SkuId": f"gpu/{model}",
+        "SkuMeter": "GPU Hours",
+        "SkuPriceDetails": json.dumps({"GpuCount": 1, "InstanceType": model}),
+        "SkuPriceId": f"gpu/{model}/{kind}",
+    }
+    for name, column in (("List", "listed_cost"), ("Contracted", "contracted_cost")):
+        unit = float(charge[column]) / hours
+        row |= {f"{name}UnitPrice": unit, f"{name}Cost": unit * hours}
+    if committed:
+        row |= {
+            "CommitmentDiscountCategory": "Usage",
+            "CommitmentDiscountId": f"committed/{model}",
+            "CommitmentDiscountName": f"committed rate of {model}",
+            "CommitmentDiscountQuantity": hours,
+            "CommitmentDiscountStatus": "Unused" if unused else "Used",
+            "CommitmentDiscountType": "Committed rate",
+            "CommitmentDiscountUnit": _GPU_UNIT,
+        }
+    return row
+
+
+def _electricity_charge(charge: Mapping[Any, Any], region: str) -> dict[str, Any]:
+    kwh, cost = float(charge["site_kwh"]), float(charge["electricity_cost"])
+    unit = cost / kwh
+    return {
+        "BilledCost": cost,
+        "ChargeCategory": "Usage",
+        "ChargeDescription": f"electricity of {charge['model']}, {charge['state']}",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedQuantity": kwh,
+        "ConsumedUnit": _ENERGY_UNIT,
+        "ContractedCost": unit * kwh,
+        "ContractedUnitPrice": unit,
+        "EffectiveCost": cost,
+        "ListCost": unit * kwh,
+        "ListUnitPrice": unit,
+        "PricingCategory": "Standard",
+        "PricingQuantity": kwh,
+        "PricingUnit": _ENERGY_UNIT,
+        "ServiceCategory": "Other",
+        "ServiceName": "Electricity",
+        "ServiceSubcategory": "Other (Other)",
+        "SkuId": f"electricity/{region}",
+        "SkuMeter": "Electricity",
+        "SkuPriceId": f"electricity/{region}",
+    }
+
+
+def _next_month(month: datetime, settings: Settings) -> datetime:
+    zone = ZoneInfo(settings.report.timezone)
+    local = month.astimezone(zone)
+    year, following = divmod(local.year * 12 + local.month, 12)
+    return local.replace(year=year, month=following + 1).astimezone(month.tzinfo)
+
+
+def focus_csv(rows: list[dict[str, Any]]) -> str:
+    """Return the rows as CSV: times as FOCUS writes them, null as empty."""
+    times = [column.name for column in COLUMNS if column.kind is Kind.TIME]
+    told = [row | {name: f"{row[name]:%Y-%m-%dT%H:%M:%SZ}" for name in times} for row in rows]
+    return csv_text(told, [column.name for column in COLUMNS])
+
+
+def focus_parquet(rows: list[dict[str, Any]]) -> bytes:
+    """Return the rows as a Parquet file that names the version of FOCUS."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {Kind.DECIMAL: pa.float64(), Kind.TIME: pa.timestamp("us", tz="UTC")}
+    schema = pa.schema(
+        [
+            pa.field(column.name, kinds.get(column.kind, pa.string()), nullable=column.nulls)
+            for column in COLUMNS
+        ],
+        metadata={"FocusVersion": VERSION},
+    )
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    return sink.getvalue()

@@ -1,0 +1,75 @@
+"""What a GPU-hour costs at a time: the row of the price list that is in force."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from data.catalogue.gpu_catalogue import GpuCatalogue
+from data.settings import Settings
+from data.statement_settings import PRICE_KINDS, GpuPrice
+
+PLANNING = "planning"
+"""The kind of the catalogue's prices: estimates for plans, of no bill."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnitPrice:
+    """Prices of a GPU-hour: as listed, as agreed without a commitment, and as charged."""
+
+    kind: str
+    listed: float
+    contracted: float
+    charged: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceList:
+    """The price list of one region; the catalogue's planning prices where no row is stated."""
+
+    rows: tuple[GpuPrice, ...]
+    region: str
+    catalogue: GpuCatalogue
+
+    def find(self, gpu_model: str, at: datetime) -> UnitPrice | None:
+        """Return the prices of a model at a time, None when they are unknown."""
+        if not self.rows:
+            model = self.catalogue.find(gpu_model)
+            if model is None:
+                return None
+            planned = model.price_per_hour
+            return UnitPrice(kind=PLANNING, listed=planned, contracted=planned, charged=planned)
+        found = {kind: self._row(gpu_model, kind, at) for kind in PRICE_KINDS}
+        paid = next((row for row in found.values() if row is not None), None)
+        if paid is None:
+            return None
+        charged = paid.per_gpu_hour * (1 - paid.discount_ratio)
+        public = found["on-demand"] or paid
+        listed = public.per_gpu_hour
+        agreed = listed * (1 - public.discount_ratio) if paid.kind == "committed" else charged
+        # A committed rate is no negotiated one: without an on-demand row it has none beside it.
+        contracted = listed if public is paid and paid.kind == "committed" else agreed
+        return UnitPrice(kind=paid.kind, listed=listed, contracted=contracted, charged=charged)
+
+    def _row(self, gpu_model: str, kind: str, at: datetime) -> GpuPrice | None:
+        """Return the row in force, one of this region before one of every region."""
+        found = [
+            row
+            for row in self.rows
+            if row.gpu_model == gpu_model
+            and row.kind == kind
+            and row.region in ("", self.region)
+            and row.start <= at < row.end
+        ]
+        return max(found, key=lambda row: bool(row.region), default=None)
+
+    def changes(self) -> Iterator[datetime]:
+        """Yield the times at which a price begins or ends."""
+        for row in self.rows:
+            yield from (row.start, row.end)
+
+
+def price_list(settings: Settings, catalogue: GpuCatalogue) -> PriceList:
+    """Return the price list in force where the fleet stands."""
+    return PriceList(
+        rows=settings.statement.prices, region=settings.energy.region, catalogue=catalogue
+    )

@@ -1,0 +1,308 @@
+"""The statement of cost as a value, and how it is made from charges.
+
+Who pays: the tenant of the job that held a board. What nobody held is on rows of its own, and what
+an invoice bills beyond all known charges is its residual: neither is spread over tenants.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pandas as pd
+
+from dashboard.reports.esg.asked import BadRangeError
+from dashboard.reports.esg.build import calendar_of, expected_hours, tenant_key
+from dashboard.reports.esg.factors import factors_from
+from dashboard.reports.esg.periods import Calendar, Every
+from dashboard.statement.charges import (
+    AMOUNTS,
+    FREE,
+    IDLE,
+    SHARED,
+    UNATTRIBUTED,
+    UNCLEAR,
+    USED,
+    charges_of,
+)
+from dashboard.statement.prices import PLANNING, price_list
+from data.catalogue.carbon_table import load_carbon_table
+from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.settings import Settings
+from data.statement_settings import Invoice
+from data.store import StoreReader
+
+GROUPS = ("tenant", "application", "owner", "job", "model", "state", "board")
+"""By what rows are told apart, alone or together; boards are not told apart by who held them."""
+
+_OF_JOBS = frozenset({"tenant", "application", "owner", "job"})
+_HOURS = {
+    "used_hours": USED,
+    "idle_hours": IDLE,
+    "shared_hours": SHARED,
+    "unclear_hours": UNCLEAR,
+    "free_hours": FREE,
+    "unattributed_hours": UNATTRIBUTED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostRow:
+    """One group in one period [start, end): board-hours by state of use, site energy and money.
+
+    Money and energy are of what is known; `unpriced_hours` of `board_hours` have no price,
+    `unmeasured_hours` no power. None where nothing is known.
+    """
+
+    start: datetime
+    end: datetime
+    names: tuple[str, ...]
+    board_hours: float
+    used_hours: float
+    idle_hours: float
+    shared_hours: float
+    unclear_hours: float
+    free_hours: float
+    unattributed_hours: float
+    unmeasured_hours: float
+    unpriced_hours: float
+    gpu_kwh: float | None
+    site_kwh: float | None
+    gpu_cost: float | None
+    electricity_cost: float | None
+
+    @property
+    def cost(self) -> float | None:
+        """GPUs and electricity together, of what is known."""
+        known = [one for one in (self.gpu_cost, self.electricity_cost) if one is not None]
+        return sum(known) if known else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reconciliation:
+    """An invoice beside the known charges of its time; `residual` is what it bills beyond them."""
+
+    invoice: Invoice
+    charged: float
+    residual: float
+    unpriced_hours: float
+    unmeasured_hours: float
+    unobserved_hours: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostStatement:
+    """Who used the boards in [start, end), and what that costs.
+
+    `rows` add up to `total`; `charges` are the parts that both are sums of. Board-time that nobody
+    saw, `unobserved_hours`, is in no row.
+    """
+
+    start: datetime
+    end: datetime
+    as_of: datetime | None
+    by: tuple[str, ...]
+    tenant_is: str
+    calendar: Calendar
+    currency: str
+    rows: tuple[CostRow, ...]
+    total: CostRow
+    unobserved_hours: float
+    invoices: tuple[Reconciliation, ...]
+    charges: pd.DataFrame
+
+    def rows_by(self, *by: str) -> tuple[CostRow, ...]:
+        """Return its rows by other groups; boards only where it was made by board."""
+        return _rows(self.charges, by, dict(self.calendar.spans(self.start, self.end)))
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What the statement does not know, and what would mend it."""
+        total, found = self.total, []
+        if total.unpriced_hours > 0:
+            unpriced = self.charges[self.charges["kind"] == ""]
+            models = ", ".join(sorted(name or "no name" for name in unpriced["model"].unique()))
+            found.append(
+                f"the price of {total.unpriced_hours:,.1f} of {total.board_hours:,.1f} board-hours "
+                f"({models}): state it in statement.prices"
+            )
+        if total.unmeasured_hours > 0.0005 * total.board_hours:
+            found.append(
+                f"the energy of {total.unmeasured_hours:,.1f} of {total.board_hours:,.1f} "
+                "board-hours: no power was measured, so electricity is at least what is shown"
+            )
+        if self.unobserved_hours > 0.05:
+            found.append(
+                f"{self.unobserved_hours:,.1f} board-hours that nobody observed: nobody is charged"
+            )
+        if (self.charges["kind"] == PLANNING).any():
+            found.append(
+                "your prices: these are the catalogue's planning prices, of no bill; state yours "
+                "in statement.prices"
+            )
+        return tuple(found)
+
+
+def make_cost_statement(
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    start: datetime,
+    end: datetime,
+    by: Sequence[str] = ("tenant",),
+    every: Every = Every.TOTAL,
+) -> CostStatement:
+    """Return the statement of [start, end) by groups together and periods of report.timezone.
+
+    Errors: BadRangeError for an empty range or groups that do not go together; SettingsError for a
+    region that is not in the carbon table.
+    """
+    if start >= end:
+        raise BadRangeError(
+            f"from {start:%Y-%m-%dT%H:%MZ} is not before to {end:%Y-%m-%dT%H:%MZ}",
+            "Give an earlier `from`; `to` is the newest sample unless it is given.",
+        )
+    if "board" in by and _OF_JOBS.intersection(by):
+        raise BadRangeError(
+            f"by {','.join(by)}: a board is not told apart by who held it",
+            "Give board alone, or with model or state.",
+        )
+    calendar = calendar_of(settings, every)
+    factors = factors_from(settings.energy, load_carbon_table().get(settings.energy.region))
+    covered = [one for one in settings.statement.invoices if start <= one.start and one.end <= end]
+    charges = charges_of(
+        reader,
+        settings,
+        start=start,
+        end=end,
+        calendar=calendar,
+        prices=price_list(settings, load_gpu_catalogue()),
+        factors=factors,
+        cuts=[at for one in covered for at in (one.start, one.end)],
+        boards="board" in by,
+    )
+    total = _rows(charges, (), {start: end}, whole=start)
+    return CostStatement(
+        start=start,
+        end=end,
+        as_of=reader.latest_sample_at(),
+        by=tuple(by),
+        tenant_is=tenant_key(settings),
+        calendar=calendar,
+        currency=settings.energy.currency,
+        rows=_rows(charges, by, dict(calendar.spans(start, end))),
+        total=total[0] if total else _nothing(start, end),
+        unobserved_hours=_unobserved(reader, charges, start, end),
+        invoices=tuple(_reconciled(reader, charges, one) for one in covered),
+        charges=charges,
+    )
+
+
+def asked_cost_statement(
+    reader: StoreReader,
+    settings: Settings,
+    *,
+    by: Sequence[str],
+    every: str,
+    start: datetime | None,
+    end: datetime | None,
+) -> CostStatement:
+    """Return the statement that somebody asks for: without a range, of the month so far.
+
+    It ends with the newest sample and begins with the calendar month of its end. Errors as of
+    `make_cost_statement`.
+    """
+    end = end or reader.latest_sample_at() or reader.clock()
+    return make_cost_statement(
+        reader,
+        settings,
+        start=start or month_of(settings, end),
+        end=end,
+        by=by,
+        every=Every(every),
+    )
+
+
+def month_of(settings: Settings, at: datetime) -> datetime:
+    """Return the beginning of the calendar month before a time, in report.timezone, as UTC."""
+    local = (at - timedelta(microseconds=1)).astimezone(ZoneInfo(settings.report.timezone))
+    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return first.astimezone(UTC)
+
+
+def _rows(
+    charges: pd.DataFrame,
+    by: Sequence[str],
+    spans: Mapping[datetime, datetime],
+    *,
+    whole: datetime | None = None,
+) -> tuple[CostRow, ...]:
+    """Return the rows by period and groups, in order of time and of names."""
+    starts = charges["start"] if whole is None else [whole] * len(charges)
+    hours = {
+        name: charges["hours"].where(charges["state"] == state, 0.0)
+        for name, state in _HOURS.items()
+    }
+    made = charges.assign(start=starts, **hours)
+    keys = ["start", *by]
+    sums = made.groupby(keys, sort=True)[[*_HOURS, *AMOUNTS]].sum(min_count=1).reset_index()
+    return tuple(_row(found, by, spans) for found in sums.to_dict("records"))
+
+
+def _row(found: Any, by: Sequence[str], spans: Mapping[datetime, datetime]) -> CostRow:
+    start = found["start"].to_pydatetime()
+    return CostRow(
+        start=start,
+        end=spans[start],
+        names=tuple(str(found[group]) for group in by),
+        board_hours=float(found["hours"]),
+        unmeasured_hours=float(found["unmeasured_hours"]),
+        unpriced_hours=float(found["unpriced_hours"]),
+        gpu_kwh=known(found["gpu_kwh"]),
+        site_kwh=known(found["site_kwh"]),
+        gpu_cost=known(found["gpu_cost"]),
+        electricity_cost=known(found["electricity_cost"]),
+        **{name: float(found[name]) for name in _HOURS},
+    )
+
+
+def _nothing(start: datetime, end: datetime) -> CostRow:
+    return CostRow(
+        start=start,
+        end=end,
+        names=(),
+        board_hours=0.0,
+        unmeasured_hours=0.0,
+        unpriced_hours=0.0,
+        gpu_kwh=None,
+        site_kwh=None,
+        gpu_cost=None,
+        electricity_cost=None,
+        **dict.fromkeys(_HOURS, 0.0),
+    )
+
+
+def known(value: Any) -> float | None:
+    """Return a sum as a number, None when no part of it is known."""
+    return None if value is None or value != value else float(value)
+
+
+def _unobserved(
+    reader: StoreReader, charges: pd.DataFrame, start: datetime, end: datetime
+) -> float:
+    since = reader.boards_since(start=start, end=end)
+    return max(0.0, expected_hours(since, start, end) - float(charges["hours"].sum()))
+
+
+def _reconciled(reader: StoreReader, charges: pd.DataFrame, invoice: Invoice) -> Reconciliation:
+    inside = charges[(charges["at"] >= invoice.start) & (charges["at"] < invoice.end)]
+    charged = float(inside[["gpu_cost", "electricity_cost"]].sum().sum())
+    return Reconciliation(
+        invoice=invoice,
+        charged=charged,
+        residual=invoice.amount - charged,
+        unpriced_hours=float(inside["unpriced_hours"].sum()),
+        unmeasured_hours=float(inside["unmeasured_hours"].sum()),
+        unobserved_hours=_unobserved(reader, inside, invoice.start, invoice.end),
+    )

@@ -1,0 +1,108 @@
+"""Budgets: the month so far, its forecast end with an interval that holds, and the weeks."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from factories import H100, make_collected, make_job, make_samples
+
+from dashboard.statement.budgets import budget_rows, forecast_sum
+from data.settings import Settings
+from data.statement_settings import Budget, GpuPrice, StatementSettings
+from data.store import Store, open_store
+
+NOW = datetime(2026, 2, 20, 12, tzinfo=UTC)
+BEGIN = NOW - timedelta(days=20, hours=12)
+SETTINGS = Settings(
+    statement=StatementSettings(
+        charge_electricity=False,
+        prices=(GpuPrice(gpu_model=H100, per_gpu_hour=1.0),),
+        budgets=(
+            Budget(tenant="search", per_month=500.0), Budget(tenant="new", per_month=10.0)
+        ),
+    )
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """From January 31st: search holds one board, and since a week two; dark has no price."""
+    whole = round((NOW - BEGIN) / timedelta(minutes=5)) + 1
+    week = 7 * 288 + 144 + 1
+    boards = [("search/a", whole, H100), ("search/b", week, H100), ("dark/c", whole, "Voodoo2")]
+    frames = []
+    for number, (job, readings, model) in enumerate(boards):
+        frame = make_samples(
+            minutes=readings, end=NOW, job_id=job, gpu_uuid=f"GPU-{number}", gpu_model=model
+        )
+        times = pd.date_range(end=NOW, periods=readings, freq="5min").as_unit("us")
+        frames.append(frame.assign(sampled_at=times))
+    folder = tmp_path_factory.mktemp("budgets")
+    with open_store(f"duckdb:///{folder}/t.duckdb") as opened:
+        jobs = tuple(make_job(name) for name, _readings, _model in boards)
+        opened.keep(make_collected(pd.concat(frames, ignore_index=True), jobs))
+        yield opened
+
+
+def test_a_month_by_hand(store: Store) -> None:
+    """24 a day for 12 days, 48 for 7, a half day of 24, and 8.5 days to come at 48 each."""
+    rows = {row.tenant: row for row in budget_rows(store.reader, SETTINGS, at=NOW)}
+    search = rows["search"]
+    assert search.month_to_date == pytest.approx(12 * 24 + 7 * 48 + 24)
+    assert search.month_end is not None
+    assert search.month_end.central == pytest.approx(12 * 24 + 7 * 48 + 24 + 8.5 * 48)
+    assert search.month_end.low < search.month_end.central < search.month_end.high
+    assert search.over_ratio == pytest.approx(search.month_end.central / 500.0)
+    assert (search.last_week, search.week_before) == (pytest.approx(336.0), pytest.approx(168.0))
+    assert search.week_over_week == pytest.approx(1.0)
+
+
+def test_a_tenant_without_a_price_has_no_cost_and_one_not_seen_has_none_to_pay(
+    store: Store,
+) -> None:
+    """Unknown is None and counted; a tenant that held nothing costs nothing."""
+    rows = {row.tenant: row for row in budget_rows(store.reader, SETTINGS, at=NOW)}
+    dark, new = rows["dark"], rows["new"]
+    assert (dark.month_to_date, dark.month_end, dark.last_week) == (None, None, None)
+    assert dark.unpriced_hours == pytest.approx(24 * 20.5)
+    assert new.month_to_date == 0.0
+    assert (new.per_month, new.over_ratio) == (10.0, 0.0)
+
+
+def test_nothing_is_forecast_of_less_than_a_week(store: Store) -> None:
+    """The month so far is known, its end is not."""
+    early = BEGIN + timedelta(days=5)
+    (search,) = [
+        row for row in budget_rows(store.reader, SETTINGS, at=early) if row.tenant == "search"
+    ]
+    assert search.month_to_date == pytest.approx(4 * 24)
+    assert search.month_end is None
+    assert (search.last_week, search.week_over_week) == (None, None)
+
+
+def test_steady_days_are_forecast_exactly_and_weekends_are_seen() -> None:
+    """Four weeks of cheap weekends: the next days are what their weekdays were."""
+    days = np.tile([10.0, 10, 10, 10, 10, 2, 2], 4)
+    made = forecast_sum(days, days_left=9.0, weekday=0)
+    assert made == pytest.approx((5 * 10 + 2 * 2 + 2 * 10,) * 3)
+    made = forecast_sum(days, days_left=1.5, weekday=0)
+    assert made is not None
+    assert made[1] == pytest.approx(15.0)
+
+
+@pytest.mark.parametrize("likeness", [0.0, 0.5, 0.8])
+def test_the_interval_holds_on_months_that_it_has_not_seen(likeness: float) -> None:
+    """Drawn months of days like their neighbours: 72 to 95 % of ends lie in the 80 % interval."""
+    random = np.random.default_rng(5)
+    held = []
+    for _month in range(400):
+        noise = np.zeros(72)
+        for day in range(1, 72):
+            noise[day] = likeness * noise[day - 1] + random.normal(0, 8 * np.sqrt(1 - likeness**2))
+        days = np.maximum(100 * np.where(np.arange(72) % 7 < 5, 1.0, 0.6) + noise, 0)
+        made = forecast_sum(days[:56], days_left=16.0, weekday=0)
+        assert made is not None
+        held.append(made[0] <= days[56:].sum() <= made[2])
+    assert 0.72 <= np.mean(held) <= 0.95

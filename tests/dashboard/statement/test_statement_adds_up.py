@@ -1,0 +1,250 @@
+"""The statement of cost is conserved: to the boards' time, by any grouping, and to the invoice."""
+
+import math
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+
+import pandas as pd
+import pytest
+from beds.postgres import PostgresBed
+from drawn import examples
+from factories import H100, make_collected, make_job, make_samples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dashboard.reports.esg.asked import BadRangeError
+from dashboard.reports.esg.periods import Every
+from dashboard.statement.statement import GROUPS, CostRow, CostStatement, make_cost_statement
+from data.columns import SAMPLES, check_frame
+from data.report_settings import ReportSettings
+from data.settings import EnergySettings, Settings
+from data.statement_settings import GpuPrice, Invoice, StatementSettings
+from data.store import Store, open_store
+
+BEGIN = datetime(2026, 3, 28, 21, tzinfo=UTC)
+"""The evening before Berlin's clocks are put forward."""
+DEAR_FROM = BEGIN + timedelta(hours=2)
+PRICES = (
+    GpuPrice(gpu_model=H100, per_gpu_hour=2.0, end=DEAR_FROM),
+    GpuPrice(gpu_model=H100, per_gpu_hour=3.0, start=DEAR_FROM),
+    GpuPrice(gpu_model=H100, per_gpu_hour=2.5, kind="committed", discount_ratio=0.4, region="DEU"),
+)
+BY_HOUR = ",".join(str(0.1 + 0.01 * hour) for hour in range(24))
+SETTINGS = Settings(
+    energy=EnergySettings(region="DEU", electricity_price_by_hour=BY_HOUR),
+    report=ReportSettings(timezone="Europe/Berlin"),
+    statement=StatementSettings(
+        prices=PRICES,
+        invoices=(Invoice(name="A-1", amount=30.0, start=BEGIN, end=BEGIN + timedelta(hours=4)),),
+    ),
+)
+END = BEGIN + timedelta(hours=5)
+MONEY = ("gpu_cost", "electricity_cost", "site_kwh", "gpu_kwh")
+JOBS = (
+    make_job("a/b", namespace="a", owner="ann"),
+    make_job("c/d", namespace="c"),
+)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> pd.DataFrame:
+    """Boards of a known or unknown model, whole or cut, whose holders change; with holes."""
+    frames = []
+    for number in range(draw(st.integers(1, 3))):
+        gaps = draw(st.lists(st.sampled_from([60, 240, 300, 900]), min_size=6, max_size=40))
+        moments = pd.Timestamp(BEGIN) + pd.to_timedelta(pd.Series(gaps).cumsum(), unit="s")
+        power = draw(st.sampled_from([None, 80.0, 500.0]))
+        cut = draw(st.sampled_from([[("", "")], [("1", "3g.40gb"), ("2", "2g.20gb")]]))
+        turn = draw(st.integers(0, len(gaps)))
+        first, then = (draw(st.sampled_from([("",), ("a/b",), ("a/b", "c/d")])) for _ in range(2))
+        used = draw(st.sampled_from([None, 0.0, 0.4]))
+        for holders, part in ((first, moments[:turn]), (then, moments[turn:])):
+            frames += [
+                pd.DataFrame(
+                    {
+                        "sampled_at": part,
+                        "gpu_uuid": f"GPU-{number}",
+                        "mig_instance": instance,
+                        "mig_profile": profile,
+                        "node": "n1",
+                        "gpu_index": str(number),
+                        "gpu_model": "Voodoo2" if number == 1 else H100,
+                        "job_id": job,
+                        "utilization_ratio": math.nan if used is None else used,
+                        "utilization_signal": "sm_active",
+                        "memory_used_mib": draw(st.sampled_from([0.0, 70_000.0])),
+                        "memory_total_mib": 81_559.0,
+                        "power_watts": math.nan if power is None else power,
+                    }
+                )
+                for instance, profile in cut
+                for job in holders
+                if len(part)
+            ]
+    frame = pd.concat(frames, ignore_index=True)
+    frame["sampled_at"] = frame["sampled_at"].astype("datetime64[us, UTC]")
+    return check_frame(frame, SAMPLES)
+
+
+def seen_hours(samples: pd.DataFrame, board: str) -> float:
+    """The oracle: the time between readings of a board that are at most five minutes apart."""
+    moments = samples.loc[samples["gpu_uuid"] == board, "sampled_at"].drop_duplicates()
+    gaps = moments.sort_values().diff().dt.total_seconds()
+    return float(gaps[gaps <= 300].sum() / 3600)
+
+
+def add_up(rows: tuple[CostRow, ...], to: CostRow) -> None:
+    """Rows are the total of another grouping, in hours, energy and money."""
+    assert sum(row.board_hours for row in rows) == pytest.approx(to.board_hours)
+    for row in rows:
+        states = (
+            row.used_hours, row.idle_hours, row.shared_hours, row.unclear_hours, row.free_hours,
+            row.unattributed_hours,
+        )  # fmt: skip
+        assert min(states) >= 0
+        assert sum(states) == pytest.approx(row.board_hours)
+        assert row.gpu_cost is not None or row.unpriced_hours == pytest.approx(row.board_hours)
+        assert row.site_kwh is not None or row.unmeasured_hours == pytest.approx(row.board_hours)
+    for name in MONEY:
+        parts = [getattr(row, name) for row in rows]
+        whole = getattr(to, name)
+        assert sum(part or 0.0 for part in parts) == pytest.approx(whole or 0.0, abs=1e-9)
+        assert (whole is None) == all(part is None for part in parts)
+
+
+def statement(
+    store: Store, *by: str, every: Every = Every.TOTAL, end: datetime = END
+) -> CostStatement:
+    """The statement of the drawn hours."""
+    return make_cost_statement(store.reader, SETTINGS, start=BEGIN, end=end, by=by, every=every)
+
+
+def check_history(store: Store, samples: pd.DataFrame) -> None:
+    """Everything that any history must hold."""
+    store.keep(make_collected(samples, JOBS))
+    boards = statement(store, "board")
+    for row in boards.rows:
+        seen = seen_hours(samples, row.names[0])
+        assert row.board_hours == pytest.approx(seen, rel=1e-3, abs=1e-9)
+    fleet = store.reader.energy(start=BEGIN, end=END, by="fleet")["energy_kwh"].sum()
+    assert (boards.total.gpu_kwh or 0.0) == pytest.approx(fleet, rel=1e-3, abs=1e-9)
+    whole = statement(store)
+    cross = [name for name in GROUPS if name != "board"]
+    for count in range(len(cross) + 1):
+        for by in combinations(cross, count):
+            add_up(whole.rows_by(*by), boards.total)
+    for every in (Every.HOUR, Every.DAY, Every.MONTH):
+        add_up(statement(store, "tenant", "model", every=every).rows, boards.total)
+    (one,) = whole.invoices
+    assert one.charged + one.residual == pytest.approx(one.invoice.amount)
+    assert one.charged == pytest.approx(statement(store, end=one.invoice.end).total.cost or 0.0)
+
+
+@settings(
+    max_examples=examples(8),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(samples=histories())
+def test_any_history_is_conserved(
+    samples: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Boards' time to 0.1 %, the whole cross of groupings, every period, and the invoice."""
+    folder = tmp_path_factory.mktemp("boards")
+    with open_store(f"duckdb:///{folder}/t.duckdb") as store:
+        check_history(store, samples)
+
+
+@pytest.mark.postgres
+@settings(
+    max_examples=examples(3),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(samples=histories())
+def test_any_history_is_conserved_on_postgresql(
+    samples: pd.DataFrame, postgres: PostgresBed
+) -> None:
+    """The same, from the same queries on the other engine."""
+    with postgres.database(template="store_template") as url, open_store(url) as store:
+        check_history(store, samples)
+
+
+@pytest.fixture
+def hour(store: Store) -> Store:
+    """An hour of four H100: one of a/b half used, one shared, one free, one at work for nobody."""
+    end = BEGIN + timedelta(hours=1)
+    boards = [("a/b", 0.5, 300.0), ("a/b", 0.5, 300.0), ("", 0.0, 70.0), ("", 0.9, 600.0)]
+    samples = pd.concat(
+        [
+            make_samples(
+                minutes=61, end=end, job_id=job, utilization_ratio=used, power_watts=watts,
+                gpu_uuid=f"GPU-{number}", memory_used_mib=0.0,
+            )
+            for number, (job, used, watts) in enumerate(boards)
+        ]
+        + [make_samples(minutes=61, end=end, job_id="c/d", gpu_uuid="GPU-1", power_watts=300.0)],
+        ignore_index=True,
+    )  # fmt: skip
+    store.keep(make_collected(samples, JOBS))
+    return store
+
+
+def test_an_hour_by_hand(hour: Store) -> None:
+    """Each state of use has its board-hours, its energy and its price."""
+    made = statement(hour, "tenant", "state", end=BEGIN + timedelta(hours=1))
+    rows = {row.names: row for row in made.rows}
+    hours = {names: row.board_hours for names, row in rows.items()}
+    assert hours == pytest.approx(
+        {
+            ("a", "used"): 0.5, ("a", "idle"): 0.5, ("a", "shared"): 0.5, ("c", "shared"): 0.5,
+            ("(not allocated)", "free"): 1.0, ("(unattributed)", "unattributed"): 1.0,
+        }
+    )  # fmt: skip
+    kwh = {names: row.gpu_kwh for names, row in rows.items()}
+    assert kwh["a", "idle"] == pytest.approx(0.5 * 0.075)  # idle power of an H100 by the catalogue
+    assert kwh["a", "used"] == pytest.approx(0.3 - 0.5 * 0.075)
+    assert kwh["c", "shared"] == pytest.approx(0.15)
+    assert rows["c", "shared"].gpu_cost == pytest.approx(0.5 * 2.5 * 0.6)
+    price = 0.1 + 0.01 * BEGIN.hour
+    assert rows["c", "shared"].electricity_cost == pytest.approx(0.15 * 1.54 * price)
+    assert made.total.cost == pytest.approx(4 * 1.5 + (0.3 + 0.3 + 0.07 + 0.6) * 1.54 * price)
+
+
+def test_a_price_changes_within_a_day(hour: Store) -> None:
+    """The row in force at the hour is the one that counts; of two regions the own one."""
+    prices = (*PRICES[:2], replace(PRICES[2], region="FRA"))
+    changed = BEGIN + timedelta(minutes=60)
+    stated = replace(SETTINGS.statement, invoices=(), prices=prices)
+    early = replace(SETTINGS, statement=stated)
+    window = {"start": BEGIN, "end": BEGIN + timedelta(hours=1)}
+    assert make_cost_statement(hour.reader, early, **window).total.gpu_cost == pytest.approx(8.0)
+    dear = (replace(prices[0], end=changed), replace(prices[1], start=changed))
+    later = replace(early, statement=replace(stated, prices=dear))
+    assert make_cost_statement(hour.reader, later, **window).total.gpu_cost == pytest.approx(8.0)
+    dearer = (replace(prices[1], start=BEGIN),)
+    now = replace(early, statement=replace(stated, prices=dearer))
+    assert make_cost_statement(hour.reader, now, **window).total.gpu_cost == pytest.approx(12.0)
+
+
+def test_a_model_without_a_price_is_counted_and_never_free_of_charge(hour: Store) -> None:
+    """Once a price is stated, what has none is unknown; without any, the catalogue's are named."""
+    other = StatementSettings(prices=(GpuPrice(gpu_model="L40S-48GB", per_gpu_hour=1.0),))
+    window = {"start": BEGIN, "end": BEGIN + timedelta(hours=1)}
+    made = make_cost_statement(hour.reader, replace(SETTINGS, statement=other), **window)
+    assert made.total.gpu_cost is None
+    assert made.total.unpriced_hours == pytest.approx(4.0)
+    assert "the price of 4.0 of 4.0 board-hours (H100-SXM5-80GB)" in made.unknown[0]
+    planned = replace(SETTINGS, statement=StatementSettings())
+    made = make_cost_statement(hour.reader, planned, **window)
+    assert made.total.gpu_cost == pytest.approx(4 * 2.5)
+    assert any("planning prices" in line for line in made.unknown)
+
+
+def test_groups_that_do_not_go_together_are_refused(hour: Store) -> None:
+    """A board has no tenant; an empty range is no statement."""
+    with pytest.raises(BadRangeError, match="a board is not told apart"):
+        statement(hour, "board", "tenant")
+    with pytest.raises(BadRangeError, match="is not before"):
+        statement(hour, end=BEGIN)

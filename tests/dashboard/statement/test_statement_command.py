@@ -1,0 +1,106 @@
+"""`trimtab statement` and GET /statement: the same figures in every format, from a real store."""
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from beds.api_clients import LOCAL, clients, problem
+from factories import make_collected, make_job, make_samples
+
+from dashboard.cli import main
+from data.store import open_store
+
+HOSTILE = "=cmd|' /C calc'!A0"
+RANGE = ("--from", "2026-01-04T12:00:00Z", "--to", "2026-01-05T12:00:00Z")
+COST = 2 * 24 * 2.5 + 2 * 24 * 0.4 * 1.54 * 0.2
+"""Two H100 for a day at the catalogue's price, and 400 W each."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A day of two jobs, one in a namespace that would be a formula."""
+    samples = make_samples(gpus=2, minutes=1441, power_watts=400.0)
+    samples.loc[samples["gpu_uuid"] == "GPU-0001", "job_id"] = "evil/job"
+    url = f"duckdb:///{tmp_path}/t.duckdb"
+    with open_store(url) as store:
+        jobs = (make_job(), make_job("evil/job", namespace=HOSTILE, owner=HOSTILE))
+        store.keep(make_collected(samples, jobs))
+    return url
+
+
+@pytest.fixture
+def run(
+    url: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Callable[..., bytes]:  # fmt: skip
+    """Runs the command where no settings file is."""
+    monkeypatch.chdir(tmp_path)
+
+    def ran(*options: str, code: int = 0) -> bytes:
+        capfdbinary.readouterr()
+        assert main(["--store", url, "statement", *options]) == code
+        return capfdbinary.readouterr().out
+
+    return ran
+
+
+def test_every_format_has_the_same_cost(run: Callable[..., bytes], tmp_path: Path) -> None:
+    """Table, CSV, JSON, FOCUS as CSV and Parquet, and OpenCost."""
+    document = json.loads(run("--format", "json", *RANGE))
+    assert document["total"]["cost"] == pytest.approx(COST)
+    assert {row["tenant"] for row in document["rows"]} == {"search", HOSTILE}
+    assert any("planning prices" in line for line in document["unknown"])
+    rows = list(csv.DictReader(io.StringIO(run("--format", "csv", *RANGE).decode())))
+    assert sum(float(row["cost"]) for row in rows) == pytest.approx(COST)
+    assert {row["tenant"] for row in rows} == {"search", f"'{HOSTILE}"}
+    focus = list(csv.DictReader(io.StringIO(run("--format", "focus-csv", *RANGE).decode())))
+    assert sum(float(row["BilledCost"]) for row in focus) == pytest.approx(COST)
+    out = tmp_path / "charges.parquet"
+    assert run("--format", "focus-parquet", "--out", str(out), *RANGE) == b""
+    assert sum(pq.read_table(out)["BilledCost"].to_pylist()) == pytest.approx(COST)
+    found = json.loads(run("--format", "opencost", *RANGE))["data"][0]
+    assert sum(one["totalCost"] for one in found.values()) == pytest.approx(COST)
+    lines = run(*RANGE).decode().splitlines()
+    assert len(lines) == 4
+    assert lines[-1].startswith("total")
+
+
+def test_budgets_are_a_table_of_their_own(run: Callable[..., bytes]) -> None:
+    """A row a tenant; a week that was not watched whole has no forecast."""
+    lines = run("--budgets").decode().splitlines()
+    assert lines[0].split()[:3] == ["tenant", "per_month", "month_to_date"]
+    assert len(lines) == 3
+
+
+def test_what_cannot_be_had_is_refused_before_anything_is_read(run: Callable[..., bytes]) -> None:
+    """FOCUS by week, a group that does not exist, and a range without samples."""
+    run("--format", "focus-csv", "--every", "week", code=2)
+    run("--format", "focus-csv", "--by", "board", code=2)
+    with pytest.raises(SystemExit):
+        run("--by", "tenant,team")
+    run("--by", "board,job", code=2)
+    run("--from", "2020-01-01T00:00:00Z", "--to", "2020-02-01T00:00:00Z", code=3)
+
+
+def test_the_api_has_the_same(url: str) -> None:
+    """The document of the command, FOCUS rows with their version, and OpenCost."""
+    query = "from=2026-01-04T12:00:00Z&to=2026-01-05T12:00:00Z"
+    with open_store(url) as store, clients(store, LOCAL) as client:
+
+        def got(more: str = "") -> dict[str, Any]:
+            found = client().get(f"/api/v1/statement?{query}{more}")
+            assert found.status_code == 200
+            return dict(found.json())
+
+        assert got("&by=model,state&budgets=true")["total"]["cost"] == pytest.approx(COST)
+        focus = got("&format=focus&every=hour")
+        assert focus["version"] == "1.4"
+        assert sum(row["BilledCost"] for row in focus["rows"]) == pytest.approx(COST)
+        assert got("&format=opencost")["code"] == 200
+        for wrong in ("&by=team", "&by=tenant,", "&format=focus", "&by=board,job", "&every=year"):
+            problem(client().get(f"/api/v1/statement?{query}{wrong}"), 422)

@@ -1,0 +1,75 @@
+"""Price lists, budgets and invoices of the settings file: read, and refused by name and value."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from data.errors import SettingsError
+from data.load_settings import load_settings
+from data.statement_settings import Budget, GpuPrice
+
+PRICES = """
+[[statement.prices]]
+gpu_model = "H100-SXM5-80GB"
+per_gpu_hour = 3
+end = 2026-07-01T00:00:00Z
+
+[[statement.prices]]
+gpu_model = "H100-SXM5-80GB"
+per_gpu_hour = 2.5
+start = 2026-07-01T00:00:00Z
+
+[[statement.budgets]]
+tenant = "search"
+per_month = 5000
+"""
+
+
+def loaded(folder: Path, text: str) -> Path:
+    """A settings file with the text."""
+    path = folder / "trimtab.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_rows_are_read(tmp_path: Path) -> None:
+    """A price with effective dates, and a budget."""
+    settings = load_settings(loaded(tmp_path, PRICES), environ={}).settings.statement
+    change = datetime(2026, 7, 1, tzinfo=UTC)
+    model = "H100-SXM5-80GB"
+    assert settings.prices == (
+        GpuPrice(gpu_model=model, per_gpu_hour=3.0, end=change),
+        GpuPrice(gpu_model=model, per_gpu_hour=2.5, start=change),
+    )
+    assert settings.budgets == (Budget(tenant="search", per_month=5000.0),)
+
+
+ROW = "[[statement.prices]]\ngpu_model='A'\nper_gpu_hour="
+INVOICE = "[[statement.invoices]]\nname='I'\namount=1\nstart=2026-01-01T00:00:00Z\nend="
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{ROW}-1", "statement.prices of A per_gpu_hour is -1"),
+        (f"{ROW}1\nkind='spot'", "statement.prices of A kind is 'spot'"),
+        (f"{ROW}1\ndiscount_ratio=30", "statement.prices of A discount_ratio is 30"),
+        (f"{ROW}1\nstart=2026-01-01T00:30:00Z", "statement.prices of A start"),
+        (f"{ROW}1\nend=2026-01-01T00:00:00", "statement.prices of A end"),
+        (f"{ROW}1\n{ROW}2", "statement.prices is GpuPrice"),
+        ("[[statement.budgets]]\ntenant='a'\nper_month=0", "statement.budgets per_month of a is 0"),
+        (
+            "[[statement.budgets]]\ntenant='a'\nper_month=1\n" * 2,
+            "statement.budgets tenant is 'a'",
+        ),
+        (f"{INVOICE}2026-01-01T00:00:00Z", "statement.invoices I end"),
+        (f"{INVOICE}2026-02-01T00:00:00Z\n" * 2, "statement.invoices is Invoice"),
+        ("[statement]\nprovider=' '", "statement.provider is ' '"),
+    ],
+)
+def test_nonsense_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    """The error names the setting, its row and the value; its hint says what is allowed."""
+    with pytest.raises(SettingsError, match=message) as caught:
+        load_settings(loaded(tmp_path, text), environ={})
+    assert caught.value.hint.startswith("It must be ")
