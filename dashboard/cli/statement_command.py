@@ -19,7 +19,7 @@ from dashboard.statement.export import (
     statement_csv,
     statement_document,
 )
-from dashboard.statement.focus import focus_csv, focus_parquet, focus_rows, left_out
+from dashboard.statement.focus import focus_csv, focus_parquet, focus_rows
 from dashboard.statement.statement import CostStatement, asked_cost_statement
 from data.errors import SettingsError
 from data.settings import Settings
@@ -52,8 +52,6 @@ def statement(options: argparse.Namespace) -> int:
         write_whole(body, Path(options.out))
     for line in made.unknown:
         say(f"unknown: {line}", file=sys.stderr)
-    if focus and (lacks := left_out(made)):
-        say(lacks, file=sys.stderr)
     return PARTIAL if made.total.cost is None else 0
 
 

@@ -1,7 +1,7 @@
 """The statement written down: flat rows, one object for JSON, and OpenCost's allocations."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from dashboard.csv_export import csv_text
@@ -9,30 +9,16 @@ from dashboard.statement.budgets import BudgetRow
 from dashboard.statement.charges import NOBODYS
 from dashboard.statement.statement import CostRow, CostStatement
 
-COLUMNS = (
-    "board_hours",
-    "used_hours",
-    "idle_hours",
-    "shared_hours",
-    "unclear_hours",
-    "free_hours",
-    "unattributed_hours",
-    "gpu_kwh",
-    "site_kwh",
-    "gpu_cost",
-    "electricity_cost",
-    "cost",
-    "unpriced_hours",
-    "unmeasured_hours",
-)
+COLUMNS = (*(field.name for field in fields(CostRow)[3:]), "cost")
+"""The amounts of a row."""
 _OPENCOST_IDLE = {NOBODYS["free"]: "__idle__", NOBODYS["unattributed"]: "__unallocated__"}
 
 
 def flat_row(row: CostRow, statement: CostStatement) -> dict[str, Any]:
     """Return one row by column; unknown is None."""
     return {
-        "start": row.start.isoformat(),
-        "end": row.end.isoformat(),
+        "start": row.start,
+        "end": row.end,
         "period": statement.calendar.name_of(row.start),
         **dict(zip(statement.by, row.names, strict=False)),
         **{name: getattr(row, name) for name in COLUMNS},
@@ -57,35 +43,22 @@ def statement_csv(statement: CostStatement) -> str:
 def statement_document(
     statement: CostStatement, budgets: Sequence[BudgetRow] = ()
 ) -> dict[str, Any]:
-    """Return the whole statement as one object that JSON can hold; unknown is None."""
+    """Return the whole statement as one object; unknown is None."""
     return {
-        "start": statement.start.isoformat(),
-        "end": statement.end.isoformat(),
-        "as_of": statement.as_of and statement.as_of.isoformat(),
+        "start": statement.start,
+        "end": statement.end,
+        "as_of": statement.as_of,
         "zone": statement.calendar.zone,
         "every": statement.calendar.every.value,
-        "by": list(statement.by),
+        "by": statement.by,
         "tenant_is": statement.tenant_is,
         "currency": statement.currency,
         "rows": [flat_row(row, statement) for row in statement.rows],
         "total": flat_row(statement.total, statement),
         "unobserved_hours": statement.unobserved_hours,
-        "invoices": [
-            {
-                "name": one.invoice.name,
-                "start": one.invoice.start.isoformat(),
-                "end": one.invoice.end.isoformat(),
-                "amount": one.invoice.amount,
-                "charged": one.charged,
-                "residual": one.residual,
-                "unpriced_hours": one.unpriced_hours,
-                "unmeasured_hours": one.unmeasured_hours,
-                "unobserved_hours": one.unobserved_hours,
-            }
-            for one in statement.invoices
-        ],
+        "invoices": [asdict(one) for one in statement.invoices],
         "budgets": [asdict(row) for row in budgets],
-        "unknown": list(statement.unknown),
+        "unknown": statement.unknown,
     }
 
 
@@ -104,6 +77,7 @@ def allocation_document(statement: CostStatement) -> dict[str, Any]:
             {"tenant": "namespace", "job": "controller"}.get(group, group): one
             for group, one in zip(statement.by, row.names, strict=True)
         }
+        told = row.used_hours + row.idle_hours
         periods.setdefault(begin, {})[name] = {
             "name": name,
             "properties": properties,
@@ -116,10 +90,6 @@ def allocation_document(statement: CostStatement) -> dict[str, Any]:
             "gpuCost": row.gpu_cost,
             "externalCost": row.electricity_cost,
             "totalCost": row.cost,
-            "gpuEfficiency": row.used_hours / known if (known := _known_hours(row)) else None,
+            "gpuEfficiency": row.used_hours / told if told else None,
         }
     return {"code": 200, "status": "success", "data": list(periods.values())}
-
-
-def _known_hours(row: CostRow) -> float:
-    return row.used_hours + row.idle_hours

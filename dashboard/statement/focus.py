@@ -2,8 +2,8 @@
 
 A row per hour or day, price, tenant, job, model and state of use: one for the board-hours, one for
 their electricity. FOCUS knows no unknown cost, and none of it is 0: a charge whose price or energy
-is unknown has no row, and `left_out` says how much that is. What an invoice bills beyond the
-charges is an Adjustment, so that BilledCost adds up to the invoice.
+is unknown has no row, and `CostStatement.unknown` says how much that is. What an invoice bills
+beyond the charges is an Adjustment, so that BilledCost adds up to the invoice.
 """
 
 import io
@@ -49,48 +49,31 @@ class Column:
     nulls: bool
 
 
-def _columns(kind: Kind, nulls: bool, names: str) -> Iterator[Column]:
-    for name in names.split():
-        yield Column(name=name, kind=kind, nulls=nulls)
-
-
-COLUMNS: tuple[Column, ...] = (
-    *sorted(
-        [
-            *_columns(Kind.DECIMAL, False, "BilledCost ContractedCost EffectiveCost ListCost"),
-            *_columns(
-                Kind.TEXT,
-                False,
-                "BillingAccountId BillingCurrency ChargeCategory ChargeFrequency HostProviderName "
-                "InvoiceIssuerName ServiceCategory ServiceName ServiceProviderName "
-                "ServiceSubcategory",
-            ),
-            *_columns(
-                Kind.TIME,
-                False,
-                "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
-            ),
-            *_columns(
-                Kind.TEXT,
-                True,
-                "AllocatedMethodId AllocatedResourceId AllocatedResourceName BillingAccountName "
-                "ChargeClass ChargeDescription CommitmentDiscountCategory CommitmentDiscountId "
-                "CommitmentDiscountName CommitmentDiscountStatus CommitmentDiscountType "
-                "CommitmentDiscountUnit ConsumedUnit PricingCategory PricingUnit RegionId "
-                "RegionName ResourceId ResourceName ResourceType SkuId SkuMeter SkuPriceId "
-                "SubAccountId SubAccountName",
-            ),
-            *_columns(
-                Kind.DECIMAL,
-                True,
-                "CommitmentDiscountQuantity ConsumedQuantity ContractedUnitPrice ListUnitPrice "
-                "PricingQuantity",
-            ),
-            *_columns(Kind.JSON, True, "AllocatedTags SkuPriceDetails Tags"),
-        ],
-        key=lambda column: column.name,
-    ),
-    *_columns(Kind.TEXT, True, "x_State"),
+_NAMES = {
+    (Kind.DECIMAL, False): "BilledCost ContractedCost EffectiveCost ListCost",
+    (Kind.TIME, False): "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+    (Kind.TEXT, False): "BillingAccountId BillingCurrency ChargeCategory ChargeFrequency "
+    "HostProviderName InvoiceIssuerName ServiceCategory ServiceName ServiceProviderName "
+    "ServiceSubcategory",
+    (Kind.TEXT, True): "AllocatedMethodId AllocatedResourceId AllocatedResourceName "
+    "BillingAccountName ChargeClass ChargeDescription CommitmentDiscountCategory "
+    "CommitmentDiscountId CommitmentDiscountName CommitmentDiscountStatus CommitmentDiscountType "
+    "CommitmentDiscountUnit ConsumedUnit PricingCategory PricingUnit RegionId RegionName "
+    "ResourceId ResourceName ResourceType SkuId SkuMeter SkuPriceId SubAccountId SubAccountName "
+    "x_State",
+    (Kind.DECIMAL, True): "CommitmentDiscountQuantity ConsumedQuantity ContractedUnitPrice "
+    "ListUnitPrice PricingQuantity",
+    (Kind.JSON, True): "AllocatedTags SkuPriceDetails Tags",
+}
+COLUMNS = tuple(
+    sorted(
+        (
+            Column(name=name, kind=kind, nulls=nulls)
+            for (kind, nulls), names in _NAMES.items()
+            for name in names.split()
+        ),
+        key=lambda column: (column.name.startswith("x_"), column.name),
+    )
 )
 """FOCUS columns in order of their names, then our own."""
 
@@ -109,20 +92,6 @@ def focus_rows(statement: CostStatement, settings: Settings) -> list[dict[str, A
     made = _Rows(spans=spans, settings=settings)
     rows = [row for charge in statement.charges.to_dict("records") for row in made.of(charge)]
     return rows + [made.residual(one) for one in statement.invoices]
-
-
-def left_out(statement: CostStatement) -> str:
-    """Return what a FOCUS export lacks, "" when nothing."""
-    total = statement.total
-    lacks = [
-        f"{hours:,.1f} {what}"
-        for hours, what in (
-            (total.unpriced_hours, "board-hours without a price"),
-            (total.unmeasured_hours, "board-hours without measured energy"),
-        )
-        if hours > 0
-    ]
-    return f"not exported, since unknown: {' and '.join(lacks)}" if lacks else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,69 +170,71 @@ def _holder(charge: Mapping[Any, Any]) -> dict[str, Any]:
     }
 
 
+def _usage(cost: float, quantity: float, unit: str, sku: str) -> dict[str, Any]:
+    """Return what every charge of usage has, at one price."""
+    price = cost / quantity
+    return {
+        "BilledCost": cost,
+        "ChargeCategory": "Usage",
+        "ChargeFrequency": "Usage-Based",
+        "ConsumedQuantity": quantity,
+        "ConsumedUnit": unit,
+        "ContractedCost": price * quantity,
+        "ContractedUnitPrice": price,
+        "EffectiveCost": cost,
+        "ListCost": price * quantity,
+        "ListUnitPrice": price,
+        "PricingCategory": "Standard",
+        "PricingQuantity": quantity,
+        "PricingUnit": unit,
+        "SkuId": sku,
+        "SkuPriceId": sku,
+    }
+
+
 def _gpu_charge(charge: Mapping[Any, Any]) -> dict[str, Any]:
     model, kind, hours = charge["model"], charge["kind"], float(charge["hours"])
-    committed = kind == "committed"
-    unused = committed and charge["state"] == FREE
-    row: dict[str, Any] = {
-        "BilledCost": float(charge["gpu_cost"]),
-        "ChargeCategory": "Usage",
+    listed, contracted = (
+        float(charge[f"{name}_cost"]) / hours for name in ("listed", "contracted")
+    )
+    row = _usage(float(charge["gpu_cost"]), hours, _GPU_UNIT, f"gpu/{model}") | {
         "ChargeDescription": f"{model}, {charge['state']}, {kind} price",
-        "ChargeFrequency": "Usage-Based",
-        "ConsumedQuantity": None if unused else hours,
-        "ConsumedUnit": None if unused else _GPU_UNIT,
-        "EffectiveCost": float(charge["gpu_cost"]),
+        "ContractedCost": contracted * hours,
+        "ContractedUnitPrice": contracted,
+        "ListCost": listed * hours,
+        "ListUnitPrice": listed,
         "PricingCategory": "Other" if kind == PLANNING else _CATEGORIES[kind],
-        "PricingQuantity": hours,
-        "PricingUnit": _GPU_UNIT,
         "ServiceCategory": "Compute",
         "ServiceName": "GPU boards",
         "ServiceSubcategory": "Other (Compute)",
-        "SkuId": f"gpu/{model}",
         "SkuMeter": "GPU Hours",
         "SkuPriceDetails": json.dumps({"GpuCount": 1, "InstanceType": model}),
         "SkuPriceId": f"gpu/{model}/{kind}",
     }
-    for name, column in (("List", "listed_cost"), ("Contracted", "contracted_cost")):
-        unit = float(charge[column]) / hours
-        row |= {f"{name}UnitPrice": unit, f"{name}Cost": unit * hours}
-    if committed:
-        row |= {
-            "CommitmentDiscountCategory": "Usage",
-            "CommitmentDiscountId": f"committed/{model}",
-            "CommitmentDiscountName": f"committed rate of {model}",
-            "CommitmentDiscountQuantity": hours,
-            "CommitmentDiscountStatus": "Unused" if unused else "Used",
-            "CommitmentDiscountType": "Committed rate",
-            "CommitmentDiscountUnit": _GPU_UNIT,
-        }
-    return row
+    if kind != "committed":
+        return row
+    unused = charge["state"] == FREE
+    return row | {
+        "CommitmentDiscountCategory": "Usage",
+        "CommitmentDiscountId": f"committed/{model}",
+        "CommitmentDiscountName": f"committed rate of {model}",
+        "CommitmentDiscountQuantity": hours,
+        "CommitmentDiscountStatus": "Unused" if unused else "Used",
+        "CommitmentDiscountType": "Committed rate",
+        "CommitmentDiscountUnit": _GPU_UNIT,
+        "ConsumedQuantity": None if unused else hours,
+        "ConsumedUnit": None if unused else _GPU_UNIT,
+    }
 
 
 def _electricity_charge(charge: Mapping[Any, Any], region: str) -> dict[str, Any]:
-    kwh, cost = float(charge["site_kwh"]), float(charge["electricity_cost"])
-    unit = cost / kwh
-    return {
-        "BilledCost": cost,
-        "ChargeCategory": "Usage",
+    cost, kwh = float(charge["electricity_cost"]), float(charge["site_kwh"])
+    return _usage(cost, kwh, _ENERGY_UNIT, f"electricity/{region}") | {
         "ChargeDescription": f"electricity of {charge['model']}, {charge['state']}",
-        "ChargeFrequency": "Usage-Based",
-        "ConsumedQuantity": kwh,
-        "ConsumedUnit": _ENERGY_UNIT,
-        "ContractedCost": unit * kwh,
-        "ContractedUnitPrice": unit,
-        "EffectiveCost": cost,
-        "ListCost": unit * kwh,
-        "ListUnitPrice": unit,
-        "PricingCategory": "Standard",
-        "PricingQuantity": kwh,
-        "PricingUnit": _ENERGY_UNIT,
         "ServiceCategory": "Other",
         "ServiceName": "Electricity",
         "ServiceSubcategory": "Other (Other)",
-        "SkuId": f"electricity/{region}",
         "SkuMeter": "Electricity",
-        "SkuPriceId": f"electricity/{region}",
     }
 
 

@@ -45,6 +45,7 @@ _HOURS = {
     "free_hours": FREE,
     "unattributed_hours": UNATTRIBUTED,
 }
+_SUMS = ("board_hours", *_HOURS, *(name for name in AMOUNTS if name != "hours"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +66,12 @@ class CostRow:
     unclear_hours: float
     free_hours: float
     unattributed_hours: float
-    unmeasured_hours: float
-    unpriced_hours: float
     gpu_kwh: float | None
     site_kwh: float | None
     gpu_cost: float | None
     electricity_cost: float | None
+    unpriced_hours: float
+    unmeasured_hours: float
 
     @property
     def cost(self) -> float | None:
@@ -127,7 +128,7 @@ class CostStatement:
                 f"the price of {total.unpriced_hours:,.1f} of {total.board_hours:,.1f} board-hours "
                 f"({models}): state it in statement.prices"
             )
-        if total.unmeasured_hours > 0.0005 * total.board_hours:
+        if total.unmeasured_hours > 0.05:
             found.append(
                 f"the energy of {total.unmeasured_hours:,.1f} of {total.board_hours:,.1f} "
                 "board-hours: no power was measured, so electricity is at least what is shown"
@@ -182,7 +183,6 @@ def make_cost_statement(
         cuts=[at for one in covered for at in (one.start, one.end)],
         boards="board" in by,
     )
-    total = _rows(charges, (), {start: end}, whole=start)
     return CostStatement(
         start=start,
         end=end,
@@ -192,7 +192,7 @@ def make_cost_statement(
         calendar=calendar,
         currency=settings.energy.currency,
         rows=_rows(charges, by, dict(calendar.spans(start, end))),
-        total=total[0] if total else _nothing(start, end),
+        total=_row(_by_state(charges)[list(_SUMS)].sum(min_count=1), (), start, end),
         unobserved_hours=_unobserved(reader, charges, start, end),
         invoices=tuple(_reconciled(reader, charges, one) for one in covered),
         charges=charges,
@@ -231,56 +231,33 @@ def month_of(settings: Settings, at: datetime) -> datetime:
     return first.astimezone(UTC)
 
 
+def _by_state(charges: pd.DataFrame) -> pd.DataFrame:
+    """Add the hours of each state of use as columns that add up."""
+    hours = charges["hours"]
+    found = {name: hours.where(charges["state"] == state, 0.0) for name, state in _HOURS.items()}
+    return charges.assign(board_hours=hours, **found)
+
+
 def _rows(
-    charges: pd.DataFrame,
-    by: Sequence[str],
-    spans: Mapping[datetime, datetime],
-    *,
-    whole: datetime | None = None,
+    charges: pd.DataFrame, by: Sequence[str], spans: Mapping[datetime, datetime]
 ) -> tuple[CostRow, ...]:
     """Return the rows by period and groups, in order of time and of names."""
-    starts = charges["start"] if whole is None else [whole] * len(charges)
-    hours = {
-        name: charges["hours"].where(charges["state"] == state, 0.0)
-        for name, state in _HOURS.items()
+    groups = _by_state(charges).groupby(["start", *by], sort=True)[list(_SUMS)]
+    found = groups.sum(min_count=1).reset_index().to_dict("records")
+    starts = [row["start"].to_pydatetime() for row in found]
+    return tuple(
+        _row(row, tuple(str(row[group]) for group in by), start, spans[start])
+        for row, start in zip(found, starts, strict=True)
+    )
+
+
+def _row(sums: Any, names: tuple[str, ...], start: datetime, end: datetime) -> CostRow:
+    amounts: dict[str, Any] = {
+        name: (known(sums[name]) or 0.0) if name.endswith("hours") else known(sums[name])
+        for name in _SUMS
+        if name not in ("listed_cost", "contracted_cost")
     }
-    made = charges.assign(start=starts, **hours)
-    keys = ["start", *by]
-    sums = made.groupby(keys, sort=True)[[*_HOURS, *AMOUNTS]].sum(min_count=1).reset_index()
-    return tuple(_row(found, by, spans) for found in sums.to_dict("records"))
-
-
-def _row(found: Any, by: Sequence[str], spans: Mapping[datetime, datetime]) -> CostRow:
-    start = found["start"].to_pydatetime()
-    return CostRow(
-        start=start,
-        end=spans[start],
-        names=tuple(str(found[group]) for group in by),
-        board_hours=float(found["hours"]),
-        unmeasured_hours=float(found["unmeasured_hours"]),
-        unpriced_hours=float(found["unpriced_hours"]),
-        gpu_kwh=known(found["gpu_kwh"]),
-        site_kwh=known(found["site_kwh"]),
-        gpu_cost=known(found["gpu_cost"]),
-        electricity_cost=known(found["electricity_cost"]),
-        **{name: float(found[name]) for name in _HOURS},
-    )
-
-
-def _nothing(start: datetime, end: datetime) -> CostRow:
-    return CostRow(
-        start=start,
-        end=end,
-        names=(),
-        board_hours=0.0,
-        unmeasured_hours=0.0,
-        unpriced_hours=0.0,
-        gpu_kwh=None,
-        site_kwh=None,
-        gpu_cost=None,
-        electricity_cost=None,
-        **dict.fromkeys(_HOURS, 0.0),
-    )
+    return CostRow(start=start, end=end, names=names, **amounts)
 
 
 def known(value: Any) -> float | None:

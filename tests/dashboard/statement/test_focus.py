@@ -23,7 +23,6 @@ from dashboard.statement.focus import (
     focus_csv,
     focus_parquet,
     focus_rows,
-    left_out,
 )
 from dashboard.statement.statement import CostStatement, make_cost_statement
 from data.report_settings import ReportSettings
@@ -203,10 +202,9 @@ def test_what_is_unknown_has_no_row_and_is_counted(
     """A model without a price and a board without power are named, and are nowhere 0."""
     assert not [row for row in rows if row["SkuId"] == "gpu/Voodoo2"]
     assert all(row["BilledCost"] > 0 for row in rows)
-    assert left_out(made) == (
-        "not exported, since unknown: 6.0 board-hours without a price and 6.0 board-hours "
-        "without measured energy"
-    )
+    price, energy = made.unknown
+    assert price == "the price of 6.0 of 36.0 board-hours (Voodoo2): state it in statement.prices"
+    assert energy.startswith("the energy of 6.0 of 36.0 board-hours: no power was measured")
     hours = sum(row["PricingQuantity"] for row in rows if row["PricingUnit"] == "GPU-Hours")
     assert hours == pytest.approx(5 * 6)
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import combinations
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,8 +14,11 @@ from factories import H100, make_collected, make_job, make_samples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from collectors.base import Window
+from collectors.simulated_fleet import SimulatedFleet, SimulatedFleetCollector
 from dashboard.reports.esg.asked import BadRangeError
 from dashboard.reports.esg.periods import Every
+from dashboard.statement.focus import focus_rows
 from dashboard.statement.statement import GROUPS, CostRow, CostStatement, make_cost_statement
 from data.columns import SAMPLES, check_frame
 from data.report_settings import ReportSettings
@@ -213,19 +217,15 @@ def test_an_hour_by_hand(hour: Store) -> None:
 
 
 def test_a_price_changes_within_a_day(hour: Store) -> None:
-    """The row in force at the hour is the one that counts; of two regions the own one."""
+    """Hours before the change have the old price; a committed rate of another region has no say."""
+    later = make_samples(minutes=181, end=BEGIN + timedelta(hours=3), gpu_uuid="GPU-9")
+    hour.keep(make_collected(later, JOBS))
     prices = (*PRICES[:2], replace(PRICES[2], region="FRA"))
-    changed = BEGIN + timedelta(minutes=60)
     stated = replace(SETTINGS.statement, invoices=(), prices=prices)
-    early = replace(SETTINGS, statement=stated)
-    window = {"start": BEGIN, "end": BEGIN + timedelta(hours=1)}
-    assert make_cost_statement(hour.reader, early, **window).total.gpu_cost == pytest.approx(8.0)
-    dear = (replace(prices[0], end=changed), replace(prices[1], start=changed))
-    later = replace(early, statement=replace(stated, prices=dear))
-    assert make_cost_statement(hour.reader, later, **window).total.gpu_cost == pytest.approx(8.0)
-    dearer = (replace(prices[1], start=BEGIN),)
-    now = replace(early, statement=replace(stated, prices=dearer))
-    assert make_cost_statement(hour.reader, now, **window).total.gpu_cost == pytest.approx(12.0)
+    made = make_cost_statement(
+        hour.reader, replace(SETTINGS, statement=stated), start=BEGIN, end=END, by=("model",)
+    )
+    assert made.total.gpu_cost == pytest.approx((4 + 2) * 2.0 + 1 * 3.0)
 
 
 def test_a_model_without_a_price_is_counted_and_never_free_of_charge(hour: Store) -> None:
@@ -248,3 +248,30 @@ def test_groups_that_do_not_go_together_are_refused(hour: Store) -> None:
         statement(hour, "board", "tenant")
     with pytest.raises(BadRangeError, match="is not before"):
         statement(hour, end=BEGIN)
+
+
+@pytest.mark.slow
+def test_a_month_of_the_simulated_fleet_is_its_boards_and_its_invoice(tmp_path: Path) -> None:
+    """Every board to 0.1 %, every tenant by day, and FOCUS charges that add up to the invoice."""
+    begin, end = datetime(2026, 2, 28, 23, tzinfo=UTC), datetime(2026, 3, 31, 22, tzinfo=UTC)
+    source = SimulatedFleetCollector(fleet=SimulatedFleet(seed=7, nodes=1), step_seconds=300)
+    collected = source.collect(Window(start=begin, end=end))
+    models = sorted(set(collected.samples["gpu_model"]))
+    stated = StatementSettings(
+        prices=tuple(GpuPrice(gpu_model=model, per_gpu_hour=2.0) for model in models),
+        invoices=(Invoice(name="March", amount=20_000.0, start=begin, end=end),),
+    )
+    month = replace(SETTINGS, statement=stated)
+    with open_store(f"duckdb:///{tmp_path}/t.duckdb") as store:
+        store.keep(collected)
+        boards = make_cost_statement(store.reader, month, start=begin, end=end, by=("board",))
+        made = make_cost_statement(
+            store.reader, month, start=begin, end=end, by=("tenant", "job"), every=Every.DAY
+        )
+    assert len(boards.rows) >= 4
+    for row in boards.rows:
+        seen = seen_hours(collected.samples, row.names[0])
+        assert row.board_hours == pytest.approx(seen, rel=1e-3)
+    add_up(made.rows, boards.total)
+    assert boards.total.gpu_cost == pytest.approx(2.0 * boards.total.board_hours)
+    assert sum(row["BilledCost"] for row in focus_rows(made, month)) == pytest.approx(20_000.0)
