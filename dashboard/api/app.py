@@ -37,12 +37,12 @@ FindingName = Annotated[
 _TAG_LENGTH = 16
 _OFFERED = (
     "findings", "events", "estimate", "submissions", "what-if", "jobs", "gpus", "nodes", "sources",
-    "urgent", "plan", "idle", "forecasts", "memory", "energy", "reports/weekly", "savings", "audit",
-    "dismissals",
+    "urgent", "plan", "idle", "forecasts", "memory", "energy", "statement", "reports/weekly",
+    "savings", "audit", "dismissals",
 )  # fmt: skip
 
 _OF_THE_FLEET = frozenset(
-    {"estimate", "submissions", "what-if", "nodes", "sources", "plan", "dismissals"}
+    {"estimate", "submissions", "what-if", "nodes", "sources", "plan", "dismissals", "statement"}
 )
 """What names others, and is not for owners."""
 

@@ -139,6 +139,15 @@ def add_documents(api: FastAPI, world: ApiWorld, *, anyone: Any, viewer: Any) ->
         rows = partial(memory_rows, mine.reader, slot_seconds=seconds)
         return _answer(mine, request, ("memory", seconds), rows)
 
+    @api.get("/statement", response_model=dict[str, Any])
+    def statement(
+        request: Request, _who: viewer, query: Annotated[StatementQuery, Query()]
+    ) -> Response:
+        """Return what the fleet costs, by whom; also as FOCUS or OpenCost have it."""
+        settings = world.service.settings()
+        made = partial(_statement, world, settings, query)
+        return _answer(world, request, ("statement", query, settings), made)
+
     _add_accounts(api, world, anyone)
 
 
@@ -158,16 +167,6 @@ def _add_accounts(api: FastAPI, world: ApiWorld, anyone: Any) -> None:
         mine, settings = world.of(who), world.service.settings()
         made = partial(_energy, mine, settings, query)
         return _answer(mine, request, ("energy", query, settings), made)
-
-    @api.get("/statement", response_model=dict[str, Any])
-    def statement(
-        request: Request, _who: viewer, query: Annotated[StatementQuery, Query()]
-    ) -> Response:
-        """Return what the fleet costs, by whom; also as FOCUS or OpenCost have it."""
-        settings = world.service.settings()
-        return answer(
-            request, ("statement", query, settings), partial(_statement, world, settings, query)
-        )
 
     @api.get("/savings/to-date", response_model=list[dict[str, Any]])
     def savings(request: Request, who: anyone, query: Annotated[SavedQuery, Query()]) -> Response:
