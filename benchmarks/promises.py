@@ -33,8 +33,8 @@ _BY_HOUR = (
     (0.12,) * 6 + (0.22,) * 4 + (0.30,) * 4 + (0.22,) * 3 + (0.42,) * 4 + (0.16,) * 3
 )  # fmt: skip
 FIGURES = ("GPU-h", "kWh", "money")
-TUNED, JUDGED = ((1,), 20), ((2, 5), FLEETS)
-"""Seeds and the fleets played of each: assumptions were set on 1 (and 3), the others only judge."""
+TUNED, JUDGED = ((1,), 20), ((6, 7), FLEETS)
+"""Seeds and the fleets played of each: assumptions were set on 1 to 5, the others only judge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

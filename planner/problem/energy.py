@@ -85,7 +85,7 @@ def free_under(power_watts: Values, present: Option, option: Option, terms: Term
         return free_board(here)
     rests = not option.boards
     held = power_watts.mean() if rests else power_watts.min()
-    return freed_board(here, float(held) / present.boards, rests=rests)
+    return freed_board(here, float(held) / present.boards, rests=rests, boards=present.boards)
 
 
 def expected_draw(

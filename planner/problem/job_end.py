@@ -7,10 +7,10 @@ not, ended runs of the same job give a forecast with a spread. Without either no
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import stdtr, stdtrit  # type: ignore[import-untyped]
 
 from data.records.jobs import Job, JobState
 
@@ -141,14 +141,16 @@ def _forecast_ends(job: Job, past_runs: Sequence[float], as_of: datetime) -> lis
 def _longer_runs(past_runs: Sequence[float], so_far: float) -> list[float]:
     """Return equally likely lengths in s of a run that took longer than most before it.
 
-    Lengths are taken as lognormal, with the error of the mean of so few runs in the spread.
+    Lengths are taken as lognormal. Mean and spread of so few runs are unsure themselves, so that
+    logs of the next one follow Student's t.
     """
     logs = np.log(past_runs)
     spread = max(_MIN_SPREAD, float(logs.std(ddof=1)) * (1 + 1 / len(logs)) ** 0.5)
-    usual = NormalDist(float(logs.mean()), spread)
-    survived = min(usual.cdf(float(np.log(so_far))), _MAX_SURVIVED)
-    levels = (survived + (1 - survived) * (step + 0.5) / _TAIL for step in range(_TAIL))
-    return [max(so_far, float(np.exp(usual.inv_cdf(level)))) for level in levels]
+    mean, degrees = float(logs.mean()), len(logs) - 1
+    survived = min(float(stdtr(degrees, (np.log(so_far) - mean) / spread)), _MAX_SURVIVED)
+    levels = survived + (1 - survived) * (np.arange(_TAIL) + 0.5) / _TAIL
+    lengths = np.exp(mean + spread * stdtrit(degrees, levels))
+    return [float(length) for length in np.maximum(lengths, so_far)]
 
 
 def _shares(ends: Sequence[datetime], slot_starts: Sequence[datetime], slot: timedelta) -> Values:

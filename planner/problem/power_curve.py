@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from data.catalogue.gpu_catalogue import GpuModel
+from planner.problem.expected_value import mean_of
 
 Values = npt.NDArray[np.float64]
 
@@ -60,6 +61,8 @@ def learned_curve(rows: pd.DataFrame, model: GpuModel | None) -> PowerCurve:
     if len(fits) < len(rests):
         return PowerCurve()
     (low, _), (slope, error), (high, _), (free_low, _), (free_high, _) = fits
+    # The fit rises faster with rest than it falls: its mean over what rest may be, not the middle.
+    slope = mean_of(low, slope, high) + mean_of(free_low, slope, free_high) - slope
     unsure = [error, _LEAST, (high - low) / 2 / _OF_Q90, (free_high - free_low) / 2 / _OF_Q90]
     variance, prior = float(np.sum(np.square(unsure))), (CURVE / _OF_Q90) ** 2
     weight = prior / (prior + variance)

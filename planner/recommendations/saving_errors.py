@@ -36,8 +36,9 @@ from planner.recommendations.proposals import Proposal
 Values = npt.NDArray[np.float64]
 Triple = tuple[float, float, float]
 
-_AT_ONCE = 0.5
-"""The share of the forecast's band that is wrong for the whole horizon at once: slots err apart."""
+_AT_ONCE = ((6.0, 0.95), (12.0, 0.89), (24.0, 0.74))
+"""Hours, and the share of the forecast's half-band that the mean over them is off by in 80 % of
+jobs: slots err apart, but not much. Measured on 524 jobs of fleets of seeds 1 and 2."""
 
 
 def errors_of(
@@ -117,7 +118,8 @@ def _power_errors(one: Proposal, held: Values, terms: Terms) -> Iterator[Error]:
         )
     )
     if one.chosen.boards:
-        yield Error(kwh=either_side((middle - low) * _AT_ONCE, (high - middle) * _AT_ONCE))
+        at_once = float(np.interp(held.sum() * terms.slot_hours, *zip(*_AT_ONCE, strict=True)))
+        yield Error(kwh=either_side((middle - low) * at_once, (high - middle) * at_once))
     pue = terms.energy.pue
     below = pue - max(1.0, pue - terms.energy.pue_uncertainty)
     yield Error(kwh=either_side(middle / pue * below, middle / pue * terms.energy.pue_uncertainty))

@@ -81,7 +81,10 @@ def outcome_of(one: Proposal, terms: Terms) -> ProposalOutcome:
 
 
 def _change(one: Proposal, terms: Terms) -> ChangeTime:
-    """Return what the change takes, and its way back where it ends."""
+    """Return what the change takes, and its way back where it ends; keeping a job takes nothing."""
+    if one.option == 0:
+        none = (0.0, 0.0, 0.0)
+        return ChangeTime(parts=(), seconds=none, gpu_hours=none, kwh=none, cost=none)
     there = change_costs(one.job.demand, one.present, one.chosen, terms)
     if one.last is None:
         return there

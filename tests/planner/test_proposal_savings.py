@@ -8,7 +8,7 @@ import pytest
 from factories import make_job
 from planning_cases import H100, SLOT_LENGTHS, boards, case
 
-from data.catalogue.gpu_catalogue import load_gpu_catalogue
+from data.catalogue.gpu_catalogue import GpuCatalogue, load_gpu_catalogue
 from data.records.decisions import Action
 from data.records.jobs import WorkloadKind
 from data.settings import EnergySettings, PlanningSettings
@@ -19,6 +19,7 @@ from planner.problem.energy import HELD
 from planner.problem.free_boards import freed_board
 from planner.problem.job_end import Remaining
 from planner.problem.planning_problem import PlanningProblem
+from planner.problem.power_curve import PowerCurve
 from planner.recommendations.path_costs import path_cost
 from planner.recommendations.proposals import Proposal
 from planner.recommendations.savings import ProposalOutcome, outcome_of
@@ -82,7 +83,7 @@ def saved_watts() -> float:
 
     The work keeps the two that are left twice as busy, and draws by the curve of the job.
     """
-    free = freed_board(MODEL, WATTS / 4, rests=False).mean
+    free = freed_board(MODEL, WATTS / 4, rests=False, boards=4).mean
     active = WATTS - 4 * free * (1 + HELD[1])
     busier = halved()[0].job.demand.power_curve.rise(2.0) / 2
     return active * (1 - busier) + 2 * free * HELD[1]
@@ -285,5 +286,55 @@ def test_keeping_a_job_saves_nothing_and_is_certain() -> None:
     )
     assert found.transition is None
     assert found.delay_hours is None
-    assert found.savings.cost is not None
-    assert (found.savings.cost.low, found.savings.cost.high) == (0, 0)
+    for figure in (found.savings.gpu_hours, found.savings.cost):
+        assert figure is not None
+        assert (figure.low, figure.central, figure.high) == (0, 0, 0)
+
+
+def width(*, idle: float = 1.0, forecast: float = 1.0, **changes: Any) -> float:
+    """How wide the energy is that a job saves on half of its boards, which are hot at once.
+
+    `idle` scales the catalogue's idle range, `forecast` a band of +-10 % of the power.
+    """
+    proposal, problem = halved(worst=1.0, **changes)
+    demand = proposal.job.demand
+    assert demand.power_q50 is not None
+    half = 0.1 * forecast * demand.power_q50
+    demand = replace(
+        demand,
+        power_q10=demand.power_q50 - half,
+        power_q90=demand.power_q50 + half,
+        power_curve=PowerCurve(exponent=0.4, half_width=0.0),
+    )
+    wider = replace(
+        MODEL,
+        idle_watts_low=MODEL.idle_watts - idle * (MODEL.idle_watts - MODEL.idle_watts_low),
+        idle_watts_high=MODEL.idle_watts + idle * (MODEL.idle_watts_high - MODEL.idle_watts),
+    )
+    terms = replace(problem.terms, catalogue=GpuCatalogue((wider,)))
+    found = outcome_of(replace(proposal, job=replace(proposal.job, demand=demand)), terms).savings
+    assert found.energy_kwh is not None
+    return found.energy_kwh.high - found.energy_kwh.low
+
+
+@pytest.mark.parametrize(
+    ("unsure", "levels"),
+    [
+        ("forecast", (1.0, 3.0, 5.0)),
+        ("idle", (0.5, 1.0, 1.3)),
+        ("pue_uncertainty", (0.0, 0.1, 0.3)),
+    ],
+)
+def test_an_interval_grows_with_what_is_unsure(unsure: str, levels: tuple[float, ...]) -> None:
+    """By each of the errors alone."""
+    found = [width(**{unsure: level}) for level in levels]
+    assert found[0] < found[1] < found[2]
+
+
+def test_the_mean_of_few_hours_errs_like_its_slots() -> None:
+    """Slots of six hours err together, those of a day a little less: an hour of it is surer."""
+    short, long = (
+        width(forecast=9.0, first=0, last=last, pue_uncertainty=0.0) / hours
+        for hours, last in ((6, 5), (24, None))
+    )
+    assert short > 1.1 * long > 0

@@ -189,3 +189,25 @@ def test_a_limit_may_cut_a_job_off(
     assert found.cut_off.mean() == pytest.approx(share)
     before_the_limit = (found.central - found.unlimited)[:14]
     assert before_the_limit == pytest.approx(np.full(14, share))
+
+
+def test_a_run_longer_than_most_before_it_ends_as_late_as_is_told() -> None:
+    """Twelve runs hardly tell mean and spread. Any time is likelier to find a long run."""
+    rng = np.random.default_rng(4)
+    slots = [AS_OF + timedelta(hours=number) for number in range(24)]
+    came, told = [], []
+    while len(came) < 500:
+        lengths = 72 * 3_600 * np.exp(0.3 * rng.standard_normal(60))
+        runs, others = lengths[:12], lengths[12:]
+        length = float(rng.choice(others, p=others / others.sum()))
+        so_far = length * float(rng.random())
+        if (runs > so_far).sum() >= 5:
+            continue
+        facts = SchedulerFacts(state=JobState.RUNNING, started_at=AS_OF - timedelta(seconds=so_far))
+        left = remaining_of(
+            make_job("a/job/x", scheduler=facts), slots, timedelta(hours=1),
+            as_of=AS_OF, past_runs=[float(run) for run in runs],
+        )  # fmt: skip
+        came.append(min(24.0, (length - so_far) / 3_600))
+        told.append(left.hours(1.0))
+    assert np.mean(told) == pytest.approx(np.mean(came), rel=0.1)

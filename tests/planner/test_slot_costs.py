@@ -70,7 +70,7 @@ def test_a_day_of_a_service_on_half_its_boards(slot_minutes: int) -> None:
     present, half = job.options[0], of_boards(problem, 2)
     costs = slot_costs(job.demand, present, half, terms)
     assert len(costs.rent) == 24 * 60 // slot_minutes
-    idle, busy = freed_board(MODEL, WATTS / 4, rests=False).mean, 1 + HELD[1]
+    idle, busy = freed_board(MODEL, WATTS / 4, rests=False, boards=4).mean, 1 + HELD[1]
     busier = job.demand.power_curve.rise(2.0) / 2
     watts = (WATTS - 4 * idle * busy) * busier + 2 * idle * busy + 2 * idle
     kwh = watts * 24 / 1000 * PUE
@@ -175,7 +175,7 @@ def test_active_power_follows_the_work(count: int, model: str) -> None:
     curve = PowerCurve(exponent=0.8, half_width=0.0)
     found = power_under(np.full(24, WATTS), present, other, problem.terms, curve)
     span = (there.tdp_watts - there.idle_watts) / (MODEL.tdp_watts - MODEL.idle_watts)
-    here = freed_board(MODEL, WATTS / 4, rests=False)
+    here = freed_board(MODEL, WATTS / 4, rests=False, boards=4)
     then = here if model == H100 else free_board(there)
     active = WATTS - 4 * here.mean * (1 + HELD[1])
     active *= span * count / 4 * (present.service / other.service) ** 0.8
@@ -192,7 +192,7 @@ def test_active_power_follows_the_work(count: int, model: str) -> None:
     assert stays.left_idle_watts == 0
     none = power_under(np.full(24, WATTS), present, of_boards(problem, 0), problem.terms, curve)
     assert not none.central.any()
-    rested = freed_board(MODEL, WATTS / 4, rests=True)
+    rested = freed_board(MODEL, WATTS / 4, rests=True, boards=4)
     assert none.left_idle_watts == pytest.approx(4 * rested.mean)
 
 
