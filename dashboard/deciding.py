@@ -21,7 +21,7 @@ LOCAL = AccessSettings()
 def _require_person(by: str | Person) -> Person:
     person = Person(name=by) if isinstance(by, str) else by
     # A signed-in name is who it is, to the character; what was typed is tidied.
-    signed_in = person.via in ("proxy", "oidc", "token")
+    signed_in = person.via in ("proxy", "oidc", "token", "slack", "teams")
     name = person.name if signed_in else " ".join(person.name.split())
     if not name.strip():
         raise ChangeRefusedError(

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from data.report_settings import require_named_addresses
 from data.setting_fields import Section, documented, documented_list, require
 
 MODES: tuple[str, ...] = ("local", "proxy", "oidc")
@@ -222,6 +223,11 @@ class NotifySettings(Section, name="notify"):
     )
     mail_to: str = documented_list("", "e-mail addresses, a list; empty: none")
     mail_from: str = documented("trimtab@localhost", "sender of e-mails")
+    teams: str = documented_list(
+        "",
+        "who else gets the weekly digest, of single namespaces alone, such as "
+        "search=a@site.example b@site.example, vision=…",
+    )
     smtp_host: str = documented("127.0.0.1", "mail server")
     smtp_port: int = documented(25, "its port", minimum=1, maximum=65_535)
     smtp_starttls: bool = documented(False, "encrypt by STARTTLS, certificate checked")
@@ -274,6 +280,7 @@ class NotifySettings(Section, name="notify"):
             "ticket_project",
             "the key of a project where tickets go to Jira",
         )
+        require_named_addresses(self, "teams")
         for address in (*entries(self.mail_to), self.mail_from):
             require(
                 address.isprintable()

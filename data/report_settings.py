@@ -32,6 +32,17 @@ def is_address(text: str) -> bool:
     return plain and bool(local) and bool(domain) and "@" not in domain
 
 
+def require_named_addresses(section: Section, name: str) -> None:
+    """Refuse (SettingsError) a setting that is no list of name=address pairs."""
+    for who, listed in named_addresses(getattr(section, name)).items():
+        require(
+            bool(who) and bool(listed) and all(map(is_address, listed)),
+            f"{section.section}.{name}",
+            f"{who}={' '.join(listed)}",
+            "a list of name=address pairs",
+        )
+
+
 def _known_zone(name: str) -> bool:
     try:
         ZoneInfo(name)
@@ -66,10 +77,4 @@ class ReportSettings(Section, name="report"):
         for address in addresses(self.mail_to):
             require(is_address(address), "report.mail_to", address, "a plain e-mail address")
         for name in ("teams", "owners"):
-            for who, listed in named_addresses(getattr(self, name)).items():
-                require(
-                    bool(who) and bool(listed) and all(map(is_address, listed)),
-                    f"report.{name}",
-                    f"{who}={' '.join(listed)}",
-                    "a list of name=address pairs",
-                )
+            require_named_addresses(self, name)

@@ -14,6 +14,7 @@ from data.apply_settings import (
     SimulatedApplySettings,
     SlurmApplySettings,
 )
+from data.chat_settings import CHATS, ChatSettings
 from data.fleet_settings import NodeSettings, Pin, PowerSettings, TenantSettings
 from data.report_settings import ReportSettings
 from data.setting_fields import (
@@ -322,6 +323,7 @@ class Settings(SourceSections):
     # Frozen values: sharing one instance as the default is safe.
     access: AccessSettings = AccessSettings()  # noqa: RUF009
     notify: NotifySettings = NotifySettings()  # noqa: RUF009
+    chat: ChatSettings = ChatSettings()  # noqa: RUF009
     apply: ApplySettings = ApplySettings()  # noqa: RUF009
     apply_kubernetes: KubernetesApplySettings = KubernetesApplySettings()  # noqa: RUF009
     apply_slurm: SlurmApplySettings = SlurmApplySettings()  # noqa: RUF009
@@ -344,6 +346,14 @@ class Settings(SourceSections):
                 True,
                 f"off while access.mode is local and serve.host is {self.serve.host!r}: set "
                 "access.mode to proxy or oidc, or serve.host to 127.0.0.1",
+            )
+        for chat, name in zip(CHATS, ("slack_signing_secret", "teams_security_token"), strict=True):
+            require(
+                self.access.mode != "local" or not self.chat.takes(chat),
+                f"chat.{name}",
+                "***",
+                "empty while access.mode is local, where everybody is the admin: set it to proxy "
+                "or oidc",
             )
         if self.apply_simulated.enabled:
             _require_only_simulated(self)

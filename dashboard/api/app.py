@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from pydantic import TypeAdapter
 
+from dashboard.api.chat_door import add_chats
 from dashboard.api.dismissal_wishes import add_dismissals
 from dashboard.api.docs_page import add_docs_page
 from dashboard.api.documents import add_documents
@@ -153,6 +154,7 @@ def build_api(world: ApiWorld) -> FastAPI:
     add_dismissals(api, world.service, Viewer)
     add_tokens(api, world.service, Anyone)
     add_docs_page(api)
+    add_chats(api, world.service)
     add_lists(api, world, anyone=Anyone, viewer=Viewer)
     add_documents(api, world, anyone=Anyone, viewer=Viewer)
     return api

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from dashboard.findings import findings_now
 from dashboard.notify import mail, webhook
-from dashboard.notify.digest_rounds import digest_text, open_findings
+from dashboard.notify.digest_rounds import digest_text, of_team, open_findings, team_of
 from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.messages import WEBHOOK, messages_for
 from dashboard.notify.quiet_time import AT_ONCE, quiet_until
@@ -44,10 +44,21 @@ class Notifier:
         reader, url = self.store.reader, every.access.public_url
 
         def told(entry: AuditEntry) -> tuple[Message, ...]:
-            about, digest = reader.finding_about(entry.digest), None
+            about, digest, team = reader.finding_about(entry.digest), None, ""
+            approvals = every.chat.takes(settings.webhook_kind)
             if entry.event == DIGEST:
-                digest = digest_text(open_findings(findings_now(reader, now=entry.at)), url)
-            messages = messages_for(entry, settings, finding=about, public_url=url, digest=digest)
+                team = team_of(entry.detail)
+                found = of_team(open_findings(findings_now(reader, now=entry.at)), team)
+                digest = digest_text(found, url, team=team, approvals=approvals)
+            messages = messages_for(
+                entry,
+                settings,
+                finding=about,
+                public_url=url,
+                digest=digest,
+                team=team,
+                approvals=approvals,
+            )
             if entry.event in AT_ONCE:
                 return messages
             held = quiet_until(self.clock(), settings.quiet_time, every.report.timezone)

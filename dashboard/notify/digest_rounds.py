@@ -1,4 +1,7 @@
-"""Once a week: what is open, with an address of each finding, to whoever notify.* names."""
+"""Once a week: what is open, with an address of each finding, to whoever notify.* names.
+
+The whole goes to notify.mail_to and the chat, that of a namespace to its own of notify.teams.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from dashboard.reports.week import last_whole_week
 from data.access_settings import entries
 from data.clock import utc_now
 from data.errors import scrub
+from data.report_settings import named_addresses
 from data.settings import Settings
 from data.store import Store
 from data.store.cached_reader import CachedReader
@@ -18,6 +22,7 @@ from data.store.report_log import DIGEST
 
 _TOLD = "(digest)"
 """Whom the table of what was told names: everybody whom notify.* names."""
+_OF = " of namespace "
 _NAMED, _LENGTH = 10, 200
 
 
@@ -31,30 +36,48 @@ class DigestRounds:
     clock: Callable[[], datetime] = utc_now
 
     def tell_due(self) -> bool:
-        """Enter the digest in the audit when its hour has come; tell whether. Errors: StoreError.
+        """Enter the digests in the audit when their hour has come; tell whether there was one.
 
-        It is due when the weekly report is. The outbox makes the messages.
+        They are due when the weekly report is. The outbox makes the messages. Errors: StoreError.
         """
         settings, now = self.settings(), self.clock()
         notify = settings.notify
-        if DIGEST not in entries(notify.events) or not (notify.mail_to or notify.webhook_url):
+        whole = [""] if notify.mail_to or notify.webhook_url else []
+        teams = [*whole, *named_addresses(notify.teams)]
+        if DIGEST not in entries(notify.events) or not teams:
             return False
         week = last_whole_week(now, settings.report)
         due_at = send_at(week, settings.report)
-        if now < due_at or self.store.report_log.told_since(_TOLD, week.end):
+        if now < due_at:
             return False
-        found = open_findings(findings_now(self.reader, now=now))
-        if not found:
-            return False
-        self.store.report_log.tell(
-            _TOLD,
-            [week.name],
-            event=DIGEST,
-            digest="",
-            detail=f"{week.name}: {len(found)} open findings",
-            now=now,
-        )
-        return True
+        log = self.store.report_log
+        teams = [team for team in teams if not log.told_since(_told(team), week.end)]
+        found = open_findings(findings_now(self.reader, now=now)) if teams else []
+        due = {team: part for team in teams if (part := of_team(found, team))}
+        for team, part in due.items():
+            whose = f"{_OF}{team}" if team else ""
+            detail = f"{week.name}: {len(part)} open findings{whose}"
+            log.tell(_told(team), [week.name], event=DIGEST, digest="", detail=detail, now=now)
+        return bool(due)
+
+
+def _told(team: str) -> str:
+    """Return how a team goes by in the table of what was told, '' for everybody."""
+    return f"{_TOLD} {team}" if team else _TOLD
+
+
+def team_of(detail: str) -> str:
+    """Return whose digest an entry is about, '' for that of all."""
+    return detail.partition(_OF)[2]
+
+
+def of_team(found: Iterable[FindingStatus], team: str) -> list[FindingStatus]:
+    """Return the findings of a namespace, all for ''."""
+    return [
+        one
+        for one in found
+        if not team or (one.revision and one.revision.recommendation.namespace == team)
+    ]
 
 
 def open_findings(found: Iterable[FindingStatus]) -> list[FindingStatus]:
@@ -70,10 +93,16 @@ def open_findings(found: Iterable[FindingStatus]) -> list[FindingStatus]:
     return sorted((one for one in found if one.state == OPEN), key=order)
 
 
-def digest_text(found: Iterable[FindingStatus], public_url: str) -> tuple[str, str]:
-    """Return subject and body of the digest of open findings, addresses on lines of their own."""
+def digest_text(
+    found: Iterable[FindingStatus], public_url: str, *, team: str = "", approvals: bool = False
+) -> tuple[str, str]:
+    """Return subject and body of the digest of open findings, addresses on lines of their own.
+
+    With `approvals` an address names the revision that is shown, so that a chat can offer it.
+    """
     every = list(found)
-    subject = f"Trimtab: {len(every)} open findings"
+    whose = f"{_OF}{scrub(team, limit=_LENGTH)}" if team else ""
+    subject = f"Trimtab: {len(every)} open findings{whose}"
     lines = [subject]
     for status in every[:_NAMED]:
         finding, revision = status.finding, status.revision
@@ -84,7 +113,11 @@ def digest_text(found: Iterable[FindingStatus], public_url: str) -> tuple[str, s
             said += f": {one.summary}{saves}, risk {one.risk}"
         lines.append(scrub(said, limit=_LENGTH))
         if public_url:
-            lines.append(f"{public_url.rstrip('/')}/recommendations?finding={finding.reference}")
+            named = ""
+            if approvals and revision is not None:
+                named = f"&digest={revision.recommendation.digest}"
+            place = f"recommendations?finding={finding.reference}{named}"
+            lines.append(f"{public_url.rstrip('/')}/{place}")
     if len(every) > _NAMED:
         lines.append(f"and {len(every) - _NAMED} more")
     lines.append(

@@ -1,10 +1,12 @@
 """From an audit entry to what people read. Text of the record is hostile: one line, no markup."""
 
 from dashboard.notify.tickets import ticket_for
+from dashboard.notify.webhook import DIGEST as DIGEST_OF_CHANGE
 from data.access_settings import NotifySettings, entries
 from data.errors import scrub
 from data.records.decisions import AuditEntry
 from data.records.findings import Finding
+from data.report_settings import named_addresses
 from data.store.outbox import Message
 from data.store.report_log import URGENT
 
@@ -20,30 +22,41 @@ def messages_for(
     finding: Finding | None = None,
     public_url: str = "",
     digest: tuple[str, str] | None = None,
+    team: str = "",
+    approvals: bool = False,
 ) -> tuple[Message, ...]:
     """Return the messages of one entry: one per recipient, none for what is not to be told.
 
     `finding` is what the entry is about, None for what is about no recommendation. `public_url` is
-    where browsers find the dashboard, '' where they do not; `digest` subject and body of a digest.
+    where browsers find the dashboard, '' where they do not; `digest` subject and body of a digest
+    and `team` whose it is, '' of all. With `approvals` the chat may offer to approve.
     """
-    subject, body = told = digest or _told(entry, finding, public_url)
-    tickets = ticket_for(entry, settings, finding, told)
+    subject, body = digest or _told(entry, finding, public_url, approvals=approvals)
+    plain = DIGEST_OF_CHANGE.sub("", body)
+    tickets = ticket_for(entry, settings, finding, (subject, plain))
     if entry.event not in entries(settings.events):
         return tickets
-    recipients = [(MAIL, address) for address in entries(settings.mail_to)]
-    if settings.webhook_url:
+    listed = named_addresses(settings.teams).get(team, ()) if team else entries(settings.mail_to)
+    recipients = [(MAIL, address) for address in listed]
+    if settings.webhook_url and not team:
         # The address is a secret: it stays in the settings and out of the store.
         recipients.append((WEBHOOK, "notify.webhook_url"))
     messages = tuple(
         Message(
-            entry=entry.sequence, channel=channel, recipient=recipient, subject=subject, body=body
+            entry=entry.sequence,
+            channel=channel,
+            recipient=recipient,
+            subject=subject,
+            body=body if channel == WEBHOOK else plain,
         )
         for channel, recipient in recipients
     )
     return (*messages, *tickets)
 
 
-def _told(entry: AuditEntry, finding: Finding | None, public_url: str) -> tuple[str, str]:
+def _told(
+    entry: AuditEntry, finding: Finding | None, public_url: str, *, approvals: bool
+) -> tuple[str, str]:
     """Return subject and body of the message of one entry."""
     what, look = "applying", ""
     if finding is not None:
@@ -57,6 +70,8 @@ def _told(entry: AuditEntry, finding: Finding | None, public_url: str) -> tuple[
     headline = f"{what} {entry.event} by {entry.actor}"
     if entry.event == URGENT:
         headline = f"urgent: {entry.detail}"
+        if approvals and public_url and finding is not None and entry.digest:
+            look += f"&digest={entry.digest}"
         if finding is None:
             look = f"{public_url.rstrip('/')}/health" if public_url else "trimtab urgent"
     subject = scrub(f"Trimtab: {headline}", limit=_SUBJECT_LIMIT)

@@ -26,7 +26,13 @@ _MAX_BLOCK = 3000
 _MAX_ACTIONS = 6
 """Buttons that Teams shows of a card."""
 _OPEN = "Open in Trimtab"
-_PLACE = re.compile(r"recommendations(\?finding=TT-\d+)?|health|reports")
+APPROVE = "trimtab-approve"
+"""Name of the button by which people approve, see `dashboard/api/chat_door.py`."""
+DIGEST = re.compile(r"&digest=[0-9a-f]{64}")
+"""What follows the address of a finding in a message that may offer to approve it."""
+_PLACE = re.compile(
+    rf"recommendations(\?finding=(?P<finding>TT-\d+)({DIGEST.pattern})?)?|health|reports"
+)
 """Where our own lines lead; nobody's comment makes a button to anywhere else."""
 
 
@@ -42,13 +48,13 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
     a message are ours, and what others wrote is cut to one line, so it is no address of theirs.
     """
     parts = _parts(body, public_url)
-    links = [link for _told, link in parts if link]
+    links = [DIGEST.sub("", link) for _told, link in parts if link]
     if kind == TEAMS:
         # A TextRun is shown as it is; a TextBlock would read Markdown.
         runs = [
             {"type": "RichTextBlock", "inlines": [{"type": "TextRun", "text": shown(line)}]}
-            for told, _link in parts
-            for line in told.splitlines()
+            for told, link in parts
+            for line in (*told.splitlines(), *_teams_words(link))
         ]
         card = {
             "type": "AdaptiveCard",
@@ -70,9 +76,10 @@ def content_of(body: str, kind: str, *, public_url: str = "") -> dict[str, Any]:
         words = {"type": "plain_text", "text": slack_text(told)[:_MAX_BLOCK], "emoji": False}
         blocks += [{"type": "section", "text": words}] if told else []
         if link:
-            words = {"type": "plain_text", "text": _title(link)}
-            button = {"type": "button", "text": words, "url": link}
-            blocks.append({"type": "actions", "elements": [button]})
+            plain = DIGEST.sub("", link)
+            words = {"type": "plain_text", "text": _title(plain)}
+            button = {"type": "button", "text": words, "url": plain}
+            blocks.append({"type": "actions", "elements": [button, *_approve_button(link)]})
     return _NO_MARKUP | content | ({"blocks": blocks} if blocks else {})
 
 
@@ -87,6 +94,46 @@ def _parts(body: str, public_url: str) -> list[tuple[str, str]]:
         else:
             lines.append(line)
     return [*found, ("\n".join(lines), "")] if lines else found
+
+
+def _approvable(link: str) -> tuple[str, str] | None:
+    """Return finding and digest that an address offers to approve."""
+    found = DIGEST.search(link)
+    return (_title(link[: found.start()])[5:], found[0][8:]) if found else None
+
+
+def _approve_button(link: str) -> list[dict[str, Any]]:
+    """Return the button of Slack by which a finding is approved as its message shows it."""
+    offered = _approvable(link)
+    if offered is None:
+        return []
+
+    def words(text: str) -> dict[str, Any]:
+        return {"type": "plain_text", "text": text}
+
+    return [
+        {
+            "type": "button",
+            "action_id": APPROVE,
+            "text": words(f"Approve {offered[0]}"),
+            "value": " ".join(offered),
+            "confirm": {
+                "title": words(f"Approve {offered[0]}?"),
+                "text": words("The change is approved as this message shows it, in your name."),
+                "confirm": words("Approve"),
+                "deny": words("Not now"),
+            },
+        }
+    ]
+
+
+def _teams_words(link: str) -> list[str]:
+    """Return how a finding is approved in Teams, where a card of a webhook has no such button."""
+    offered = _approvable(link)
+    if offered is None:
+        return []
+    finding, digest = offered
+    return [f"To approve, mention the webhook and write: approve {finding} {digest[:16]}"]
 
 
 def _title(link: str) -> str:

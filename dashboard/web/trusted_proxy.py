@@ -11,6 +11,7 @@ import json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dashboard.api.callers import PERSON_HEADER, carries_token
+from dashboard.api.chat_door import CHAT_PATHS
 from dashboard.web.admission import API_PATHS, OPEN_PATHS, Headers, RequestRefusedError, refuse
 from data.access_settings import AccessSettings, entries
 
@@ -67,6 +68,11 @@ def _is_by_token(scope: Scope) -> bool:
     return by_api and carries_token(scope["headers"])
 
 
+def _is_by_chat(scope: Scope) -> bool:
+    """Tell whether the request has to be signed by a chat, which knows no sign-in of ours."""
+    return scope["type"] == "http" and scope["path"] in CHAT_PATHS and scope["method"] == "POST"
+
+
 class AuthMiddleware:
     """ASGI middleware: lets a request in as somebody, or answers why not.
 
@@ -93,7 +99,7 @@ class AuthMiddleware:
     def _checked(self, scope: Scope) -> list[tuple[bytes, bytes]]:
         headers = scope["headers"]
         kept = [pair for pair in headers if _folded(pair[0]) != PERSON_HEADER.encode()]
-        if self._access.mode == "proxy" and not _is_by_token(scope):
+        if self._access.mode == "proxy" and not (_is_by_token(scope) or _is_by_chat(scope)):
             peer = (scope.get("client") or ("", 0))[0]
             person = person_behind(headers, peer, self._access)
             stated = {

@@ -14,8 +14,9 @@ from data.records.identifiers import digest_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Who acts. `via` says how that is known: local, cli, proxy, oidc, token, or rule (the worker).
+    """Who acts.
 
+    `via` says how that is known: local, cli, proxy, oidc, token, slack, teams or rule (the worker).
     `max_role` is the highest role that a token gives, '' without one.
     """
 

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from beds.mail_sink import running_mail_sink
 from beds.stores import cycle
 from factories import make_collected, make_job, make_recommendation
@@ -14,15 +16,22 @@ from factories import make_collected, make_job, make_recommendation
 from dashboard.findings import FindingStatus, findings_now
 from dashboard.notify.deliver import Notifier
 from dashboard.notify.digest_rounds import DigestRounds, digest_text, open_findings
+from dashboard.notify.failure import NotDeliveredError
 from dashboard.notify.webhook import content_of
 from data.access_settings import AccessSettings, NotifySettings
+from data.chat_settings import ChatSettings
+from data.errors import SettingsError
 from data.records.decisions import Decision
 from data.report_settings import ReportSettings
 from data.settings import Settings
-from data.store import Store, open_store
+from data.store import Store, open_store, tables
 
 MONDAY = datetime(2026, 1, 12, 7, tzinfo=UTC)
 URL = "https://t.example"
+OIDC = {
+    "oidc_metadata_url": "https://id.example/d", "oidc_client_id": "x", "oidc_client_secret": "x",
+    "oidc_redirect_uri": f"{URL}/oauth2callback", "oidc_cookie_secret": "x" * 32,
+}  # fmt: skip
 NAMES = [*(f"search/job-{number}" for number in range(11)),
          "search/<!channel>\n[x](https://evil.example)"]  # fmt: skip
 
@@ -47,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def settings_of(**notify: object) -> Settings:
     """Settings by which a mailbox and a chat are told."""
-    told = NotifySettings(mail_to="ops@site.example", webhook_url="https://hooks.example/x")
+    told = NotifySettings(mail_to="ops@site.example", webhook_url="http://127.0.0.1:9/x")
     return Settings(
         access=AccessSettings(public_url=URL), notify=replace(told, **notify),  # type: ignore[arg-type]
         report=ReportSettings(send_hour=7),
@@ -139,3 +148,74 @@ def test_a_chat_has_a_button_of_each_finding(kind: str, store: Store) -> None:
     assert "<!channel>" not in content or kind == "teams"
     for line in ("https://evil.example/x", f"{URL}/oauth2callback", f"{URL}.evil/reports"):
         assert '"url"' not in json.dumps(content_of(f"a\n{line}", kind, public_url=URL))
+
+
+def test_a_team_has_a_digest_of_its_own(store: Store) -> None:
+    """To its own receivers, of its findings alone; the whole stays with the others, once a week."""
+    at = MONDAY - timedelta(hours=1)
+    theirs = make_recommendation(
+        job_id="vision/zebra", namespace="vision", created_at=at,
+        expires_at=at + timedelta(hours=9),
+    )  # fmt: skip
+    store.keep(make_collected(jobs=(make_job(job_id="vision/zebra"),), batch_id="b"))
+    cycle(store, 1, make_recommendation(job_id=NAMES[0]), theirs, at=at)
+    teams = "search=ada@site.example bob@site.example, vision=eve@site.example, idle=x@site.example"
+    assert rounds(store, MONDAY, teams=teams).tell_due() is True
+    assert rounds(store, MONDAY, teams=teams).tell_due() is False
+    with running_mail_sink() as sink:
+        settings = settings_of(smtp_port=sink.port, webhook_url="", teams=teams)
+        told = Notifier(store=store, settings=lambda: settings, clock=lambda: MONDAY)
+        while told.deliver_once():
+            pass
+    got = {mail.text.partition("To: ")[2].split()[0]: mail.text for mail in sink.mails}
+    assert {name.partition("@")[0] for name in got} == {"ops", "ada", "bob", "eve"}
+    assert "Subject: Trimtab: 1 open findings of namespace vision" in got["eve@site.example"]
+    assert "vision/zebra" in got["eve@site.example"]
+    assert "search/" not in got["eve@site.example"]
+    assert "vision" not in got["ada@site.example"]
+    assert "vision/zebra" in got["ops@site.example"]
+    assert len(sink.mails) == 4
+
+
+def test_a_team_alone_is_told_and_at_night_later(store: Store) -> None:
+    """Nobody else is named; quiet hours hold it back as any other message."""
+    night = {"teams": "search=ada@site.example", "mail_to": "", "webhook_url": ""}
+    assert rounds(store, MONDAY, **night).tell_due() is True
+    with running_mail_sink() as sink:
+        settings = settings_of(smtp_port=sink.port, quiet_time="22:00-08:00", **night)
+        clock = [MONDAY]
+        told = Notifier(store=store, settings=lambda: settings, clock=lambda: clock[0])
+        assert told.deliver_once() is False
+        clock[0] = MONDAY + timedelta(hours=1)
+        assert told.deliver_once() is True
+    assert len(sink.mails) == 1
+
+
+@pytest.mark.parametrize("teams", ["search", "=a@site.example", "search=ada", "search="])
+def test_a_team_without_an_address_is_refused(teams: str) -> None:
+    """The whole list: nobody is left out in silence."""
+    with pytest.raises(SettingsError, match=r"notify\.teams"):
+        NotifySettings(teams=teams)
+
+
+def test_a_chat_that_approves_is_told_the_digest_of_each_change(store: Store) -> None:
+    """In the button of Slack; in no mail, and nowhere while the chat is off."""
+    chat = ChatSettings(slack_signing_secret="s")  # noqa: S106 - of nobody
+    settings = replace(
+        settings_of(), access=AccessSettings(mode="oidc", public_url=URL, **OIDC), chat=chat
+    )
+    rounds(store, MONDAY).tell_due()
+    told = Notifier(store=store, settings=lambda: settings, clock=lambda: MONDAY)
+    with suppress(NotDeliveredError):
+        told.deliver_once()
+    rows = store.reader._rows(sa.select(tables.outbox.c.channel, tables.outbox.c.body))
+    bodies = {row.channel: row.body for row in rows}
+    assert bodies["webhook"].count("&digest=") == 10
+    assert "&digest=" not in bodies["mail"]
+    blocks = content_of(bodies["webhook"], "slack", public_url=URL)["blocks"]
+    pressed = [one for block in blocks for one in block.get("elements", []) if "value" in one]
+    known = {f"{one.reference} {one.recommendation.digest}"
+             for one in store.reader.recommendations(now=MONDAY)}  # fmt: skip
+    assert len({one["value"] for one in pressed} & known) == len(pressed) == 10
+    _subject, off = digest_text(open_findings(_found(store)), URL)
+    assert "&digest=" not in off
