@@ -121,8 +121,10 @@ def complete(job: TrainingJob) -> Recipe:
     """
     gaps = _Gaps()
     traits = framework_traits(job.framework)
-    known = traits.name != GENERIC
-    gaps.filled("framework", job.framework if known else None, GENERIC)
+    if traits.borrowed:
+        gaps.filled("framework", None, f"{traits.name}, by its nearest relative")
+    else:
+        gaps.filled("framework", job.framework if traits.name != GENERIC else None, GENERIC)
     full = job.method is Method.FULL
     trains = job.method is not Method.INFERENCE
     micro_batch = gaps.filled("micro_batch", job.micro_batch, 1)

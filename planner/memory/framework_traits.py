@@ -109,6 +109,7 @@ class FrameworkTraits:
     resident_bytes: float
     quantized_resident_bytes: float
     layer_buffer_bytes: float
+    borrowed: bool
 
 
 @cache
@@ -131,9 +132,13 @@ def framework_traits(name: str) -> FrameworkTraits:
     """Return the traits of a framework; those of the generic one for a framework not known."""
     frameworks = _tables()["frameworks"]
     known = name if name in frameworks else GENERIC
-    own = dict(frameworks[known])
-    like = frameworks[own.pop("like", GENERIC)]
-    return FrameworkTraits(name=known, **{**frameworks[GENERIC], **like, **own})
+    found, nearest = dict(frameworks[GENERIC]), [known]
+    while like := frameworks[nearest[-1]].get("like"):
+        nearest.append(like)
+    for one in reversed(nearest):
+        found |= frameworks[one]
+    found.pop("like", None)
+    return FrameworkTraits(name=known, **found)
 
 
 @cache

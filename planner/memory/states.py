@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from planner.memory.adapters import adapter_parameters
 from planner.memory.assumptions import Recipe
 from planner.memory.parameters import ParameterCount, count_parameters
-from planner.memory.training_job import Method, Sharding
+from planner.memory.training_job import Method, Sharding, TrainingJob
 
 _SHARDS_WEIGHTS = (Sharding.ZERO3, Sharding.FSDP)
 _SHARDS_GRADIENTS = (*_SHARDS_WEIGHTS, Sharding.ZERO2, Sharding.FSDP_GRADIENTS)
@@ -180,7 +180,7 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
     step = 0.0 if optimizer.by_layer else (copies * moment + policy.step) * updated
     if optimizer.host or "optimizer" in job.offload:
         kept = step = 0.0
-    if "parameters" in job.offload and recipe.trains_weights:
+    if recipe.trains_weights and _gradients_in_host(job):
         gradients = 0.0
     return replace(
         _frozen_states(recipe, stage, parameters),
@@ -189,6 +189,15 @@ def states_of(recipe: Recipe, stage: Stage, parameters: StageParameters) -> Stat
         copies=policy.copied * sum(trained),
         step=step,
     )
+
+
+def _gradients_in_host(job: TrainingJob) -> bool:
+    """Whether gradients leave the GPU as they are reduced, to where their optimiser steps.
+
+    ZeRO-Offload (Ren et al., USENIX ATC'21) keeps 2 bytes per parameter on the GPU in stage 2.
+    """
+    reduced = job.parallelism.sharding in (Sharding.ZERO2, Sharding.ZERO3)
+    return "parameters" in job.offload or ("optimizer" in job.offload and reduced)
 
 
 def _frozen_states(recipe: Recipe, stage: Stage, parameters: StageParameters) -> States:

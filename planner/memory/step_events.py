@@ -164,14 +164,21 @@ def _ring_buffers(view: _StageView) -> float:
 
 def _events(view: _StageView) -> list[StepEvent]:
     recipe, states = view.recipe, view.states
-    base = (
+    beside = recipe.job.companions
+    engine = (("rollout engine", beside.engine_bytes),)
+    critics = beside.trained * (states.weights + states.optimizer + states.copies)
+    states_held = (
         ("weights", states.weights),
         ("optimizer states", states.optimizer),
         ("copies", states.copies),
         ("buffers", states.buffers),
+        ("reference and reward models", beside.frozen * states.weights),
+        ("critic", critics),
     )
-    held = (*base, ("gradients", states.gradients if _gradients_persist(recipe) else 0.0))
-    every = (*base, ("gradients", states.gradients))
+    base = states_held if beside.engine_sleeps else states_held + engine
+    gradients = (1 + beside.trained) * states.gradients
+    held = (*base, ("gradients", gradients if _gradients_persist(recipe) else 0.0))
+    every = (*base, ("gradients", gradients))
     moving = (
         ("stream between layers", view.embedded()),
         ("gathered and buckets", gathered(view)),
@@ -188,6 +195,8 @@ def _events(view: _StageView) -> list[StepEvent]:
         "backward": (every, (layer, *moving)),
         "optimizer": (every, (("optimizer step", states.step),)),
     }
+    if beside.engine_bytes:
+        dynamics["rollout"] = (states_held + engine, ())
     return [
         StepEvent(name=name, stage=view.stage.index, static=static, dynamic=dynamic)
         for name, (static, dynamic) in dynamics.items()
@@ -207,13 +216,22 @@ def _load(view: _StageView) -> StepEvent:
 
 
 def _inference(view: _StageView) -> StepEvent:
-    shape, width = view.recipe.job.shape, 2.0
-    cache = width * (shape.key_width + shape.value_width) * view.stage.layers * view.tokens
+    """The key-value cache of all tokens, and the work on those that are computed at a time.
+
+    Tensor-parallel ranks share out key-value heads, and hold the same where there are fewer heads
+    than ranks; a latent cache is held by all of them.
+    """
+    job, shape, width = view.recipe.job, view.recipe.job.shape, 2.0
+    tensor = job.parallelism.tensor
+    cached = (shape.key_width + shape.value_width) / min(tensor, shape.kv_heads)
     if shape.latent:
-        latent = shape.latent.key_value_rank + shape.latent.rope_dim
-        cache = width * latent * view.stage.layers * view.tokens
+        cached = shape.latent.key_value_rank + shape.latent.rope_dim
+    cache = job.cache_bytes * cached * view.stage.layers * view.tokens
     logits = (width + 4) * shape.vocab * view.recipe.micro_batch if view.stage.last else 0.0
-    work = width * (4 * shape.hidden + 3 * shape.ffn) * view.tokens
+    at_once = min(view.tokens, job.prefill_tokens or view.tokens)
+    experts = shape.experts
+    ffn = experts.ffn * experts.experts_per_token + experts.shared_ffn if experts else shape.ffn
+    work = width * (4 * shape.hidden + 3 * ffn / tensor) * at_once
     return StepEvent(
         name="prefill",
         stage=view.stage.index,

@@ -105,13 +105,29 @@ class Adapter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Companions:
+    """Other models that share the GPUs of a job, as in reinforcement learning.
+
+    `frozen` models are as large as the actor (reference, reward), `trained` ones as well (critic);
+    they are spread as the actor is. The engine that samples takes `engine_bytes` of every GPU;
+    where `engine_sleeps` it gives them back while weights are trained.
+    """
+
+    frozen: int = 0
+    trained: int = 0
+    engine_bytes: float = 0.0
+    engine_sleeps: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingJob:
     """One training job; sizes of one micro-batch on one data-parallel rank.
 
     `sequence_length` is the longest in tokens; `length_varies` when batches are padded to their
     own longest sample, which then is `typical_length` on average. `offload` may hold "optimizer",
     "parameters" and "activations", what lives in host memory. `quantization` is that of frozen
-    weights. `precision` names a policy of framework_traits.toml.
+    weights. `precision` names a policy of framework_traits.toml. Inference keeps `cache_bytes` per
+    key or value of a token, and computes at most `prefill_tokens` at a time, None for all of them.
 
     Errors: ImpossibleProblemError naming the field, for sizes or parallelism that cannot be.
     """
@@ -136,6 +152,9 @@ class TrainingJob:
     chunked_loss: bool = False
     expandable_segments: bool | None = None
     gpu_memory_bytes: float | None = None
+    prefill_tokens: int | None = None
+    cache_bytes: float = 2.0
+    companions: Companions = Companions()
 
     def __post_init__(self) -> None:
         for one in fields(self):
