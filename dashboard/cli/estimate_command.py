@@ -2,27 +2,35 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 
 from dashboard.cli.output import print_json, print_rows, say
 from dashboard.cli.world import open_or_ask, settings_of
-from dashboard.submission.asked_estimate import AskedEstimate, EstimateAnswer, estimate_answer
+from dashboard.submission.asked_estimate import (
+    AskedEstimate,
+    EstimateAnswer,
+    estimate_answer,
+    launched_answer,
+)
 from dashboard.submission.estimate import LIMIT, breakdown_rows, model_line
+from dashboard.submission.launchers.launched_job import Given, is_launch, launched_job
 from dashboard.submission.model_source import model_of_argument
+from data.errors import ImpossibleProblemError
+from data.store import StoreReader
 from data.store.place import is_postgres_url, is_there, store_path
+
+MOST_GPUS = 64
 
 
 def estimate(options: argparse.Namespace) -> int:
     """Print the plans that fit, best first, or how one fixed layout fits on every GPU type."""
     settings = settings_of(options).settings
-    model = model_of_argument(options.model)
-    asked = AskedEstimate.of(vars(options))
-    asked.job(model.shape)  # refused before a store is opened for it
+    answered = _asked(options, currency=settings.energy.currency)  # refused before a store is open
     url = settings.store.url
     there = is_postgres_url(url) or is_there(store_path(url))
     with open_or_ask(url) if there else nullcontext() as store:
-        reader = None if store is None else store.reader
-        found = estimate_answer(asked, model, reader, currency=settings.energy.currency)
+        found = answered(None if store is None else store.reader)
     for kind, texts in (("warning", found.warnings), ("note", found.notes)):
         for text in texts:
             say(f"{kind}: {text}", file=sys.stderr)
@@ -39,14 +47,35 @@ def estimate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _asked(
+    options: argparse.Namespace, *, currency: str
+) -> Callable[[StoreReader | None], EstimateAnswer]:
+    """Return what answers the question: of a launched job, or of a model and its batch."""
+    if is_launch(options.model):
+        names = ("config", "framework", "gpus", "batch", "seq")
+        given = Given(**{name: getattr(options, name) for name in names})
+        launched = launched_job(options.model, given)
+        return lambda reader: launched_answer(launched, reader, gpu=options.gpu)
+    for name in ("batch", "seq"):
+        if getattr(options, name) is None:
+            raise ImpossibleProblemError(
+                f"--{name} is missing", f"Say it: trimtab estimate {options.model[0]} --{name} N."
+            )
+    model = model_of_argument(options.config or options.model[0])
+    asked = AskedEstimate.of(vars(options) | {"gpus": options.gpus or MOST_GPUS})
+    asked.job(model.shape)
+    return lambda reader: estimate_answer(asked, model, reader, currency=currency)
+
+
 def _say(found: EstimateAnswer) -> None:
     """Say on stderr what the figures rest on."""
     first = found.estimates[0]
     lines = [
         f"{model_line(found.job)}; GPU types of {found.origin}.",
         f"A plan fits where its peak stays within the usable memory with {LIMIT} or more.",
-        "What is free now comes first. A command must name what stands under told.",
     ]
+    if "told" in found.rows[0]:
+        lines.append("What is free now comes first. A command must name what stands under told.")
     lines += [f"config.json: {one}" for one in found.assumed]
     lines += [
         f"tier {first.tier}" + (f"; missing: {', '.join(first.missing)}" * bool(first.missing))

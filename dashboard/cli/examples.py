@@ -85,7 +85,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "apply resume": ("trimtab apply resume --by ann",),
     "apply work": ("trimtab apply work",),
     "savings": ("trimtab savings", "trimtab savings --by namespace --format csv"),
-    "estimate": ("trimtab estimate llama3-8b --batch 64 --seq 4096 --gpus 16",),
+    "estimate": (
+        "trimtab estimate llama3-8b --batch 64 --seq 4096 --gpus 16",
+        "trimtab estimate -- torchrun --nproc-per-node 8 train.py --model llama3-8b --bf16",
+    ),
     "submit": ("trimtab submit job.toml --dry-run", "trimtab submit job.toml --target slurm --yes"),
     "submissions list": ("trimtab submissions list",),
     "submissions show": ("trimtab submissions show 1a2b3c4d",),

@@ -9,6 +9,7 @@ from typing import NoReturn
 from dashboard.cli.commands import add_command, deferred
 from dashboard.cli.decision_parser import add_decisions, add_tokens
 from dashboard.cli.energy_options import add_energy_options
+from dashboard.cli.estimate_options import add_estimate_options
 from dashboard.cli.examples import examples_of
 from dashboard.cli.log_lines import FORMATS, LEVELS
 from dashboard.cli.option_types import utc_time
@@ -242,32 +243,7 @@ def _add_submission(commands: "argparse._SubParsersAction[argparse.ArgumentParse
         "peak GPU memory of a training job and the plans that fit, with the breakdown",
         lists=True,
     )
-    estimate.add_argument("model", metavar="MODEL_CONFIG", help="config.json, or a known model")
-    estimate.add_argument("--batch", type=int, required=True, help="sequences of a whole step")
-    estimate.add_argument("--seq", type=int, required=True, help="tokens of a sequence")
-    for name, meaning in (
-        ("framework", "training framework such as torchtitan"),
-        ("optimizer", "such as adamw or adamw8bit"),
-        ("precision", "what is kept in which width, such as amp or bf16-true"),
-        ("quantization", "of frozen weights, such as nf4"),
-    ):
-        estimate.add_argument(f"--{name}", default="", help=meaning)
-    estimate.add_argument("--method", choices=("full", "adapter"), default="full")
-    estimate.add_argument("--adapter-rank", type=int, metavar="R")
-    estimate.add_argument("--lengths", choices=("fixed", "vary"), help="of sequences")
-    estimate.add_argument("--recompute", choices=("none", "attention", "operators", "full"))
-    estimate.add_argument("--micro-batch", type=int, metavar="B", help="fix the micro-batch")
-    estimate.add_argument(
-        "--gpu", action="append", default=[], metavar="TYPE", help="only this GPU type; repeatable"
-    )
-    estimate.add_argument("--gpus", type=int, default=64, help="most GPUs (default 64)")
-    for name in ("data", "tensor", "pipeline"):
-        estimate.add_argument(f"--{name}", type=int, metavar="N", help=f"fix {name} parallelism")
-    estimate.add_argument("--tokens", type=float, metavar="N", help="of the run: shows its hours")
-    estimate.add_argument(
-        "--time-limit", type=float, metavar="HOURS", help="warn where a run takes longer"
-    )
-    estimate.add_argument("--top", type=int, default=10, help="plans shown (default 10)")
+    add_estimate_options(estimate)
     submit = add_command(
         commands,
         "submit",

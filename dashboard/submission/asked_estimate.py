@@ -1,6 +1,6 @@
 """What is asked of an estimate, and its answer: for the command line and the HTTP API alike."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
@@ -15,6 +15,8 @@ from dashboard.submission.estimate import (
     plan_row,
 )
 from dashboard.submission.fleet import SubmissionFleet, catalogue_types, fleet_of_store
+from dashboard.submission.launchers.launched_estimate import launched_rows
+from dashboard.submission.launchers.launched_job import LaunchedJob
 from dashboard.submission.planning import calibration_of, family_of, limit_warning
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.errors import ImpossibleProblemError
@@ -22,10 +24,10 @@ from data.store import StoreReader
 from planner.memory.calibration import Calibration
 from planner.memory.model_config import ReadModel
 from planner.memory.predictor import MemoryEstimate
-from planner.memory.training_job import Adapter, Method, Recompute, TrainingJob
+from planner.memory.training_job import Adapter, Method, Recompute, Sharding, TrainingJob
 from planner.memory.training_plans import GpuType, PlanQuestion, smallest_cluster, training_plans
 
-_DEGREES = ("data", "tensor", "pipeline")
+_DEGREES = ("data", "tensor", "pipeline", "context", "expert")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class AskedEstimate:
     """A training job, and which plans of it are asked for, by the names of the command's options.
 
     `gpu` are the GPU types it may use, all where none is named; `gpus` how many at most. With a
-    degree of parallelism one layout is asked for.
+    degree of parallelism or a sharding one layout is asked for.
     """
 
     batch: int
@@ -52,6 +54,10 @@ class AskedEstimate:
     data: int | None = None
     tensor: int | None = None
     pipeline: int | None = None
+    context: int | None = None
+    expert: int | None = None
+    sharding: str | None = None
+    offload: tuple[str, ...] = ()
     tokens: float | None = None
     time_limit: float | None = None
     top: int = 10
@@ -92,6 +98,7 @@ class AskedEstimate:
             optimizer=self.optimizer or None,
             quantization=self.quantization,
             recompute=Recompute(self.recompute) if self.recompute else None,
+            offload=frozenset(self.offload),
         )
 
 
@@ -132,9 +139,14 @@ def estimate_answer(
     job = asked.job(model.shape)
     types, origin, calibration, fleet = _known(reader, family_of(job))
     types = chosen_types(types, asked.gpu)
-    if asked.degrees:
+    if asked.degrees or asked.sharding:
         found = layouts(
-            job, types, global_batch=asked.batch, degrees=asked.degrees, calibration=calibration
+            job,
+            types,
+            global_batch=asked.batch,
+            degrees=asked.degrees,
+            sharding=Sharding(asked.sharding) if asked.sharding else None,
+            calibration=calibration,
         )
         rows, estimates = [layout_row(one) for one in found], [one.estimate for one in found]
         warnings, notes = list[str](), list[str]()
@@ -154,6 +166,25 @@ def estimate_answer(
         estimates=estimates,
         warnings=warnings,
         notes=notes,
+    )
+
+
+def launched_answer(
+    launched: LaunchedJob, reader: StoreReader | None, *, gpu: Sequence[str]
+) -> EstimateAnswer:
+    """Return whether a launched job fits, on every GPU type of the fleet or the catalogue."""
+    job = launched.job
+    types, origin, calibration, _fleet = _known(reader, family_of(job))
+    found = launched_rows(launched, chosen_types(types, gpu), calibration=calibration)
+    return EstimateAnswer(
+        job=job,
+        assumed=launched.model.assumed,
+        origin=origin,
+        rows=[one.row for one in found],
+        estimates=[one.estimate for one in found],
+        warnings=[f"not read, though it may matter to memory: {one}" for one in launched.unread],
+        notes=[f"read as a job of {launched.dialect}", *launched.read]
+        + [f"assumed: {one}" for one in launched.assumed],
     )
 
 

@@ -18,6 +18,8 @@ from planner.memory.training_plans import GpuType, TrainingPlan, unbounded_peak
 from planner.memory.training_time import hours_range
 
 _GIB = 2**30
+_RARE = ("context", "expert")
+"""Degrees that a row names where they are above 1."""
 
 LIMIT = f"{100 * FIT_PROBABILITY:g} %"
 """The probability from which on a plan is offered, in words."""
@@ -58,19 +60,18 @@ def layouts(
     *,
     global_batch: int,
     degrees: Mapping[str, int],
+    sharding: Sharding | None = None,
     calibration: Calibration | None = None,
 ) -> tuple[EstimatedLayout, ...]:
     """Return the estimate of one fixed spread on every type, sharded over its data ranks or not.
 
+    With `sharding` only that one.
+
     Errors: ImpossibleProblemError for a spread that no framework can run, such as heads that the
     tensor-parallel GPUs do not divide, or a batch that the data ranks do not divide.
     """
-    spread = Parallelism(
-        data=degrees.get("data", 1),
-        tensor=degrees.get("tensor", 1),
-        pipeline=degrees.get("pipeline", 1),
-        sequence=degrees.get("tensor", 1) > 1,
-    )
+    fixed: dict[str, Any] = dict(degrees)
+    spread = Parallelism(**fixed, sequence=degrees.get("tensor", 1) > 1)
     micro_batch = job.micro_batch or 1
     if global_batch % (micro_batch * spread.data):
         raise ImpossibleProblemError(
@@ -80,24 +81,29 @@ def layouts(
         )
     found = []
     for gpu in types:
-        for sharding in _shardings(spread):
+        for one in (sharding,) if sharding else _shardings(spread):
             placed = replace(
                 job,
-                parallelism=replace(spread, sharding=sharding),
+                parallelism=replace(spread, sharding=one),
                 micro_batch=micro_batch,
                 gradient_accumulation=global_batch // (micro_batch * spread.data),
-                gpu_memory_bytes=gpu.memory_bytes,
             )
-            estimate = unbounded_peak(placed, calibration=calibration)
-            found.append(
-                EstimatedLayout(
-                    gpu_type=gpu.name,
-                    job=placed,
-                    estimate=estimate,
-                    refusal=refusal(estimate, gpu.memory_bytes) or why_unlikely(placed, estimate),
-                )
-            )
+            found.append(layout_on(placed, gpu, calibration=calibration))
     return tuple(found)
+
+
+def layout_on(
+    job: TrainingJob, gpu: GpuType, *, calibration: Calibration | None = None
+) -> EstimatedLayout:
+    """Return the estimate of a job that is spread already on one GPU type."""
+    placed = replace(job, gpu_memory_bytes=gpu.memory_bytes)
+    estimate = unbounded_peak(placed, calibration=calibration)
+    return EstimatedLayout(
+        gpu_type=gpu.name,
+        job=placed,
+        estimate=estimate,
+        refusal=refusal(estimate, gpu.memory_bytes) or why_unlikely(placed, estimate),
+    )
 
 
 def _shardings(spread: Parallelism) -> Iterator[Sharding]:
@@ -240,6 +246,7 @@ def _spread_row(gpu_type: str, job: TrainingJob, estimate: MemoryEstimate) -> di
         "data": spread.data,
         "tensor": spread.tensor,
         "pipeline": spread.pipeline,
+        **{name: value for name in _RARE if (value := getattr(spread, name)) > 1},
         "sharding": str(spread.sharding),
         "micro_batch": job.micro_batch,
         "accumulation": job.gradient_accumulation,

@@ -1,0 +1,334 @@
+"""The words of a launch command: the launcher's options, the program, its flags and files."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from dashboard.submission.launchers.documents import (
+    FRAMEWORKS,
+    SUFFIXES,
+    framework_of,
+    read_document,
+)
+from dashboard.submission.launchers.fields import (
+    CONFIG,
+    FALSE,
+    FIELDS,
+    LAUNCHER,
+    TRUE,
+    Dialect,
+    Statements,
+    dialect,
+)
+from data.errors import ChangeRefusedError, scrub
+
+LINE = "the command line"
+MAX_WORDS = 2000
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_OVERRIDE = re.compile(r"\+{0,2}([a-z_][\w.]*)=(.*)", re.DOTALL)
+_NUMBER = re.compile(r"-\.?\d")
+_WRAPPERS = {"env": 1, "exec": 1, "nohup": 1, "time": 1, "uv": 2, "poetry": 2, "pixi": 2, "srun": 1}
+_MODULES = {
+    "torch.distributed.run": "torchrun",
+    "torch.distributed.launch": "torchrun",
+    "accelerate.commands.launch": "accelerate",
+    "deepspeed.launcher.runner": "deepspeed",
+}
+_VARIABLES = {"NPROC_PER_NODE": "processes_per_node", "NNODES": "nodes"}
+_STAGES = ("sft", "dpo", "grpo", "ppo", "kto", "rloo", "orpo", "cpo", "reward")
+
+
+@dataclass(slots=True)
+class Launch:
+    """What was read so far: the framework's dialect, what was stated, the files it came from."""
+
+    folder: Path
+    spoken: Dialect | None = None
+    said: Statements = field(default_factory=Statements)
+    files: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_command(words: Sequence[str], folder: Path) -> Launch:
+    """Return what a launch command says, with the files that it names, which lie in `folder`.
+
+    Errors: ChangeRefusedError naming the word and what would be right.
+    """
+    if len(words) > MAX_WORDS:
+        raise ChangeRefusedError(
+            f"the command has {len(words):,} words", f"Give at most {MAX_WORDS:,}."
+        )
+    launch = Launch(folder=folder)
+    rest = _after_launchers(launch, _after_variables(launch, list(words)))
+    if not rest:
+        raise ChangeRefusedError(
+            "the command names no program to start", "Give it as you would start it."
+        )
+    _read_program(launch, rest)
+    _read_named_files(launch)
+    return launch
+
+
+def read_file(path: Path) -> Launch:
+    """Return what the file of a framework says, with the files that it names."""
+    launch = Launch(folder=path.parent)
+    keys = read_document(path)
+    launch.spoken = framework_of(keys, path)
+    for key, value in keys.items():
+        launch.said.add(launch.spoken, key, value, origin=path.name)
+    launch.files.append(path.name)
+    _read_named_files(launch)
+    return launch
+
+
+def _after_variables(launch: Launch, words: list[str]) -> list[str]:
+    """Take variables and programs that only wrap another from the front."""
+    while words:
+        assigned = _ASSIGNMENT.fullmatch(words[0])
+        if assigned and "/" not in assigned[1]:
+            target = _VARIABLES.get(assigned[1])
+            if target:
+                launch.said.put(target, assigned[2], flag=assigned[1], origin=LINE)
+            elif assigned[1] == "CUDA_VISIBLE_DEVICES" and assigned[2]:
+                count = len(assigned[2].split(","))
+                launch.said.put(
+                    "processes_per_node", count, flag=assigned[1], origin=LINE, rank=LAUNCHER
+                )
+            words = words[1:]
+        elif words[0] in _WRAPPERS:
+            words = words[_WRAPPERS[words[0]] :]
+            while words and words[0].startswith("-") and "=" in words[0]:
+                words = words[1:]  # such as srun's --ntasks=8
+        else:
+            break
+    return words
+
+
+def _after_launchers(launch: Launch, words: list[str]) -> list[str]:
+    """Take the launcher and its options from the front; what is left begins with the program."""
+    name, rest = _program(words)
+    launcher = _MODULES.get(name, name)
+    if launcher == "accelerate" and rest[:1] == ["launch"]:
+        rest = rest[1:]
+    if launcher not in {"torchrun", "accelerate", "deepspeed"} or (name == launcher and not rest):
+        return words
+    spoken = dialect(launcher)
+    while rest and rest[0].startswith("-"):
+        key, equals, value = rest[0].lstrip("-").partition("=")
+        key, rest = key.replace("-", "_"), rest[1:]
+        if not equals:
+            value, rest = _launcher_value(spoken, key, rest)
+        _say(launch, spoken, key, value)
+    return rest
+
+
+def _launcher_value(spoken: Dialect, key: str, rest: list[str]) -> tuple[str, list[str]]:
+    is_switch = key in spoken.switches
+    if is_switch or not rest or rest[0].startswith("-") or rest[0].endswith(".py"):
+        return "true", rest
+    return rest[0], rest[1:]
+
+
+def _say(launch: Launch, spoken: Dialect, key: str, value: Any) -> None:
+    if key == "nnodes" and ":" in str(value):
+        raise ChangeRefusedError(
+            f"nnodes of {LINE} is {scrub(repr(value), limit=40)}", "Give one number of nodes."
+        )
+    launch.said.add(spoken, key, value, origin=LINE)
+
+
+def _program(words: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the name of the program or Python module that words start, and what follows it."""
+    if not words:
+        return "", []
+    first = words[0].rpartition("/")[2]
+    if not first.startswith("python") or len(words) == 1:
+        return first, list(words[1:])
+    after = 1
+    while after < len(words) and words[after].startswith("-") and words[after] != "-m":
+        after += 1
+    if words[after : after + 1] == ["-m"]:
+        after += 1
+    name = words[after] if after < len(words) else ""
+    return name.rpartition("/")[2], list(words[after + 1 :])
+
+
+def _read_program(launch: Launch, words: list[str]) -> None:
+    name, rest = _program(words)
+    spoken = dialect("megatron_swift") if name == "megatron" else _by_name(name)
+    if name in {"vllm", "sglang", "axolotl", "llamafactory-cli", "swift", "megatron", "trl"}:
+        name, rest = (rest[0] if rest else ""), rest[1:]
+    flags, loose = _flags_of(rest, spoken)
+    if spoken is None or spoken.name == "trl":
+        spoken = _by_flags(flags, spoken) or _by_file(launch, loose)
+        flags, loose = _flags_of(rest, spoken)
+    launch.spoken = spoken
+    stage = next((one for one in _STAGES if one in re.split(r"[_.\-/]", name.lower())), "")
+    if stage and spoken.name in {"trl", "swift", "llamafactory"}:
+        launch.said.put("stage", stage, flag=scrub(name, limit=60), origin=LINE)
+    for key, values in flags:
+        launch.said.add(spoken, key, values[0] if len(values) == 1 else values, origin=LINE)
+    _take_loose(launch, spoken, loose)
+
+
+def _by_name(name: str) -> Dialect | None:
+    for one in ("sglang", "torchtitan", "megatron", *FRAMEWORKS):
+        if re.search(rf"(^|[_.\-/])({dialect(one).scripts})([_.\-/]|$)", name.lower()):
+            return dialect(one)
+    return None
+
+
+def _by_flags(flags: Sequence[tuple[str, list[str]]], named: Dialect | None) -> Dialect | None:
+    """Return the dialect that knows most of the flags, None when none knows any.
+
+    Where others know no more, it is the one of the program's name: many call theirs sft.py.
+    """
+    names = (
+        *([named.name] if named else []),
+        "transformers",
+        "trl",
+        "megatron",
+        "torchtitan",
+        "verl",
+        "swift",
+        "llamafactory",
+    )
+    known = {
+        name: sum(dialect(name).field_of(key) is not None for key, _ in flags) for name in names
+    }
+    best = max(names, key=lambda name: known[name])
+    return dialect(best) if known[best] else named
+
+
+def _by_file(launch: Launch, loose: Sequence[str]) -> Dialect:
+    for word in loose:
+        if word.endswith(SUFFIXES):
+            path = _path_of(launch, word)
+            return framework_of(read_document(path), path)
+    raise ChangeRefusedError(
+        "the command has no flag that says anything of the job's memory",
+        "Give it with its flags, or its file: trimtab estimate -- torchrun train.py --config F.",
+    )
+
+
+def _flags_of(
+    words: Sequence[str], spoken: Dialect | None
+) -> tuple[list[tuple[str, list[str]]], list[str]]:
+    """Return flags with their values, and the words that belong to none."""
+    flags: list[tuple[str, list[str]]] = []
+    loose: list[str] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        override = _OVERRIDE.fullmatch(word)
+        if not _is_flag(word):
+            if override:
+                flags.append((override[1], [override[2]]))
+            else:
+                loose.append(word)
+            continue
+        key, equals, value = word.lstrip("-").partition("=")
+        name = key.replace("-", "_")
+        if equals:
+            flags.append((name, [value]))
+            continue
+        behind = takewhile(
+            lambda one: not _is_flag(one) and not _OVERRIDE.fullmatch(one), words[index:]
+        )
+        values = list(behind)
+        index += len(values)
+        own, others = _split(spoken, name, values)
+        flags.append((name.removeprefix("no_"), ["false"]) if own is None else (name, own))
+        loose += others
+    return flags, loose
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NUMBER.match(word)
+
+
+def _split(
+    spoken: Dialect | None, name: str, values: list[str]
+) -> tuple[list[str] | None, list[str]]:
+    """Return a flag's own values and the words that only stood behind it; None for `--no-x`."""
+    if not values and name.startswith("no_") and spoken and spoken.field_of(name[3:]):
+        return None, []
+    target = spoken.field_of(name) if spoken else ""
+    kind = FIELDS[target].name if target else ""
+    takes_none = kind == "flag" or bool(spoken and name in spoken.switches)
+    if takes_none and values and values[0].lower() not in TRUE | FALSE:
+        return ["true"], values
+    if kind in {"words", ""} or target == "fsdp_words":
+        return values or ["true"], []
+    return values[:1] or ["true"], values[1:]
+
+
+def _take_loose(launch: Launch, spoken: Dialect, loose: Sequence[str]) -> None:
+    """Take the words behind no flag: a file of the framework, or the model to serve."""
+    for word in loose:
+        if word.endswith(SUFFIXES):
+            _take_file(launch, spoken, word, rank=CONFIG)
+        elif spoken.name in {"vllm", "sglang"}:
+            launch.said.put("model", word, flag="model", origin=LINE)
+
+
+def _take_file(
+    launch: Launch, spoken: Dialect, name: str, *, rank: int = 0, strict: bool = False
+) -> None:
+    path = _path_of(launch, name)
+    for key, value in read_document(path).items():
+        launch.said.add(spoken, key, value, origin=path.name, rank=rank, strict=strict)
+    launch.files.append(path.name)
+    if path != launch.folder / name:
+        launch.folder = path.parent
+
+
+def _path_of(launch: Launch, name: str) -> Path:
+    """Return where a named file lies: in the folder of the launch, or as the path says."""
+    beside = launch.folder / name
+    return beside if beside.exists() else Path(name)
+
+
+def _read_named_files(launch: Launch) -> None:
+    """Read the files that flags and keys name: of the framework, accelerate, DeepSpeed, FSDP."""
+    spoken = launch.spoken or dialect("transformers")
+    takers: dict[str, Callable[[str], None]] = {
+        "config_file": lambda name: _take_file(launch, spoken, name, rank=CONFIG),
+        "accelerate_file": lambda name: _take_accelerate(launch, name),
+        "fsdp_file": lambda name: _take_file(launch, dialect("fsdp_file"), name, strict=True),
+        "deepspeed_file": lambda name: _take_deepspeed(launch, name),
+    }
+    for target, take in takers.items():
+        stated = launch.said.found.pop(target, None)
+        if stated and str(stated.value).lower() not in FALSE | TRUE:
+            take(str(stated.value))
+
+
+def _take_accelerate(launch: Launch, name: str) -> None:
+    """Take a file of accelerate, or the profile of TRL that is called so."""
+    if name.endswith(SUFFIXES):
+        _take_file(launch, dialect("accelerate"), name, rank=LAUNCHER)
+    elif name.startswith("fsdp"):
+        launch.said.put("fsdp", True, flag="accelerate_config", origin=LINE)
+    else:
+        _take_deepspeed(launch, name)
+
+
+def _take_deepspeed(launch: Launch, name: str) -> None:
+    """Take a DeepSpeed file; of one that is not here what its name says (zero3, offload)."""
+    path = _path_of(launch, name)
+    said = re.search(r"(?:zero|z)_?([0123])(.*)", path.name.lower())
+    if path.exists() or not said:
+        _take_file(launch, dialect("deepspeed_file"), name, strict=True)
+        launch.said.put("deepspeed", True, flag="deepspeed", origin=path.name)
+        return
+    launch.said.put("zero_stage", said[1], flag="deepspeed", origin=name)
+    if "offload" in said[2]:
+        launch.said.put("offload_optimizer", True, flag="deepspeed", origin=name)
+    if "offload" in said[2] and said[1] == "3":
+        launch.said.put("offload_parameters", True, flag="deepspeed", origin=name)
+    launch.notes.append(f"{scrub(name, limit=80)} is not here: read by its name")

@@ -1,0 +1,115 @@
+"""The files that launchers read: YAML, JSON and TOML of any origin, as flat keys and values."""
+
+import json
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dashboard.submission.launchers.fields import Dialect, dialect
+from data.errors import ChangeRefusedError, scrub
+from data.small_files import read_small_file
+
+FRAMEWORKS = (
+    "verl", "axolotl", "torchtitan", "llamafactory", "swift", "megatron", "vllm", "trl",
+)  # fmt: skip
+SUFFIXES = (".yaml", ".yml", ".json", ".toml")
+_MAX_BYTES = 256 << 10
+_MAX_ALIASES = 8
+_MAX_KEYS = 10_000
+_MAX_DEPTH = 12
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader that follows few aliases: a handful of lines could mean gigabytes."""
+
+    aliases = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Return a node, after counting the aliases so far."""
+        if self.check_event(yaml.AliasEvent):
+            self.aliases += 1
+            if self.aliases > _MAX_ALIASES:
+                raise yaml.YAMLError(f"it has more than {_MAX_ALIASES} aliases")
+        return super().compose_node(parent, index)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the flat keys of a file with their values: numbers, words, lists of words.
+
+    Errors: ChangeRefusedError naming the file and what is wrong with it.
+    """
+    try:
+        body = read_small_file(path, max_bytes=_MAX_BYTES)
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        reason = getattr(error, "strerror", None) or "it is no path"
+        raise _refused(path, reason, "Give the path of the launcher's file.") from error
+    try:
+        document = _parsed(body.decode("utf-8"), path.suffix.lower())
+    except (ValueError, RecursionError, OverflowError, yaml.YAMLError) as error:
+        nested = isinstance(error, RecursionError)
+        reason = "it is nested too deeply" if nested else scrub(str(error), limit=160)
+        kind = path.suffix.lower().removeprefix(".").upper()
+        raise _refused(path, reason, f"Mend it: it must be {kind}.") from error
+    if not isinstance(document, Mapping):
+        raise _refused(path, "it holds no keys", "Give a file of keys and values.")
+    found: dict[str, Any] = {}
+    for key, value in _leaves(document, path, depth=0):
+        found[key] = value
+        if len(found) > _MAX_KEYS:
+            raise _refused(path, f"it has more than {_MAX_KEYS:,} keys", "Give a smaller file.")
+    return found
+
+
+def _refused(path: Path, reason: str, fix: str) -> ChangeRefusedError:
+    return ChangeRefusedError(f"cannot read {scrub(str(path), limit=120)}: {reason}", fix)
+
+
+def _parsed(text: str, suffix: str) -> Any:
+    if suffix == ".json":
+        return json.loads(text)
+    if suffix == ".toml":
+        return tomllib.loads(text)
+    return yaml.load(text, Loader=_Loader)  # noqa: S506 - a subclass of the safe loader
+
+
+def _leaves(
+    table: Mapping[Any, Any], path: Path, *, depth: int, above: str = ""
+) -> Iterator[tuple[str, Any]]:
+    if depth > _MAX_DEPTH:
+        raise _refused(path, f"it is nested deeper than {_MAX_DEPTH}", "Give a flatter file.")
+    for name, value in table.items():
+        key = f"{above}{str(name).strip().replace('-', '_')}"
+        if isinstance(value, Mapping):
+            yield from _leaves(value, path, depth=depth + 1, above=f"{key}.")
+        elif isinstance(value, list):
+            if all(isinstance(one, str | int | float) for one in value):
+                yield key, value
+        else:
+            yield key, value
+
+
+def framework_of(keys: Mapping[str, Any], path: Path) -> Dialect:
+    """Return whose file it is, by the keys that only this framework has.
+
+    Errors: ChangeRefusedError for a file that describes no job, such as a launcher's alone.
+    """
+    for name in FRAMEWORKS:
+        if any(mark in keys for mark in dialect(name).marks):
+            return dialect(name)
+    if "model_name_or_path" in keys:
+        return dialect("trl")
+    for name in ("accelerate", "deepspeed_file"):
+        if sum(dialect(name).field_of(key) is not None for key in keys) > 1:
+            raise _refused(
+                path,
+                "it says how processes are spread, and nothing of the model",
+                "Give the whole command: trimtab estimate -- accelerate launch ... train.py ...",
+            )
+    raise _refused(
+        path,
+        "it is none of the known files",
+        f"Known are those of {', '.join(FRAMEWORKS)}, or give the command after --.",
+    )

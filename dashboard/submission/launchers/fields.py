@@ -1,0 +1,298 @@
+"""What launchers can say about a job: fields with their kinds, and the words of dialects.toml."""
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from data.errors import ChangeRefusedError, scrub
+
+Value = bool | int | float | str | tuple[str, ...]
+
+CONFIG, LAUNCHER = 1, 2
+"""Ranks of files: see Statements."""
+
+TRUE = frozenset({"true", "yes", "on", "1", "cpu", "nvme"})
+FALSE = frozenset({"false", "no", "off", "0", "none", "null"})
+_SCALES = {"k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
+"""Endings of numbers as vLLM reads them."""
+_LOWERED = frozenset({"optimizer", "sharding", "attention", "stage", "mixed", "engine_mode"})
+_LEFT_OPEN = frozenset({"auto", "gpu", "", "none", "null"})
+"""Words by which a number is left to the launcher."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Of what kind a field is: whole, number, flag, word or words; its range where it has one."""
+
+    name: str
+    low: float = 1
+    high: float = 1e9
+
+
+def _all(kind: Kind, names: str) -> dict[str, Kind]:
+    return dict.fromkeys(names.split(), kind)
+
+
+_FLAG, _WORD, _WORDS = Kind(name="flag"), Kind(name="word"), Kind(name="words")
+
+FIELDS: dict[str, Kind] = {
+    **_all(
+        Kind(name="whole"),
+        "gpus micro_batch accumulation global_batch sequence_length prompt_length virtual_stages "
+        "completion_length generations adapter_rank tensor pipeline context expert replicas "
+        "virtual_layers fsdp_version max_sequences prefill_tokens nodes processes_per_node",
+    ),
+    **_all(Kind(name="whole", low=-1), "shards"),
+    **_all(Kind(name="whole", low=0, high=3), "zero_stage"),
+    **_all(Kind(name="number", low=0, high=1), "engine_share"),
+    **_all(Kind(name="number", low=0, high=1e3), "penalty"),
+    **_all(
+        _FLAG,
+        "deepspeed fsdp packing padded compiled chunked_loss four_bit eight_bit double_quantized "
+        "offload_optimizer offload_parameters offload_activations offload_all bf16 fp16 adapter "
+        "engine engine_sleeps spread_experts chunked_prefill reference_offloaded sequence "
+        "wrapped_recompute",
+    ),
+    **_all(
+        _WORD,
+        "model model_config optimizer recompute attention weights mixed distributed sharding bits "
+        "fsdp_words deepspeed_file fsdp_file accelerate_file config_file stage engine_mode cache "
+        "served_quantization reward_model titan_name titan_flavor framework hosts",
+    ),
+    **_all(_WORDS, "targets saved"),
+    **_all(
+        Kind(name="whole", high=1e12),
+        "shape.num_hidden_layers shape.hidden_size shape.intermediate_size shape.head_dim "
+        "shape.num_attention_heads shape.num_key_value_heads shape.vocab_size shape.num_experts "
+        "shape.num_experts_per_tok shape.moe_intermediate_size shape.max_position_embeddings "
+        "shape.shared_expert_intermediate_size",
+    ),
+    **_all(_FLAG, "shape.gated shape.untied"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The flags and keys of one launcher or framework, with the field that each fills.
+
+    `words` translate what some of them say; keys of a `sections` part may leave its name out.
+    """
+
+    name: str
+    framework: str = ""
+    scripts: str = ""
+    marks: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    flags: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+
+    def plain(self, key: str) -> str:
+        """Return a key as the tables have it, without the section that it stands in."""
+        section, dot, rest = key.partition(".")
+        return rest if dot and key not in self.flags and section in self.sections else key
+
+    def field_of(self, key: str) -> str | None:
+        """Return the field that a key fills, "" for one that does not matter, None if unknown."""
+        return self.flags.get(self.plain(key))
+
+
+@cache
+def _tables() -> dict[str, Any]:
+    text = files("dashboard.submission.launchers").joinpath("dialects.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+@cache
+def dialect(name: str) -> Dialect:
+    """Return a dialect of dialects.toml, with what it takes over from the one that it is like."""
+    own = _tables()[name]
+    base = dialect(own["like"]) if "like" in own else Dialect(name=name)
+    keys, words = own.get("keys", {}), own.get("words", {})
+    filled = {flag: one for one, flags in keys.items() for flag in flags.split()}
+    filled |= {flag: table["to"] for flag, table in words.items()}
+    filled = {flag: "" if one == "ignored" else one for flag, one in filled.items()}
+    return Dialect(
+        name=name,
+        framework=own.get("framework", ""),
+        scripts=own.get("scripts", ""),
+        marks=tuple(own.get("marks", "").split()),
+        sections=(*base.sections, *own.get("sections", "").split()),
+        switches=(*base.switches, *own.get("switches", "").split()),
+        flags={**base.flags, **filled},
+        words={**{flag: base.words[flag] for flag in base.words if flag not in filled}, **words},
+        defaults={**base.defaults, **own.get("defaults", {})},
+    )
+
+
+@cache
+def model_names() -> dict[str, str]:
+    """Return the known models by the beginnings of their public names."""
+    return dict(_tables()["models"])
+
+
+@cache
+def _words(field_name: str) -> dict[str, str]:
+    table = _tables()["words"].get(field_name, {})
+    return {word: ours for ours, words in table.items() for word in words.split()}
+
+
+def translated(field_name: str, word: str) -> str:
+    """Return a framework's word for an optimiser, a sharding or a projection as ours."""
+    return _words(field_name).get(word, word)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """One value that a flag states, as the field that it fills; `origin` is where it stands."""
+
+    field: str
+    value: Value
+    flag: str
+    raw: str
+    origin: str
+    rank: int
+
+    def __str__(self) -> str:
+        """Return it as the output names it."""
+        shown = " ".join(self.value) if isinstance(self.value, tuple) else str(self.value)
+        return f"{self.origin}: {self.flag} {self.raw}: {self.field} = {shown}"
+
+
+@dataclass(slots=True)
+class Statements:
+    """All that was stated, and the keys that were not read though they may matter.
+
+    What is of a lower `rank` holds: a command line (0) over the framework's file (CONFIG) over the
+    launcher's (LAUNCHER). What differs at the same rank is refused, and so is what a `strict` file
+    states otherwise than the framework, such as DeepSpeed's micro-batch.
+    """
+
+    found: dict[str, Stated] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+
+    def add(
+        self,
+        spoken: Dialect,
+        key: str,
+        raw: Any,
+        *,
+        origin: str,
+        rank: int = 0,
+        strict: bool = False,
+    ) -> None:
+        """Take a flag or key with its value. Errors: ChangeRefusedError, as of `put`."""
+        target = spoken.field_of(key)
+        if target is None:
+            self._leave(key, origin)
+            return
+        words = spoken.words.get(spoken.plain(key), {})
+        meant = words.get(_word(raw).lower(), words.get("*", raw))
+        if target and meant not in ("", None):
+            self.put(
+                target, meant, flag=key, origin=origin, rank=rank, strict=strict, shown=_word(raw)
+            )
+
+    def put(
+        self,
+        target: str,
+        raw: Any,
+        *,
+        flag: str,
+        origin: str,
+        rank: int = 0,
+        strict: bool = False,
+        shown: str | None = None,
+    ) -> None:
+        """Take a value of a field. Errors: ChangeRefusedError for a value that is none, or differs.
+
+        It names the flag with its value and, of two that differ, both.
+        """
+        value = converted(target, raw, flag=flag, origin=origin)
+        if value is None:
+            return
+        raw = scrub(_word(raw) if shown is None else shown, limit=60)
+        new = Stated(field=target, value=value, flag=flag, raw=raw, origin=origin, rank=rank)
+        old = self.found.get(target)
+        if (
+            old is not None
+            and old.value != value
+            and (rank == old.rank or (strict and old.rank < LAUNCHER))
+        ):
+            raise ChangeRefusedError(
+                f"{old.flag} {old.raw} of {old.origin} contradicts {flag} {raw} of {origin}",
+                f"Give one value for {target.replace('_', ' ')}: take one of the two out.",
+            )
+        if old is None or rank < old.rank:
+            self.found[target] = new
+
+    def _leave(self, key: str, origin: str) -> None:
+        if _MATTERS.search(key) and not _HARMLESS.search(key):
+            self.unread.append(f"{origin}: {scrub(key, limit=60)}")
+
+
+_MATTERS = re.compile(
+    r"mem|batch|seq|length|offload|parallel|shard|precision|dtype|quant|checkpoint|recomput|optim"
+    r"|expert|lora|adapter|cache|attn|attention|layers|hidden|vocab|fp8|bf16|fp16|compile|liger"
+)
+_HARMLESS = re.compile(
+    r"save|eval|dataset|logging|log_|_dir|dataloader|preprocess|alpha|dropout|rope|hub|wandb|path"
+    r"|pin_memory|lr_|num_workers|load_checkpoint|checkpoint_(dir|folder|interval)|tokenizer|val_|bucket|test"
+)
+
+
+def _word(raw: Any) -> str:
+    if isinstance(raw, bool):
+        return str(raw).lower()
+    if isinstance(raw, list | tuple):
+        return " ".join(map(str, raw))
+    return str(raw)
+
+
+def converted(target: str, raw: Any, *, flag: str, origin: str) -> Value | None:
+    """Return a raw value as its field wants it, None where it is left open ("auto").
+
+    Errors: ChangeRefusedError naming the flag, its value and what it must be.
+    """
+    kind = FIELDS[target]
+    if kind.name == "words":
+        words = raw if isinstance(raw, list | tuple) else _word(raw).replace(",", " ").split()
+        return tuple(scrub(str(word), limit=60) for word in words)
+    word = _word(raw).strip()
+    if kind.name == "word":
+        return translated(target, word.lower()) if target in _LOWERED else word
+    if word.lower() in _LEFT_OPEN and not (kind.name == "flag" and word.lower() in FALSE):
+        return None
+    if kind.name == "flag":
+        return _flag(word, flag=flag, origin=origin)
+    return _number(kind, word, flag=flag, origin=origin)
+
+
+def _flag(word: str, *, flag: str, origin: str) -> bool:
+    lowered = word.lower()
+    if lowered in TRUE | FALSE:
+        return lowered in TRUE
+    raise ChangeRefusedError(
+        f"{flag} of {origin} is {scrub(repr(word), limit=60)}", "It must be true or false."
+    )
+
+
+def _number(kind: Kind, word: str, *, flag: str, origin: str) -> int | float:
+    scale = _SCALES.get(word[-1:], 1)
+    try:
+        number = scale * float(word.replace("_", "")[: -1 if scale > 1 else None])
+    except ValueError:
+        number = math.nan
+    whole = kind.name == "whole"
+    if not kind.low <= number <= kind.high or (whole and number != int(number)):
+        raise ChangeRefusedError(
+            f"{flag} of {origin} is {scrub(repr(word), limit=60)}",
+            f"It must be a {'whole ' if whole else ''}number from {kind.low:g} to {kind.high:g}.",
+        )
+    return int(number) if whole else number

@@ -1,0 +1,68 @@
+"""Whether a launched job fits, on every GPU type: for `trimtab estimate` with a launcher."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dashboard.submission.estimate import (
+    LIMIT,
+    EstimatedLayout,
+    fit_text,
+    layout_on,
+    layout_row,
+)
+from dashboard.submission.launchers.launched_job import LaunchedJob
+from planner.memory.bounds import FIT_PROBABILITY
+from planner.memory.calibration import Calibration
+from planner.memory.predictor import MemoryEstimate, gib
+from planner.memory.training_job import Method
+from planner.memory.training_plans import GpuType
+
+CACHE = "key-value cache"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchedRow:
+    """A launched job on one GPU type: the row that is shown, with its estimate."""
+
+    row: dict[str, Any]
+    estimate: MemoryEstimate
+
+
+def launched_rows(
+    launched: LaunchedJob, types: Sequence[GpuType], *, calibration: Calibration | None = None
+) -> list[LaunchedRow]:
+    """Return the job on every type: training by its peak, serving by the engine's share as well."""
+    found = []
+    for gpu in types:
+        job = launched.job
+        serves = job.method is Method.INFERENCE
+        if launched.engine_share is not None and not serves:
+            engine = launched.engine_share * gpu.memory_bytes
+            job = replace(job, companions=replace(job.companions, engine_bytes=engine))
+        one = layout_on(job, gpu, calibration=calibration)
+        row = _served(launched, one) if serves else layout_row(one)
+        found.append(LaunchedRow(row=row, estimate=one.estimate))
+    return found
+
+
+def _served(launched: LaunchedJob, one: EstimatedLayout) -> dict[str, Any]:
+    """Return the row of an engine: of its share the cache has what weights and work leave."""
+    job, estimate = one.job, one.estimate
+    share = launched.engine_share or 1.0
+    offered = share * (job.gpu_memory_bytes or 0.0)
+    cache = dict(estimate.breakdown)[CACHE]
+    tokens = (job.micro_batch or 1) * (job.sequence_length or 1)
+    room = max(0.0, offered - (estimate.nvml_bytes - cache))
+    why = one.refusal
+    if not why and estimate.probability_within(offered) < FIT_PROBABILITY:
+        why = (
+            f"the engine takes {gib(offered):g} GiB of it: {fit_text(job, estimate)}, below {LIMIT}"
+        )
+    held = int(room / cache * tokens) if cache else 0
+    return layout_row(replace(one, refusal=why)) | {
+        "engine_gib": gib(offered),
+        "cache_gib": gib(room),
+        "cache_tokens": held,
+        "cached_sequences": held // (job.sequence_length or 1),
+    }

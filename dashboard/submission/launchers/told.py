@@ -1,0 +1,38 @@
+"""What a launch told of a field, or what its framework does when nothing was told."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from dashboard.submission.launchers.fields import Dialect, Statements, Value
+
+
+@dataclass(slots=True)
+class Told:
+    """Looks up what was stated, else what the framework does unasked, with a note of it."""
+
+    spoken: Dialect
+    said: Statements
+    defaults: dict[str, Value]
+    assumed: list[str] = field(default_factory=list)
+
+    def value(self, name: str) -> Any:
+        """Return what was stated of a field, the framework's default, or None."""
+        stated = self.said.found.get(name)
+        if stated is not None:
+            return stated.value
+        usual = self.defaults.get(name)
+        if usual is not None:
+            note = f"{name.replace('_', ' ')} = {usual}, what {self.spoken.name} does unasked"
+            if note not in self.assumed:
+                self.assumed.append(note)
+        return usual
+
+    def stated(self, name: str) -> Any:
+        """Return what was stated of a field, None when nothing was."""
+        found = self.said.found.get(name)
+        return None if found is None else found.value
+
+    def named(self, name: str) -> str:
+        """Name the flag that states a field, with its value, for an error."""
+        found = self.said.found[name]
+        return f"{found.flag} {found.raw} of {found.origin}"
