@@ -14,7 +14,7 @@ from dashboard.submission.asked_estimate import (
     launched_answer,
 )
 from dashboard.submission.estimate import LIMIT, breakdown_rows, model_line
-from dashboard.submission.launchers.launched_job import Given, is_launch, launched_job
+from dashboard.submission.launchers.launched_job import LaunchOptions, is_launch, launched_job
 from dashboard.submission.model_source import model_of_argument
 from data.errors import ImpossibleProblemError
 from data.store import StoreReader
@@ -53,7 +53,7 @@ def _asked(
     """Return what answers the question: of a launched job, or of a model and its batch."""
     if is_launch(options.model):
         names = ("config", "framework", "gpus", "batch", "seq")
-        given = Given(**{name: getattr(options, name) for name in names})
+        given = LaunchOptions(**{name: getattr(options, name) for name in names})
         launched = launched_job(options.model, given)
         return lambda reader: launched_answer(launched, reader, gpu=options.gpu)
     for name in ("batch", "seq"):

@@ -19,7 +19,7 @@ from dashboard.submission.launchers.fields import (
     FIELDS,
     LAUNCHER,
     TRUE,
-    Dialect,
+    LaunchDialect,
     Statements,
     dialect,
 )
@@ -46,7 +46,7 @@ class Launch:
     """What was read so far: the framework's dialect, what was stated, the files it came from."""
 
     folder: Path
-    spoken: Dialect | None = None
+    spoken: LaunchDialect | None = None
     said: Statements = field(default_factory=Statements)
     files: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -125,14 +125,14 @@ def _after_launchers(launch: Launch, words: list[str]) -> list[str]:
     return rest
 
 
-def _launcher_value(spoken: Dialect, key: str, rest: list[str]) -> tuple[str, list[str]]:
+def _launcher_value(spoken: LaunchDialect, key: str, rest: list[str]) -> tuple[str, list[str]]:
     is_switch = key in spoken.switches
     if is_switch or not rest or rest[0].startswith("-") or rest[0].endswith(".py"):
         return "true", rest
     return rest[0], rest[1:]
 
 
-def _say(launch: Launch, spoken: Dialect, key: str, value: Any) -> None:
+def _say(launch: Launch, spoken: LaunchDialect, key: str, value: Any) -> None:
     if key == "nnodes" and ":" in str(value):
         raise ChangeRefusedError(
             f"nnodes of {LINE} is {scrub(repr(value), limit=40)}", "Give one number of nodes."
@@ -174,14 +174,16 @@ def _read_program(launch: Launch, words: list[str]) -> None:
     _take_loose(launch, spoken, loose)
 
 
-def _by_name(name: str) -> Dialect | None:
+def _by_name(name: str) -> LaunchDialect | None:
     for one in ("sglang", "torchtitan", "megatron", *FRAMEWORKS):
         if re.search(rf"(^|[_.\-/])({dialect(one).scripts})([_.\-/]|$)", name.lower()):
             return dialect(one)
     return None
 
 
-def _by_flags(flags: Sequence[tuple[str, list[str]]], named: Dialect | None) -> Dialect | None:
+def _by_flags(
+    flags: Sequence[tuple[str, list[str]]], named: LaunchDialect | None
+) -> LaunchDialect | None:
     """Return the dialect that knows most of the flags, None when none knows any.
 
     Where others know no more, it is the one of the program's name: many call theirs sft.py.
@@ -203,7 +205,7 @@ def _by_flags(flags: Sequence[tuple[str, list[str]]], named: Dialect | None) -> 
     return dialect(best) if known[best] else named
 
 
-def _by_file(launch: Launch, loose: Sequence[str]) -> Dialect:
+def _by_file(launch: Launch, loose: Sequence[str]) -> LaunchDialect:
     for word in loose:
         if word.endswith(SUFFIXES):
             path = _path_of(launch, word)
@@ -215,7 +217,7 @@ def _by_file(launch: Launch, loose: Sequence[str]) -> Dialect:
 
 
 def _flags_of(
-    words: Sequence[str], spoken: Dialect | None
+    words: Sequence[str], spoken: LaunchDialect | None
 ) -> tuple[list[tuple[str, list[str]]], list[str]]:
     """Return flags with their values, and the words that belong to none."""
     flags: list[tuple[str, list[str]]] = []
@@ -252,7 +254,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _split(
-    spoken: Dialect | None, name: str, values: list[str]
+    spoken: LaunchDialect | None, name: str, values: list[str]
 ) -> tuple[list[str] | None, list[str]]:
     """Return a flag's own values and the words that only stood behind it; None for `--no-x`."""
     if not values and name.startswith("no_") and spoken and spoken.field_of(name[3:]):
@@ -267,7 +269,7 @@ def _split(
     return values[:1] or ["true"], values[1:]
 
 
-def _take_loose(launch: Launch, spoken: Dialect, loose: Sequence[str]) -> None:
+def _take_loose(launch: Launch, spoken: LaunchDialect, loose: Sequence[str]) -> None:
     """Take the words behind no flag: a file of the framework, or the model to serve."""
     for word in loose:
         if word.endswith(SUFFIXES):
@@ -277,7 +279,7 @@ def _take_loose(launch: Launch, spoken: Dialect, loose: Sequence[str]) -> None:
 
 
 def _take_file(
-    launch: Launch, spoken: Dialect, name: str, *, rank: int = 0, strict: bool = False
+    launch: Launch, spoken: LaunchDialect, name: str, *, rank: int = 0, strict: bool = False
 ) -> None:
     path = _path_of(launch, name)
     for key, value in read_document(path).items():

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from dashboard.submission.launchers.fields import Dialect, dialect
+from dashboard.submission.launchers.fields import LaunchDialect, dialect
 from data.errors import ChangeRefusedError, scrub
 from data.small_files import read_small_file
 
@@ -91,7 +91,7 @@ def _leaves(
             yield key, value
 
 
-def framework_of(keys: Mapping[str, Any], path: Path) -> Dialect:
+def framework_of(keys: Mapping[str, Any], path: Path) -> LaunchDialect:
     """Return whose file it is, by the keys that only this framework has.
 
     Errors: ChangeRefusedError for a file that describes no job, such as a launcher's alone.

@@ -77,7 +77,7 @@ FIELDS: dict[str, Kind] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class LaunchDialect:
     """The flags and keys of one launcher or framework, with the field that each fills.
 
     `words` translate what some of them say; keys of a `sections` part may leave its name out.
@@ -110,15 +110,15 @@ def _tables() -> dict[str, Any]:
 
 
 @cache
-def dialect(name: str) -> Dialect:
+def dialect(name: str) -> LaunchDialect:
     """Return a dialect of dialects.toml, with what it takes over from the one that it is like."""
     own = _tables()[name]
-    base = dialect(own["like"]) if "like" in own else Dialect(name=name)
+    base = dialect(own["like"]) if "like" in own else LaunchDialect(name=name)
     keys, words = own.get("keys", {}), own.get("words", {})
     filled = {flag: one for one, flags in keys.items() for flag in flags.split()}
     filled |= {flag: table["to"] for flag, table in words.items()}
     filled = {flag: "" if one == "ignored" else one for flag, one in filled.items()}
-    return Dialect(
+    return LaunchDialect(
         name=name,
         framework=own.get("framework", ""),
         scripts=own.get("scripts", ""),
@@ -179,7 +179,7 @@ class Statements:
 
     def add(
         self,
-        spoken: Dialect,
+        spoken: LaunchDialect,
         key: str,
         raw: Any,
         *,

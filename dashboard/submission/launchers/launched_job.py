@@ -51,7 +51,7 @@ class LaunchedJob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class LaunchOptions:
     """What the options of the command say beside the launcher's words; None is not said."""
 
     config: str = ""
@@ -66,7 +66,7 @@ def is_launch(words: Sequence[str]) -> bool:
     return len(words) > 1 or words[0].lower().endswith((".yaml", ".yml", ".toml"))
 
 
-def launched_job(words: Sequence[str], given: Given) -> LaunchedJob:
+def launched_job(words: Sequence[str], given: LaunchOptions) -> LaunchedJob:
     """Return the job of a launch command, or of the one file that is named.
 
     Errors: ChangeRefusedError or ImpossibleProblemError naming flag or key, value and fix.
@@ -102,7 +102,7 @@ def _refuse_pairs(told: Told) -> None:
             )
 
 
-def _model(launch: Launch, told: Told, given: Given) -> ReadModel:
+def _model(launch: Launch, told: Told, given: LaunchOptions) -> ReadModel:
     """Return the model: of --config, of flags that describe it, of its public name or folder."""
     if given.config:
         return read_config(Path(given.config))
@@ -160,7 +160,7 @@ def model_of_name(name: str) -> ReadModel | None:
     return ReadModel(shape=known_model(key), assumed=()) if key in known_models() else None
 
 
-def _training(told: Told, model: ReadModel, given: Given) -> TrainingJob:
+def _training(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob:
     shape, stage = model.shape, str(told.value("stage") or "").lower()
     method = Method.ADAPTER if _adapts(told) else Method.FULL
     layout = spread_of(told, shape, gpus=given.gpus)
@@ -187,7 +187,7 @@ def _training(told: Told, model: ReadModel, given: Given) -> TrainingJob:
     )
 
 
-def _serving(told: Told, model: ReadModel, given: Given) -> TrainingJob:
+def _serving(told: Told, model: ReadModel, given: LaunchOptions) -> TrainingJob:
     length = given.seq or told.value("sequence_length")
     if length is None:
         raise ChangeRefusedError(
@@ -220,7 +220,7 @@ def _adapts(told: Told) -> bool:
     return bool(told.value("adapter"))
 
 
-def _framework(told: Told, given: Given, sharding: Sharding) -> str:
+def _framework(told: Told, given: LaunchOptions, sharding: Sharding) -> str:
     """Return whose traits hold: under DeepSpeed a trainer of Hugging Face has others."""
     name = given.framework or told.stated("framework") or told.spoken.framework
     if sharding in _ZERO and told.spoken.name in _TRAINERS and name != "swift":
@@ -247,7 +247,7 @@ def _adapter(told: Told) -> Adapter:
     )
 
 
-def _length(told: Told, given: Given) -> int | None:
+def _length(told: Told, given: LaunchOptions) -> int | None:
     """Return the longest sequence; of a trainer that samples its prompt and what it answers."""
     answer = told.value("completion_length")
     if given.seq is not None:

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from dashboard.submission.launchers.fields import Dialect, Statements, Value
+from dashboard.submission.launchers.fields import LaunchDialect, Statements, Value
 
 
 @dataclass(slots=True)
 class Told:
     """Looks up what was stated, else what the framework does unasked, with a note of it."""
 
-    spoken: Dialect
+    spoken: LaunchDialect
     said: Statements
     defaults: dict[str, Value]
     assumed: list[str] = field(default_factory=list)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dashboard.submission.launchers.documents import SUFFIXES, read_document
-from dashboard.submission.launchers.launched_job import Given, launched_job
+from dashboard.submission.launchers.launched_job import LaunchOptions, launched_job
 from data.errors import ChangeRefusedError, TrimtabError
 
 BOMB = "a0: &a0 [x, x]\n" + "".join(
@@ -50,7 +50,7 @@ def test_hostile_files_are_refused_by_name_or_key(tmp_path: Path, name: str) -> 
     path.write_text(HOSTILE[name])
     begun = time.process_time()
     with pytest.raises(TrimtabError) as refused:
-        launched_job([str(path)], Given())
+        launched_job([str(path)], LaunchOptions())
     assert name in str(refused.value)
     assert len(str(refused.value)) < 700
     assert time.process_time() - begun < 5
@@ -101,4 +101,4 @@ def test_any_words_are_a_job_or_an_error(words: list[str]) -> None:
     start = ["torchrun", "--nproc_per_node", "2", "t.py", "--model_name_or_path", "llama3-8b"]
     for line in (words, [*start, *words], ["vllm", "serve", *words]):
         with contextlib.suppress(TrimtabError):
-            launched_job(line, Given())
+            launched_job(line, LaunchOptions())

@@ -16,8 +16,8 @@ from dashboard.cli import main
 from dashboard.submission.launchers.documents import FRAMEWORKS
 from dashboard.submission.launchers.fields import FIELDS, dialect
 from dashboard.submission.launchers.launched_job import (
-    Given,
     LaunchedJob,
+    LaunchOptions,
     launched_job,
     model_of_name,
 )
@@ -32,7 +32,7 @@ ALL = ("q", "k", "v", "o", "gate", "up", "down")
 
 def read(line: str, **given_values: Any) -> LaunchedJob:
     """The job of one command line."""
-    return launched_job(shlex.split(line), Given(**given_values))
+    return launched_job(shlex.split(line), LaunchOptions(**given_values))
 
 
 def test_torchrun_with_the_arguments_of_transformers() -> None:
@@ -153,7 +153,7 @@ def test_files_of_frameworks_are_told_apart(tmp_path: Path) -> None:
     for name, text in files.items():
         path = tmp_path / f"{name}.yaml"
         path.write_text(text)
-        found = launched_job([str(path)], Given())
+        found = launched_job([str(path)], LaunchOptions())
         job = found.job
         assert (found.dialect, job.framework, job.method) == (name, name, Method.ADAPTER)
         assert job.adapter is not None
@@ -161,7 +161,7 @@ def test_files_of_frameworks_are_told_apart(tmp_path: Path) -> None:
         assert (job.quantization, job.sequence_length, job.length_varies) == ("nf4", 4096, False)
     path = tmp_path / "serve.yaml"
     path.write_text("model: Qwen/Qwen2.5-7B\nmax_model_len: 4096\ntensor_parallel_size: 2\n")
-    served = launched_job([str(path)], Given(batch=16)).job
+    served = launched_job([str(path)], LaunchOptions(batch=16)).job
     assert (served.method, served.micro_batch, served.prefill_tokens) == (
         Method.INFERENCE, 16, 8192,
     )  # fmt: skip
@@ -229,7 +229,7 @@ def test_order_and_spelling_of_flags_do_not_matter(source: random.Random) -> Non
             words.append(spelt)
         else:
             words += [f"{spelt}={value}"] if source.random() < 0.5 else [spelt, value]
-    found = launched_job(words, Given())
+    found = launched_job(words, LaunchOptions())
     assert found.job == wanted.job
     assert sorted(found.assumed) == sorted(wanted.assumed)
 
