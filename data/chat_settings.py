@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from data.setting_fields import Section, documented, documented_list, require
 
 CHATS: tuple[str, ...] = ("slack", "teams")
+_SLACK_HOST = "hooks.slack.com"
 _ACCOUNT = re.compile(r"(slack:[A-Z0-9]{2,32}/[A-Z0-9]{2,32}|teams:[0-9a-f-]{36})")
 
 
@@ -37,7 +38,7 @@ class ChatSettings(Section, name="chat"):
         "", "signing secret of the Slack app; empty: nothing is taken from Slack", secret=True
     )
     slack_answers: str = documented(
-        "https://hooks.slack.com/", "how addresses begin to which answers to a button are posted"
+        f"https://{_SLACK_HOST}/", "how addresses begin to which answers to a button are posted"
     )
     teams_security_token: str = documented(
         "", "security token of the outgoing webhook; empty: nothing from Teams", secret=True

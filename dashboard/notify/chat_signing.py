@@ -1,9 +1,9 @@
 """Whether a chat sent what is said to come from it: signed, of these minutes, and not sent before.
 
 Slack: HMAC-SHA256 over `v0:TIME:BODY` in hexadecimal
-(https://docs.slack.dev/authentication/verifying-requests-from-slack). Teams: the same over the body
+(docs.slack.dev/authentication/verifying-requests-from-slack). Teams: the same over the body
 alone, key and signature in base64
-(https://learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/add-outgoing-webhook).
+(learn.microsoft.com/microsoftteams/platform/webhooks-and-connectors/how-to/add-outgoing-webhook).
 """
 
 import base64

@@ -49,7 +49,7 @@ SIGNED = "v0=a2114d57b48eac39b9ad189dd8316235a7b4a8d21a10bd27519666489c69b503"
 
 
 def test_the_published_request_has_the_published_signature() -> None:
-    """Of https://docs.slack.dev/authentication/verifying-requests-from-slack."""
+    """Of docs.slack.dev/authentication/verifying-requests-from-slack."""
     assert slack_signature(SECRET, "1531420618", PUBLISHED) == SIGNED
     assert slack_signature(SECRET, "1531420619", PUBLISHED) != SIGNED
 
