@@ -7,6 +7,7 @@ from dashboard.web.demo_guide import demo_guide, simulated_banner
 from dashboard.web.header import page_header
 from dashboard.web.identity import current_role, welcome
 from dashboard.web.page import frame, loss_banner
+from dashboard.web.scope import current_scope
 from dashboard.web.urgent_strip import urgent_strip
 
 st.set_page_config(page_title="Trimtab", layout="wide", initial_sidebar_state=220)
@@ -48,17 +49,17 @@ elif current_role() == "none":
     pages = {"": [st.Page("views/overview.py", title="Sign in", default=True)]}
 # Streamlit's own list of pages is no list to a screen reader: sections stand between its items.
 chosen = st.navigation(pages, position="hidden")
-with st.sidebar.container(gap="xxsmall", key="pages"):
-    for section, listed in pages.items():
-        if section:
-            st.caption(f"**{section}**")
-        for page in listed:
-            st.page_link(page)
+ways = st.sidebar.container(gap="xxsmall", key="pages")
 with frame():
     person = welcome()
     if person is not None:
         apply_sidebar(person)
         page_header(chosen.title, person)
+        for section, listed in pages.items():
+            if section:
+                ways.caption(f"**{section}**")
+            for page in listed:
+                ways.page_link(page, query_params=current_scope().chosen)
         apply_banner()
         loss_banner()
         urgent_strip()

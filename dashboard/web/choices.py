@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import streamlit as st
 
 ALL = "all"
-_DAYS = (1, 7, 30, 90)
 
 
 def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> str:
@@ -25,22 +24,13 @@ def choose(label: str, options: Sequence[str], name: str, *, bare: int = 0) -> s
     )
 
 
-def pick(label: str, options: Sequence[str], name: str) -> str:
-    """Ask for one of a few options, all of them in sight; the first is the start.
+def pick(label: str, options: Sequence[str], name: str, *, usual: int = 0) -> str:
+    """Ask for one of a few options, all of them in sight; the address leaves the usual one out.
 
     A segmented control would show the chosen one in the colour of the main button, which is too
     dark to be read as text in dark mode.
     """
-    return str(st.radio(label, options, key=name, bind="query-params", horizontal=True))
-
-
-def choose_days(default: int = 7) -> int:
-    """Ask for how many days of history are shown."""
-    return int(
-        st.radio(
-            "Days", _DAYS, _DAYS.index(default), key="days", bind="query-params", horizontal=True
-        )
-    )
+    return str(st.radio(label, options, usual, key=name, bind="query-params", horizontal=True))
 
 
 def choose_page(rows: int, page_size: int) -> int:

@@ -9,10 +9,10 @@ import streamlit as st
 
 from dashboard.reports.esg.periods import Every
 from dashboard.reports.esg.statement import GroupBy
+from dashboard.web.scope import Scope
 
 _BY = (GroupBy.TENANT, GroupBy.OWNER, GroupBy.JOB, GroupBy.MODEL, GroupBy.NODE)
 _EVERY = (Every.HOUR, Every.DAY, Every.WEEK)
-_DAYS = ("1", "7", "14", "30", "90")
 _MAX_HOURLY_DAYS = 14
 """Bars of an hour are too thin to see over a longer range."""
 
@@ -31,13 +31,15 @@ class EnergyChoice:
     shown: str
 
 
-def ask_energy_choice(newest: datetime, zone: str) -> EnergyChoice:
+def ask_energy_choice(newest: datetime, zone: str, scope: Scope) -> EnergyChoice:
     """Ask for it, starting with what the address says, and write the answer into the address."""
+    days = scope.days
+    # What single jobs used is not told apart by node.
+    groups = [one.value for one in _BY if one is not GroupBy.NODE or not scope.chosen]
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        by = _choose("By", "by", [one.value for one in _BY], GroupBy.TENANT.value)
+        by = _choose("By", "by", groups, GroupBy.TENANT.value)
         every = _choose("Bars", "every", [one.value for one in _EVERY], Every.DAY.value)
         shown = _choose("Show", "show", SHOWN, SHOWN[0])
-        days = int(_choose("Days", "days", _DAYS, "7"))
         last = newest.astimezone(ZoneInfo(zone)).date()
         until = st.date_input("Until", _asked_day(last), max_value=last, key="until-day", width=150)
     chosen = until if isinstance(until, date) else last
@@ -45,10 +47,11 @@ def ask_energy_choice(newest: datetime, zone: str) -> EnergyChoice:
     if every == Every.HOUR.value and days > _MAX_HOURLY_DAYS:
         st.caption(f"Hours are shown for at most {_MAX_HOURLY_DAYS} days; these are days.")
         every = Every.DAY.value
-    st.query_params.from_dict(
-        {"by": by, "every": every, "show": shown, "days": str(days)}
-        | ({} if chosen == last else {"until": chosen.isoformat()})
-    )
+    st.query_params.update({"by": by, "every": every, "show": shown})
+    if chosen != last:
+        st.query_params["until"] = chosen.isoformat()
+    elif "until" in st.query_params:
+        del st.query_params["until"]
     return EnergyChoice(
         start=end - timedelta(days=days),
         end=end,

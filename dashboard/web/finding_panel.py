@@ -15,7 +15,7 @@ from dashboard.web.evidence import evidence_rows, show_demand
 from dashboard.web.identity import signed_in
 from dashboard.web.inbox_rows import InboxRow, interrupts
 from dashboard.web.outcome import show_outcome, under_way
-from dashboard.web.page import plain, table, tense
+from dashboard.web.page import plain, table, tense, way
 from dashboard.web.session import current_world
 from dashboard.web.verbs import VERBS, offered, why_refused
 from data.records.decisions import Recommendation
@@ -50,8 +50,7 @@ def finding_panel(row: InboxRow) -> None:
             )
             with st.container(horizontal=True, vertical_alignment="center", width="content"):
                 if said.job_id:
-                    to_job = {"id": said.job_id}
-                    st.page_link("views/job.py", label="Open the job", query_params=to_job)
+                    way("job", "Open the job", id=said.job_id)
                 st.badge(plain(row.state), color=_COLOURS.get(stored.state, "gray"))
         st.markdown(f"{plain(said.now.describe())} → **{plain(said.summary)}**")
         _decisions(stored)

@@ -3,8 +3,9 @@
 import streamlit as st
 
 from dashboard.rights import role_of
-from dashboard.web.identity import ask_name
+from dashboard.web.identity import ask_name, current_role
 from dashboard.web.page import freshness, plain
+from dashboard.web.scope import ask_scope, scope_note
 from dashboard.web.session import current_world
 from data.records.commands import Person
 
@@ -33,8 +34,11 @@ def page_header(title: str, person: Person) -> None:
         key="header",
     ):
         st.title(title, anchor=False, width="content")
+        if current_role() != "owner":  # the filters name the namespaces of others
+            ask_scope()
         _person(person)
     st.caption(f"**Trimtab** · {plain(cluster_name())} · {plain(freshness())}")
+    scope_note(title)
 
 
 def _person(person: Person) -> None:

@@ -24,6 +24,7 @@ from dashboard.web.inbox_rows import (
 )
 from dashboard.web.page import table, three_digits
 from dashboard.web.saved_days import saved_by_finding
+from dashboard.web.scope import Scope, current_scope
 from dashboard.web.session import current_world
 from dashboard.web.urgent_strip import urgent_now
 from dashboard.web.verbs import BULK, VERBS
@@ -64,6 +65,18 @@ def every_row() -> tuple[InboxRow, ...]:
     )
 
 
+def rows_in_scope(every: Sequence[InboxRow]) -> tuple[InboxRow, ...]:
+    """Return the rows of the jobs that are looked at; of what is no job, those of the namespace."""
+    scope = current_scope()
+    return tuple(row for row in every if _in_scope(row, scope))
+
+
+def _in_scope(row: InboxRow, scope: Scope) -> bool:
+    if row.job is not None:
+        return scope.takes(row.job)
+    return set(scope.chosen) <= {"namespace"} and scope.namespace in ("", row.said.namespace)
+
+
 def choose_rows(every: Sequence[InboxRow]) -> list[InboxRow]:
     """Ask for filters, search and order, and what to do with what is ticked; give the rows."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="inbox-choice"):
@@ -88,7 +101,6 @@ def _ask_choice(rows: Sequence[InboxRow]) -> InboxChoice:
     with st.popover("Filter and sort", icon=":material/filter_list:"):
         order = choose("Sort", list(InboxOrder), "sort")
         kind = choose("Kind of change", [ALL, *titles(rows)], "kind")
-        namespace = choose("Namespace", _names(row.said.namespace for row in rows), "namespace")
         owner = choose("Owner", _names(row.owner for row in rows), "owner")
         risk = choose("Risk", [ALL, "low", "medium", "high"], "risk")
         urgent = choose("Urgent alone", [ALL, "yes"], "urgent")
@@ -98,9 +110,9 @@ def _ask_choice(rows: Sequence[InboxRow]) -> InboxChoice:
         order=InboxOrder(order),
         urgent=urgent != ALL,
         kind=_one(kind),
-        namespace=_one(namespace),
         owner=_one(owner),
         risk=_one(risk),
+        scope=current_scope().describe(),
     )
 
 

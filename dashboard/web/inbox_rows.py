@@ -41,15 +41,18 @@ class InboxOrder(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxChoice:
-    """What is chosen; '' chooses all. `search` is looked for in number, target, owner and text."""
+    """What is chosen; '' chooses all. `search` is looked for in number, target, owner and text.
+
+    `scope` names what the header narrows the rows to: with another one it is another list.
+    """
 
     state: str = STATES[0]
     kind: str = ""
-    namespace: str = ""
     owner: str = ""
     risk: str = ""
     urgent: bool = False
     search: str = ""
+    scope: str = ""
     order: InboxOrder = InboxOrder.URGENT
 
 
@@ -163,7 +166,6 @@ def _is_chosen(row: InboxRow, choice: InboxChoice) -> bool:
     states = _GROUPS.get(choice.state)
     wanted = (
         (choice.kind, row.said.action.spec.title),
-        (choice.namespace, row.said.namespace),
         (choice.owner, row.owner),
         (choice.risk, str(row.said.risk)),
     )

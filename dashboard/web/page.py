@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pandas as pd
 import plotly.graph_objects as go
@@ -15,6 +15,7 @@ from dashboard.figure_text import figure_text, range_texts
 from dashboard.foreign_text import markdown
 from dashboard.recording import as_of_text
 from dashboard.web.headings import column_settings
+from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from data.errors import TrimtabError
 from data.records.decisions import Range
@@ -138,7 +139,7 @@ def table(
         if column in rows.columns and not rows[column].astype(str).str.contains("\n").any():
             shown[column] = [link_to(page, one) for one in rows[column]]
             settings[column] = st.column_config.LinkColumn(
-                settings[column]["label"], display_text=r"\?[a-z]+=(.*)$"
+                settings[column]["label"], display_text=r"[?&][a-z]+=([^&]*)$"
             )
     st.dataframe(shown, hide_index=True, placeholder=UNKNOWN, column_config=settings)
     if exported:
@@ -146,8 +147,21 @@ def table(
 
 
 def link_to(page: str, name: object) -> str | None:
-    """Return the address of a page about a name, None for no name."""
-    return f"{page}{quote(str(name), safe='')}" if isinstance(name, str) and name else None
+    """Return the address of a page about a name within the scope of now, None for no name."""
+    if not isinstance(name, str) or not name:
+        return None
+    path, _mark, asked = page.partition("?")
+    scope = urlencode(current_scope().address(), quote_via=quote)
+    return f"{path}?{scope}{'&' if scope else ''}{asked}{quote(name, safe='')}"
+
+
+def way(view: str, label: str, **asked: str) -> None:
+    """Show a link to another page that keeps the scope; `asked` is what else its address says.
+
+    Streamlit itself keeps the parameters of what is drawn on every page: the range. Those of the
+    filters, behind their button, it forgets.
+    """
+    st.page_link(f"views/{view}.py", label=label, query_params=current_scope().chosen | asked)
 
 
 def export(name: str, whole: Callable[[], pd.DataFrame]) -> None:

@@ -18,6 +18,7 @@ FIELDS = {
     "owner": _said("owner"),
     "state": f"coalesce(nullif({_said('scheduler', 'state')}, ''), 'unknown')",
     "kind": _said("kind"),
+    "model": _said("gpu_model"),
 }
 """What jobs can be filtered by."""
 

@@ -121,7 +121,6 @@ def test_urgent_comes_first_then_money() -> None:
         (InboxChoice(state="all", search="JOB-3"), [3]),
         (InboxChoice(search="tt-2"), [2]),
         (InboxChoice(owner="ada", risk="low"), [2]),
-        (InboxChoice(namespace="elsewhere"), []),
         (InboxChoice(kind="Fewer GPUs", owner="ada"), [1, 2]),
     ],
 )

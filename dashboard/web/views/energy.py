@@ -20,6 +20,7 @@ from dashboard.web.energy_parts import (
     stack_parts,
 )
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table
+from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 
 _TOLD = ("kind", "name", "value", "year", "source")
@@ -38,10 +39,16 @@ def answer_of(statement: EsgStatement, days: int) -> str:
     share = statement.completeness_ratio
     measured = "" if share is None else f"; {100 * share:.1f} % of the board-time was measured"
     return (
-        f"The GPUs used {range_text(total.gpu_energy_kwh)} in {days} d{_largest(statement)}; with "
+        f"{whose()} used {range_text(total.gpu_energy_kwh)} in {days} d{_largest(statement)}; with "
         f"the site's overhead that is {range_text(total.location_kgco2e)} location-based{market}"
         f"{measured}."
     )
+
+
+def whose() -> str:
+    """Name the GPUs: all, or those that the chosen jobs held."""
+    chosen = current_scope().describe()
+    return f"The GPUs of jobs of {chosen}" if chosen else "The GPUs"
 
 
 def _largest(statement: EsgStatement) -> str:
@@ -56,7 +63,8 @@ def _largest(statement: EsgStatement) -> str:
 if not empty_state():
     answer = st.container()
     newest = min(world.clock(), reader.latest_sample_at() or world.clock())
-    choice = ask_energy_choice(newest, settings.report.timezone)
+    choice = ask_energy_choice(newest, settings.report.timezone, current_scope())
+    jobs = scoped_jobs()
 
     def statement_every(every: Every) -> EsgStatement:
         """Return the statement as asked for, in periods of that length."""
@@ -67,6 +75,7 @@ if not empty_state():
             settings=settings,
             by=choice.by,
             calendar=calendar_of(settings, every),
+            jobs=jobs,
         )
 
     whole = statement_every(choice.every)
@@ -75,6 +84,7 @@ if not empty_state():
         start=choice.start - (choice.end - choice.start),
         end=choice.start,
         settings=settings,
+        jobs=jobs,
     )
     past = before.total if comparable(whole, before) else None
     with answer:
@@ -145,7 +155,7 @@ if not empty_state():
             "energy-per-token",
         )
     apart = reader.energy_disagreements(start=choice.start, end=choice.end)
-    if len(apart):
+    if len(apart) and jobs is None:
         st.warning(
             f"On {len(apart)} boards the energy counter and the integral of power differ by more "
             "than a tenth: check their sensors before quoting their energy."

@@ -13,6 +13,7 @@ from dashboard.web.inbox import (
     every_row,
     findings_grid,
     open_row,
+    rows_in_scope,
 )
 from dashboard.web.inbox_rows import InboxRow
 from dashboard.web.outcome import watch
@@ -116,10 +117,11 @@ def show_idle(plan: Plan) -> None:
 if not empty_state():
     world = current_world()
     every = every_row()
+    looked_at = rows_in_scope(every)
     costs = (row.said.savings.cost for row in every)
     currency = next((cost.unit for cost in costs if cost), world.settings.settings.energy.currency)
-    answer(every, currency)
-    rows = choose_rows(every)
+    answer(looked_at, currency)
+    rows = choose_rows(looked_at)
     asked = st.query_params.get("finding", "")
     if rows:
         chosen = findings_grid(rows, currency)

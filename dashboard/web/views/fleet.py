@@ -9,9 +9,10 @@ from dashboard.charts.board_history import board_history
 from dashboard.charts.fleet_image import fleet_image
 from dashboard.charts.fleet_map import MEASURES, MapMeasure, fleet_map
 from dashboard.charts.palette import safe
-from dashboard.web.choices import ALL, choose, choose_days, choose_page
+from dashboard.web.choices import choose, choose_page
 from dashboard.web.node_health import troubles
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table
+from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from dashboard.web.xid_errors import NOT_REPORTED, worth_a_look, xid_texts
 from dashboard.web.xid_section import board_xid_section
@@ -47,13 +48,19 @@ def cell_texts(boards: pd.DataFrame) -> list[str]:
 
 
 def boards_now(end: datetime) -> pd.DataFrame:
-    """Return the boards of the last hour with the measures in %."""
+    """Return the boards of the last hour that are looked at, with the measures in %."""
     boards = reader.boards(start=end - timedelta(hours=1), end=end)
     boards["work"] = 100 * boards["used_ratio"]
     boards["allocated"] = 100 * boards["allocated_ratio"]
     boards["memory"] = 100 * boards["memory_used_mib"] / boards["memory_total_mib"]
     boards["xid"] = xid_texts(boards, reader.board_xids(since=end - timedelta(days=1)))
     boards["unused"] = 1 - boards["used_ratio"].fillna(0)
+    scope, jobs = current_scope(), scoped_jobs()
+    if scope.model:
+        boards = boards[boards["gpu_model"] == scope.model]
+    if jobs is not None and set(scope.chosen) != {"model"}:
+        held = boards["jobs"].map(lambda names: any(one in jobs for one in str(names).split("\n")))
+        boards = boards[held]
     return boards
 
 
@@ -108,7 +115,7 @@ def show_board(page: pd.DataFrame, end: datetime) -> None:
         format_func=lambda one: names[one],
     )
     st.query_params["gpu"] = gpu
-    days = choose_days(1)
+    days = current_scope().days
     history = reader.board_history(
         gpu, start=end - timedelta(days=days), end=end, slot_seconds=_SLOT_SECONDS[days]
     )
@@ -162,21 +169,19 @@ if not empty_state():
             "boards cut into slices": f"{int((boards['mig_profiles'] != '').sum())}",
         }
     )
-    cells = st.columns([2, 2, 2, 3], vertical_alignment="bottom")
+    cells = st.columns([2, 2, 3], vertical_alignment="bottom")
     with cells[0]:
         shown = choose("Colour", [measure.title for measure in MEASURES], "colour")
     with cells[1]:
-        model = choose("Model", [ALL, *sorted(set(boards["gpu_model"]))], "model")
-    with cells[2]:
         order = choose("Order", list(_SORTS), "order")
-    with cells[3]:
+    with cells[2]:
         search = st.text_input("Node or job", key="q", bind="query-params")
-    chosen = boards if model == ALL else boards[boards["gpu_model"] == model]
+    chosen = boards
     if search:
         text = chosen["node"] + " " + chosen["jobs"]
         chosen = chosen[text.str.contains(search, case=False, regex=False)]
     if chosen.empty:
-        st.info("No board fits these filters. Clear the search or choose “all”.")
+        st.info("No board fits these filters. Clear the search, or choose other jobs above.")
     else:
         show_boards(
             ranked(chosen, order),

@@ -12,6 +12,7 @@ from dashboard.charts.lead_accuracy import lead_accuracy
 from dashboard.charts.member_weights import member_weights
 from dashboard.web.choices import choose_page, pick
 from dashboard.web.page import chart, empty_state, figures, finding, plain, table, tense
+from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
 from data.clock import utc_now
 from data.records.forecast_tests import ForecastTest
@@ -94,11 +95,22 @@ def skipped_rows() -> pd.DataFrame:
 
 groups = [] if empty_state() else list(reader.group_forecasts())
 weeks = {(group.kind, group.name): group for group in groups if by_hour(group)}
+scope = current_scope()
+asked = {GroupKind.NAMESPACE: scope.namespace, GroupKind.GPU_MODEL: scope.model}
+wanted = [one for one in asked.items() if one[1]]
+if wanted:
+    weeks = {one: weeks[one] for one in wanted if one in weeks}
+    if not weeks and groups:
+        st.info(plain(f"No forecast of {scope.describe()} is kept: too little is known of it."))
 if weeks:
-    fleet = weeks[GroupKind.FLEET, "fleet"]
+    kind, name = next(iter(weeks)) if wanted else (GroupKind.FLEET, "fleet")
+    fleet = weeks[kind, name]
+    whose = plain("jobs" if kind is GroupKind.FLEET else f"jobs of {name}")
     allocated = fleet.path(Quantity.ALLOCATED_GPUS)
     if allocated is not None:
-        ahead_text = tense("In the next 24 h jobs will hold", "In the 24 h after jobs would hold")
+        ahead_text = tense(
+            f"In the next 24 h {whose} will hold", f"In the 24 h after {whose} would hold"
+        )
         finding(
             f"{ahead_text} {np.mean(allocated.q50[:24]):.0f} GPUs on average, "
             f"an hour of it {np.mean(allocated.q10[:24]):.0f}–{np.mean(allocated.q90[:24]):.0f} "
@@ -157,7 +169,8 @@ if weeks:
                 "stays with naive."
             )
 if not empty_state():
-    tests = reader.forecast_tests()
+    jobs = scoped_jobs()
+    tests = [one for one in reader.forecast_tests() if jobs is None or one.job_id in jobs]
     known, skipped = reader.forecast_counts()
     st.subheader("Jobs")
     if not tests:

@@ -8,13 +8,13 @@ import streamlit as st
 
 from dashboard.charts.forecast_band import forecast_band
 from dashboard.plan_rows import stretch_rows
-from dashboard.web.choices import choose_days
 from dashboard.web.inbox import every_row, findings_table
 from dashboard.web.job_models import show_models
 from dashboard.web.job_phases import job_phases
 from dashboard.web.memory_line import memory_line
 from dashboard.web.page import chart, empty_state, figures, finding, measured, plain, table, tense
 from dashboard.web.scheduler_facts import scheduler_facts
+from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.similar_runs import similar_runs
 from data.records.forecasts import DemandForecast, ForecastSkipped, Quantity
@@ -161,7 +161,7 @@ def show_findings(job: Job) -> None:
 
 def show(job: Job, end: datetime, place: "st.delta_generator.DeltaGenerator") -> None:
     """Show one job, its answer at `place`."""
-    days = choose_days()
+    days = current_scope().days
     slot_seconds = planning.slot_minutes * 60 * (1 if days <= 7 else 4)
     history = reader.job_history(
         job.job_id, start=end - timedelta(days=days), end=end, slot_seconds=slot_seconds

@@ -8,16 +8,15 @@ import streamlit as st
 
 from dashboard.web.choices import ALL, choose, choose_page
 from dashboard.web.page import empty_state, finding, number, table, tense
+from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from data.records.job_pages import JobFilter, JobPage, JobUse
 from data.store import StoredRecommendation
-from data.store.job_sql import FIELDS, ORDERS
+from data.store.job_sql import ORDERS
 
 _PAGE = 100
 _EVERY = 1_000_000
 _LABELS = {
-    "namespace": "Namespace or partition",
-    "team": "Team (account)",
     "user": "User",
     "owner": "Owner",
     "state": "State",
@@ -58,14 +57,16 @@ def row_of(used: JobUse, proposed: dict[str, StoredRecommendation]) -> dict[str,
 
 
 def job_filter() -> JobFilter:
-    """Ask for the filters."""
+    """Ask for the filters of this page, and add those of the header."""
     chosen = []
-    for column, field in zip(st.columns(len(FIELDS)), FIELDS, strict=True):
+    for column, (field, label) in zip(st.columns(len(_LABELS)), _LABELS.items(), strict=True):
         with column:
-            options = [ALL, *reader.job_choices(field)]
-            chosen.append((field, choose(_LABELS[field], options, field)))
+            # The page Findings has a choice called state too, and would take this one's over.
+            name = "job-state" if field == "state" else field
+            chosen.append((field, choose(label, [ALL, *reader.job_choices(field)], name)))
+    kept = tuple((field, value) for field, value in chosen if value != ALL)
     return JobFilter(
-        fields=tuple((field, value) for field, value in chosen if value != ALL),
+        fields=(*current_scope().chosen.items(), *kept),
         search=st.session_state.get("q", "").strip(),
         running=st.session_state.get("show", "running") == "running",
     )

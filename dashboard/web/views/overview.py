@@ -1,5 +1,6 @@
 """What is wasted now, and what should be approved today."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pandas as pd
@@ -8,40 +9,65 @@ import streamlit as st
 from dashboard.charts.fleet_timeline import fleet_timeline
 from dashboard.figure_text import range_text
 from dashboard.reports.esg.build import make_statement
+from dashboard.reports.esg.statement import EsgStatement, GroupBy
 from dashboard.saved_by_day import summed
-from dashboard.web.choices import choose_days
-from dashboard.web.inbox import every_row, findings_table
+from dashboard.web.inbox import every_row, findings_table, rows_in_scope
 from dashboard.web.inbox_rows import InboxChoice, chosen_rows
-from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense
+from dashboard.web.page import UNKNOWN, chart, empty_state, figures, finding, number, tense, way
 from dashboard.web.saved_days import saved_days
+from dashboard.web.scope import current_scope, scoped_jobs
 from dashboard.web.session import current_world
+from dashboard.web.usage import usage_now, usage_over
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
 from data.records.cluster import SourceState
 from data.records.decisions import FOR_MEMORY, Range
+from data.records.jobs import Job
 
 _TOP = 5
-_RECENT = timedelta(minutes=30)
 world = current_world()
 reader = world.reader
 settings = world.settings.settings
 
 
-def idle_cost(by_model: pd.DataFrame) -> float | None:
+def idle_cost(by_model: EsgStatement) -> float | None:
     """Return the cost of the idle GPU-hours by the catalogue; None when no model has a price."""
     catalogue = load_gpu_catalogue()
     rents = [
-        float(row["idle_gpu_hours"]) * model.price_per_hour
-        for row in by_model.to_dict("records")
-        if (model := catalogue.find(str(row["key"]))) is not None
-        and row["idle_gpu_hours"] == row["idle_gpu_hours"]
+        row.idle_gpu_hours * model.price_per_hour
+        for row in by_model.groups
+        if row.idle_gpu_hours is not None and (model := catalogue.find(row.key)) is not None
     ]
     return sum(rents) if rents else None
 
 
-def total(rows: pd.DataFrame, column: str) -> float | None:
-    """Return the sum of what is known, None when nothing is."""
-    known = rows[column].dropna()
-    return None if known.empty else float(known.sum())
+def answer(now: "pd.Series[float]", jobs: Mapping[str, Job] | None) -> None:
+    """Open with what is held and in use, and what the findings would free of it."""
+    stored = [
+        one.recommendation
+        for one in reader.recommendations(now=world.clock())
+        if one.state == "proposed" and (jobs is None or one.recommendation.job_id in jobs)
+    ]
+    freed = sum(
+        said.savings.gpu_hours.central / said.savings.horizon_hours
+        for said in stored
+        if said.savings.gpu_hours and said.action not in FOR_MEMORY
+    )
+    are, unseen = tense("are", "were"), now["unknown_gpus"]
+    unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0.05 else ""
+    if now["unattributed_gpus"] > 0.05:
+        unknown += f"; {now['unattributed_gpus']:.1f} more {are} busy for nobody known"
+    noun = "finding" if len(stored) == 1 else "findings"
+    would = tense("would free", "would have freed")
+    held = (
+        f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs {are} allocated"
+        if jobs is None
+        else f"Jobs of {current_scope().describe()} held {now['allocated_gpus']:.1f} GPUs in the "
+        "last hour"
+    )
+    finding(
+        f"{held}, {now['used_gpus']:.1f} {are} in use{unknown}; {len(stored)} {noun} {would} "
+        f"{freed:.1f}."
+    )
 
 
 def site_energy(used: Range | None, power_kilowatts: float | None) -> tuple[str, str]:
@@ -58,7 +84,7 @@ def show_findings() -> None:
     left, right = st.columns([3, 1])
     with left:
         st.subheader(tense("Findings to decide on", "What would have been found"))
-        rows = chosen_rows(every_row(), InboxChoice())
+        rows = chosen_rows(rows_in_scope(every_row()), InboxChoice())
         if rows:
             findings_table(rows[:_TOP], "top-findings")
         else:
@@ -69,10 +95,12 @@ def show_findings() -> None:
                 )
             )
         if len(rows) > _TOP:
-            st.page_link("views/findings.py", label=f"All {len(rows)} findings")
+            way("findings", f"All {len(rows)} findings")
     with right:
         st.subheader("Saved to date")
-        (saved,) = summed(saved_days(), "all") or (None,)
+        jobs = scoped_jobs()
+        days = [one for one in saved_days() if jobs is None or one.recommendation.job_id in jobs]
+        (saved,) = summed(days, "all") or (None,)
         if saved is None:
             st.write(tense("Nothing is applied yet.", "Nothing was applied."))
             return
@@ -82,54 +110,36 @@ def show_findings() -> None:
             ("emissions", saved.emissions_kgco2e),
         ):
             st.metric(label, range_text(value))
-        st.page_link("views/savings.py", label="Savings, by finding and day")
+        way("savings", "Savings, by finding and day")
 
 
 if not empty_state():
     end = reader.latest_sample_at() or world.clock()
     day_ago = end - timedelta(days=1)
-    recent = reader.fleet_history(start=end - _RECENT, end=end, slot_seconds=300)
-    if recent.empty:  # five-minute roll-ups are kept for a shorter time than hourly ones
-        recent = reader.fleet_history(start=day_ago, end=end, slot_seconds=3600)
-    # The last five minutes may have begun only: boards whose readings are to come are not free.
-    now = recent[recent["boards"] >= recent["boards"].max()].iloc[-1]
-    stored = [
-        recommendation
-        for recommendation in reader.recommendations(now=world.clock())
-        if recommendation.state == "proposed"
-    ]
-    freed = sum(
-        one.recommendation.savings.gpu_hours.central / one.recommendation.savings.horizon_hours
-        for one in stored
-        if one.recommendation.savings.gpu_hours and one.recommendation.action not in FOR_MEMORY
-    )
-    unseen = now["unknown_gpus"]
-    unknown = f", of {unseen:.1f} nobody reported utilization" if unseen > 0 else ""
-    if now["unattributed_gpus"] > 0.05:
-        unknown += (
-            f"; {now['unattributed_gpus']:.1f} more {tense('are', 'were')} busy for nobody known"
-        )
-    noun = "finding" if len(stored) == 1 else "findings"
-    would = tense("would free", "would have freed")
-    finding(
-        f"{now['allocated_gpus']:.0f} of {now['boards']:.0f} GPUs "
-        f"{tense('are', 'were')} allocated, {now['used_gpus']:.1f} {tense('are', 'were')} in use"
-        f"{unknown}; {len(stored)} {noun} {would} {freed:.1f}."
-    )
-    day = reader.energy(start=day_ago, end=end, by="gpu_model")
-    before = reader.energy(start=end - timedelta(days=2), end=day_ago, by="gpu_model")
-    statement = make_statement(reader, start=day_ago, end=end, settings=settings).total
+    jobs = scoped_jobs()
+    now = usage_now(end)
+    if now is None:
+        finding(f"No job of {current_scope().describe()} held a GPU in the last 24 h.")
+        st.stop()
+    answer(now, jobs)
+    groups = GroupBy.MODEL
+    day = make_statement(reader, start=day_ago, end=end, settings=settings, by=groups, jobs=jobs)
+    before = make_statement(
+        reader, start=end - timedelta(days=2), end=day_ago, settings=settings, jobs=jobs
+    ).total
+    statement = day.total
     rent = number(idle_cost(day), settings.energy.currency)
     power = None if pd.isna(now["power_watts"]) else float(now["power_watts"]) / 1000
     figures(
         {
             "GPUs in use": (
                 f"{now['used_gpus']:.1f} of {now['boards']:.0f}",
-                f"{now['idle_allocated_gpus']:.1f} allocated but idle, {now['free_gpus']:.1f} free",
+                f"{now['idle_allocated_gpus']:.1f} allocated but idle"
+                + (f", {now['free_gpus']:.1f} free" if jobs is None else ""),
             ),
             "idle while allocated, last 24 h": (
-                number(total(day, "idle_gpu_hours"), "GPU-h"),
-                f"{rent}; {number(total(before, 'idle_gpu_hours'), 'GPU-h')} the day before",
+                number(statement.idle_gpu_hours, "GPU-h"),
+                f"{rent}; {number(before.idle_gpu_hours, 'GPU-h')} the day before",
             ),
             "site energy, last 24 h": site_energy(statement.site_energy_kwh, power),
             "emissions, last 24 h": statement.location_kgco2e,
@@ -137,14 +147,16 @@ if not empty_state():
     )
     show_findings()
     st.subheader("GPUs in use over time")
-    days = choose_days()
-    fleet = reader.fleet_history(start=end - timedelta(days=days), end=end, slot_seconds=3600)
-    chart(fleet_timeline(fleet, reader.demand_total()), "fleet")
+    days = current_scope().days
+    fleet = usage_over(end - timedelta(days=days), end)
+    chart(fleet_timeline(fleet, reader.demand_total() if jobs is None else None), "fleet")
     known, skipped = reader.forecast_counts()
     st.caption(
-        f"Per hour, last {days} d. The forecast adds up {known} of {known + skipped} jobs, their "
-        "q10 and q90 as if all peaked together; the others have none, and jobs yet to come are "
-        "not foreseen."
+        f"Per hour, last {days} d: GPUs that these jobs held. Their forecast is on Forecasts."
+        if jobs is not None
+        else f"Per hour, last {days} d. The forecast adds up {known} of {known + skipped} jobs, "
+        "their q10 and q90 as if all peaked together; the others have none, and jobs yet to come "
+        "are not foreseen."
     )
     st.subheader("Data")
     reports = reader.source_reports()
@@ -157,4 +169,4 @@ if not empty_state():
             "All of it was imported.",
         )
     )
-    st.page_link("views/health.py", label="Health of the sources and the store")
+    way("health", "Health of the sources and the store")

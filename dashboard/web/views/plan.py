@@ -8,8 +8,9 @@ import streamlit as st
 from dashboard.charts.plan_gantt import capacity_band, node_heat, plan_gantt
 from dashboard.plan_rows import bound_rows, job_rows, node_rows, tenant_rows
 from dashboard.web.boards import boards_of
-from dashboard.web.choices import ALL, choose
+from dashboard.web.choices import choose
 from dashboard.web.page import chart, empty_state, figures, finding, number, plain, table, tense
+from dashboard.web.scope import current_scope
 from dashboard.web.session import current_world
 from dashboard.web.what_if_panel import what_if_panel
 from data.catalogue.gpu_catalogue import load_gpu_catalogue
@@ -93,13 +94,11 @@ def show_demand(plan: Plan) -> None:
 def show_places(plan: Plan) -> None:
     """Show the placement over time: all nodes as a heat map, some of them as a Gantt chart."""
     st.subheader("Placement over time")
-    with st.container(horizontal=True):
-        model = choose(
-            "GPU model", [ALL, *sorted({node.gpu_model for node in plan.nodes})], "model"
-        )
-        pages = node_pages(plan, model)
-        names = [f"{part[0].node} – {part[-1].node}" for part in pages]
-        chosen = choose("Nodes", names, "nodes") if names else ""
+    pages = node_pages(plan, current_scope().model)
+    names = [f"{part[0].node} – {part[-1].node}" for part in pages]
+    chosen = choose("Nodes", names, "nodes") if names else ""
+    if not names:
+        st.info(plain(f"No node of the plan has {current_scope().model}."))
     if sum(node.gpus for node in plan.nodes) > _DETAIL_UP_TO:
         chart(reader.remember(("heat", plan.plan_id), lambda: node_heat(plan)), "heat")
         st.caption("GPUs in use of the nodes that are on; blank where a node is off.")
@@ -124,9 +123,9 @@ def show_places(plan: Plan) -> None:
 
 
 def node_pages(plan: Plan, model: str) -> list[Sequence[NodePlan]]:
-    """Return the nodes of a model, a picture's worth at a time."""
+    """Return the nodes of a model, '' for all, a picture's worth at a time."""
     nodes = sorted(
-        (node for node in plan.nodes if model in (ALL, node.gpu_model)),
+        (node for node in plan.nodes if model in ("", node.gpu_model)),
         key=lambda one: (one.gpu_model, one.node),
     )
     per_page = max(1, _GPUS_A_PAGE // max((node.gpus for node in nodes), default=1))

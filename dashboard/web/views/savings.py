@@ -7,9 +7,11 @@ from dashboard.charts.savings_dumbbell import Pair, savings_dumbbell, savings_su
 from dashboard.figure_text import range_text
 from dashboard.saved_by_day import summed
 from dashboard.savings import LedgerRow, ledger, total_energy, total_gpu_hours
-from dashboard.web.page import chart, figures, finding, table, tense
+from dashboard.web.page import chart, figures, finding, table, tense, way
 from dashboard.web.saved_days import saved_days
+from dashboard.web.scope import scoped_jobs
 from dashboard.web.session import current_world
+from data.records.decisions import Recommendation
 
 
 def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
@@ -31,7 +33,19 @@ def pairs_of(rows: tuple[LedgerRow, ...]) -> list[Pair]:
     return found
 
 
-rows = ledger(current_world().reader, now=current_world().clock())
+jobs = scoped_jobs()
+
+
+def looked_at(said: Recommendation) -> bool:
+    """Tell whether a change is one of the jobs that are looked at."""
+    return jobs is None or said.job_id in jobs
+
+
+rows = tuple(
+    row
+    for row in ledger(current_world().reader, now=current_world().clock())
+    if looked_at(row.recommendation)
+)
 gpu_hours, energy = total_gpu_hours(rows), total_energy(rows)
 if not rows:
     finding(
@@ -40,7 +54,7 @@ if not rows:
             "Nothing was applied, and nothing from a recording can be.",
         )
     )
-    st.page_link("views/findings.py", label="Approve and apply a finding")
+    way("findings", "Approve and apply a finding")
 elif gpu_hours.realised is None:
     finding(f"{len(rows)} changes are applied; none of them can be measured yet.")
 else:
@@ -48,7 +62,7 @@ else:
         f"{gpu_hours.measured} of {len(rows)} applied changes are measured: they saved "
         f"{range_text(gpu_hours.realised)} of {range_text(gpu_hours.predicted)} promised."
     )
-days = saved_days()
+days = [one for one in saved_days() if looked_at(one.recommendation)]
 for every in summed(days, "all"):
     figures(
         {

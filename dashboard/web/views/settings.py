@@ -14,9 +14,8 @@ changed = rows[rows["origin"] != "default"]
 noun = "setting differs" if len(changed) == 1 else "settings differ"
 finding(f"{len(changed)} of {len(rows)} {noun} from the default; secrets are not shown.")
 cells = st.columns([3, 2], vertical_alignment="bottom")
-search = cells[0].text_input("Search", st.query_params.get("q", ""))
-only = cells[1].checkbox("Changed only", value=st.query_params.get("changed") == "yes")
-st.query_params.from_dict(({"q": search} if search else {}) | ({"changed": "yes"} if only else {}))
+search = cells[0].text_input("Search", key="q", bind="query-params")
+only = cells[1].checkbox("Changed only", key="changed", bind="query-params")
 shown = changed if only else rows
 if search:
     text = shown["name"] + " " + shown["meaning"]

@@ -1,0 +1,62 @@
+"""The scope of all pages: which jobs it takes, what an address says of it, and who follows it."""
+
+import re
+from pathlib import Path
+
+import pytest
+import streamlit as st
+from factories import H100, make_job
+
+from dashboard.web.page import link_to
+from dashboard.web.scope import FOLLOWED, Scope, current_scope
+from data.records.jobs import Job, SchedulerFacts
+
+JOB = make_job("ml/train", scheduler=SchedulerFacts(account="vision"))
+APP = Path(__file__).parents[2] / "dashboard/web/app.py"
+
+
+@pytest.mark.parametrize(
+    ("scope", "job", "taken"),
+    [
+        (Scope(), JOB, True),
+        (Scope(), None, True),
+        (Scope(namespace="ml"), JOB, True),
+        (Scope(namespace="ml"), None, False),
+        (Scope(namespace="m"), JOB, False),
+        (Scope(namespace="ml", team="vision", model=H100), JOB, True),
+        (Scope(namespace="ml", team="speech"), JOB, False),
+        (Scope(team="vision"), make_job("ml/other"), False),
+        (Scope(model="A100-SXM4-80GB"), JOB, False),
+    ],
+)
+def test_a_scope_takes_the_jobs_that_fit_all_of_it(
+    scope: Scope, job: Job | None, taken: bool
+) -> None:
+    """Names are compared whole; a job that nobody knows fits no filter."""
+    assert scope.takes(job) is taken
+
+
+def test_an_address_leaves_out_what_is_usual() -> None:
+    """A link of the usual range and all jobs is as short as ever."""
+    assert Scope().address() == {}
+    assert Scope(days=30, team="a b").address() == {"days": "30", "team": "a b"}
+    assert Scope(namespace="ml", model=H100).describe() == f"namespace ml, GPU model {H100}"
+
+
+def test_links_of_tables_carry_the_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The name stays last, where the table finds what it shows, and nothing breaks out of it."""
+    assert link_to("job?id=", "a&b=c/d") == "job?id=a%26b%3Dc%2Fd"
+    monkeypatch.setattr(st, "session_state", {"days": "30", "namespace": "a&b", "team": "all"})
+    assert current_scope() == Scope(days=30, namespace="a&b")
+    link = link_to("job?id=", "ml/train")
+    assert link == "job?days=30&namespace=a%26b&id=ml%2Ftrain"
+    shown = re.search(r"[?&][a-z]+=([^&]*)$", link)
+    assert shown
+    assert shown[1] == "ml%2Ftrain"
+    assert link_to("job?id=", None) is None
+
+
+def test_every_page_that_follows_the_scope_exists() -> None:
+    """A renamed page would say that it follows nothing."""
+    titles = set(re.findall(r'title="([^"]+)"', APP.read_text(encoding="utf-8")))
+    assert set(FOLLOWED) <= titles
