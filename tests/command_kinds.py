@@ -2,7 +2,8 @@
 
 READS = {
     "forecast": "", "plan": "", "jobs": "", "gpus": "", "nodes": "", "sources": "",
-    "doctor": "", "urgent": "", "energy": "--by day", "statement": "", "report weekly": "--now 2026-11-20T00:00:00Z",
+    "doctor": "", "urgent": "", "energy": "--by day", "statement": "",
+    "report weekly": "--now 2026-11-20T00:00:00Z",
     "audit list": "", "audit verify": "", "store check": "", "findings list": "--all",
     "findings show": "TT-1", "findings dismissals": "", "recommendations list": "",
     "recommendations idle": "",

@@ -31,7 +31,7 @@ METHOD_ID = "trimtab-equal-share"
 """How holders of one device share it: docs/statement.md."""
 
 
-class Kind(StrEnum):
+class ColumnType(StrEnum):
     """The type of a column; a decimal is a double in Parquet."""
 
     TEXT = "String"
@@ -45,25 +45,28 @@ class Column:
     """A column of the dataset; those that allow no null have one in no row."""
 
     name: str
-    kind: Kind
+    kind: ColumnType
     nulls: bool
 
 
 _NAMES = {
-    (Kind.DECIMAL, False): "BilledCost ContractedCost EffectiveCost ListCost",
-    (Kind.TIME, False): "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
-    (Kind.TEXT, False): "BillingAccountId BillingCurrency ChargeCategory ChargeFrequency "
+    (ColumnType.DECIMAL, False): "BilledCost ContractedCost EffectiveCost ListCost",
+    (
+        ColumnType.TIME,
+        False,
+    ): "BillingPeriodEnd BillingPeriodStart ChargePeriodEnd ChargePeriodStart",
+    (ColumnType.TEXT, False): "BillingAccountId BillingCurrency ChargeCategory ChargeFrequency "
     "HostProviderName InvoiceIssuerName ServiceCategory ServiceName ServiceProviderName "
     "ServiceSubcategory",
-    (Kind.TEXT, True): "AllocatedMethodId AllocatedResourceId AllocatedResourceName "
+    (ColumnType.TEXT, True): "AllocatedMethodId AllocatedResourceId AllocatedResourceName "
     "BillingAccountName ChargeClass ChargeDescription CommitmentDiscountCategory "
     "CommitmentDiscountId CommitmentDiscountName CommitmentDiscountStatus CommitmentDiscountType "
     "CommitmentDiscountUnit ConsumedUnit PricingCategory PricingUnit RegionId RegionName "
     "ResourceId ResourceName ResourceType SkuId SkuMeter SkuPriceId SubAccountId SubAccountName "
     "x_State",
-    (Kind.DECIMAL, True): "CommitmentDiscountQuantity ConsumedQuantity ContractedUnitPrice "
+    (ColumnType.DECIMAL, True): "CommitmentDiscountQuantity ConsumedQuantity ContractedUnitPrice "
     "ListUnitPrice PricingQuantity",
-    (Kind.JSON, True): "AllocatedTags SkuPriceDetails Tags",
+    (ColumnType.JSON, True): "AllocatedTags SkuPriceDetails Tags",
 }
 COLUMNS = tuple(
     sorted(
@@ -247,7 +250,7 @@ def _next_month(month: datetime, settings: Settings) -> datetime:
 
 def focus_csv(rows: list[dict[str, Any]]) -> str:
     """Return the rows as CSV: times as FOCUS writes them, null as empty."""
-    times = [column.name for column in COLUMNS if column.kind is Kind.TIME]
+    times = [column.name for column in COLUMNS if column.kind is ColumnType.TIME]
     told = [row | {name: f"{row[name]:%Y-%m-%dT%H:%M:%SZ}" for name in times} for row in rows]
     return csv_text(told, [column.name for column in COLUMNS])
 
@@ -257,7 +260,7 @@ def focus_parquet(rows: list[dict[str, Any]]) -> bytes:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    kinds = {Kind.DECIMAL: pa.float64(), Kind.TIME: pa.timestamp("us", tz="UTC")}
+    kinds = {ColumnType.DECIMAL: pa.float64(), ColumnType.TIME: pa.timestamp("us", tz="UTC")}
     schema = pa.schema(
         [
             pa.field(column.name, kinds.get(column.kind, pa.string()), nullable=column.nulls)

@@ -26,7 +26,7 @@ _LEFT_OPEN = frozenset({"auto", "gpu", "", "none", "null"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class FieldKind:
     """Of what kind a field is: whole, number, flag, word or words; its range where it has one."""
 
     name: str
@@ -34,23 +34,23 @@ class Kind:
     high: float = 1e9
 
 
-def _all(kind: Kind, names: str) -> dict[str, Kind]:
+def _all(kind: FieldKind, names: str) -> dict[str, FieldKind]:
     return dict.fromkeys(names.split(), kind)
 
 
-_FLAG, _WORD, _WORDS = Kind(name="flag"), Kind(name="word"), Kind(name="words")
+_FLAG, _WORD, _WORDS = FieldKind(name="flag"), FieldKind(name="word"), FieldKind(name="words")
 
-FIELDS: dict[str, Kind] = {
+FIELDS: dict[str, FieldKind] = {
     **_all(
-        Kind(name="whole"),
+        FieldKind(name="whole"),
         "gpus micro_batch accumulation global_batch sequence_length prompt_length virtual_stages "
         "completion_length generations adapter_rank tensor pipeline context expert replicas "
         "virtual_layers fsdp_version max_sequences prefill_tokens nodes processes_per_node",
     ),
-    **_all(Kind(name="whole", low=-1), "shards"),
-    **_all(Kind(name="whole", low=0, high=3), "zero_stage"),
-    **_all(Kind(name="number", low=0, high=1), "engine_share"),
-    **_all(Kind(name="number", low=0, high=1e3), "penalty"),
+    **_all(FieldKind(name="whole", low=-1), "shards"),
+    **_all(FieldKind(name="whole", low=0, high=3), "zero_stage"),
+    **_all(FieldKind(name="number", low=0, high=1), "engine_share"),
+    **_all(FieldKind(name="number", low=0, high=1e3), "penalty"),
     **_all(
         _FLAG,
         "deepspeed fsdp packing padded compiled chunked_loss four_bit eight_bit double_quantized "
@@ -66,7 +66,7 @@ FIELDS: dict[str, Kind] = {
     ),
     **_all(_WORDS, "targets saved"),
     **_all(
-        Kind(name="whole", high=1e12),
+        FieldKind(name="whole", high=1e12),
         "shape.num_hidden_layers shape.hidden_size shape.intermediate_size shape.head_dim "
         "shape.num_attention_heads shape.num_key_value_heads shape.vocab_size shape.num_experts "
         "shape.num_experts_per_tok shape.moe_intermediate_size shape.max_position_embeddings "
@@ -283,7 +283,7 @@ def _flag(word: str, *, flag: str, origin: str) -> bool:
     )
 
 
-def _number(kind: Kind, word: str, *, flag: str, origin: str) -> int | float:
+def _number(kind: FieldKind, word: str, *, flag: str, origin: str) -> int | float:
     scale = _SCALES.get(word[-1:], 1)
     try:
         number = scale * float(word.replace("_", "")[: -1 if scale > 1 else None])

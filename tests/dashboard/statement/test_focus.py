@@ -19,7 +19,7 @@ from dashboard.statement.export import allocation_document
 from dashboard.statement.focus import (
     COLUMNS,
     VERSION,
-    Kind,
+    ColumnType,
     focus_csv,
     focus_parquet,
     focus_rows,
@@ -116,14 +116,19 @@ def test_every_column_is_there_of_its_type_and_null_only_where_allowed(
     assert set(names) >= MANDATORY
     nulls = {column.name for column in COLUMNS if column.nulls}
     assert not (MANDATORY - NULLABLE) & nulls
-    kinds = {Kind.DECIMAL: float, Kind.TIME: datetime, Kind.TEXT: str, Kind.JSON: str}
+    kinds = {
+        ColumnType.DECIMAL: float,
+        ColumnType.TIME: datetime,
+        ColumnType.TEXT: str,
+        ColumnType.JSON: str,
+    }
     for row in rows:
         assert list(row) == names
         for column in COLUMNS:
             value = row[column.name]
             assert value is not None or column.nulls, column.name
             assert value is None or isinstance(value, kinds[column.kind]), column.name
-            if column.kind is Kind.JSON and value is not None:
+            if column.kind is ColumnType.JSON and value is not None:
                 assert all(isinstance(key, str) for key in json.loads(value))
         for name, allowed in ALLOWED.items():
             assert row[name] is None or row[name] in allowed
