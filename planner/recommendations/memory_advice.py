@@ -7,7 +7,7 @@ one, so that worth is named as unknown and never counted; the dearer devices are
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from data.records.decisions import Action, Evidence, Range, Recommendation, Savings
+from data.records.decisions import Action, Evidence, Recommendation, Savings
 from data.records.forecasts import DemandForecast, QuantilePath, Quantity
 from data.records.memory import MemoryFinding, MemoryRemedy
 from data.records.plans import Plan
@@ -15,7 +15,6 @@ from data.units import MIB_PER_GIB
 from planner.problem.planning_problem import PlanningProblem
 from planner.recommendations.evidence import evidence_of
 from planner.recommendations.memory_relief import Relief
-from planner.recommendations.savings import ProposalOutcome
 
 _IN_PROGRAM = (MemoryRemedy.SHARD, MemoryRemedy.RECOMPUTE, MemoryRemedy.SMALLER_MICRO_BATCH)
 _UNKNOWN_WORTH = "unknown: nobody tells when it last saved a checkpoint; not counted as saved"
@@ -67,26 +66,7 @@ def _savings(one: Relief, problem: PlanningProblem) -> Savings:
         return Savings(
             horizon_hours=hours, gpu_hours=None, energy_kwh=None, emissions_kgco2e=None, cost=None
         )
-    return replace(one.outcome.savings, gpu_hours=_gpu_hours(one, one.outcome, problem))
-
-
-def _gpu_hours(one: Relief, outcome: ProposalOutcome, problem: PlanningProblem) -> Range:
-    """Return the board-hours given back less those taken, whatever their models.
-
-    A plan counts the boards of the present model as freed; here others are taken for them.
-    """
-    freed = one.proposal.present.boards - one.proposal.chosen.boards
-    held = freed * one.proposal.job.demand.remaining.hours(problem.terms.slot_hours)
-    change = outcome.transition
-    if change is None or not change.seconds.central:
-        return Range(low=held, central=held, high=held, unit="GPU-h")
-    each = change.gpu_hours / change.seconds.central
-    return Range(
-        low=held - each * change.seconds.high,
-        central=held - change.gpu_hours,
-        high=held - each * change.seconds.low,
-        unit="GPU-h",
-    )
+    return one.outcome.savings
 
 
 def _larger(one: Relief) -> str:

@@ -191,8 +191,12 @@ def _put_off_prices(one: Proposal, held: Values, terms: Terms) -> Values:
 
 
 def freed_boards(one: Proposal) -> tuple[float, float]:
-    """Return the boards of the present model that become free, and those that are kept."""
+    """Return the boards of the present model that become free, and those that are kept.
+
+    Against running out of memory other boards are taken for the present ones: all are counted.
+    """
     same = one.chosen.configuration.gpu_model == one.present.configuration.gpu_model
+    same = same or one.spec.for_memory
     kept = one.chosen.boards if same else 0.0
     return (0.0 if one.chosen.paused else one.present.boards - kept), kept
 
