@@ -29,6 +29,8 @@ SLOTS = ((5, 6), (15, 12), (30, 24), (60, 24))
 """Minutes of a slot, hours of the horizon."""
 PAST_DAYS = 4
 FLEETS = 50
+FUTURES = 4
+"""How often each recommendation is applied: what its change takes and does is drawn anew."""
 _BY_HOUR = (
     (0.12,) * 6 + (0.22,) * 4 + (0.30,) * 4 + (0.22,) * 3 + (0.42,) * 4 + (0.16,) * 3
 )  # fmt: skip
@@ -39,7 +41,10 @@ TUNED, JUDGED = ((1,), 20), ((6, 7), FLEETS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """One recommendation with what came of it; `fleet` is seed and number."""
+    """One recommendation with what came of it in one future; `fleet` is seed and number.
+
+    `nothing` and `measured` belong to the first future.
+    """
 
     fleet: tuple[int, int]
     kind: str
@@ -110,23 +115,33 @@ def applies(
         )
         if promised == (None, None, None):
             continue
-        found.append(
-            Apply(
-                fleet=(seed, fleet.number),
-                kind=str(recommendation.action),
-                shape=fleet.shape,
-                slot=f"{planning.slot_minutes} min",
-                promised=promised,
-                came=came_of(fleet, recommendation, setting),
-                nothing=no_change(fleet, recommendation, setting)
-                if recommendation.job_id
-                else None,
-                measured=measured_of(fleet, recommendation, setting, settings, catalogue)
-                if recommendation.job_id
-                else None,
+        for future in range(FUTURES):
+            played_fleet = _with_future(fleet, seed, future)
+            looked_at = recommendation.job_id and not future
+            found.append(
+                Apply(
+                    fleet=(seed, fleet.number),
+                    kind=str(recommendation.action),
+                    shape=fleet.shape,
+                    slot=f"{planning.slot_minutes} min",
+                    promised=promised,
+                    came=came_of(played_fleet, recommendation, setting),
+                    nothing=no_change(fleet, recommendation, setting) if looked_at else None,
+                    measured=measured_of(fleet, recommendation, setting, settings, catalogue)
+                    if looked_at
+                    else None,
+                )
             )
-        )
     return found
+
+
+def _with_future(fleet: DrawnFleet, seed: int, future: int) -> DrawnFleet:
+    """Return the fleet with what its changes depend on drawn anew; as it is for future 0."""
+    if not future:
+        return fleet
+    random = np.random.default_rng((seed, fleet.number, future))
+    jobs = tuple(replace(job, chance=random.random(len(job.chance))) for job in fleet.jobs)
+    return replace(fleet, jobs=jobs)
 
 
 def is_certain(one: Range) -> bool:
@@ -139,13 +154,16 @@ def _rounding(value: float) -> float:
     return 1e-9 * max(1.0, abs(value))
 
 
-def share_of(inside: int, count: int) -> str:
-    """Return a share in % with the 90 % interval that so few draws leave (Clopper, Pearson)."""
+def share_of(inside: float, count: float) -> str:
+    """Return a share in % with the 90 % interval that so few draws leave (Clopper, Pearson).
+
+    Of the futures of one recommendation each counts as its part: they have the same job and past.
+    """
     if not count:
         return "–"
     low = beta.ppf(0.05, inside, count - inside + 1) if inside else 0.0
     high = beta.ppf(0.95, inside + 1, count - inside) if inside < count else 1.0
-    return f"{100 * inside / count:.0f} % of {count} ({100 * low:.0f}–{100 * high:.0f})"
+    return f"{100 * inside / count:.0f} % of {count:.0f} ({100 * low:.0f}–{100 * high:.0f})"
 
 
 def bias_of(over: Sequence[tuple[tuple[int, int], float]], whole: float) -> str:
@@ -172,11 +190,11 @@ def figures(found: Sequence[Apply], figure: int) -> str:
     below = sum(came < promised.low - _rounding(came) for promised, came in wide)
     above = sum(came > promised.high + _rounding(came) for promised, came in wide)
     inside = len(wide) - below - above
-    share = share_of(inside, len(wide)) if wide else "certain"
+    share = share_of(inside / FUTURES, len(wide) / FUTURES) if wide else "certain"
     total = sum(came for _one, _promised, came in pairs)
     over = [(one.fleet, promised.central - came) for one, promised, came in pairs]
     whole = sum(one.came.used_kwh for one, _promised, _came in pairs) if figure == 1 else total
-    return f"{share} | {below} / {above} | {total:,.1f} | {bias_of(over, whole)}"
+    return f"{share} | {below} / {above} | {total / FUTURES:,.1f} | {bias_of(over, whole)}"
 
 
 def table(title: str, found: Sequence[Apply], key: Callable[[Apply], str]) -> list[str]:
@@ -185,11 +203,11 @@ def table(title: str, found: Sequence[Apply], key: Callable[[Apply], str]) -> li
         f"{figure}: in the 80 % interval | below / above | came | bias{of}"
         for figure, of in zip(FIGURES, ("", " of use", ""), strict=True)
     )
-    lines = ["", f"| {title} | applies | {cells} |", "|---|" + "---:|" * 13]
+    lines = ["", f"| {title} | advised | {cells} |", "|---|" + "---:|" * 13]
     for value in (*sorted({key(one) for one in found}), ""):
         rows = [one for one in found if not value or key(one) == value]
         shown = " | ".join(figures(rows, figure) for figure in range(3))
-        lines.append(f"| {value or 'all'} | {len(rows)} | {shown} |")
+        lines.append(f"| {value or 'all'} | {len(rows) // FUTURES} | {shown} |")
     return lines
 
 
@@ -245,7 +263,10 @@ def report(title: str, found: Sequence[Apply]) -> list[str]:
         "",
         f"## {title}",
         "",
-        f"{len(found)} applies on {fleets} fleets. A change of no effect came to at most {zero:g}.",
+        (
+            f"{len(found) // FUTURES} recommendations on {fleets} fleets, each applied in "
+            f"{FUTURES} futures. A change of no effect came to at most {zero:g}."
+        ),
         *table("kind", found, lambda one: one.kind),
         *table("slot", found, lambda one: one.slot),
         *table("fleet", found, lambda one: one.shape),
@@ -276,7 +297,7 @@ def main() -> None:
     options = parser.parse_args()
     started = time.process_time()
     lines = list(INTRODUCTION)
-    parts = [("tuned on", *TUNED), ("not looked at", *JUDGED)][: 2 if options.full else 1]
+    parts = [("tuned on", *TUNED), ("held out", *JUDGED)][: 2 if options.full else 1]
     if options.seed is not None:
         parts = [("alone", (options.seed,), FLEETS)]
     for name, seeds, fleets in parts:
@@ -293,15 +314,16 @@ def main() -> None:
 
 
 INTRODUCTION = (
-    "Recommendations of drawn fleets, each applied alone; the future is played twice from one",
-    "draw, with the change and without it. `benchmarks/_promised_fleet.py` says how fleets are",
-    "drawn. *Certain*: a promise without width. In brackets behind a share: what so few applies",
-    "leave open (90 % binomial interval; rather more, as what fleets draw is common to their",
-    "jobs). Below and above: what came, of the interval. Bias: promised less came, with its",
-    "standard error over fleets; of GPU-hours and money in % of what came, of energy in % of what",
-    "the jobs used without the change: freed boards stay powered, so what they save is a small",
-    "difference of two large figures, of either sign, and no share of it says how wrong a promise",
-    "is. Of jobs that do nothing the two are the same.",
+    "Recommendations of drawn fleets, each applied alone in several futures, which draw anew what",
+    "a change takes and does; each is played twice from one draw, with the change and without it.",
+    "`benchmarks/_promised_fleet.py` says how fleets are drawn. *Certain*: a promise without",
+    "width. In brackets behind a share: what so few recommendations leave open (90 % binomial",
+    "interval; rather more, as what fleets draw is common to their jobs). Below and above: futures",
+    "in which what came lay there. Bias: promised less came, with its standard error over fleets;",
+    "of GPU-hours and money in % of what came, of energy in % of what the jobs used without the",
+    "change: freed boards stay powered, so what they save is a small difference of two large",
+    "figures, of either sign, and no share of it says how wrong a promise is. Of jobs that do",
+    "nothing the two are the same.",
 )
 
 
